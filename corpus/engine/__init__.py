@@ -1,0 +1,1 @@
+"""The engine room: durable files, storage, stages and executors, shared by every package."""

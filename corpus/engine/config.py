@@ -1,0 +1,141 @@
+"""Recipes and run configurations: TOML into frozen, strict pydantic models, all errors at once.
+
+An unknown key is an error that names the nearest valid one: a typo in a threshold must not silently keep the default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pydantic
+
+from corpus.engine.errors import UsageError
+
+MAX_TOML_BYTES = 1 << 20
+MAX_DEPTH = 16
+
+
+class Strict(pydantic.BaseModel):
+    """Base of every configuration model: frozen, no unknown keys, no silent conversions between types."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+Model = TypeVar("Model", bound=pydantic.BaseModel)
+
+
+def load_toml(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Read a TOML file (at most 1 MiB) and apply `a.b=value` overrides on top.
+
+    Raises:
+        UsageError: missing, too large, not TOML, nested too deeply, or an override without `=`.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_TOML_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
+    if len(data) > MAX_TOML_BYTES:
+        raise UsageError(f"{path}: larger than {MAX_TOML_BYTES:,} bytes; a recipe is a page of text.")
+    return apply_overrides(_parse_toml(data, str(path)), overrides)
+
+
+def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return `values` with `a.b.c=value` assignments applied; a value is read as TOML, else as a plain string."""
+    result = _copy(values)
+    for override in overrides:
+        dotted, equals, text = override.partition("=")
+        keys = [key.strip() for key in dotted.split(".")]
+        if not equals or not all(keys):
+            raise UsageError(f"--set {override}: expected SECTION.KEY=VALUE, for example --set dedup.threshold=0.8")
+        table = result
+        for key in keys[:-1]:
+            table = table.setdefault(key, {})
+            if not isinstance(table, dict):
+                raise UsageError(f"--set {override}: {key} is a value, not a section.")
+        table[keys[-1]] = _parse_value(text)
+    return result
+
+
+def parse(model: type[Model], values: dict[str, Any], where: str) -> Model:
+    """Validate `values` against `model`; `where` names the file in errors.
+
+    Raises:
+        UsageError: lists every error with its dotted path, and the nearest valid key for an unknown one.
+    """
+    try:
+        return model.model_validate(values)
+    except pydantic.ValidationError as error:
+        lines = [_describe(model, item) for item in error.errors(include_url=False)]
+        plural = "error" if len(lines) == 1 else "errors"
+        listing = "\n".join(f"  {line}" for line in lines)
+        raise UsageError(f"{where}: {len(lines)} {plural}\n{listing}") from None
+
+
+def _parse_toml(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(data.decode())
+        _check(values, where, 0)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{where}: not valid TOML ({error}).") from error
+    return values
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        values = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    _check(values, f"--set {text}", 0)
+    return values["value"] if set(values) == {"value"} else text
+
+
+def _check(value: Any, where: str, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise UsageError(f"{where}: nested deeper than {MAX_DEPTH} levels.")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{where}: {value} is not a finite number.")
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for child in children:
+        _check(child, where, depth + 1)
+
+
+def _copy(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: _copy(child) if isinstance(child, dict) else child for key, child in value.items()}
+
+
+def _describe(model: type[pydantic.BaseModel], item: Any) -> str:
+    location = [str(part) for part in item["loc"]]
+    path = ".".join(location) or "(top level)"
+    if item["type"] != "extra_forbidden":
+        message = item["msg"].removeprefix("Value error, ")
+        return f"{path}: {message}"
+    valid = list(_fields_at(model, location[:-1]))
+    nearest = difflib.get_close_matches(location[-1], valid, n=1)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"valid keys: {', '.join(sorted(valid)) or 'none'}"
+    return f"{path}: unknown key; {hint}"
+
+
+def _fields_at(model: type[pydantic.BaseModel], path: list[str]) -> Iterator[str]:
+    """The field names of the model that stands at a dotted path below `model`."""
+    if not path:
+        yield from model.model_fields
+        return
+    field = model.model_fields.get(path[0])
+    for candidate in _models_in(field.annotation) if field else ():
+        yield from _fields_at(candidate, path[1:])
+
+
+def _models_in(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        yield annotation
+    elif typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
+        for argument in typing.get_args(annotation):
+            yield from _models_in(argument)

@@ -1,0 +1,31 @@
+"""Errors a person can act on: each says where, what, and what to do next.
+
+The command line prints the message of a `WenhaiError` without a traceback and exits with its `exit_code`; any other
+exception is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+
+class WenhaiError(Exception):
+    """Something outside the code is wrong (a file, a disk, an input). Exit code 1."""
+
+    exit_code = 1
+
+
+class UsageError(WenhaiError):
+    """The command line, recipe or configuration is wrong. Exit code 2."""
+
+    exit_code = 2
+
+
+class LockHeld(WenhaiError):
+    """Another run works on the same folder. Exit code 3."""
+
+    exit_code = 3
+
+
+class Stopped(WenhaiError):
+    """The run was asked to stop and can be resumed by the same command. Exit code 75 (sysexits' EX_TEMPFAIL)."""
+
+    exit_code = 75

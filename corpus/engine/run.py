@@ -1,0 +1,259 @@
+"""Run stages in order: skip what is done, run what is missing, and leave nothing half made.
+
+A task is skipped only if its record carries the digest of its present inputs and its outputs are in place. A stage with
+a failed task gets no manifest, so nothing downstream runs on holes. `OUT/run.json` names the current folder of every
+stage; other folders stay until they are pruned, so going back to an earlier recipe costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+
+from corpus.engine import durable, storage
+from corpus.engine.errors import Stopped, UsageError, WenhaiError
+from corpus.engine.executor import Call, Executor, InlineExecutor, Outcome, ProcessExecutor
+from corpus.engine.progress import Progress
+from corpus.engine.stage import (
+    FINGERPRINT_LENGTH,
+    MANIFEST_NAME,
+    Folder,
+    Stage,
+    Task,
+    fingerprint,
+    run_task,
+    write_manifest,
+)
+
+RUN_NAME = "run.json"
+RUN_FORMAT = 1
+TIMINGS_NAME = "timings.json"
+FAILURES_SHOWN = 20
+
+
+def run_stages(
+    stages: Sequence[Stage],
+    out: str,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    note: Mapping[str, Any] | None = None,
+) -> dict[str, Folder]:
+    """Bring every stage below `out` up to date and return their folders by name.
+
+    Args:
+        stages: in the order documents travel in; upstream stages stand earlier here or are complete below `out`.
+        out: a local path or any fsspec URL.
+        workers: processes; default one a core, 0 runs in this process.
+        progress: where progress goes; silent by default.
+        note: further keys for `run.json`, for example the recipe.
+
+    Raises:
+        LockHeld: another run works on `out`.
+        Stopped: Ctrl-C or SIGTERM; the same command resumes.
+        WenhaiError: tasks failed; the message lists them.
+    """
+    progress = progress or Progress(quiet=True)
+    workers = (os.cpu_count() or 1) if workers is None else workers
+    lock = nullcontext() if storage.is_remote(out) else durable.RunLock(storage.local_path(out))
+    with lock, _stop_on_sigterm(), ExitStack() as stack:
+        if not storage.is_remote(out):
+            durable.sweep(storage.local_path(out))
+        try:
+            executor: Executor = stack.enter_context(ProcessExecutor(workers)) if workers else InlineExecutor()
+            folders = {name: folder for name, folder in _known(out).items() if name not in {s.name for s in stages}}
+            for stage in stages:
+                folders[stage.name] = _run_stage(stage, folders, out, executor, progress)
+                _record(out, stage, folders, note or {})
+            return folders
+        except KeyboardInterrupt:
+            raise Stopped(f"{out}: stopped; finished work is kept. Run the same command again to resume.") from None
+
+
+def current(out: str, stage: str) -> Folder:
+    """The current folder of a stage below `out`; raises `WenhaiError` when the stage has not been completed."""
+    entry = read_run(out)["stages"].get(stage)
+    if entry is None:
+        raise WenhaiError(f"{out}: stage {stage!r} is not complete here. Run the pipeline first.")
+    return Folder.open(storage.join(out, entry["folder"]))
+
+
+def read_run(out: str) -> dict[str, Any]:
+    """The contents of `OUT/run.json`: `stages` maps a stage's name to its folder and the folders it was built on."""
+    run = storage.read_json(storage.join(out, RUN_NAME))
+    if not isinstance(run, dict) or run.get("format") != RUN_FORMAT:
+        raise WenhaiError(f"{out}: its {RUN_NAME} is not of format {RUN_FORMAT}. Is this the output folder of a run?")
+    return run
+
+
+def plan_stages(stages: Sequence[Stage], out: str) -> Iterator[tuple[Stage, str, int, int]]:
+    """Yield (stage, folder name, tasks, tasks done) up to the first stage that is not complete."""
+    folders = _known(out) if storage.exists(storage.join(out, RUN_NAME)) else {}
+    for stage in stages:
+        missing = [name for name in stage.upstream if name not in folders]
+        if missing:
+            return
+        name = folder_name(stage, folders)
+        url = storage.join(out, name)
+        tasks = stage.plan(folders)
+        yield stage, name, len(tasks), len(_done(url, tasks))
+        if not storage.exists(storage.join(url, MANIFEST_NAME)):
+            return
+        folders[stage.name] = Folder.open(url)
+
+
+def folder_name(stage: Stage, upstream: Mapping[str, Folder]) -> str:
+    """`<stage>-<first twelve digits of its fingerprint>`."""
+    return f"{stage.name}-{durable.digest(fingerprint(stage, upstream))[:FINGERPRINT_LENGTH]}"
+
+
+def _run_stage(stage: Stage, folders: Mapping[str, Folder], out: str, executor: Executor, progress: Progress) -> Folder:
+    missing = [name for name in stage.upstream if name not in folders]
+    if missing:
+        raise WenhaiError(f"{out}: stage {stage.name} needs {', '.join(missing)}, which is not complete here.")
+    name = folder_name(stage, folders)
+    url = storage.join(out, name)
+    if storage.exists(storage.join(url, MANIFEST_NAME)):
+        folder = Folder.open(url)
+        progress.skipped(stage.name, folder.counts)
+        return folder
+    parts = fingerprint(stage, folders)
+    storage.write_json(storage.join(url, "stage.json"), parts)
+    tasks = sorted(stage.plan(folders), key=lambda task: task.name)
+    if len({task.name for task in tasks}) != len(tasks):
+        raise WenhaiError(f"stage {stage.name}: two tasks share a name; this is a bug of the stage.")
+    records = _done(url, tasks)
+    failures: list[Outcome] = []
+    calls = (
+        Call(task.name, timed_task, (stage, task, url), stage.timeout_seconds)
+        for task in tasks
+        if task.name not in records
+    )
+    started, cpu_seconds = time.monotonic(), 0.0
+    with progress.stage(stage.name, len(tasks), len(records)) as advance:
+        for outcome in executor.run(calls):
+            if outcome.kind == "done":
+                records[outcome.name], seconds = outcome.value
+                storage.remove(storage.join(url, "failed", f"{outcome.name}.json"))
+                cpu_seconds += seconds
+                advance(records[outcome.name]["counts"])
+            else:
+                failures.append(outcome)
+                _record_failure(url, outcome)
+                advance(None)
+        _add_timing(out, name, cpu_seconds, time.monotonic() - started)
+        if failures:
+            raise WenhaiError(_failure_table(stage, url, failures, len(tasks)))
+        return write_manifest(stage, durable.digest(parts), url, list(records.values()))
+
+
+def timed_task(stage: Stage, task: Task, url: str) -> tuple[dict[str, Any], float]:
+    """Run one task in a worker; returns its record and the CPU seconds it took."""
+    start = time.process_time()
+    return run_task(stage, task, url), time.process_time() - start
+
+
+def _done(url: str, tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
+    """The records of the tasks that need not run again."""
+    present = set(storage.names(storage.join(url, "done"), ".json"))
+    records = {}
+    for task in tasks:
+        if f"{task.name}.json" not in present:
+            continue
+        record = storage.read_json(storage.join(url, "done", f"{task.name}.json"))
+        if record.get("digest") == task.digest and all(
+            storage.exists(storage.join(url, name)) for name in record["files"]
+        ):
+            records[task.name] = record
+    return records
+
+
+def _known(out: str) -> dict[str, Folder]:
+    """Complete stages that `run.json` names."""
+    if not storage.exists(storage.join(out, RUN_NAME)):
+        return {}
+    found = {}
+    for name, entry in read_run(out)["stages"].items():
+        url = storage.join(out, entry["folder"])
+        if storage.exists(storage.join(url, MANIFEST_NAME)):
+            found[name] = Folder.open(url)
+    return found
+
+
+def _record(out: str, stage: Stage, folders: Mapping[str, Folder], note: Mapping[str, Any]) -> None:
+    """Name a stage's folder in `run.json`; stages that were built on another folder of it are no longer current."""
+    url = storage.join(out, RUN_NAME)
+    run: dict[str, Any] = read_run(out) if storage.exists(url) else {"format": RUN_FORMAT, "stages": {}}
+    entries: dict[str, Any] = run["stages"]
+    entries[stage.name] = {
+        "folder": _base_name(folders[stage.name]),
+        "upstream": {name: _base_name(folders[name]) for name in stage.upstream},
+    }
+    while stale := [name for name, entry in entries.items() if _is_stale(entry, entries)]:
+        for name in stale:
+            del entries[name]
+    storage.write_json(url, run | dict(note))
+
+
+def _is_stale(entry: Mapping[str, Any], entries: Mapping[str, Any]) -> bool:
+    return any(name not in entries or entries[name]["folder"] != folder for name, folder in entry["upstream"].items())
+
+
+def _base_name(folder: Folder) -> str:
+    return folder.url.rstrip("/").rsplit("/", 1)[-1]
+
+
+def _add_timing(out: str, folder: str, cpu_seconds: float, wall_seconds: float) -> None:
+    """Times stand apart from manifests and `run.json`, which are equal for equal inputs."""
+    url = storage.join(out, TIMINGS_NAME)
+    timings = storage.read_json(url) if storage.exists(url) else {}
+    before = timings.get(folder, {"cpu_seconds": 0.0, "wall_seconds": 0.0})
+    timings[folder] = {
+        "cpu_seconds": round(before["cpu_seconds"] + cpu_seconds, 3),
+        "wall_seconds": round(before["wall_seconds"] + wall_seconds, 3),
+    }
+    storage.write_json(url, timings)
+
+
+def _record_failure(url: str, outcome: Outcome) -> None:
+    value = {"task": outcome.name, "kind": outcome.kind, "failure": outcome.failure}
+    storage.write_json(storage.join(url, "failed", f"{outcome.name}.json"), value)
+
+
+def _failure_table(stage: Stage, url: str, failures: Sequence[Outcome], tasks: int) -> str:
+    rows = [f"  {outcome.name}  {outcome.kind}: {outcome.failure}" for outcome in failures[:FAILURES_SHOWN]]
+    if len(failures) > FAILURES_SHOWN:
+        rows.append(f"  and {len(failures) - FAILURES_SHOWN} more in {url}/failed")
+    listing = "\n".join(rows)
+    return (
+        f"stage {stage.name}: {len(failures)} of {tasks} tasks failed\n{listing}\n"
+        "Finished tasks are kept: mend the cause and run the same command again."
+    )
+
+
+@contextmanager
+def _stop_on_sigterm() -> Iterator[None]:
+    """SIGTERM stops a run the way Ctrl-C does; only the main thread may set handlers."""
+
+    def interrupt(signum: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        previous = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def require_workers(workers: int | None) -> None:
+    """Check a `--workers` value."""
+    if workers is not None and workers < 0:
+        raise UsageError(f"--workers {workers}: give 0 (run in this process) or more.")

@@ -1,0 +1,210 @@
+"""Where files live: local paths, or any fsspec URL (`s3://`, `gs://`, `memory://`), behind four verbs.
+
+Stages read and write local files only. A remote input is fetched to a private scratch folder first; a remote output is
+written to scratch and put whole, because an exception inside `with fs.open(url, "wb")` still commits the truncated
+object (seen with fsspec). An object appears at once or not at all, so the record written last is the commit there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from corpus.engine import durable
+from corpus.engine.errors import UsageError, WenhaiError
+
+READ_BLOCK_BYTES = 4 << 20
+HASH_THREADS = 4
+
+
+@dataclass(frozen=True)
+class File:
+    """A committed file: where it is, its size, the SHA-256 of its bytes and, for tables, its rows."""
+
+    url: str
+    bytes: int
+    sha256: str
+    rows: int = 0
+
+
+def is_remote(url: str) -> bool:
+    """True for URLs of other schemes than `file://`."""
+    return "://" in url and not url.startswith("file://")
+
+
+def local_path(url: str) -> Path:
+    """The path of a local URL or path."""
+    return Path(url.removeprefix("file://"))
+
+
+def join(folder: str, *names: str) -> str:
+    """`folder/name/...`, for paths and URLs alike."""
+    return "/".join([folder.rstrip("/"), *names])
+
+
+def fetch(url: str) -> Path:
+    """A local path with the bytes of `url`: itself when local, else a copy in the process's scratch folder."""
+    if not is_remote(url):
+        return local_path(url)
+    target = _scratch() / hashlib.sha256(url.encode()).hexdigest()[:24] / url.rsplit("/", 1)[-1]
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        filesystem, path = _filesystem(url)
+        with durable.commit(target) as temporary:
+            filesystem.get_file(path, str(temporary))
+    return target
+
+
+def open_stream(url: str) -> BinaryIO:
+    """A binary stream over a local or remote file, for inputs that are read once from front to back."""
+    if not is_remote(url):
+        return open(local_path(url), "rb")
+    filesystem, path = _filesystem(url)
+    stream: BinaryIO = filesystem.open(path, "rb", block_size=READ_BLOCK_BYTES)
+    return stream
+
+
+@contextmanager
+def create(url: str) -> Iterator[Path]:
+    """Yield a local temporary path; on success its bytes stand under `url`, complete, or nothing does."""
+    if not is_remote(url):
+        with durable.commit(local_path(url)) as temporary:
+            yield temporary
+        return
+    filesystem, path = _filesystem(url)
+    with tempfile.TemporaryDirectory(dir=_scratch()) as folder:
+        temporary = Path(folder, "object")
+        yield temporary
+        filesystem.put_file(str(temporary), path)
+
+
+def write_json(url: str, value: Any) -> None:
+    """Write a JSON value under `url`, complete or not at all."""
+    if not is_remote(url):
+        durable.write_json(local_path(url), value)
+        return
+    with create(url) as path:
+        durable.write_json(path, value)
+
+
+def read_json(url: str) -> Any:
+    """Read a JSON value strictly; raises `WenhaiError` when it is missing or broken."""
+    if not is_remote(url):
+        return durable.read_json(local_path(url))
+    filesystem, path = _filesystem(url)
+    try:
+        return durable.parse_json(filesystem.cat_file(path), url)
+    except FileNotFoundError as error:
+        raise WenhaiError(f"{url}: does not exist.") from error
+
+
+def exists(url: str) -> bool:
+    """Whether a file or folder stands at `url`."""
+    if not is_remote(url):
+        return local_path(url).exists()
+    filesystem, path = _filesystem(url)
+    return bool(filesystem.exists(path))
+
+
+def names(folder: str, suffix: str) -> list[str]:
+    """The sorted names in a folder that end in `suffix`; used for records only, data are listed by manifests."""
+    if not is_remote(folder):
+        path = local_path(folder)
+        found = [entry.name for entry in os.scandir(path)] if path.is_dir() else []
+    else:
+        filesystem, path_in_store = _filesystem(folder)
+        filesystem.invalidate_cache(path_in_store)
+        found = [
+            entry.rsplit("/", 1)[-1]
+            for entry in (filesystem.ls(path_in_store, detail=False) if filesystem.exists(path_in_store) else [])
+        ]
+    return sorted(name for name in found if name.endswith(suffix) and not name.startswith("."))
+
+
+def remove(url: str) -> None:
+    """Remove one file, if it exists."""
+    if not is_remote(url):
+        local_path(url).unlink(missing_ok=True)
+        return
+    filesystem, path = _filesystem(url)
+    if filesystem.exists(path):
+        filesystem.rm_file(path)
+
+
+def list_inputs(patterns: Sequence[str]) -> list[File]:
+    """Expand globs into files with their digests, sorted by URL.
+
+    A local file is hashed whole (one more read of the input: contents decide what is rerun, never times); a remote
+    one is identified by its size and the store's checksum.
+
+    Raises:
+        UsageError: a pattern matches nothing, or two patterns name the same file.
+    """
+    urls: list[str] = []
+    for pattern in patterns:
+        found = _expand(pattern)
+        if not found:
+            raise UsageError(f"{pattern}: matches no file. Quote globs, and check the path.")
+        urls.extend(found)
+    repeated = [url for url, count in Counter(urls).items() if count > 1]
+    if repeated:
+        raise UsageError(f"{min(repeated)}: listed twice among the inputs. Name each file once.")
+    with ThreadPoolExecutor(HASH_THREADS) as threads:
+        return list(threads.map(_identify, sorted(urls)))
+
+
+def _expand(pattern: str) -> list[str]:
+    if is_remote(pattern):
+        filesystem, path_in_store = _filesystem(pattern)
+        scheme = pattern.split("://", 1)[0]
+        found = [entry for entry in filesystem.glob(path_in_store) if filesystem.isfile(entry)]
+        return [f"{scheme}://{entry.lstrip('/')}" for entry in found]
+    path = local_path(pattern)
+    if path.is_file():
+        return [str(path.resolve())]
+    base, relative = _split_glob(path / "**" if path.is_dir() else path)
+    return sorted(
+        str(entry.resolve()) for entry in base.glob(relative) if entry.is_file() and not entry.name.startswith(".")
+    )
+
+
+def _split_glob(path: Path) -> tuple[Path, str]:
+    """The longest part without wildcards, and the rest as a pattern below it."""
+    parts = path.parts
+    first = next((index for index, part in enumerate(parts) if any(mark in part for mark in "*?[")), len(parts) - 1)
+    relative = "/".join(parts[first:]) or "*"
+    return Path(*parts[:first]), relative + "/*" if relative.endswith("**") else relative
+
+
+def _identify(url: str) -> File:
+    if not is_remote(url):
+        path = local_path(url)
+        return File(url, path.stat().st_size, durable.sha256_file(path))
+    filesystem, path_in_store = _filesystem(url)
+    size = int(filesystem.info(path_in_store)["size"])
+    return File(url, size, durable.digest({"checksum": str(filesystem.checksum(path_in_store)), "bytes": size}))
+
+
+@cache
+def _scratch() -> Path:
+    folder = tempfile.TemporaryDirectory(prefix=f"wenhai-{os.getpid()}-")
+    _scratch_folders.append(folder)
+    return Path(folder.name)
+
+
+_scratch_folders: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _filesystem(url: str) -> tuple[Any, str]:
+    import fsspec  # 28 MB and 0.2 s: only where a URL is used
+
+    return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]

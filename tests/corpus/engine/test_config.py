@@ -1,0 +1,60 @@
+"""Recipes: strict, all errors at once, nearest key named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corpus.engine.config import Strict, apply_overrides, load_toml, parse
+from corpus.engine.errors import UsageError
+
+
+class Dedup(Strict):
+    threshold: float = 0.8
+    bands: int = 14
+
+
+class Recipe(Strict):
+    name: str
+    dedup: Dedup | None = None
+
+
+def test_all_errors_come_at_once_and_name_the_nearest_key() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(Recipe, {"nam": "x", "dedup": {"treshold": 0.7, "bands": "many"}}, "my.toml")
+    message = str(caught.value)
+    assert message.startswith("my.toml: 4 errors")
+    assert "dedup.treshold: unknown key; did you mean threshold?" in message
+    assert "nam: unknown key; did you mean name?" in message
+    assert "dedup.bands: Input should be a valid integer" in message
+    assert caught.value.exit_code == 2
+
+
+def test_overrides_are_read_as_toml_else_as_text() -> None:
+    values = {"dedup": {"bands": 14}}
+    changed = apply_overrides(values, ["dedup.bands=20", "dedup.threshold=0.7", "name=web 中文", "a={min = 1}"])
+    assert changed == {"dedup": {"bands": 20, "threshold": 0.7}, "name": "web 中文", "a": {"min": 1}}
+    assert values == {"dedup": {"bands": 14}}
+
+
+@pytest.mark.parametrize("override", ["a", "=3", "a..b=3", "dedup.bands.x=1", "a=1e999999", "a=nan"])
+def test_bad_overrides_are_refused(override: str) -> None:
+    with pytest.raises(UsageError, match="--set"):
+        apply_overrides({"dedup": {"bands": 14}}, [override])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"a = inf", b"a = [" + b"[" * 40 + b"]" * 41, b"a = ", b"\xff\xfe", b"# " + b"x" * (1 << 20), b"[" * 5000],
+    ids=["infinite", "deep", "cut", "bytes", "large", "bomb"],
+)
+def test_hostile_toml_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "r.toml").write_bytes(data)
+    with pytest.raises(UsageError, match=r"r\.toml"):
+        load_toml(tmp_path / "r.toml")
+
+
+def test_a_missing_recipe_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.toml: cannot be read"):
+        load_toml(tmp_path / "none.toml")

@@ -1,0 +1,250 @@
+"""Stages run once, resume exactly, keep the conservation law, and give the same bytes however they are run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corpus.engine import storage
+from corpus.engine.errors import LockHeld, Stopped, UsageError, WenhaiError
+from corpus.engine.progress import Progress
+from corpus.engine.run import current, plan_stages, read_run, run_stages
+from corpus.engine.stage import ConservationError, File
+from tests.corpus.engine.toy import Joined, Lines
+
+OUTSIDE_THE_PROMISE = {"timings.json", ".lock"}
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Names and digests of every file whose bytes are promised."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in OUTSIDE_THE_PROMISE
+    }
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[File, ...]:
+    (tmp_path / "in").mkdir()
+    for index in range(6):
+        lines = [f"第{index}卷第{line}行" if line % 3 else "短" for line in range(20)]
+        (tmp_path / "in" / f"{index}.txt").write_text("\n".join(lines))
+    return tuple(storage.list_inputs([str(tmp_path / "in" / "*.txt")]))
+
+
+def run(files: tuple[File, ...], out: Path, workers: int = 0, **options: Any) -> None:
+    run_stages([Lines(files, **options), Joined()], str(out), workers=workers)
+
+
+@pytest.fixture
+def reference(files: tuple[File, ...], tmp_path: Path) -> dict[str, str]:
+    run(files, tmp_path / "reference")
+    return tree(tmp_path / "reference")
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_bytes_do_not_depend_on_the_number_of_workers(
+    files: tuple[File, ...], reference: dict[str, str], tmp_path: Path, workers: int
+) -> None:
+    run(files, tmp_path / "out", workers)
+    assert tree(tmp_path / "out") == reference
+
+
+def test_counts_are_summed_and_conserved(files: tuple[File, ...], tmp_path: Path) -> None:
+    run(files, tmp_path / "out")
+    counts = current(str(tmp_path / "out"), "lines").counts
+    assert (counts.documents_in, counts.documents_out, counts.dropped) == (120, 78, {"length": 42})
+
+
+def test_a_task_that_loses_a_document_does_not_commit(files: tuple[File, ...], tmp_path: Path) -> None:
+    with pytest.raises(WenhaiError, match="20 documents in, but 12 out and 7 dropped"):
+        run(files, tmp_path / "out", loses=1)
+    assert not list((tmp_path / "out").glob("lines-*/done/*"))
+    assert not list((tmp_path / "out").glob("*/MANIFEST.json"))
+    assert issubclass(ConservationError, WenhaiError)
+
+
+def test_a_second_run_does_nothing_and_a_changed_recipe_reruns_only_what_follows(
+    files: tuple[File, ...], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    run(files, out)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.txt")}
+    run(files, out)
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.txt")} == before
+    run(files, out, min_chars=2)  # drops the same lines: the outputs are equal, so Joined has nothing to do
+    assert len(list(out.glob("lines-*"))) == 2
+    assert len(list(out.glob("joined-*"))) == 1
+    run(files, out, min_chars=1)
+    assert len(list(out.glob("joined-*"))) == 2
+    assert current(str(out), "joined").counts.documents_out == 120
+
+
+def test_rerunning_an_earlier_stage_retires_what_was_built_on_it(files: tuple[File, ...], tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    run_stages([Lines(files), Joined()], out, workers=0)
+    run_stages([Lines(files, min_chars=1)], out, workers=0)
+    assert set(read_run(out)["stages"]) == {"lines"}
+    with pytest.raises(WenhaiError, match="'joined' is not complete"):
+        current(out, "joined")
+
+
+def test_a_changed_input_reruns_its_task(files: tuple[File, ...], tmp_path: Path) -> None:
+    run(files, tmp_path / "out")
+    path = Path(files[3].url)
+    stamp = path.stat().st_mtime_ns
+    path.write_text(path.read_text().replace("行", "列"))
+    os.utime(path, ns=(stamp, stamp))  # times say nothing
+    run(tuple(storage.list_inputs([str(path.parent / "*.txt")])), tmp_path / "out")
+    assert "列" in Path(current(str(tmp_path / "out"), "lines").files()[3].url).read_text()
+
+
+@pytest.mark.parametrize("fault", ["kill", "error"])
+def test_a_failed_task_costs_itself_and_the_next_run_finishes(
+    files: tuple[File, ...], reference: dict[str, str], tmp_path: Path, fault: str
+) -> None:
+    out = tmp_path / "out"
+    reason = {"kill": "killed by SIGKILL", "error": "ValueError: a bad shard"}[fault]
+    with pytest.raises(WenhaiError, match=f"1 of 6 tasks failed\n  00002  .*{reason}"):
+        run(files, out, workers=2, fault=f"00002:{fault}")
+    assert len(list(out.glob("lines-*/done/*.json"))) == 5
+    assert [path.name for path in out.glob("lines-*/failed/*")] == ["00002.json"]
+    assert not list(out.glob("*/MANIFEST.json"))
+    run(files, out, workers=2)
+    assert tree(out) == reference
+
+
+def test_a_worker_killed_once_is_not_a_failure(
+    files: tuple[File, ...], reference: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "once").touch()
+    run(files, tmp_path / "out", workers=2, fault=f"00001:kill@{tmp_path / 'once'}")
+    assert tree(tmp_path / "out") == reference
+
+
+def test_a_hung_task_is_stopped_at_its_limit(
+    files: tuple[File, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Lines, "timeout_seconds", 1.5)
+    with pytest.raises(WenhaiError, match=r"00004  timeout: ran longer than 1\.5 s"):
+        run(files, tmp_path / "out", workers=2, fault="00004:hang")
+
+
+RUN_TOY = """
+import sys
+from corpus.engine import storage
+from corpus.engine.errors import WenhaiError
+from corpus.engine.run import run_stages
+from tests.corpus.engine.toy import Joined, Lines
+if __name__ == "__main__":
+    try:
+        files = tuple(storage.list_inputs([sys.argv[1]]))
+        run_stages([Lines(files, fault=sys.argv[3]), Joined()], sys.argv[2], workers=2)
+    except WenhaiError as error:
+        print(error)
+        sys.exit(error.exit_code)
+"""
+
+
+def start(tmp_path: Path, out: Path, fault: str) -> subprocess.Popen[str]:
+    script = tmp_path / "run_toy.py"
+    script.write_text(RUN_TOY)
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    command = [sys.executable, str(script), str(tmp_path / "in" / "*.txt"), str(out), fault]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def wait_for(condition: object, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_kill_of_the_whole_run_then_the_same_command_gives_the_same_bytes(
+    files: tuple[File, ...], reference: dict[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    process = start(tmp_path, out, "00005:hang")
+    wait_for(lambda: len(list(out.glob("lines-*/done/*.json"))) >= 3)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=30)
+    run(files, out, workers=2)
+    assert tree(out) == reference
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_says_how_to_resume(files: tuple[File, ...], tmp_path: Path, number: signal.Signals) -> None:
+    out = tmp_path / "out"
+    process = start(tmp_path, out, "00005:hang")
+    wait_for(lambda: len(list(out.glob("lines-*/done/*.json"))) >= 3)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == Stopped.exit_code == 75
+    assert "same command" in output
+    assert not list(out.rglob("*.tmp"))
+
+
+def test_a_second_run_on_the_same_folder_exits_with_3(files: tuple[File, ...], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = start(tmp_path, out, "00005:hang")
+    wait_for(lambda: list(out.glob("lines-*/done/*.json")))
+    second = start(tmp_path, out, "")
+    output, _ = second.communicate(timeout=60)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate(timeout=30)
+    assert second.returncode == LockHeld.exit_code == 3
+    assert f"process {first.pid} on" in output
+
+
+def test_the_plan_stops_at_the_first_incomplete_stage(files: tuple[File, ...], tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    assert [(stage.name, tasks, done) for stage, _, tasks, done in plan_stages([Lines(files), Joined()], out)] == [
+        ("lines", 6, 0)
+    ]
+    run_stages([Lines(files), Joined()], out, workers=0)
+    assert [(stage.name, tasks, done) for stage, _, tasks, done in plan_stages([Lines(files), Joined()], out)] == [
+        ("lines", 6, 6),
+        ("joined", 1, 1),
+    ]
+
+
+def test_the_same_stages_run_on_an_object_store(
+    files: tuple[File, ...], tmp_path: Path, reference: dict[str, str]
+) -> None:
+    import fsspec
+
+    run_stages([Lines(files), Joined()], "memory://build", workers=0)
+    store = fsspec.filesystem("memory")
+    found = {
+        name.removeprefix("/build/"): hashlib.sha256(store.cat_file(name)).hexdigest()
+        for name in store.find("/build")
+        if not name.endswith("timings.json")
+    }
+    assert found == reference
+
+
+def test_inputs_are_listed_once_and_in_order(files: tuple[File, ...], tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    assert [Path(file.url).name for file in storage.list_inputs([str(folder)])] == [f"{i}.txt" for i in range(6)]
+    with pytest.raises(UsageError, match="listed twice"):
+        storage.list_inputs([str(folder / "0.txt"), str(folder / "*.txt")])
+    with pytest.raises(UsageError, match="matches no file"):
+        storage.list_inputs([str(folder / "*.gz")])
+
+
+def test_progress_in_plain_lines(files: tuple[File, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_stages([Lines(files)], str(tmp_path / "out"), workers=0, progress=Progress())
+    run_stages([Lines(files)], str(tmp_path / "out"), workers=0, progress=Progress())
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("lines") and "120 documents in, 78 out, 42 dropped" in first
+    assert "up to date" in second

@@ -1,0 +1,85 @@
+"""Two small stages over text files: enough to test the engine without the corpus."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from corpus.engine import storage
+from corpus.engine.stage import Counts, File, Folder, Output, Stage, Task
+
+
+@dataclass(frozen=True)
+class Lines(Stage):
+    """Copies the lines of each input that are longer than `min_chars`."""
+
+    files: tuple[File, ...]
+    min_chars: int = 3
+    loses: int = 0  # breaks the conservation law when not 0
+    fault: str = ""  # "<task>:kill|hang|error[@file]"; with a file: once, while the file exists
+
+    name: ClassVar[str] = "lines"
+    version: ClassVar[int] = 1
+
+    def config(self) -> dict[str, Any]:
+        return {"min_chars": self.min_chars, "loses": self.loses}
+
+    def inputs(self) -> tuple[File, ...]:
+        return self.files
+
+    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
+        return [Task(f"{index:05d}", (file,)) for index, file in enumerate(self.files)]
+
+    def run(self, task: Task, out: Output) -> Counts:
+        lines = storage.fetch(task.inputs[0].url).read_text().splitlines()
+        kept = [line for line in lines if len(line) >= self.min_chars]
+        counts = Counts(documents_in=len(lines), documents_out=len(kept) - self.loses)
+        counts.drop("length", len(lines) - len(kept))
+        misbehave(task.name, self.fault)
+        with out.create(f"data/{task.name}.txt", rows=len(kept)) as path:
+            path.write_text("\n".join(kept))
+        return counts
+
+
+@dataclass(frozen=True)
+class Joined(Stage):
+    """Puts all lines into one file."""
+
+    name: ClassVar[str] = "joined"
+    version: ClassVar[int] = 1
+    upstream: ClassVar[tuple[str, ...]] = ("lines",)
+
+    def config(self) -> dict[str, Any]:
+        return {}
+
+    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
+        return [Task("all", tuple(upstream["lines"].files()))]
+
+    def run(self, task: Task, out: Output) -> Counts:
+        texts = [storage.fetch(file.url).read_text() for file in task.inputs]
+        with out.create("data/all.txt") as path:
+            path.write_text("\n".join(texts))
+        rows = sum(file.rows for file in task.inputs)
+        return Counts(documents_in=rows, documents_out=rows)
+
+
+def misbehave(task: str, fault: str) -> None:
+    """Do what `fault` asks of this task."""
+    wanted, _, fault = fault.partition(":")
+    if wanted != task:
+        return
+    fault, _, flag = fault.partition("@")
+    if flag and not os.path.exists(flag):
+        return
+    if flag:
+        os.unlink(flag)
+    if fault == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fault == "hang":
+        time.sleep(60)
+    if fault == "error":
+        raise ValueError("a bad shard")
