@@ -29,7 +29,7 @@ from corpus.engine.errors import LockHeld, WenhaiError
 MAX_JSON_BYTES = 64 << 20
 HASH_BLOCK_BYTES = 1 << 20
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG, errno.EACCES}
-TEMPORARY_NAME = re.compile(r"^\..+\.(\d+)\.[0-9a-f]{8}\.tmp$")
+TEMPORARY_NAME = re.compile(r"^\..+\.\d+\.[0-9a-f]{8}\.tmp$")
 
 
 @contextmanager
@@ -115,15 +115,15 @@ def sha256_file(path: Path) -> str:
 
 
 def sweep(folder: Path) -> int:
-    """Remove the temporary files of dead processes below `folder`; returns how many.
+    """Remove all temporary files below `folder`; returns how many.
 
-    Call it with the folder's `RunLock` held: then a temporary file whose process is gone has no owner.
+    Call it with the folder's `RunLock` held: then they have no owner. (Whether their process still lives says
+    nothing: process numbers are used again, and a killed process may take a moment to die.)
     """
     removed = 0
     for parent, _, names in os.walk(folder):
         for name in names:
-            match = TEMPORARY_NAME.match(name)
-            if match and not _is_alive(int(match[1])):
+            if TEMPORARY_NAME.match(name):
                 Path(parent, name).unlink(missing_ok=True)
                 removed += 1
     return removed
@@ -186,13 +186,3 @@ def _sync_folder(path: Path) -> None:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -63,6 +63,7 @@ def run_stages(
     with lock, _stop_on_sigterm(), ExitStack() as stack:
         if not storage.is_remote(out):
             durable.sweep(storage.local_path(out))
+            stack.callback(durable.sweep, storage.local_path(out))
         try:
             executor: Executor = stack.enter_context(ProcessExecutor(workers)) if workers else InlineExecutor()
             folders = {name: folder for name, folder in _known(out).items() if name not in {s.name for s in stages}}

@@ -1,0 +1,1 @@
+"""One test for each row of the fault and bad-input matrix: kills, torn files, full disks, hostile input."""

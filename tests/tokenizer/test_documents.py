@@ -1,0 +1,122 @@
+"""Any Parquet with a text column is read; decisions about a document depend on its id alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpus.engine.errors import WenhaiError
+from tests.tokenizer.texts import documents
+from tokenizer.documents import Batch, document_keys, is_below, read_documents
+
+
+def read(path: Path, columns: dict[str, Any], **options: Any) -> Batch:
+    pq.write_table(pa.table(columns), path, **options)
+    (batch,) = read_documents(path)
+    return batch
+
+
+def test_our_own_columns_are_taken_as_they_are(tmp_path: Path) -> None:
+    ids = [bytes([number] * 16) for number in range(3)]
+    columns = {
+        "id": pa.array(ids, pa.binary(16)),
+        "source": ["web", "web", "book"],
+        "url": ["https://example.org/论语", None, ""],
+        "text": pa.array(["学而", "", "时习"], pa.large_string()),
+        "title": ["a", "b", "c"],
+    }
+    batch = read(tmp_path / "a.parquet", columns)
+    assert batch == Batch(
+        ids, ["学而", "", "时习"], ["https://example.org/论语", None, ""], columns["source"], 0, 12, 0
+    )
+
+
+@pytest.mark.parametrize("extra", [{}, {"id": [1, 2, 3]}, {"id": ["a", "b", "c"]}])
+def test_a_foreign_file_gets_ids_from_its_texts(tmp_path: Path, extra: dict[str, Any]) -> None:
+    batch = read(tmp_path / "a.parquet", {"text": ["学而", None, "学而"], **extra})
+    assert batch.texts == ["学而", "", "学而"]
+    assert batch.ids[0] == batch.ids[2] == xxhash.xxh3_128_digest("学而".encode())
+    assert batch.sources == ["a.parquet"] * 3
+    assert batch.urls == [None] * 3
+
+
+def test_a_row_that_is_not_utf8_costs_itself_only(tmp_path: Path) -> None:
+    raw = pa.array(["学而".encode(), b"\xff\xfe\xd1\xa7", b"ok"], pa.binary())
+    text = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2])
+    batch = read(tmp_path / "a.parquet", {"text": text})
+    assert batch.texts == ["学而", "ok"]
+    assert (batch.num_invalid, batch.num_invalid_bytes, batch.num_bytes) == (1, 4, 8)
+    assert len(batch.ids) == len(batch.urls) == len(batch.sources) == 2
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    for columns in ({"body": ["x"]}, {"text": [1]}):
+        with pytest.raises(WenhaiError, match=r"a\.parquet: has no column `text` of strings"):
+            read(path, columns)
+    path.write_bytes(b"PAR1 not really")
+    with pytest.raises(WenhaiError, match=r"a\.parquet: damaged"):
+        list(read_documents(path))
+
+
+def test_a_flipped_bit_in_a_page_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    text = "".join(documents(20))
+    read(path, {"text": [text]}, write_page_checksum=True, compression="none", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    data[data.index("学".encode())] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(WenhaiError, match=r"a\.parquet: damaged"):
+        list(read_documents(path))
+
+
+def test_large_files_come_in_batches(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": [str(number) for number in range(3000)]}), tmp_path / "a.parquet")
+    batches = list(read_documents(tmp_path / "a.parquet"))
+    assert [len(batch.texts) for batch in batches] == [1024, 1024, 952]
+    assert [text for batch in batches for text in batch.texts] == [str(number) for number in range(3000)]
+
+
+def test_an_empty_file_has_no_documents(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "a.parquet")
+    assert [batch for batch in read_documents(tmp_path / "a.parquet") if batch.ids] == []
+    assert document_keys([], "order", 0).tolist() == []
+
+
+def test_keys_are_frozen() -> None:
+    """Another mixing would move documents between training and validation: raise the stages' versions with it."""
+    ids = [bytes(16), bytes(range(16))]
+    assert document_keys(ids, "split", 7).tolist() == [11508422510285594504, 12862714545852673676]
+
+
+@given(st.lists(st.binary(min_size=16, max_size=16), max_size=30), st.integers(0, 2**63 - 1))
+def test_a_key_depends_on_its_own_id_only(ids: list[bytes], seed: int) -> None:
+    keys = document_keys(ids, "split", seed).tolist()
+    assert keys == [int(document_keys([id], "split", seed)[0]) for id in ids]
+    assert document_keys(ids[::-1], "split", seed).tolist() == keys[::-1]
+
+
+def test_keys_are_uniform_and_purposes_independent() -> None:
+    ids = [number.to_bytes(16, "little") for number in range(20_000)]  # as far from random as ids come
+    split, order = document_keys(ids, "split", 0), document_keys(ids, "order", 0)
+    for ratio in (0.001, 0.01, 0.5):
+        expected = ratio * len(ids)
+        assert abs(is_below(split, ratio).sum() - expected) < 5 * np.sqrt(expected)
+    among = is_below(order, 0.5)[is_below(split, 0.5)].mean()
+    assert abs(among - 0.5) < 0.02
+    assert (document_keys(ids, "split", 1) != split).all()
+
+
+def test_no_and_all_documents() -> None:
+    keys = np.array([0, 2**63, 2**64 - 1], dtype=np.uint64)
+    assert is_below(keys, 0.0).tolist() == [False] * 3
+    assert is_below(keys, 1.0).tolist() == [True] * 3
+    assert is_below(keys, 0.5).tolist() == [True, False, False]

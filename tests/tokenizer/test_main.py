@@ -1,0 +1,160 @@
+"""The command line: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.tokenizer.texts import documents
+from tokenizer.__main__ import main
+from tokenizer.model import Tokenizer
+from tokenizer.shards import open_split
+
+RECIPE = "[tokenizer]\nvocab_size = 600\nvalidation_ratio = 0.2\nnum_threads = 1\n"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    pq.write_table(pa.table({"text": documents(80)}), folder / "text.parquet")
+    (folder / "recipe.toml").write_text(RECIPE)
+    out = folder / "out"
+    arguments = ["--recipe", str(folder / "recipe.toml"), "--out", str(out), "--text", str(folder)]
+    assert main(["run", *arguments, "--workers", "0", "--quiet"]) == 0
+    return out
+
+
+def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    class Stdin:
+        buffer = io.BytesIO(data)
+
+    monkeypatch.setattr(sys, "stdin", Stdin)
+
+
+def test_run_prints_its_summary_as_json(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = built.parent
+    arguments = ["--recipe", str(folder / "recipe.toml"), "--out", str(built), "--text", str(folder / "*.parquet")]
+    assert main(["run", *arguments, "--workers", "0", "--json"]) == 0
+    printed = capsys.readouterr()
+    summary = json.loads(printed.out)
+    assert summary["documents"] == 80
+    assert summary["tokens_train"] == sum(shard.num_tokens for shard in open_split(built, "train"))
+    assert Tokenizer(summary["tokenizer"]).vocab_size == summary["vocab_size"]
+    assert "up to date" in printed.err
+
+
+def test_check_prints_the_recipe_with_defaults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.toml").write_text(RECIPE + "[filter.length]\nnum_chars = { min = 1 }\n")
+    assert main(["check", "--recipe", str(tmp_path / "r.toml"), "--set", "tokenizer.seed=9"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["vocab_size"], printed["seed"], printed["model_type"]) == (600, 9, "bpe")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ("[tokenizer]\nvocab_sise = 3\n", "did you mean vocab_size?"),
+        ("tokenizer = 3\n", "not a section"),
+        ("[tokenizer\n", "not valid TOML"),
+    ],
+)
+def test_a_wrong_recipe_exits_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], recipe: str, message: str
+) -> None:
+    (tmp_path / "r.toml").write_text(recipe)
+    assert main(["check", "--recipe", str(tmp_path / "r.toml")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_run_without_text_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--out", str(tmp_path / "out"), "--workers", "0"]) == 1
+    assert "needs text" in capsys.readouterr().err
+    assert main(["run", "--out", str(tmp_path / "out"), "--text", str(tmp_path / "none"), "--workers", "0"]) == 2
+    assert "matches no file" in capsys.readouterr().err
+    assert main(["run", "--out", str(tmp_path / "out"), "--workers", "-1"]) == 2
+
+
+def test_inspect(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(built), "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["split"] for row in rows] == ["train", "validation"]
+    assert sum(row["sequences"] for row in rows) == 80
+    assert main(["inspect", rows[0]["prefix"]]) == 0
+    assert "1 shards" in capsys.readouterr().out
+
+
+def test_verify_finds_damage_and_strangers(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(built)]) == 0
+    assert capsys.readouterr().out == ""
+    shard = open_split(built, "train")[0]
+    clean = shard.bin_path.read_bytes()
+    stranger = shard.bin_path.with_name("stranger.bin")
+    try:
+        shard.bin_path.write_bytes(clean[:100] + bytes([clean[100] ^ 1]) + clean[101:])
+        stranger.write_bytes(b"")
+        assert main(["verify", str(built)]) == 1
+        problems = capsys.readouterr().out
+        assert f"{shard.bin_path}: offset 0: the checksum of block 0" in problems
+        assert f"{stranger}: not listed by the manifest" in problems
+        shard.bin_path.unlink()
+        assert main(["verify", str(built)]) == 1
+        assert f"{shard.bin_path}: listed by the manifest but missing" in capsys.readouterr().out
+    finally:
+        shard.bin_path.write_bytes(clean)
+        stranger.unlink()
+
+
+def test_head_prints_documents(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shard = open_split(built, "train")[0]
+    assert main(["head", str(built), "-n", "2"]) == 0
+    printed = capsys.readouterr()
+    tokenizer = Tokenizer(built)
+    assert printed.out == "".join(tokenizer.decode(shard.sequence(index)) + "\n" for index in range(2))
+    assert "sequence 1" in printed.err
+    assert main(["head", str(shard.prefix), "-n", "1"]) == 0
+    assert capsys.readouterr().out == tokenizer.decode(shard.sequence(0)) + "\n"
+
+
+def test_encode_and_decode_are_inverse(
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: Any, tmp_path: Path
+) -> None:
+    text = "学而时习之\n\t▁ <|endoftext|>\n".encode()
+    feed(monkeypatch, text)
+    assert main(["encode", "--tokenizer", str(built)]) == 0
+    ids = capsysbinary.readouterr().out
+    feed(monkeypatch, ids)
+    assert main(["decode", "--tokenizer", str(built)]) == 0
+    assert capsysbinary.readouterr().out == text
+    feed(monkeypatch, "学而".encode())
+    assert main(["encode", "--tokenizer", str(built), "--pieces"]) == 0
+    assert capsysbinary.readouterr().out.decode().replace(" ", "") == "学而\n"
+
+
+@pytest.mark.parametrize(("verb", "data"), [("encode", b"\xff\xfe"), ("decode", b"1 x")])
+def test_wrong_input_exits_with_2(
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str, data: bytes
+) -> None:
+    feed(monkeypatch, data)
+    assert main([verb, "--tokenizer", str(built)]) == 2
+    assert "standard input" in capsys.readouterr().err
+
+
+def test_help_needs_no_heavy_library() -> None:
+    code = (
+        "import sys\n"
+        "from tokenizer.__main__ import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit as stop:\n    assert stop.code == 0\n"
+        "heavy = {'pyarrow', 'sentencepiece', 'numba', 'torch'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True)
+    for verb in ("run", "check", "inspect", "verify", "head", "encode", "decode"):
+        assert verb in found.stdout

@@ -1,0 +1,423 @@
+"""The token shards: bytes frozen by hand, and everything that can be wrong with them refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpus.engine import durable
+from tokenizer import shard_writer
+from tokenizer.shard_writer import create_shard, narrow
+from tokenizer.shards import BLOCK_BYTES, ShardError, TokenShard, open_split, shard_paths
+
+EOD = 1
+
+
+def write(
+    prefix: Path, documents: Sequence[Any], vocab_size: int = 1000, split: str = "train", sha256: str = "5e" * 32
+) -> Path:
+    with create_shard(
+        prefix, split=split, vocab_size=vocab_size, eod=EOD, tokenizer_sha256=sha256, recipe="r"
+    ) as writer:
+        for number, ids in enumerate(documents):
+            writer.add(ids, f"doc{number}", num_characters=len(ids))
+    return prefix
+
+
+def edit_meta(prefix: Path, **changes: Any) -> None:
+    path = shard_paths(prefix)[2]
+    path.write_bytes(durable.canonical_json(durable.read_json(path) | changes))
+
+
+def test_bytes_are_megatron_version_1(tmp_path: Path) -> None:
+    tokens, idx, _ = shard_paths(write(tmp_path / "a", [[5, 6, 7], [], [999]]))
+    assert tokens.read_bytes() == struct.pack("<7H", 5, 6, 7, 1, 1, 999, 1)
+    assert idx.read_bytes() == (
+        b"MMIDIDX\x00\x00"
+        + struct.pack("<Q", 1)
+        + struct.pack("<B", 8)
+        + struct.pack("<QQ", 3, 4)
+        + struct.pack("<3i", 4, 1, 2)
+        + struct.pack("<3q", 0, 8, 10)
+        + struct.pack("<4q", 0, 1, 2, 3)
+    )
+
+
+def test_int32_bytes(tmp_path: Path) -> None:
+    tokens, idx, _ = shard_paths(write(tmp_path / "a", [[70_000], [2]], vocab_size=70_001))
+    assert tokens.read_bytes() == struct.pack("<4i", 70_000, 1, 2, 1)
+    assert idx.read_bytes()[17] == 4
+    assert idx.read_bytes()[34:] == struct.pack("<2i", 2, 2) + struct.pack("<2q", 0, 8) + struct.pack("<3q", 0, 1, 2)
+
+
+def test_record_is_frozen(tmp_path: Path) -> None:
+    meta = durable.read_json(shard_paths(write(tmp_path / "a", [[5, 6, 7], []]))[2])
+    assert meta == {
+        "format": "wenhai.tokens",
+        "version": 1,
+        "split": "train",
+        "dtype": "uint16",
+        "vocab_size": 1000,
+        "eod": 1,
+        "tokenizer_sha256": "5e" * 32,
+        "recipe": "r",
+        "num_sequences": 2,
+        "num_documents": 2,
+        "num_tokens": 5,
+        "num_characters": 3,
+        "max_id": 7,
+        "bin_bytes": 10,
+        "idx_bytes": 34 + 8 + 16 + 24,
+        "idx_sha256": durable.sha256_file(tmp_path / "a.idx"),
+        "block_bytes": 4194304,
+        "block_sha256": [durable.sha256_file(tmp_path / "a.bin")],
+    }
+
+
+@given(st.lists(st.lists(st.integers(2, 999), max_size=9), max_size=20), st.sampled_from([1000, 65_499, 65_500, 2**31]))
+@settings(max_examples=40)
+def test_what_is_written_is_read(documents: list[list[int]], vocab_size: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        shard = TokenShard(write(Path(folder, "a.b"), documents, vocab_size))
+        shard.verify()
+        expected = [[*ids, EOD] for ids in documents]
+        stream = [token for ids in expected for token in ids]
+        assert [shard.sequence(index).tolist() for index in range(shard.num_sequences)] == expected
+        assert shard.tokens(0, shard.num_tokens).tolist() == stream
+        assert shard.dtype == (np.uint16 if vocab_size < 65_500 else np.int32)
+        owners = [index for index, ids in enumerate(expected) for _ in ids]
+        assert [shard.sequence_of(offset) for offset in range(shard.num_tokens)] == owners
+
+
+def test_empty_shard_is_valid(tmp_path: Path) -> None:
+    shard = TokenShard(write(tmp_path / "a", []))
+    shard.verify()
+    assert (shard.num_tokens, shard.num_sequences, shard.tokens(0, 0).tolist()) == (0, 0, [])
+    with pytest.raises(IndexError):
+        shard.sequence(0)
+
+
+def test_reading_outside_is_refused(tmp_path: Path) -> None:
+    shard = TokenShard(write(tmp_path / "a", [[5, 6]]))
+    for start, stop in ((-1, 2), (2, 1), (0, 4)):
+        with pytest.raises(IndexError):
+            shard.tokens(start, stop)
+    for read in (shard.sequence, shard.sequence_of):
+        for offset in (-1, 3):
+            with pytest.raises(IndexError):
+                read(offset)
+    with pytest.raises(ValueError, match="read-only"):
+        shard.tokens(0, 1)[0] = 3
+
+
+def test_pickling_carries_the_path_and_not_the_tokens(tmp_path: Path) -> None:
+    shard = TokenShard(write(tmp_path / "a", [list(range(2, 900))] * 50))
+    data = pickle.dumps(shard)
+    assert len(data) < 1000
+    assert pickle.loads(data).sequence(49).tolist() == shard.sequence(49).tolist()
+
+
+@given(
+    st.one_of(st.integers(65_490, 65_545), st.integers(-3, 3), st.integers(2**31 - 3, 2**31 + 3), st.integers()),
+    st.sampled_from([10, 65_499, 65_500, 65_536, 65_537, 2**31]),
+)
+@settings(max_examples=200)
+def test_an_id_is_kept_or_refused_but_never_wrapped(id: int, vocab_size: int) -> None:
+    for ids in ([id], [0, id]):
+        if 0 <= id < vocab_size:
+            assert narrow(ids, vocab_size, "document x").tolist() == ids
+        else:
+            with pytest.raises(ShardError, match="document x"):
+                narrow(ids, vocab_size, "document x")
+
+
+def test_a_vocabulary_beyond_int32_is_refused() -> None:
+    with pytest.raises(ShardError, match="int32"):
+        narrow([5], 2**31 + 1, "document x")
+
+
+def test_wide_arrays_are_checked_before_the_cast() -> None:
+    for dtype in (np.int64, np.uint64, np.uint32):
+        with pytest.raises(ShardError, match="70000"):
+            narrow(np.array([3, 70_000], dtype=dtype), 65_499, "document x")
+    for ids in ([1.5], [True], [[1]], ["1"], 3):
+        with pytest.raises(ShardError, match="not a list of integers"):
+            narrow(ids, 100, "document x")
+
+
+def test_writer_names_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ShardError, match="document doc1: token id 1000"):
+        write(tmp_path / "a", [[5], [1000]])
+    with pytest.raises(ShardError, match="document doc0: holds the end-of-document token"):
+        write(tmp_path / "a", [[5, EOD, 6]])
+    monkeypatch.setattr(shard_writer, "MAX_LENGTH", 4)
+    with pytest.raises(ShardError, match="document doc1: 4 tokens"):
+        write(tmp_path / "a", [[5] * 3, [5] * 4])
+    assert list(tmp_path.iterdir()) == []  # nothing half made stays behind
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shard whose index tests damage and mend again."""
+    return write(tmp_path_factory.mktemp("small") / "a", [[5, 6, 7], [], [8]])
+
+
+@given(changes=st.lists(st.tuples(st.integers(0, 34 + 3 * 4 + 3 * 8 + 4 * 8 - 1), st.integers(1, 255)), max_size=3))
+@settings(max_examples=300)
+def test_any_changed_byte_of_an_index_is_refused_at_open(small: Path, changes: list[tuple[int, int]]) -> None:
+    path = shard_paths(small)[1]
+    clean = path.read_bytes()
+    index = bytearray(clean)
+    for position, bits in changes:
+        index[position] ^= bits
+    try:
+        path.write_bytes(index)
+        if bytes(index) == clean:
+            TokenShard(small)
+        else:
+            with pytest.raises(ShardError, match=r"a\.idx: offset \d+"):
+                TokenShard(small)
+    finally:
+        path.write_bytes(clean)
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=100)
+def test_arbitrary_bytes_are_no_index(small: Path, junk: bytes) -> None:
+    paths = shard_paths(small)[1:]
+    clean = [path.read_bytes() for path in paths]
+    try:
+        paths[0].write_bytes(junk)
+        paths[1].write_bytes(durable.canonical_json(json.loads(clean[1]) | {"idx_bytes": len(junk)}))
+        with pytest.raises(ShardError):
+            TokenShard(small)
+    finally:
+        for path, data in zip(paths, clean, strict=True):
+            path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_sequences": 2**62, "num_documents": 2**62, "idx_bytes": 34 + 8 + 2**62 * 20},  # counts x size overflow
+        {"num_sequences": 2**60, "num_documents": 2**60},
+        {"num_tokens": 2**63 - 1, "bin_bytes": -2},
+        {"num_tokens": 2**62, "bin_bytes": 2**63},
+        {"num_tokens": -1},
+        {"num_tokens": True},
+        {"num_tokens": 6.0},
+        {"num_tokens": "6"},
+        {"num_characters": -1},
+        {"dtype": "int32"},
+        {"dtype": "float64"},
+        {"vocab_size": 70_000},
+        {"vocab_size": 0},
+        {"eod": 1000},
+        {"eod": -1},
+        {"max_id": 1000},
+        {"max_id": -1},
+        {"block_bytes": 0},
+        {"block_bytes": 1},
+        {"block_sha256": []},
+        {"block_sha256": [1]},
+        {"block_sha256": "5e"},
+        {"format": "other"},
+        {"version": 2},
+        {"unknown": 1},
+        {"num_documents": 2},
+    ],
+)
+def test_a_record_that_lies_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    prefix = write(tmp_path / "a", [[5, 6, 7], [], [8]])
+    TokenShard(prefix)
+    edit_meta(prefix, **changes)
+    with pytest.raises(ShardError, match=r"a\.(meta\.json|bin|idx): offset"):
+        TokenShard(prefix)
+
+
+def test_records_that_are_not_records(tmp_path: Path) -> None:
+    prefix = write(tmp_path / "a", [[5]])
+    meta = shard_paths(prefix)[2]
+    good = json.loads(meta.read_bytes())
+    for bad in (b"", b"[]", b"3", b'{"a": NaN}', b"[" * 100_000, json.dumps({"format": "wenhai.tokens"}).encode()):
+        meta.write_bytes(bad)
+        with pytest.raises(durable.WenhaiError, match=r"a\.meta\.json"):
+            TokenShard(prefix)
+    del good["eod"]
+    meta.write_text(json.dumps(good))
+    with pytest.raises(ShardError, match="eod"):
+        TokenShard(prefix)
+
+
+@pytest.mark.parametrize("suffix", [".bin", ".idx", ".meta.json"])
+def test_a_missing_file_is_named(tmp_path: Path, suffix: str) -> None:
+    prefix = write(tmp_path / "a", [[5, 6, 7]])
+    (tmp_path / f"a{suffix}").unlink()
+    with pytest.raises(ShardError, match=rf"a{suffix}"):
+        TokenShard(prefix)
+
+
+@pytest.mark.parametrize("suffix", [".bin", ".idx"])
+@pytest.mark.parametrize("change", [-1, -8, 1, 8])
+def test_truncated_and_extended_files_are_refused(tmp_path: Path, suffix: str, change: int) -> None:
+    prefix = write(tmp_path / "a", [[5, 6, 7], [8, 9]])
+    path = tmp_path / f"a{suffix}"
+    data = path.read_bytes()
+    path.write_bytes(data[:change] if change < 0 else data + bytes(change))
+    with pytest.raises(ShardError, match=rf"a{suffix}: offset \d+: .* bytes"):
+        TokenShard(prefix)
+
+
+def test_verify_names_the_block_of_a_flipped_bit(tmp_path: Path) -> None:
+    ids = np.arange(2, 800).repeat(9000)  # 3.4 blocks
+    prefix = write(tmp_path / "a", [ids, [5]])
+    TokenShard(prefix).verify()
+    clean = (tmp_path / "a.bin").read_bytes()
+    for position in (0, BLOCK_BYTES - 1, BLOCK_BYTES, 3 * BLOCK_BYTES + 7, len(clean) - 1):
+        damaged = bytearray(clean)
+        damaged[position] ^= 4
+        (tmp_path / "a.bin").write_bytes(damaged)
+        shard = TokenShard(prefix)  # opening does not read tokens
+        with pytest.raises(ShardError, match=rf"a\.bin: offset {position // BLOCK_BYTES * BLOCK_BYTES}:"):
+            shard.verify()
+
+
+def test_verify_finds_ids_outside_the_vocabulary(tmp_path: Path) -> None:
+    prefix = write(tmp_path / "a", [[5, 900]])
+    edit_meta(prefix, vocab_size=600, max_id=599)
+    with pytest.raises(ShardError, match=r"outside 0\.\.599"):
+        TokenShard(prefix).verify()
+    edit_meta(prefix, vocab_size=1000, max_id=999)
+    with pytest.raises(ShardError, match="max_id"):
+        TokenShard(prefix).verify()
+
+
+def test_verify_checks_the_index(tmp_path: Path) -> None:
+    prefix = write(tmp_path / "a", [[5, 900]])
+    edit_meta(prefix, idx_sha256="00" * 32)
+    with pytest.raises(ShardError, match=r"a\.idx"):
+        TokenShard(prefix).verify()
+
+
+def test_more_tokens_than_int32_counts(tmp_path: Path) -> None:
+    """A sparse file of 2^31 + 10 tokens: 4.3 GB long, a few pages on disk."""
+    lengths = np.array([2**31 - 1, 2, 9], dtype=np.int64)
+    total = int(lengths.sum())
+    assert total > 2**31
+    prefix = write(tmp_path / "a", [])
+    index = shard_writer.index_bytes(lengths, "uint16")
+    (tmp_path / "a.idx").write_bytes(index)
+    with open(tmp_path / "a.bin", "wb") as file:
+        file.truncate(2 * total)
+        file.seek(2 * (2**31 - 1))
+        file.write(struct.pack("<11H", *range(10, 21)))
+    blocks = -(-2 * total // BLOCK_BYTES)
+    counts = {"num_sequences": 3, "num_documents": 3, "num_tokens": total, "max_id": 20}
+    edit_meta(
+        prefix, **counts, bin_bytes=2 * total, idx_bytes=len(index), block_sha256=["00" * 32] * blocks, idx_sha256=""
+    )
+    shard = TokenShard(prefix)
+    assert shard.num_tokens == total
+    assert shard.sequence(1).tolist() == [10, 11]
+    assert shard.tokens(total - 3, total).tolist() == [18, 19, 20]
+    assert [shard.sequence_of(offset) for offset in (0, 2**31 - 2, 2**31 - 1, 2**31, 2**31 + 1, total - 1)] == [
+        *[0, 0, 1, 1, 2, 2]
+    ]
+
+
+def stage_folder(out: Path, shards: dict[str, tuple[str, list[list[int]]]], **identity: Any) -> Path:
+    """A build whose tokens stage holds shards of the given names, splits and documents."""
+    folder = out / "tokens-0123456789ab"
+    for name, (split, documents) in shards.items():
+        write(folder / "data" / name, documents, split=split, **identity)
+    files = {
+        f"data/{path.name}": {"bytes": path.stat().st_size, "sha256": durable.sha256_file(path), "rows": 0}
+        for path in sorted((folder / "data").iterdir())
+    }
+    durable.write_json(folder / "MANIFEST.json", {"format": 1, "stage": "tokens", "files": files})
+    durable.write_json(out / "run.json", {"format": 1, "stages": {"tokens": {"folder": folder.name, "upstream": {}}}})
+    return folder
+
+
+def test_open_split_reads_the_manifest_and_not_the_folder(tmp_path: Path) -> None:
+    shards = {"b-train": ("train", [[3]]), "a-train": ("train", [[2]]), "a-validation": ("validation", [[4]])}
+    folder = stage_folder(tmp_path, shards)
+    write(folder / "data" / "c-train", [[9]])  # in the folder, in no manifest
+    for data in (tmp_path, folder, str(tmp_path)):
+        assert [shard.sequence(0).tolist() for shard in open_split(data, "train")] == [[2, 1], [3, 1]]
+        assert [shard.sequence(0).tolist() for shard in open_split(data, "validation")] == [[4, 1]]
+    assert [shard.sequence(0).tolist() for shard in open_split([folder / "data" / "b-train"], "train")] == [[3, 1]]
+    with pytest.raises(ShardError, match="holds validation documents"):
+        open_split([folder / "data" / "a-validation"], "train")
+    with pytest.raises(ShardError, match="'test' is not one of train, validation"):
+        open_split(tmp_path, "test")
+
+
+def test_open_split_of_an_empty_split(tmp_path: Path) -> None:
+    stage_folder(tmp_path, {"a-train": ("train", [[2]])})
+    assert open_split(tmp_path, "validation") == []
+
+
+@pytest.mark.parametrize("suffix", [".bin", ".idx", ".meta.json"])
+def test_open_split_refuses_a_missing_part(tmp_path: Path, suffix: str) -> None:
+    folder = stage_folder(tmp_path, {"a-train": ("train", [[2]]), "b-train": ("train", [[3]])})
+    (folder / "data" / f"b-train{suffix}").unlink()
+    with pytest.raises(ShardError, match=rf"b-train{suffix}"):
+        open_split(tmp_path, "train")
+
+
+def test_open_split_refuses_a_foreign_shard_under_a_listed_name(tmp_path: Path) -> None:
+    folder = stage_folder(tmp_path, {"a-train": ("train", [[2]]), "b-train": ("train", [[3]])})
+    write(folder / "data" / "b-train", [[4]])
+    with pytest.raises(ShardError, match=r"b-train\.meta\.json.*not the record that the manifest lists"):
+        open_split(tmp_path, "train")
+
+
+def test_open_split_refuses_shards_of_two_tokenizers(tmp_path: Path) -> None:
+    prefixes = [write(tmp_path / "a", [[2]]), write(tmp_path / "b", [[2]], sha256="77" * 32)]
+    with pytest.raises(ShardError, match="another tokenizer"):
+        open_split(prefixes, "train")
+    prefixes[1] = write(tmp_path / "b", [[2]], vocab_size=900)
+    with pytest.raises(ShardError, match="another tokenizer"):
+        open_split(prefixes, "train")
+
+
+@pytest.mark.parametrize("name", ["../elsewhere-train.meta.json", "/tmp/x-train.meta.json"])
+def test_manifest_cannot_name_files_outside(tmp_path: Path, name: str) -> None:
+    folder = stage_folder(tmp_path, {"a-train": ("train", [[2]])})
+    durable.write_json(folder / "MANIFEST.json", {"files": {name: {"bytes": 1}}})
+    with pytest.raises(ShardError, match="outside its folder"):
+        open_split(tmp_path, "train")
+
+
+def test_folders_without_a_build_say_so(tmp_path: Path) -> None:
+    with pytest.raises(ShardError, match="no finished build"):
+        open_split(tmp_path, "train")
+    durable.write_json(tmp_path / "run.json", {"format": 1, "stages": {}})
+    with pytest.raises(ShardError, match="tokens stage is not complete"):
+        open_split(tmp_path, "train")
+    for broken in ([], {"stages": 3}, {"stages": {"tokens": 3}}, {"stages": {"tokens": {"folder": "../x"}}}):
+        durable.write_json(tmp_path / "run.json", broken)
+        with pytest.raises(ShardError, match=r"run\.json"):
+            open_split(tmp_path, "train")
+
+
+def test_reading_shards_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, tokenizer.shards, tokenizer.shard_writer, tokenizer.model\n"
+        "heavy = {'pyarrow', 'sentencepiece', 'numba', 'pydantic', 'torch', 'xxhash'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,322 @@
+"""Text shards to token shards: conservation, the same bytes for any workers, and the split that nothing crosses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import xxhash
+
+from corpus.engine import durable
+from corpus.engine.errors import WenhaiError
+from corpus.engine.run import current, run_stages
+from corpus.engine.stage import Counts, Folder, Output, Stage, Task
+from corpus.engine.storage import list_inputs
+from tests.tokenizer.texts import documents
+from tokenizer.__main__ import stages
+from tokenizer.config import TokenizerConfig
+from tokenizer.documents import document_keys
+from tokenizer.encode import FileEncoding, verify_docs
+from tokenizer.model import Tokenizer
+from tokenizer.sample import FileSampling, Sampling, read_sample, shard_names
+from tokenizer.shards import SPLITS, ShardError, TokenShard, open_split
+from tokenizer.train import TokenizerTraining
+
+RECIPE = TokenizerConfig(vocab_size=600, validation_ratio=0.2, num_threads=1)
+DOCUMENTS = 120
+
+
+@dataclass(frozen=True)
+class Texts(Stage):
+    """A text stage of given documents: the shape of the one that the corpus builds."""
+
+    shards: tuple[tuple[str, ...], ...]
+
+    name: ClassVar[str] = "text"
+    version: ClassVar[int] = 1
+
+    def config(self) -> dict[str, Any]:
+        return {"shards": [list(shard) for shard in self.shards]}
+
+    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
+        return [Task(f"{number:05d}-00", params={"shard": number}) for number in range(len(self.shards))]
+
+    def run(self, task: Task, out: Output) -> Counts:
+        texts = self.shards[task.params["shard"]]
+        columns = {
+            "id": pa.array([identity(text) for text in texts], pa.binary(16)),
+            "source": ["test"] * len(texts),
+            "url": [f"https://example.org/{identity(text).hex()}" for text in texts],
+            "text": pa.array(texts, pa.large_string()),
+        }
+        with out.create(f"data/{task.name}.parquet", rows=len(texts)) as path:
+            pq.write_table(pa.table(columns), path)
+        size = sum(len(text.encode()) for text in texts)
+        return Counts(len(texts), len(texts), size, size)
+
+
+def identity(text: str) -> bytes:
+    return xxhash.xxh3_128_digest(b"id" + text.encode())
+
+
+def shards_of(texts: Sequence[str], count: int) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(texts[number::count]) for number in range(count))
+
+
+def build(
+    out: Path, shards: tuple[tuple[str, ...], ...], recipe: TokenizerConfig = RECIPE, workers: int = 0
+) -> dict[str, Folder]:
+    run_stages([Texts(shards)], str(out), workers=0)
+    return run_stages(stages(recipe), str(out), workers=workers)
+
+
+def digests(out: Path) -> dict[str, str]:
+    """Every committed file but the records of time."""
+    return {
+        str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and path.name not in (".lock", "timings.json")
+    }
+
+
+def sequences(out: Path, split: str) -> dict[str, list[int]]:
+    """url -> ids of a split, by way of the provenance table."""
+    found = {}
+    for shard in open_split(out, split):
+        rows = pq.read_table(f"{shard.prefix}.docs.parquet").to_pylist()
+        assert [row["sequence"] for row in rows] == list(range(shard.num_sequences))
+        for row in rows:
+            ids = shard.sequence(row["sequence"]).tolist()
+            assert row["num_tokens"] == len(ids)
+            assert row["url"].endswith(row["id"].hex())
+            found[row["url"]] = ids
+    return found
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("built")
+    build(out, shards_of(documents(DOCUMENTS), 3))
+    return out
+
+
+def test_every_document_arrives_once_and_comes_back(built: Path) -> None:
+    tokenizer = Tokenizer(built)
+    texts = {f"https://example.org/{identity(text).hex()}": text for text in documents(DOCUMENTS)}
+    train, validation = sequences(built, "train"), sequences(built, "validation")
+    assert train.keys().isdisjoint(validation.keys())
+    assert train.keys() | validation.keys() == texts.keys()
+    for url, ids in (train | validation).items():
+        assert ids[-1] == tokenizer.eod
+        assert tokenizer.eod not in ids[:-1]
+        assert tokenizer.decode(ids) == texts[url]
+    assert 0.08 * DOCUMENTS < len(validation) < 0.35 * DOCUMENTS
+
+
+def test_counts_balance(built: Path) -> None:
+    counts = current(str(built), "tokens").counts
+    text = current(str(built), "text").counts
+    assert (counts.documents_in, counts.documents_out) == (DOCUMENTS, DOCUMENTS)
+    assert counts.bytes_in == counts.bytes_out == text.bytes_out
+    shards = {split: open_split(built, split) for split in SPLITS}
+    for split in SPLITS:
+        assert counts.extra[f"tokens_{split}"] == sum(shard.num_tokens for shard in shards[split])
+        assert counts.extra[f"documents_{split}"] == sum(shard.num_sequences for shard in shards[split])
+    characters = sum(shard.meta.num_characters for split in SPLITS for shard in shards[split])
+    assert characters == counts.extra["characters"] == sum(map(len, documents(DOCUMENTS)))
+
+
+def test_shards_pass_their_own_checks_and_carry_the_tokenizer(built: Path) -> None:
+    tokenizer = Tokenizer(built)
+    for split in SPLITS:
+        for shard in open_split(built, split):
+            shard.verify()
+            verify_docs(shard)
+            assert shard.tokenizer_sha256 == tokenizer.sha256
+            assert (shard.eod, shard.vocab_size) == (tokenizer.eod, tokenizer.vocab_size)
+
+
+def test_any_number_of_workers_gives_the_same_bytes(built: Path, tmp_path: Path) -> None:
+    for workers in (1, 2):
+        out = tmp_path / str(workers)
+        build(out, shards_of(documents(DOCUMENTS), 3), workers=workers)
+        assert digests(out) == digests(built)
+
+
+def test_a_second_run_does_nothing(built: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in built.rglob("*.bin")}
+    run_stages(stages(RECIPE), str(built), workers=0)
+    assert {path: path.stat().st_mtime_ns for path in built.rglob("*.bin")} == before
+
+
+def test_other_shards_in_other_order_give_the_same_vocabulary_and_split(built: Path, tmp_path: Path) -> None:
+    build(tmp_path, shards_of(documents(DOCUMENTS)[::-1], 5))
+    assert Tokenizer(tmp_path).sha256 == Tokenizer(built).sha256
+    for split in SPLITS:
+        assert sequences(tmp_path, split) == sequences(built, split)
+
+
+def test_a_partial_sample_depends_on_documents_and_not_on_shards(tmp_path: Path) -> None:
+    texts = documents(DOCUMENTS)
+    recipe = RECIPE.model_copy(update={"sample_bytes": sum(len(text.encode()) for text in texts) // 3})
+    models = set()
+    for number, shards in enumerate((shards_of(texts, 2), shards_of(texts[::-1], 5))):
+        out = tmp_path / str(number)
+        folders = build(out, shards, recipe)
+        counts = folders["tokenizer"].counts
+        assert 0.5 * recipe.sample_bytes < counts.bytes_out <= recipe.sample_bytes
+        assert folders["sample"].counts.dropped["sample.not_chosen"] > 0
+        models.add(Tokenizer(out).sha256)
+    assert len(models) == 1
+    other = build(tmp_path / "seed", shards_of(texts, 2), recipe.model_copy(update={"seed": 1}))
+    assert Tokenizer(Path(other["tokenizer"].files("model")[0].url)).sha256 not in models
+
+
+def test_the_order_is_seeded_and_is_not_the_files(built: Path, tmp_path: Path) -> None:
+    def order(out: Path) -> list[str]:
+        return [row for shard in open_split(out, "train") for row in _ids(shard)]
+
+    build(tmp_path, shards_of(documents(DOCUMENTS), 3), RECIPE.model_copy(update={"seed": 5}))
+    first = _ids(open_split(built, "train")[0])
+    in_file = [identity(text).hex() for text in shards_of(documents(DOCUMENTS), 3)[0]]
+    assert first != [id for id in in_file if id in set(first)]
+    keys = document_keys([bytes.fromhex(id) for id in first], "order", 0).tolist()
+    assert keys == sorted(keys)
+    assert order(tmp_path) != order(built)
+
+
+def _ids(shard: TokenShard) -> list[str]:
+    return [id.hex() for id in pq.read_table(f"{shard.prefix}.docs.parquet")["id"].to_pylist()]
+
+
+def test_a_larger_corpus_keeps_every_document_on_its_side(built: Path, tmp_path: Path) -> None:
+    build(tmp_path, shards_of(documents(2 * DOCUMENTS), 4))
+    for split in SPLITS:
+        assert set(sequences(built, split)) <= set(sequences(tmp_path, split))
+
+
+def test_only_what_depends_on_a_key_is_done_again(built: Path) -> None:
+    def names(recipe: TokenizerConfig) -> dict[str, str]:
+        return {name: folder.url for name, folder in run_stages(stages(recipe), str(built), workers=0).items()}
+
+    before = names(RECIPE)
+    other_split = names(RECIPE.model_copy(update={"validation_ratio": 0.3}))
+    assert other_split["tokens"] != before["tokens"]
+    assert (other_split["sample"], other_split["tokenizer"]) == (before["sample"], before["tokenizer"])
+    other_size = names(RECIPE.model_copy(update={"vocab_size": 500}))
+    assert other_size["sample"] == before["sample"]
+    assert other_size["tokenizer"] != before["tokenizer"]
+    assert names(RECIPE) == before
+
+
+@pytest.mark.parametrize(("ratio", "empty"), [(0.0, "validation"), (0.5, "")])
+def test_a_split_without_documents_has_no_files(tmp_path: Path, ratio: float, empty: str) -> None:
+    build(tmp_path, shards_of(documents(40), 2), RECIPE.model_copy(update={"validation_ratio": ratio}))
+    for split in SPLITS:
+        assert (open_split(tmp_path, split) == []) == (split == empty)
+
+
+def test_empty_documents_and_empty_shards(tmp_path: Path) -> None:
+    folders = build(tmp_path, (("", *documents(30)), ()))
+    assert folders["tokens"].counts.documents_out == 31
+    ids = (sequences(tmp_path, "train") | sequences(tmp_path, "validation"))[
+        f"https://example.org/{identity('').hex()}"
+    ]
+    assert ids == [Tokenizer(tmp_path).eod]
+
+
+@pytest.mark.parametrize("shards", [(), ((),), (("",),)])
+def test_a_corpus_without_text_is_refused_in_words(tmp_path: Path, shards: tuple[tuple[str, ...], ...]) -> None:
+    with pytest.raises(WenhaiError, match="no text to train"):
+        build(tmp_path, shards)
+
+
+def test_parquet_files_from_elsewhere(tmp_path: Path) -> None:
+    texts = documents(60)
+    for folder, part in (("x", texts[:30]), ("y", texts[30:])):
+        (tmp_path / folder).mkdir()
+        raw = pa.array([*(text.encode() for text in part), b"\xff\xfe"], pa.binary())
+        text = pa.StringArray.from_buffers(len(raw), raw.buffers()[1], raw.buffers()[2])
+        pq.write_table(pa.table({"text": text}), tmp_path / folder / "part.0001.parquet")
+    out = tmp_path / "out"
+    folders = run_stages(stages(RECIPE, [str(tmp_path / "x"), str(tmp_path / "y")]), str(out), workers=0)
+    for name in ("sample", "tokens"):
+        assert folders[name].counts.errors == {"invalid_utf8": 2}
+        assert (folders[name].counts.documents_in, folders[name].counts.documents_out) == (62, 60)
+    tokenizer, found = Tokenizer(out), []
+    for split in SPLITS:
+        for shard in open_split(out, split):
+            rows = pq.read_table(f"{shard.prefix}.docs.parquet").to_pylist()
+            assert {(row["url"], row["source"]) for row in rows} == {(None, "part.0001.parquet")}
+            found += [tokenizer.decode(shard.sequence(index)) for index in range(shard.num_sequences)]
+    assert sorted(found) == sorted(texts)
+    names = {Path(file.url).name.split("-")[0] for file in folders["tokens"].files()}
+    assert names == {"00000", "00001"}  # equal file names are told apart
+
+
+def test_another_builds_text_is_read_through_its_manifest(built: Path, tmp_path: Path) -> None:
+    run_stages(stages(RECIPE, [str(built)]), str(tmp_path), workers=0)
+    for split in SPLITS:
+        assert sequences(tmp_path, split) == sequences(built, split)
+
+
+def test_stages_over_files_are_keyed_by_their_contents(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["学而"]}), tmp_path / "a.parquet")
+    files = tuple(list_inputs([str(tmp_path / "a.parquet")]))
+    assert FileSampling(RECIPE, files).inputs() == FileEncoding(RECIPE, files).inputs() == files
+    assert [name for name, _ in shard_names(list(files))] == ["a"]
+
+
+def test_provenance_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    build(tmp_path, shards_of(documents(30), 1))
+    shard = open_split(tmp_path, "train")[0]
+    path = Path(f"{shard.prefix}.docs.parquet")
+    table = pq.read_table(path)
+    pq.write_table(table.slice(1), path)
+    with pytest.raises(ShardError, match="does not describe"):
+        verify_docs(shard)
+    path.unlink()
+    with pytest.raises(ShardError, match="missing or damaged"):
+        verify_docs(shard)
+
+
+def test_token_bytes_are_golden(tmp_path: Path) -> None:
+    """Raise the version of the stage that changed when this fails: bytes of the same version never differ."""
+    build(tmp_path, shards_of(documents(30), 1), RECIPE.model_copy(update={"vocab_size": 500}))
+    assert (Sampling.version, TokenizerTraining.version, FileEncoding.version) == (1, 1, 1)
+    (shard,) = open_split(tmp_path, "train")
+    assert durable.sha256_file(shard.bin_path)[:16] == "2482ffdc42932031"
+    assert durable.sha256_file(shard.idx_path)[:16] == "435f8e1402bad80c"
+
+
+def test_a_damaged_sample_is_named(tmp_path: Path) -> None:
+    folders = build(tmp_path, shards_of(documents(30), 1))
+    (file,) = folders["sample"].files()
+    data = bytearray(Path(file.url).read_bytes())
+    data[100] ^= 1
+    Path(file.url).write_bytes(data)
+    with pytest.raises(WenhaiError, match=r"00000-00\.parquet: damaged"):
+        read_sample([file])
+
+
+def test_real_texts_come_back(test_data: Path, tmp_path: Path) -> None:
+    """The first documents of each file of real prose, in both kinds of model."""
+    texts = []
+    for path in sorted((test_data / "text").glob("*.jsonl")):
+        with open(path, encoding="utf-8") as lines:
+            texts += [json.loads(line)["text"] for line, _ in zip(lines, range(40), strict=False)]
+    assert len(texts) > 100
+    for kind in ("bpe", "unigram"):
+        recipe = TokenizerConfig(vocab_size=6000, model_type=kind, num_threads=1, sample_bytes=300_000)
+        build(tmp_path / kind, shards_of(sorted(set(texts)), 2), recipe)
+        tokenizer, found = Tokenizer(tmp_path / kind), []
+        for split in SPLITS:
+            found += [tokenizer.decode(ids) for ids in sequences(tmp_path / kind, split).values()]
+        assert sorted(found) == sorted(set(texts))

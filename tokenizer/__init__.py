@@ -1,0 +1,1 @@
+"""Tokenizer training, encoding, and the token shards that pretraining reads."""

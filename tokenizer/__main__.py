@@ -1,0 +1,289 @@
+"""Train a tokenizer, encode documents into token shards, and look into them.
+
+    python -m tokenizer run --recipe demo --out build/demo              the text stage of a finished `corpus run`
+    python -m tokenizer run --out build/mine --text 'data/*.parquet'    any Parquet files with a `text` column
+    python -m tokenizer verify build/demo                               read every shard, check every checksum
+    python -m tokenizer inspect build/demo
+    python -m tokenizer head build/demo -n 2
+    echo 学而时习之 | python -m tokenizer encode --tokenizer build/demo --pieces
+
+Exit codes: 0 done, 1 failed, 2 usage or recipe, 3 another run holds the folder, 75 stopped, run again to resume.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from corpus.engine import config as engine_config
+from corpus.engine import durable, storage
+from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.stage import Stage
+from tokenizer.config import TokenizerConfig
+from tokenizer.model import Tokenizer
+from tokenizer.shards import SPLITS, ShardError, TokenShard, listed_shards, open_listed, open_split, tokens_folder
+
+MAX_STDIN_BYTES = 64 << 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except WenhaiError as error:
+        print(f"tokenizer: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone: `... | head`
+        return 0
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train and encode; what is done already is skipped."""
+    from corpus.engine.progress import Progress
+    from corpus.engine.run import require_workers, run_stages
+
+    require_workers(options.workers)
+    recipe = read_recipe(options)
+    progress = Progress(quiet=options.quiet)
+    folders = run_stages(stages(recipe, options.text), options.out, workers=options.workers, progress=progress)
+    (report_file,) = folders["tokenizer"].files("report")
+    report = storage.read_json(report_file.url)
+    counts = folders["tokens"].counts
+    summary = {
+        "documents": counts.documents_out,
+        "bytes": counts.bytes_out,
+        **dict(sorted(counts.extra.items())),
+        **{key: report[key] for key in ("vocab_size", "characters_per_token", "byte_fallback_ratio")},
+        "tokenizer": folders["tokenizer"].files("model")[0].url,
+        "tokens": folders["tokens"].url,
+    }
+    if report["vocab_size"] < report["vocab_size_asked"]:
+        asked = report["vocab_size_asked"]
+        _say(f"the text fills a vocabulary of {report['vocab_size']:,}, not the {asked:,} asked for")
+    if options.json:
+        print(json.dumps(summary, ensure_ascii=False))
+    else:
+        for key, value in summary.items():
+            _say(f"{key:<22} {value:,}" if isinstance(value, int) else f"{key:<22} {value}")
+    return 0
+
+
+def stages(recipe: TokenizerConfig, text: Sequence[str] = ()) -> list[Stage]:
+    """The stages in order: sample, vocabulary, token shards; over the build's text, or over Parquet files."""
+    from tokenizer.encode import Encoding, FileEncoding
+    from tokenizer.sample import FileSampling, Sampling
+    from tokenizer.train import TokenizerTraining
+
+    if not text:
+        return [Sampling(recipe), TokenizerTraining(recipe), Encoding(recipe)]
+    files = tuple(text_files(text))
+    return [FileSampling(recipe, files), TokenizerTraining(recipe), FileEncoding(recipe, files)]
+
+
+def text_files(patterns: Sequence[str]) -> Iterator[storage.File]:
+    """The Parquet files of folders, globs, URLs or other builds; a finished build is read through its manifest."""
+    from corpus.engine.run import RUN_NAME, current
+    from corpus.engine.stage import MANIFEST_NAME, Folder
+
+    for pattern in patterns:
+        if storage.exists(storage.join(pattern, RUN_NAME)):
+            yield from current(pattern, "text").files()
+        elif storage.exists(storage.join(pattern, MANIFEST_NAME)):
+            yield from Folder.open(pattern).files()
+        else:
+            folder = not pattern.endswith(".parquet")
+            yield from storage.list_inputs([storage.join(pattern, "*.parquet") if folder else pattern])
+
+
+def read_recipe(options: argparse.Namespace) -> TokenizerConfig:
+    """The [tokenizer] section of a recipe, by path or by the name of a built-in one; defaults without a recipe."""
+    overrides = options.set or []
+    if options.recipe is None:
+        values, where = engine_config.apply_overrides({}, overrides), "--set"
+    else:
+        path = Path(options.recipe)
+        if path.suffix != ".toml":
+            path = Path(str(resources.files("corpus"))) / "recipes" / f"{options.recipe}.toml"
+        values, where = engine_config.load_toml(path, overrides), str(path)
+    section = values.get("tokenizer", {})
+    if not isinstance(section, dict):
+        raise UsageError(f"{where}: tokenizer is a value, not a section.")
+    return engine_config.parse(TokenizerConfig, section, f"{where} [tokenizer]")
+
+
+def check(options: argparse.Namespace) -> int:
+    """Check a recipe's [tokenizer] section and print it with its defaults filled in."""
+    print(json.dumps(read_recipe(options).model_dump(), indent=1))
+    return 0
+
+
+def inspect(options: argparse.Namespace) -> int:
+    """List shards: sequences, tokens, characters per token."""
+    rows: list[dict[str, Any]] = []
+    for shard in _shards(options.data):
+        meta = shard.meta
+        ratio = round(meta.num_characters / meta.num_tokens, 4) if meta.num_tokens else None
+        rows.append(
+            {"prefix": str(shard.prefix), "split": meta.split, "dtype": meta.dtype, "sequences": meta.num_sequences}
+            | {"tokens": meta.num_tokens, "characters_per_token": ratio, "vocab_size": meta.vocab_size, "eod": meta.eod}
+            | {"max_id": meta.max_id, "tokenizer_sha256": meta.tokenizer_sha256}
+        )
+    for row in rows:
+        if options.json:
+            print(json.dumps(row, ensure_ascii=False))
+        else:
+            print(
+                f"{row['prefix']}: {row['sequences']:,} sequences, {row['tokens']:,} tokens ({row['dtype']}), "
+                f"{row['characters_per_token']} characters a token"
+            )
+    if not options.json:
+        print(f"{len(rows)} shards, {sum(row['tokens'] for row in rows):,} tokens")
+    return 0
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Read every shard and compare every checksum; files that no manifest lists are named."""
+    from tokenizer.encode import verify_docs
+
+    problems = []
+    data = Path(options.data)
+    opened: list[Callable[[], TokenShard]] = [partial(TokenShard, data)]
+    if data.is_dir():
+        listed = [shard for split in SPLITS for shard in listed_shards(data, split)]
+        opened = [partial(open_listed, prefix, sha256) for prefix, sha256 in listed]
+    for open_shard in opened:
+        try:
+            shard = open_shard()
+            shard.verify()
+            verify_docs(shard)
+        except WenhaiError as error:
+            problems.append(str(error))
+    if data.is_dir():
+        folder = tokens_folder(data)
+        names = set(durable.read_json(folder / "MANIFEST.json")["files"])
+        present = {f"data/{path.name}" for path in (folder / "data").iterdir()}
+        problems += [f"{folder / name}: listed by the manifest but missing" for name in sorted(names - present)]
+        problems += [f"{folder / name}: not listed by the manifest" for name in sorted(present - names)]
+    for problem in problems:
+        print(problem)
+    _say(f"{len(opened)} shards read, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+def head(options: argparse.Namespace) -> int:
+    """Print the first documents of the first shard as text, with their token counts."""
+    shard = next(iter(_shards(options.data)), None)
+    if shard is None:
+        raise ShardError(f"{options.data}: holds no shard.")
+    tokenizer = Tokenizer(options.tokenizer or _build_of(Path(options.data)))
+    if tokenizer.sha256 != shard.tokenizer_sha256:
+        raise ShardError(f"{tokenizer.path}: not the tokenizer of {shard.prefix}. Name its own with --tokenizer.")
+    for index in range(min(options.n, shard.num_sequences)):
+        ids = shard.sequence(index)
+        _say(f"sequence {index}: {len(ids):,} tokens")
+        print(tokenizer.decode(ids))
+    return 0
+
+
+def encode(options: argparse.Namespace) -> int:
+    """Print the ids (or pieces) of the text on standard input."""
+    tokenizer = Tokenizer(options.tokenizer)
+    try:
+        ids = tokenizer.encode(_stdin().decode())
+    except UnicodeDecodeError as error:
+        raise UsageError(f"standard input is not UTF-8 at byte {error.start}. Convert it first.") from None
+    print(" ".join(tokenizer.piece(id) if options.pieces else str(id) for id in ids))
+    return 0
+
+
+def decode(options: argparse.Namespace) -> int:
+    """Print the text of the ids on standard input, byte for byte."""
+    tokenizer = Tokenizer(options.tokenizer)
+    try:
+        ids = [int(word) for word in _stdin().split()]
+    except ValueError:
+        raise UsageError("standard input is not a list of ids separated by blanks.") from None
+    sys.stdout.buffer.write(tokenizer.decode(ids).encode())
+    sys.stdout.flush()
+    return 0
+
+
+def _shards(data: str) -> Iterator[TokenShard]:
+    path = Path(data)
+    if path.is_dir():
+        for split in SPLITS:
+            yield from open_split(path, split)
+    else:
+        yield TokenShard(path)
+
+
+def _build_of(data: Path) -> Path:
+    """The output folder that a stage folder or a shard prefix lies in."""
+    for folder in (data, *data.resolve().parents):
+        if (folder / "run.json").is_file():
+            return folder
+    raise UsageError(f"{data}: lies in no build. Name the tokenizer with --tokenizer.")
+
+
+def _stdin() -> bytes:
+    data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    if len(data) > MAX_STDIN_BYTES:
+        raise UsageError(f"standard input: more than {MAX_STDIN_BYTES:,} bytes. Encode files with `run --text`.")
+    return data
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tokenizer", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    verbs = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def verb(function: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+        summary = (function.__doc__ or "").strip()
+        added = verbs.add_parser(function.__name__, help=summary, description=summary)
+        added.set_defaults(command=function)
+        return added
+
+    for function in (run, check):
+        command = verb(function)
+        command.add_argument("--recipe", metavar="R", help="a TOML file, or the name of a built-in recipe")
+        command.add_argument("--set", action="append", metavar="K=V", help="override, e.g. tokenizer.vocab_size=16000")
+        if function is run:
+            command.add_argument("--out", required=True, help="output folder or URL")
+            command.add_argument(
+                "--text", nargs="+", default=(), metavar="PATH", help="Parquet files, folders, or another build"
+            )
+            command.add_argument("--workers", type=int, help="processes; default one a core, 0 runs in this one")
+            command.add_argument("--quiet", action="store_true", help="no progress")
+            command.add_argument("--json", action="store_true", help="the summary as JSON on standard output")
+    for function in (inspect, verify, head):
+        command = verb(function)
+        command.add_argument("data", help="output folder, folder of the tokens stage, or prefix of a shard")
+        if function is inspect:
+            command.add_argument("--json", action="store_true", help="one JSON object a shard")
+        if function is head:
+            command.add_argument("-n", type=int, default=3, help="documents (default 3)")
+            command.add_argument("--tokenizer", help="model file; default the one of the build")
+    for function in (encode, decode):
+        command = verb(function)
+        command.add_argument("--tokenizer", required=True, help="model file or output folder")
+        if function is encode:
+            command.add_argument("--pieces", action="store_true", help="pieces instead of ids")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

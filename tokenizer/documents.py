@@ -1,0 +1,157 @@
+"""Reads documents out of any Parquet file with a `text` column: ours, or another corpus.
+
+Ours have a 16-byte `id`; for others the id is the xxh3-128 of the text, so equal texts fall into the same split. Every
+decision about a document (sample, split, order) is a keyed hash of its id: neither its place nor its shard counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+from numpy.typing import NDArray
+
+from corpus.engine import storage
+from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.storage import File
+
+BATCH_ROWS = 1024
+ID_BYTES = 16
+UNIT = 1 << 64  # keys are uniform in [0, UNIT)
+
+Keys = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some documents of a file, in file order; `ids` is 16 bytes each."""
+
+    ids: list[bytes]
+    texts: list[str]
+    urls: list[str | None]
+    sources: list[str]
+    num_invalid: int  # rows left out because their text is not UTF-8
+    num_bytes: int  # UTF-8 bytes of `texts`
+    num_invalid_bytes: int
+
+
+def read_documents(path: Path) -> Iterator[Batch]:
+    """Yield a file's documents, some at a time, page checksums verified where the file has them. A null text is empty.
+
+    Raises:
+        WenhaiError: the file is damaged, or has no `text` column of strings.
+    """
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            schema = file.schema_arrow
+            if "text" not in schema.names or not _is_text(schema.field("text").type):
+                raise WenhaiError(f"{path}: has no column `text` of strings; it has {', '.join(schema.names)}.")
+            columns = [name for name in ("id", "text", "url", "source") if name in schema.names]
+            for record in file.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False):
+                yield _batch(record, path.name)
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, error: Exception) -> WenhaiError:
+    """What to say of a Parquet file that cannot be read."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return WenhaiError(f"{path}: damaged ({reason}). Restore it, or rebuild the stage that wrote it.")
+
+
+def text_bytes(files: list[File]) -> int:
+    """About how many bytes of text the files hold, from their footers alone."""
+    total = 0
+    for file in files:
+        with storage.open_stream(file.url) as stream:
+            try:
+                metadata = pq.read_metadata(stream)
+            except (OSError, pa.ArrowException) as error:
+                raise UsageError(f"{file.url}: not a Parquet file ({error}).") from error
+        for group in range(metadata.num_row_groups):
+            columns = (metadata.row_group(group).column(index) for index in range(metadata.num_columns))
+            total += sum(column.total_uncompressed_size for column in columns if column.path_in_schema == "text")
+    return total
+
+
+def document_keys(ids: list[bytes], purpose: str, seed: int) -> Keys:
+    """A uniform 64-bit key of each document for one purpose; keys of different purposes are independent.
+
+    >>> document_keys([bytes(16)], "order", 0)
+    array([16964828795241796925], dtype=uint64)
+    """
+    salt = np.frombuffer(hashlib.sha256(f"wenhai {purpose} {seed}".encode()).digest()[:8], "<u8")[0]
+    halves = np.frombuffer(b"".join(ids), "<u8").reshape(-1, 2)
+    return _mix(_mix(halves[:, 0] ^ salt) ^ halves[:, 1])
+
+
+def is_below(keys: Keys, ratio: float) -> NDArray[np.bool_]:
+    """Which keys fall into the first `ratio` of all keys: none for 0, all for 1 or more."""
+    limit = int(ratio * UNIT)
+    if limit >= UNIT:
+        return np.ones(len(keys), dtype=np.bool_)
+    below: NDArray[np.bool_] = keys < np.uint64(limit)
+    return below
+
+
+def _batch(record: pa.RecordBatch, file_name: str) -> Batch:
+    raw: list[bytes | None] = record.column("text").cast(pa.large_binary()).to_pylist()
+    texts = [_decode(value or b"") for value in raw]
+    valid = [row for row, text in enumerate(texts) if text is not None]
+    sizes = [len(value or b"") for value in raw]
+    ids = [xxhash.xxh3_128_digest(value or b"") for value in raw] if not _has_ids(record) else _ids(record)
+    urls = _strings(record, "url")
+    sources = _strings(record, "source")
+    num_bytes = sum(sizes[row] for row in valid)
+    return Batch(
+        ids=[ids[row] for row in valid],
+        texts=[text for text in texts if text is not None],
+        urls=[urls[row] for row in valid],
+        sources=[sources[row] or file_name for row in valid],
+        num_invalid=len(texts) - len(valid),
+        num_bytes=num_bytes,
+        num_invalid_bytes=sum(sizes) - num_bytes,
+    )
+
+
+def _decode(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _has_ids(record: pa.RecordBatch) -> bool:
+    return "id" in record.schema.names and record.schema.field("id").type == pa.binary(ID_BYTES)
+
+
+def _ids(record: pa.RecordBatch) -> list[bytes]:
+    return [value or bytes(ID_BYTES) for value in record.column("id").to_pylist()]
+
+
+def _strings(record: pa.RecordBatch, name: str) -> list[str | None]:
+    if name not in record.schema.names or not _is_text(record.schema.field(name).type):
+        return [None] * record.num_rows
+    return [None if value is None else value.decode("utf-8", "replace") for value in _as_bytes(record, name)]
+
+
+def _as_bytes(record: pa.RecordBatch, name: str) -> list[bytes | None]:
+    values: list[bytes | None] = record.column(name).cast(pa.large_binary()).to_pylist()
+    return values
+
+
+def _mix(values: Keys) -> Keys:
+    """The finalizer of splitmix64 (Steele, Lea and Flood 2014)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

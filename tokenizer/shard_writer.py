@@ -1,0 +1,176 @@
+"""Writes token shards: ids are range-checked before they are narrowed, and the record comes last.
+
+numpy narrows silently (70000 becomes 4464 in uint16), so the check is on the array as it came. Tokens go to disk in
+blocks of 4 MiB, each hashed once on its way; in memory stay 4 bytes a document and 64 characters a block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from corpus.engine import durable
+from tokenizer.shards import (
+    BLOCK_BYTES,
+    DTYPE_CODES,
+    DTYPES,
+    FORMAT_NAME,
+    FORMAT_VERSION,
+    HEADER,
+    INDEX_VERSION,
+    MAGIC,
+    ShardError,
+    ShardMeta,
+    Tokens,
+    dtype_name,
+    shard_paths,
+)
+
+MAX_LENGTH = 2**31 - 1  # of a sequence, its end-of-document token included: the index holds int32
+
+
+class ShardWriter:
+    """Writes the three files of a shard to given paths; use it as a context manager, the record is written at its end.
+
+    `create_shard` does it durably under a prefix; stages pass the temporary paths of their outputs.
+    """
+
+    def __init__(
+        self,
+        paths: tuple[Path, Path, Path],
+        *,
+        split: str,
+        vocab_size: int,
+        eod: int,
+        tokenizer_sha256: str,
+        recipe: str = "",
+    ) -> None:
+        self._bin_path, self._idx_path, self._meta_path = paths
+        self._identity: dict[str, Any] = {"split": split, "vocab_size": vocab_size, "eod": eod}
+        self._identity |= {"tokenizer_sha256": tokenizer_sha256, "recipe": recipe}
+        self.vocab_size, self.eod = vocab_size, eod
+        self.dtype_name = dtype_name(vocab_size)
+        self._eod = narrow([eod], vocab_size, "the end-of-document token")
+        self._lengths = array("i")
+        self._num_characters, self._max_id = 0, -1
+        self._buffer, self._blocks, self._bin_bytes = bytearray(), list[str](), 0
+
+    def __enter__(self) -> ShardWriter:
+        self._file = open(self._bin_path, "wb")
+        return self
+
+    def add(self, ids: ArrayLike, document: str = "", num_characters: int = 0) -> None:
+        """Append one document, without its end-of-document token: it is added here.
+
+        Raises:
+            ShardError: an id is negative, not below the vocabulary, or the end-of-document token itself.
+        """
+        tokens = narrow(ids, self.vocab_size, f"document {document or len(self._lengths)}")
+        if len(tokens) >= MAX_LENGTH:
+            raise ShardError(
+                f"document {document}: {len(tokens):,} tokens; a sequence holds {MAX_LENGTH - 1:,}. Split it."
+            )
+        if (tokens == self.eod).any():
+            raise ShardError(
+                f"document {document}: holds the end-of-document token {self.eod}. Encode text with "
+                "`tokenizer.model.Tokenizer`, which never produces it."
+            )
+        self._buffer += tokens.tobytes()
+        self._buffer += self._eod.tobytes()
+        self._lengths.append(len(tokens) + 1)
+        self._num_characters += num_characters
+        self._max_id = max(self._max_id, self.eod, int(tokens.max()) if len(tokens) else 0)
+        while len(self._buffer) >= BLOCK_BYTES:
+            self._write_block(BLOCK_BYTES)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._file:
+            if kind is None and self._buffer:
+                self._write_block(len(self._buffer))
+        if kind is None:
+            self._write_records()
+
+    def _write_block(self, size: int) -> None:
+        block = bytes(self._buffer[:size])
+        self._file.write(block)
+        self._blocks.append(hashlib.sha256(block).hexdigest())
+        self._bin_bytes += size
+        del self._buffer[:size]
+
+    def _write_records(self) -> None:
+        itemsize, num_sequences = DTYPES[self.dtype_name].itemsize, len(self._lengths)
+        index = index_bytes(np.array(self._lengths, dtype=np.int64), self.dtype_name)
+        meta = ShardMeta(
+            **self._identity,
+            dtype=self.dtype_name,
+            num_sequences=num_sequences,
+            num_documents=num_sequences,
+            num_tokens=self._bin_bytes // itemsize,
+            num_characters=self._num_characters,
+            max_id=self._max_id,
+            bin_bytes=self._bin_bytes,
+            idx_bytes=len(index),
+            idx_sha256=hashlib.sha256(index).hexdigest(),
+            block_bytes=BLOCK_BYTES,
+            block_sha256=tuple(self._blocks),
+        )
+        self._idx_path.write_bytes(index)
+        self._meta_path.write_bytes(meta_bytes(meta))
+
+
+@contextmanager
+def create_shard(prefix: Path, **identity: Any) -> Iterator[ShardWriter]:
+    """A `ShardWriter` whose three files appear under `prefix` when the block ends, the record last."""
+    with ExitStack() as stack:
+        meta, idx, tokens = (stack.enter_context(durable.commit(path)) for path in reversed(shard_paths(prefix)))
+        with ShardWriter((tokens, idx, meta), **identity) as writer:
+            yield writer
+
+
+def narrow(ids: ArrayLike, vocab_size: int, where: str) -> Tokens:
+    """`ids` in the shard's dtype, their range checked first: numpy casts 70000 to 4464 without a word.
+
+    Raises:
+        ShardError: not one-dimensional integers, or an id outside 0..vocab_size-1; `where` names the document.
+    """
+    values = np.asarray(ids)
+    if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
+        raise ShardError(f"{where}: token ids are not a list of integers but {values.dtype} of shape {values.shape}.")
+    if values.size:
+        low, high = int(values.min()), int(values.max())
+        if low < 0 or high >= vocab_size:
+            bad = low if low < 0 else high
+            raise ShardError(
+                f"{where}: token id {bad} is outside 0..{vocab_size - 1}. Encode with the tokenizer whose "
+                "vocabulary the shard declares."
+            )
+    return values.astype(DTYPES[dtype_name(vocab_size)])
+
+
+def index_bytes(lengths: NDArray[np.int64], dtype: str) -> bytes:
+    """Megatron's index v1 of sequences that are each one document.
+
+    >>> index_bytes(np.array([2, 3]), "uint16").hex()[-48:]  # the document table: 0, 1, 2
+    '000000000000000001000000000000000200000000000000'
+    """
+    ends = np.cumsum(lengths, dtype=np.int64) * DTYPES[dtype].itemsize
+    pointers = ends - lengths * DTYPES[dtype].itemsize
+    header = HEADER.pack(MAGIC, INDEX_VERSION, DTYPE_CODES[dtype], len(lengths), len(lengths) + 1)
+    tables = (lengths.astype("<i4"), pointers.astype("<i8"), np.arange(len(lengths) + 1, dtype="<i8"))
+    return b"".join([header, *(table.tobytes() for table in tables)])
+
+
+def meta_bytes(meta: ShardMeta) -> bytes:
+    """The bytes of `P.meta.json`: canonical JSON, so equal shards have equal records."""
+    return durable.canonical_json({"format": FORMAT_NAME, "version": FORMAT_VERSION} | asdict(meta)) + b"\n"
