@@ -1,0 +1,122 @@
+"""MinHash signatures over folded code points, and the keys of their bands.
+
+Classic scheme (Broder 1997): k permutations of the 32-bit hashes of a document's character n-grams, here the affine
+maps x -> a x + b mod 2^32 with odd a; a signature holds the k minima, and the share of equal minima of two signatures
+estimates the Jaccard similarity j of their n-gram sets with standard error sqrt(j (1 - j) / k).
+
+Measured on real Chinese text at k = 112, folding included, MB/s a core: 205 against 273 for one-permutation hashing
+with optimal densification and 388 for hashing the shingles alone. Its error over theory is 0.98-1.03 at every length,
+theirs 1.13 at 30 shingles and 0.91 at 500. Classic is chosen for that: short documents are the ones that fail.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from corpus.dedup.fold import Codes, Offsets
+from corpus.engine.compiled import kernel
+
+SignatureArray = npt.NDArray[np.uint32]
+Keys = npt.NDArray[np.uint64]
+
+SEED = np.uint64(0x77656E686169)  # "wenhai"; another seed is another family of permutations
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 / golden ratio
+MIX = np.uint64(0xD6E8FEB86659FD93)
+NO_SHINGLE = np.uint32(0xFFFFFFFF)  # every minimum of a document shorter than the shingle
+BAND_BITS = 8
+EXACT_BAND = 255
+
+
+def permutations(count: int) -> tuple[Codes, Codes]:
+    """Return the factors (odd) and summands of `count` affine permutations of 32-bit integers.
+
+    A fixed splitmix64 sequence: the first permutations are the same for every count, and no library's generator can
+    change them.
+    """
+    state = SEED + GOLDEN * np.arange(1, 2 * count + 1, dtype=np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
+    words = ((state ^ (state >> np.uint64(31))) >> np.uint64(32)).astype(np.uint32)
+    return words[0::2] | np.uint32(1), np.ascontiguousarray(words[1::2])
+
+
+def minhash(codes: Codes, offsets: Offsets, ngram: int, num_permutations: int) -> SignatureArray:
+    """Return uint32[n, k]: the signatures of n folded texts, `NO_SHINGLE` throughout for one shorter than `ngram`."""
+    signatures = np.empty((len(offsets) - 1, num_permutations), np.uint32)
+    factors, summands = permutations(num_permutations)
+    _minima(codes, offsets, ngram, factors, summands, signatures)
+    return signatures
+
+
+def band_keys(signatures: SignatureArray, bands: int, rows: int) -> Keys:
+    """Return uint64[n, bands]: 56 mixed bits of each band's minima, and the band's number in the low byte.
+
+    Two bands can therefore never share a key. Keys of different minima of one band may (once in 2^56 pairs), which
+    costs one comparison: candidates are verified.
+    """
+    keys = np.empty((len(signatures), bands), np.uint64)
+    _band_keys(signatures, rows, keys)
+    return keys
+
+
+def exact_band_keys(exact: Keys) -> Keys:
+    """Return uint64[n]: the exact key (uint64[n, 2]) as the key of one more band."""
+    return (exact[:, 0] & ~np.uint64(0xFF)) | np.uint64(EXACT_BAND)
+
+
+def min_matches(threshold: float, num_permutations: int) -> int:
+    """Return how many of k minima must be equal for an estimated Jaccard of at least `threshold`."""
+    return math.ceil(threshold * num_permutations - 1e-9)
+
+
+@kernel("uint64(uint64)")
+def mix(x: np.uint64) -> np.uint64:
+    """A bijection of 64-bit integers whose every output bit depends on every input bit (two multiply-xorshifts)."""
+    x = (x ^ (x >> np.uint64(32))) * MIX
+    x = (x ^ (x >> np.uint64(32))) * MIX
+    return x ^ (x >> np.uint64(32))
+
+
+@kernel(
+    "void(Array(uint32, 1, 'C', True), Array(int64, 1, 'C', True), int64, Array(uint32, 1, 'C', True),"
+    " Array(uint32, 1, 'C', True), uint32[:, ::1])"
+)
+def _minima(
+    codes: Codes, offsets: Offsets, ngram: int, factors: Codes, summands: Codes, signatures: SignatureArray
+) -> None:
+    """Shingles in the inner loop, one permutation in registers: the compiler makes it eight minima an instruction."""
+    longest = 0
+    for text in range(len(offsets) - 1):
+        longest = max(longest, offsets[text + 1] - offsets[text])
+    hashes = np.empty(longest, np.uint32)
+    leaving = np.uint64(1)  # the factor of the oldest code point of a window
+    for _ in range(ngram):
+        leaving *= GOLDEN
+    for text in range(len(offsets) - 1):
+        start, end = offsets[text], offsets[text + 1]
+        rolling, count = np.uint64(0), 0
+        for i in range(start, end):
+            rolling = rolling * GOLDEN + np.uint64(codes[i])
+            if i - start >= ngram:
+                rolling -= leaving * np.uint64(codes[i - ngram])
+            if i - start >= ngram - 1:
+                hashes[count] = np.uint32(mix(rolling) >> np.uint64(32))
+                count += 1
+        for p in range(signatures.shape[1]):
+            factor, summand, minimum = factors[p], summands[p], NO_SHINGLE
+            for s in range(count):
+                minimum = min(minimum, np.uint32(hashes[s] * factor + summand))
+            signatures[text, p] = minimum
+
+
+@kernel("void(Array(uint32, 2, 'C', True), int64, uint64[:, ::1])")
+def _band_keys(signatures: SignatureArray, rows: int, keys: Keys) -> None:
+    for text in range(keys.shape[0]):
+        for band in range(keys.shape[1]):
+            state = np.uint64(band) + np.uint64(1)
+            for row in range(band * rows, (band + 1) * rows):
+                state = mix(state * GOLDEN + np.uint64(signatures[text, row]))
+            keys[text, band] = (state & ~np.uint64(0xFF)) | np.uint64(band)

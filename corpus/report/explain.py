@@ -1,0 +1,179 @@
+"""Why a document was kept or dropped, for a person at a terminal: its history in a few lines.
+
+document 0856944aa196efc850079dc881405cd7
+  url        https://example.org/page?…
+  text       the first characters, masked
+  extract    read from pages.warc.gz as gb18030; ordinal 00001-00:7
+  filter     dropped by repetition.top_2_gram_ratio: 0.31 > max 0.2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from corpus.report import ledger
+from corpus.report.ledger import Document, Event
+from corpus.report.safe import plain, plain_url, snippet
+
+ID_DIGITS = 12
+STATISTICS_SHOWN = 12
+EDITS_SHOWN = 8
+TITLE_CHARS = 60
+OPERATORS = {"min": "<", "max": ">"}
+
+
+def explain(out: str, key: str) -> str:
+    """The histories of all documents that `key` (URL, id prefix, place or SHARD:ROW) names, as lines of text.
+
+    Raises:
+        WenhaiError: nothing has that name; the message says what to try.
+    """
+    blocks = [_block(out, document) for document in ledger.find(out, key)]
+    heading = [f"{len(blocks)} documents have this name."] if len(blocks) > 1 else []
+    return "\n\n".join([*heading, *blocks])
+
+
+def explain_json(out: str, key: str) -> list[dict[str, Any]]:
+    """The same as JSON values: one object a document, with `events` in order. Text and URLs are masked here too."""
+    return [
+        {
+            "id": document.id,
+            "source": snippet(document.source),
+            "url": plain_url(document.url) if document.url else None,
+            "title": snippet(document.title, TITLE_CHARS) if document.title else None,
+            "ordinal": f"{document.shard}:{document.row}" if document.shard is not None else None,
+            "snippet": _snippet(out, document),
+            "events": [_masked(event) for event in ledger.history(out, document)],
+        }
+        for document in ledger.find(out, key)
+    ]
+
+
+def verdict(values: Mapping[str, Any]) -> str:
+    """What a rule found: `0.31 > max 0.20`, or the rule's own words.
+
+    >>> verdict({"value": 0.3142, "threshold": 0.2, "bound": "max"})
+    '0.314 > max 0.2'
+    """
+    value, threshold, bound = (values.get(name) for name in ("value", "threshold", "bound"))
+    if value is None or threshold is None or bound not in OPERATORS:
+        return plain(str(values["detail"])) if values.get("detail") else ""
+    return f"{number(value)} {OPERATORS[bound]} {bound} {number(threshold)}"
+
+
+def number(value: float) -> str:
+    """A number with three significant digits, whole where it is whole.
+
+    >>> number(0.31415), number(12.0), number(123456.0), number(1e-9)
+    ('0.314', '12', '123,456', '1e-09')
+    """
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _block(out: str, document: Document) -> str:
+    lines = [f"document {document.id}"]
+    for label, value in (
+        ("url", plain_url(document.url) if document.url else ""),
+        ("title", snippet(document.title, TITLE_CHARS) if document.title else ""),
+        ("text", _snippet(out, document) or ""),
+    ):
+        if value:
+            lines.append(f"  {label:<10} {value}")
+    for event in ledger.history(out, document):
+        first, *rest = _sentences(event)
+        lines.append(f"  {event.stage:<10} {first}")
+        lines.extend(f"  {'':<10} {line}" for line in rest)
+    return "\n".join(lines)
+
+
+def _snippet(out: str, document: Document) -> str | None:
+    if document.shard is None or document.row is None:
+        return None
+    text = next((text for _, _, text in ledger.read_texts(out, [(document.shard, document.row)])), None)
+    return snippet(text) if text is not None else None
+
+
+def _sentences(event: Event) -> Iterator[str]:
+    values = event.values
+    if event.what == "read":
+        origin = snippet(values.get("place") or values["source"])
+        encoding = f" as {plain(values['encoding'])}" if values.get("encoding") else ""
+        yield f"read from {origin}{encoding}; ordinal {values['shard']}:{values['row']}"
+    elif event.what == "edited":
+        yield "edited: " + ", ".join(_edit(edit) for edit in values["edits"][:EDITS_SHOWN])
+        if len(values["edits"]) > EDITS_SHOWN:
+            yield f"  and {len(values['edits']) - EDITS_SHOWN} more"
+    elif event.what == "measured":
+        yield from _measurements(values)
+    elif event.what == "error":
+        origin = snippet(values.get("place") or values["source"])
+        detail = f" ({snippet(values['detail'])})" if values.get("detail") else ""
+        yield f"{values['rule']}{detail} at {origin}: never became a document"
+    elif event.what == "dropped" and "survivor" in values:
+        yield _duplicate(values)
+    elif event.what == "dropped":
+        found = verdict(values)
+        yield f"dropped by {values['rule']}" + (f": {found}" if found else "")
+    elif event.what == "kept":
+        yield f"kept: text shard {values['shard']}, row {values['row']}"
+    else:
+        yield f"{event.what}: " + ", ".join(f"{name} {_shown(value)}" for name, value in values.items())
+
+
+def _measurements(values: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """The statistics that a rule judges, those nearest to (or furthest beyond) their limit first."""
+    judged = {name: item for name, item in values.items() if "min" in item or "max" in item}
+    yield f"measured {len(values)} statistics, {len(judged)} of them under a rule"
+    for name, item in sorted(judged.items(), key=lambda pair: (_slack(pair[1]), pair[0]))[:STATISTICS_SHOWN]:
+        limits = ", ".join(f"{bound} {number(item[bound])}" for bound in ("min", "max") if bound in item)
+        yield f"  {name:<40} {_shown(item['value']):>10}   {limits}"
+
+
+def _slack(item: Mapping[str, Any]) -> float:
+    """How far inside its range a value lies, as a share of the limit; negative beyond it."""
+    value = item["value"]
+    if not isinstance(value, int | float):
+        return float("inf")
+    distances: list[float] = []
+    if "min" in item:
+        distances.append((value - item["min"]) / (abs(item["min"]) or 1.0))
+    if "max" in item:
+        distances.append((item["max"] - value) / (abs(item["max"]) or 1.0))
+    return min(distances)
+
+
+def _edit(edit: Mapping[str, Any]) -> str:
+    """`boilerplate.editor at line 3`, `personal.mobile 2 times`."""
+    line = f" at line {edit['line']}" if edit.get("line") else ""
+    times = f" {edit['count']:,} times" if edit.get("count", 1) > 1 else ""
+    return f"{plain(edit['kind'])}{line}{times}"
+
+
+def _duplicate(values: Mapping[str, Any]) -> str:
+    kind = {"dedup.exact": "exact duplicate", "dedup.near": "near duplicate"}.get(values["rule"], values["rule"])
+    similarity = f" (similarity {number(values['value'])})" if values.get("value") is not None else ""
+    where = f", {plain_url(values['survivor_url'])}" if values.get("survivor_url") else ""
+    ordinal = f" at {values['survivor_ordinal']}" if values.get("survivor_ordinal") else ""
+    return f"{kind}{similarity} of {values['survivor'][:ID_DIGITS]}{ordinal}{where}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number(value)
+    return snippet(str(value), 80)
+
+
+def _masked(event: Event) -> dict[str, Any]:
+    return {"stage": event.stage, "what": event.what, "values": _masked_value(dict(event.values))}
+
+
+def _masked_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: plain_url(item) if name.endswith("url") and isinstance(item, str) else _masked_value(item)
+            for name, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_masked_value(item) for item in value]
+    return snippet(value) if isinstance(value, str) else value

@@ -1,0 +1,61 @@
+"""`report.md`: the report's tables as GitHub-flavoured Markdown, for a repository or a chat; every cell is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from corpus.report.facts import Facts, Sample
+from corpus.report.safe import code_markdown, escape_markdown
+from corpus.report.summary import size
+from corpus.report.tables import CODE_COLUMNS, TITLES, Table, tables
+
+
+def render_markdown(facts: Facts) -> str:
+    """The whole file."""
+    return "\n".join(_lines(facts)) + "\n"
+
+
+def _lines(facts: Facts) -> Iterator[str]:
+    funnel = facts.funnel
+    yield "# Corpus report"
+    yield ""
+    for breach in funnel.breaches:
+        yield f"> **Conservation broken.** {escape_markdown(breach)}"
+        yield ""
+    kept, tokens = size(funnel.bytes_kept), f", {sum(funnel.tokens.values()):,} tokens" if funnel.tokens else ""
+    yield (
+        f"{funnel.documents_in:,} documents read ({size(funnel.bytes_in)}), {funnel.documents_kept:,} kept "
+        f"({kept} of text{tokens})."
+    )
+    for table in tables(facts):
+        yield ""
+        yield f"## {TITLES[table.name]}"
+        yield ""
+        if table.caption:
+            yield escape_markdown(table.caption)
+            yield ""
+        yield from _table(table)
+    if facts.samples:
+        yield from ("", f"## {TITLES['samples']}", "")
+        yield from _table(_samples(facts.samples))
+
+
+def _samples(samples: Sequence[Sample]) -> Table:
+    rows = [
+        (one.rule, one.limit, "dropped" if one.dropped else "passes", one.value, one.name, one.text) for one in samples
+    ]
+    return Table("samples", "", ("rule", "limit", "verdict", "value", "document", "text"), rows, frozenset({3}))
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield _row(table.headings)
+    yield "|" + "|".join("---:" if index in table.numeric else "---" for index in range(len(table.headings))) + "|"
+    for row in table.rows:
+        yield _row(
+            code_markdown(cell) if heading in CODE_COLUMNS else escape_markdown(cell)
+            for heading, cell in zip(table.headings, row, strict=True)
+        )
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

@@ -1,0 +1,165 @@
+"""The report's tables as data: headings and rows of plain strings, drawn by `html` and `markdown` alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from corpus.report.explain import number
+from corpus.report.facts import Facts
+from corpus.report.summary import DUPLICATE_RULES, share, size
+
+TITLES = {
+    "funnel": "Funnel",
+    "reasons": "Why documents were dropped",
+    "failures": "Records that could not be read",
+    "edits": "What was changed in texts",
+    "statistics": "Statistics",
+    "samples": "Near the limits",
+    "domains": "Domains",
+    "sources": "Sources",
+    "encodings": "Encodings",
+    "clusters": "Duplicates",
+    "throughput": "Throughput",
+}
+EDIT_PREFIX = "edited."
+CODE_COLUMNS = {"rule", "edit", "statistic", "document", "folder"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """`numeric` columns are set to the right."""
+
+    name: str
+    caption: str
+    headings: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    numeric: frozenset[int]
+
+
+def funnel_rows(facts: Facts) -> list[tuple[str, int, int, int]]:
+    """(label, documents that stay, documents lost here, bytes of text or 0), from what was read to what is kept."""
+    funnel = facts.funnel
+    steps = [
+        ("without errors", sum(funnel.errors.values())),
+        ("pass the filters", sum(funnel.filtered.values())),
+        *((f"without {DUPLICATE_RULES[rule]}", count) for rule, count in funnel.duplicates.items()),
+    ]
+    rows, left = [("read", funnel.documents_in, 0, funnel.bytes_in)], funnel.documents_in
+    for label, lost in steps:
+        left -= lost
+        if lost:
+            rows.append((label, left, lost, 0))
+    return [*rows, ("kept", funnel.documents_kept, 0, funnel.bytes_kept)]
+
+
+def tables(facts: Facts) -> Iterator[Table]:
+    """All tables in reading order; empty ones are left out."""
+    for table in (
+        _funnel(facts),
+        _reasons(facts),
+        _failures(facts),
+        _edits(facts),
+        _statistics(facts),
+        *_origins(facts),
+        _clusters(facts),
+        _times(facts),
+    ):
+        if table.rows:
+            yield table
+
+
+def _funnel(facts: Facts) -> Table:
+    total = facts.funnel.documents_in
+    rows = [
+        (label, f"{stay:,}", f"{-lost:,}" if lost else "", share(stay, total), size(num_bytes) if num_bytes else "")
+        for label, stay, lost, num_bytes in funnel_rows(facts)
+    ]
+    return Table("funnel", "", ("step", "documents", "lost here", "share", "size"), rows, frozenset({1, 2, 3, 4}))
+
+
+def _reasons(facts: Facts) -> Table:
+    rows = [(one.rule, one.stage, one.limit, f"{one.documents:,}", one.share) for one in facts.reasons]
+    caption = "Every document that is not kept ended by exactly one of these; the share is of all that were read."
+    return Table("reasons", caption, ("rule", "stage", "limit", "documents", "share"), rows, frozenset({3, 4}))
+
+
+def _failures(facts: Facts) -> Table:
+    rows = [(one.rule, one.place, one.detail) for one in facts.failures]
+    caption = "The first few of each kind; explain takes the place as a key."
+    return Table("failures", caption, ("rule", "place", "detail"), rows, frozenset())
+
+
+def _edits(facts: Facts) -> Table:
+    counts: Counter[str] = Counter()
+    for step in facts.funnel.steps:
+        counts.update({key: count for key, count in step.counts.extra.items() if key.startswith(EDIT_PREFIX)})
+    rows = [(kind.removeprefix(EDIT_PREFIX), f"{count:,}") for kind, count in counts.most_common()]
+    return Table(
+        "edits",
+        "Edits by kind: in documents that were dropped afterwards, too.",
+        ("edit", "times"),
+        rows,
+        frozenset({1}),
+    )
+
+
+def _statistics(facts: Facts) -> Table:
+    rows = [
+        (
+            one.name,
+            number(one.limits["min"]) if "min" in one.limits else "",
+            number(one.limits["max"]) if "max" in one.limits else "",
+            *(number(value) for value in one.quantiles),
+            share(one.num_below + one.num_above, one.num_documents) if one.limits else "",
+        )
+        for one in facts.histograms
+    ]
+    read = facts.histograms[0].num_documents if facts.histograms else 0
+    caption = (
+        f"Measured on {read:,} documents. Outside counts a document under every rule that it breaks; "
+        "the ledger counts it once, under the first."
+    )
+    headings = ("statistic", "min", "max", "1 %", "median", "99 %", "outside")
+    return Table("statistics", caption, headings, rows, frozenset(range(1, 7)))
+
+
+def _origins(facts: Facts) -> Iterator[Table]:
+    for what, origins in facts.origins.items():
+        rows = [(one.name, f"{one.documents:,}", f"{one.kept:,}", share(one.kept, one.documents)) for one in origins]
+        named = [one for one in origins if one.name != "(none)"]
+        total = sum(step.counts.documents_out for step in facts.funnel.steps if step.stage == "extract")
+        caption = "" if facts.documents_read == total else f"Of {facts.documents_read:,} of {total:,} documents."
+        if named:
+            headings = (what, "documents", "kept", "share")
+            yield Table(f"{what}s", caption, headings, rows, frozenset({1, 2, 3}))
+
+
+def _clusters(facts: Facts) -> Table:
+    rows = [(label, f"{clusters:,}", f"{documents:,}") for label, clusters, documents in facts.clusters]
+    caption = "A cluster is a kept document and the duplicates that were dropped in its favour."
+    return Table("clusters", caption, ("documents in a cluster", "clusters", "documents"), rows, frozenset({1, 2}))
+
+
+def _times(facts: Facts) -> Table:
+    rows = [
+        (
+            step.folder,
+            f"{step.tasks:,}",
+            f"{step.counts.documents_in:,}",
+            size(step.counts.bytes_in),
+            size(step.file_bytes),
+            f"{step.cpu_seconds:,.1f}",
+            f"{step.counts.bytes_in / 1e6 / step.cpu_seconds:,.1f}" if step.cpu_seconds >= 0.05 else "",
+        )
+        for step in facts.funnel.steps
+    ]
+    headings = ("folder", "tasks", "documents in", "text in", "on disk", "CPU-s", "MB/s a core")
+    return Table(
+        "throughput",
+        "CPU time of the tasks that ran; text read for each second.",
+        headings,
+        rows,
+        frozenset(range(1, 7)),
+    )

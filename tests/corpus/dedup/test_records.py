@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpus.dedup.records import (
+    HEADER_BYTES,
+    RECORD_DTYPE,
+    Array,
+    ShardedRows,
+    bases,
+    map_array,
+    partition_bits,
+    read_bands,
+    write_array,
+    write_bands,
+)
+from corpus.engine.errors import WenhaiError
+from corpus.engine.storage import File
+
+
+def file_of(path: Path, rows: int = 0) -> File:
+    return File(str(path), path.stat().st_size, "", rows)
+
+
+def bands_file(path: Path, keys: list[int]) -> File:
+    write_bands(path, np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32))
+    return file_of(path, len(keys))
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=40), st.integers(0, 12))
+def test_partitions_cut_the_records_by_key_range(tmp_path: Path, keys: list[int], bits: int) -> None:
+    file = bands_file(tmp_path / "bands", keys)
+    expected = sorted((key, row) for row, key in enumerate(keys))
+    parts: list[Array] = [read_bands(file, p, bits) for p in range(1 << bits)]
+    assert [tuple(record) for record in np.concatenate(parts).tolist()] == expected
+    for p, part in enumerate(parts):
+        assert all(key >> (64 - bits) == p for key in part["key"].tolist())
+
+
+def test_the_bytes_do_not_depend_on_the_order_of_the_records(tmp_path: Path) -> None:
+    keys, rows = np.array([5, 2**63, 5, 0], np.uint64), np.array([3, 1, 0, 2], np.uint32)
+    write_bands(tmp_path / "a", keys, rows)
+    write_bands(tmp_path / "b", keys[::-1].copy(), rows[::-1].copy())
+    data = (tmp_path / "a").read_bytes()
+    assert data == (tmp_path / "b").read_bytes()
+    assert data[:8] == b"WHBANDS1" and len(data) == 8 + 8 * 4097 + 4 * 12 == HEADER_BYTES + 4 * RECORD_DTYPE.itemsize
+
+
+@pytest.mark.parametrize("damage", ["empty", "magic", "header", "offset", "cut"])
+def test_a_damaged_band_file_is_named(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "bands.bin"
+    bands_file(path, [1, 2, 2**64 - 1])
+    data = bytearray(path.read_bytes())
+    if damage == "magic":
+        data[0] ^= 1
+    elif damage == "offset":
+        data[8 + 8 * 4096 + 4] = 1
+    data = {"empty": bytearray(), "header": data[:500], "cut": data[:-12]}.get(damage, data)
+    path.write_bytes(data)
+    with pytest.raises(WenhaiError, match=r"bands\.bin"):
+        read_bands(file_of(path), 0, 0)
+
+
+@pytest.mark.parametrize("content", [b"", b"not an array", b"\x93NUMPY\x01\x00\x06\x00{]"])
+def test_a_damaged_array_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.npy").write_bytes(content)
+    with pytest.raises(WenhaiError, match=r"x\.npy"):
+        map_array(file_of(tmp_path / "x.npy"))
+
+
+def test_an_array_of_objects_is_never_unpickled(tmp_path: Path) -> None:
+    with open(tmp_path / "x.npy", "wb") as file:
+        np.lib.format.write_array(file, np.array([{}], object), allow_pickle=True)
+    with pytest.raises(WenhaiError, match=r"x\.npy"):
+        map_array(file_of(tmp_path / "x.npy"))
+
+
+def test_the_number_of_partitions_follows_the_number_of_records() -> None:
+    sizes = [0, 1, 1 << 22, 1 << 23, 1 << 30, 1 << 40]
+    assert [partition_bits(size) for size in sizes] == [0, 0, 1, 2, 9, 12]
+
+
+def test_rows_are_taken_across_files(tmp_path: Path) -> None:
+    sizes = [3, 0, 4, 1]
+    files = []
+    for i, size in enumerate(sizes):
+        write_array(tmp_path / f"{i}.npy", np.arange(size)[:, None] + 10 * i + np.zeros(2, np.int64))
+        files.append(file_of(tmp_path / f"{i}.npy", size))
+    rows = ShardedRows(files)
+    everything = [0, 1, 2, 20, 21, 22, 23, 30]
+    for ordinals in ([0], [2, 3], [7], [1, 3, 6, 7], list(range(8))):
+        assert rows.take(np.array(ordinals))[:, 0].tolist() == [everything[o] for o in ordinals]
+
+
+def test_ordinals_are_wider_than_32_bits() -> None:
+    shards = [File(f"{i}", 0, "", 2**31) for i in range(5)]
+    assert bases(shards).tolist() == [i * 2**31 for i in range(6)]

@@ -1,0 +1,149 @@
+"""The page: complete, escaped, without a request or a script, equal for equal builds; drawn by a real browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from corpus.report.facts import gather
+from corpus.report.html import render_html, write_report
+from corpus.report.markdown import render_markdown
+from tests.corpus.report.build import BROKEN_PLACE, MAIL, MOBILE, RULE, build
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def page(out: str) -> str:
+    return render_html(gather(out))
+
+
+@pytest.fixture(scope="module")
+def markdown(out: str) -> str:
+    return render_markdown(gather(out))
+
+
+def test_the_page_tells_all(page: str) -> None:
+    text = Page(page).text
+    for words in ("26", "53.85 %", "pass the filters", RULE, "max 0.2", "site0.example", "gb18030", "Near the limits"):
+        assert words in text
+    assert page.count('class="histogram"') == 3
+
+
+def test_nothing_is_requested_and_nothing_runs(page: str) -> None:
+    tags = Page(page).tags
+    assert not {"script", "img", "link", "iframe", "object", "form", "base"} & {tag for tag, _ in tags}
+    for tag, attributes in tags:
+        assert not any(name.startswith("on") or name in ("src", "style") for name in attributes), (tag, attributes)
+        assert (attributes.get("href") or "#").startswith("#")
+    style = re.search(r"<style>(.*)</style>", page, re.DOTALL)
+    assert style and "url(" not in style[1] and "@import" not in style[1]
+    hashed = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    policy = next(a["content"] for tag, a in tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy == f"default-src 'none'; style-src 'sha256-{hashed}'; base-uri 'none'; form-action 'none'"
+
+
+def test_hostile_text_is_text(page: str, markdown: str) -> None:
+    assert "alert(3)" in page and "&lt;script&gt;alert(3)" in page
+    for text in (page, markdown):
+        assert "<script" not in text
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
+        assert MOBILE not in text and MAIL not in text and "mobile=" not in text
+    row = next(line for line in markdown.splitlines() if "alert(3)" in line)
+    assert len(re.findall(r"(?<!\\)\|", row)) == 7  # six cells
+
+
+def test_samples_stand_on_both_sides_nearest_first(out: str) -> None:
+    samples = [one for one in gather(out).samples if one.rule == RULE]
+    assert [one.value for one in samples if one.dropped] == ["0.31"]  # the same text twice is shown once
+    assert next(one.value for one in samples if not one.dropped) == "0.19"
+    assert len(samples) <= 10
+
+
+def test_histograms_are_cut_at_the_limits(out: str) -> None:
+    found = {one.name: one for one in gather(out).histograms}
+    one = found[RULE]
+    assert 0.2 in one.edges
+    assert sum(one.counts) == one.num_documents == 24
+    assert (one.num_below, one.num_above) == (0, 2)
+    assert sum(count for left, count in zip(one.edges, one.counts, strict=False) if left >= 0.2) == 2
+    assert found["length.num_chars"].num_below == 2
+    assert found["script.kana_ratio"].quantiles == (0.0, 0.0, 0.0)
+
+
+def test_clusters_and_origins(out: str) -> None:
+    facts = gather(out)
+    assert facts.clusters == [("2", 2, 4), ("3", 2, 6)]
+    domains = {one.name: (one.documents, one.kept) for one in facts.origins["domain"]}
+    assert domains["site0.example"] == (6, 4) and domains["copy.example"] == (2, 0)
+
+
+def test_failures_name_their_place_and_are_masked(page: str) -> None:
+    text = Page(page).text
+    assert BROKEN_PLACE in text and "ended after 12 of 99 bytes, near <EMAIL>" in text
+
+
+def test_equal_builds_give_equal_reports_but_for_times(tmp_path: Path, page: str, markdown: str) -> None:
+    other = build(tmp_path / "elsewhere")
+    timings = tmp_path / "elsewhere" / "timings.json"
+    timings.write_text(json.dumps({}))
+    facts = gather(other)
+
+    def without_times(text: str) -> str:
+        return re.split(r'<h2 id="throughput">|## Throughput', text)[0]
+
+    assert without_times(render_html(facts)) == without_times(page)
+    assert without_times(render_markdown(facts)) == without_times(markdown)
+
+
+def test_a_breach_stands_on_the_page(tmp_path: Path) -> None:
+    facts = gather(build(tmp_path / "lossy", tokens=False, lost=1))
+    assert "Conservation broken.</b> filter let 20 documents through" in render_html(facts)
+    assert "**Conservation broken.** filter let 20 documents through" in render_markdown(facts)
+
+
+def test_both_files_are_written(copy: Path) -> None:
+    path = Path(write_report(str(copy)))
+    assert path == copy / "report.html"
+    assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert (copy / "report.md").read_text(encoding="utf-8").startswith("# Corpus report")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@pytest.mark.timeout(90)
+def test_a_browser_draws_the_page_from_disk(copy: Path, tmp_path: Path) -> None:
+    assert CHROMIUM
+    path = write_report(str(copy))
+    flags = [
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+        "--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path / 'profile'}",
+        "--enable-logging=stderr", "--v=0", "--window-size=1100,900",
+    ]  # fmt: skip
+    command = [CHROMIUM, *flags, "--dump-dom", f"file://{path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=80, check=True)
+    assert "Near the limits" in Page(done.stdout).text
+    assert "Refused to" not in done.stderr and "Content Security Policy" not in done.stderr
