@@ -6,7 +6,7 @@ resemble each other, A drops B and C stays. Exact copies are dropped beforehand,
 resembles the original resembles them.
 
 Union-find over the same edges only numbers the clusters (root = the smallest ordinal, so the label is a function of the
-set of edges): 13 million edges/s a core. Memory is about 100 bytes an edge and 40 a document that has one; documents
+set of edges): 40 million edges/s a core, the whole of `resolve` 3 million. Memory was 144 bytes an edge; documents
 without a duplicate cost nothing here.
 """
 

@@ -2,7 +2,7 @@
 
 Defaults: character 5-grams, 14 bands of 8 rows (FineWeb's), verified at an estimated Jaccard of 0.8. The chance that a
 pair of Jaccard j meets in some band is 1 - (1 - j^8)^14: 0.56 at 0.7, 0.92 at 0.8, 0.99 at 0.85. Because every pair is
-verified on its signatures, a false candidate costs 10 ns and never a document, so the bands may open well below the
+verified on its signatures, a false candidate costs 13 ns and never a document, so the bands may open well below the
 threshold. datasketch's optimiser, which weighs both errors alike, answers 9 x 13 for 0.8 and misses 60 % of the pairs
 at exactly 0.8.
 

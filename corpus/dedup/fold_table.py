@@ -6,7 +6,7 @@ decoration are skipped. Han, letters, digits, currency and mathematical signs st
 nothing; its exact key then falls back to its raw bytes.
 
 Trade-off: a table of single characters sees no phrases (瞭解 keeps its 瞭; OpenCC's phrase table gives 了解) and never
-expands one character into several (㎏ stays), but folds ten times faster than OpenCC converts. It takes 0.15 s to
+expands one character into several (㎏ stays), but folds 485 MB/s where OpenCC converts 104. It takes 0.2 s to
 build, once a process. It depends on the Unicode and OpenCC versions, so its digest is part of the `signatures` stage's
 configuration; it stands apart from the kernel so that planning loads no numba.
 """

@@ -4,7 +4,7 @@ Rank decides which of two duplicates stays: higher quality, then more bytes, the
 digest of the raw text. All four come from the document itself, so the choice cannot depend on the order or the split of
 the inputs; documents equal in all four are the same record read twice, and either may stay.
 
-xxh3-128 runs at 5 GB/s; the loop over documents costs 1 us each.
+Both digests and the rest cost 0.8 us a document of 2.2 KB.
 """
 
 from __future__ import annotations

