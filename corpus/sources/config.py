@@ -1,0 +1,38 @@
+"""Section [sources] of a recipe."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from corpus.engine.config import Strict
+
+Kind = Literal["warc", "jsonl", "parquet", "text", "html"]
+
+
+class SourcesConfig(Strict):
+    """How input files are read. Fields are names of JSON keys or Parquet columns; other fields go to `meta`."""
+
+    kind: Literal["auto", "warc", "jsonl", "parquet", "text", "html"] = "auto"
+    """`auto` goes by the file's name (.warc.gz, .wet.gz, .jsonl.zst, .parquet, .txt, .html), else by its first bytes."""
+    source: str = Field(default="local", min_length=1)
+    """The source of records that do not name one themselves; a part of every document's identity."""
+    text_field: str = "text"
+    url_field: str = "url"
+    id_field: str = "id"
+    title_field: str = "title"
+    date_field: str = "date"
+    source_field: str = "source"
+    document: Literal["file", "line", "blank_line"] = "file"
+    """What a document is in a plain text file."""
+    encoding: str | None = None
+    """The encoding of plain text and HTML files; None finds it out, file by file."""
+    max_line_bytes: int = Field(default=10_000_000, gt=0)
+    """Longer JSONL lines and text documents are `too_long`; this is also what one record costs in memory."""
+    max_page_bytes: int = Field(default=2_000_000, gt=0)
+    """Longer WARC payloads (decoded) are `too_long`."""
+    task_bytes: int = Field(default=256 << 20, gt=0)
+    """Input files are read by one task until they add up to this many bytes (as stored)."""
+    shard_bytes: int = Field(default=256 << 20, gt=0)
+    """A shard of documents is closed after this many bytes of text."""

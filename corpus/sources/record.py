@@ -1,0 +1,45 @@
+"""What every reader yields: a record, or the place and kind of one that could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One document of an input file, before decoding and extraction.
+
+    `key` is what identifies it beside its bytes: an id, else a URL, else nothing; never a place in a file, so that
+    splitting or reordering the inputs changes no identity. `raw` are the bytes that were read (an HTML page, a JSON
+    line); `text` is set where the format says what it is, otherwise `raw` is decoded. `offset` is the byte offset of
+    the record in its file (of the decompressed bytes for compressed JSONL and text, of the row for Parquet).
+    """
+
+    key: str
+    offset: int
+    raw: bytes
+    kind: Literal["html", "text"]
+    text: str | None = None
+    url: str | None = None
+    charset: str | None = None
+    source: str | None = None
+    title: str | None = None
+    date: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that ends here: where it began, how many bytes it covers if known, what was wrong. Never its text.
+
+    Kinds, which become rules `error:<kind>`: `charset`, `json`, `field` (no text, or no string), `empty`, `too_long`;
+    of files `truncated`, `corrupt`, `trailing`, `bomb`, `parquet`, `unsupported`; of WARC `warc` (no record), `http`
+    (no HTTP headers), `http_status`, `content_type`; of pages, in extraction, `too_deep` and `too_complex`.
+    """
+
+    offset: int
+    length: int
+    kind: str
+    detail: str

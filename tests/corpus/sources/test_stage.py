@@ -1,0 +1,166 @@
+"""The extract stage: conservation, places, identities, shards, and the same bytes whatever the workers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, document_id
+from corpus.engine.errors import UsageError
+from corpus.engine.run import run_stages
+from corpus.engine.stage import Folder
+from corpus.engine.storage import File, list_inputs
+from corpus.extract import ExtractConfig
+from corpus.sources import SourcesConfig
+from corpus.sources.stage import Extract
+from tests.corpus.sources.files import members, warc_record
+from tests.corpus.texts import document
+
+BODY = "<html><title>标题</title><body><h1>标题</h1><p>%s</p></body></html>"
+
+
+def extract(folder: Path, out: Path, workers: int = 0, **sources: Any) -> Folder:
+    stage = Extract(tuple(list_inputs([str(folder / "*")])), SourcesConfig(**sources), ExtractConfig())
+    return run_stages([stage], str(out), workers=workers)["extract"]
+
+
+def rows(folder: Folder, kind: str = "data") -> list[dict[str, Any]]:
+    schema = DOCUMENT_SCHEMA if kind == "data" else FATE_SCHEMA
+    tables = [pq.read_table(file.url) for file in folder.files(kind)]
+    assert all(table.schema.equals(schema) for table in tables)
+    return list(pa.concat_tables(tables).to_pylist()) if tables else []
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    """Every bad input of the issue beside good ones."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    lines = [
+        json.dumps({"text": document(index), "id": index, "extra": {"b": 1, "a": None}}).encode() for index in range(6)
+    ]
+    lines[2] = '{"text": "国标码"}'.encode("gbk")
+    lines[4] = b'{"text": ""}'
+    (folder / "a.jsonl").write_bytes(b"\n".join(lines))
+    packed = gzip.compress(
+        b"\n".join(json.dumps({"text": document(index)}).encode() for index in range(100, 103)), mtime=0
+    )
+    (folder / "b.jsonl.gz").write_bytes(packed[:-8])
+    parts = members(5)
+    parts[2] = parts[2][:50] + b"\xff\xff\xff" + parts[2][53:]
+    parts.append(
+        gzip.compress(warc_record(9, (BODY % document(9)).encode("gbk"), mime="text/html; charset=utf-8"), mtime=0)
+    )
+    (folder / "c.warc.gz").write_bytes(b"".join(parts))
+    (folder / "d.jsonl").write_bytes(b"")
+    (folder / "e.jsonl").write_bytes(b'{"text": "' + b"x" * 50_000_000 + b'"}\n' + lines[0])
+    (folder / "f.html").write_bytes(b"<ul><li><a href=x>link</a></ul>")
+    (folder / "g.txt").write_bytes(bytes(range(1, 256)) * 30)
+    return folder
+
+
+def test_every_record_is_a_document_or_a_fate(inputs: Path, tmp_path: Path) -> None:
+    folder = extract(inputs, tmp_path / "out")
+    counts = folder.counts
+    fates = rows(folder, "fates")
+    errors = {"charset": 2, "empty": 2, "truncated": 1, "corrupt": 1, "too_long": 1}
+    assert counts.errors == errors == dict(Counter(fate["rule"].removeprefix("error:") for fate in fates))
+    assert (
+        counts.documents_out == len(rows(folder)) == 4 + 2 + 5 + 1
+    )  # the last line before the cut has no end, and is lost with it
+    assert counts.documents_in == counts.documents_out + len(fates)
+    assert counts.bytes_out == sum(len(row["text"].encode()) for row in rows(folder))
+    places = {fate["rule"]: fate["place"] for fate in fates}
+    middle = sum(map(len, members(5)[:2]))
+    assert places["error:corrupt"] == f"c.warc.gz:offset {middle}"
+    assert places["error:too_long"] == "e.jsonl:offset 0"
+    assert places["error:truncated"] == f"b.jsonl.gz:offset {(inputs / 'b.jsonl.gz').stat().st_size}"
+    assert not any("国标码" in str(fate) for fate in fates)
+
+
+def test_columns_of_a_document(inputs: Path, tmp_path: Path) -> None:
+    found = {row["url"] or row["text"]: row for row in rows(extract(inputs, tmp_path / "out", source="test"))}
+    page = found["https://example.org/9"]
+    assert (page["text"], page["title"], page["encoding"]) == (
+        f"标题\n{document(9)}".replace("\n", " ").replace(" ", "\n", 1),
+        "标题",
+        "gb18030",
+    )
+    line = found[document(0)]
+    assert (line["source"], line["meta"]) == ("test", '{"extra":{"a":null,"b":1},"id":0}')
+    raw = (inputs / "a.jsonl").read_bytes().split(b"\n")[0]
+    assert line["id"] == document_id("test", "0", raw)
+
+
+def test_identity_does_not_depend_on_files_or_order(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": document(index)}).encode() for index in range(6)]
+    for name, parts in {"one": [lines], "two": [lines[3:][::-1], lines[:3]]}.items():
+        (tmp_path / name).mkdir()
+        for index, part in enumerate(parts):
+            (tmp_path / name / f"{index}.jsonl").write_bytes(b"\n".join(part))
+    one, two = (rows(extract(tmp_path / name, tmp_path / f"out-{name}")) for name in ("one", "two"))
+    assert {row["id"] for row in one} == {row["id"] for row in two} and len(one) == 6
+
+
+def test_same_bytes_for_any_number_of_workers(inputs: Path, tmp_path: Path) -> None:
+    folders = [
+        extract(inputs, tmp_path / f"out{workers}", workers, task_bytes=1, shard_bytes=3_000) for workers in (0, 2)
+    ]
+    assert folders[0].manifest == folders[1].manifest
+    assert folders[0].manifest["tasks"] == 7
+
+
+def test_shards_roll_over_and_number_their_rows(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    lines = [json.dumps({"text": document(index)}).encode() for index in range(20)]
+    (tmp_path / "in" / "a.jsonl").write_bytes(b"\n".join(lines))
+    files = extract(tmp_path / "in", tmp_path / "out", shard_bytes=8_000).files()
+    assert [file.url.rsplit("/", 1)[-1] for file in files] == [
+        f"00000-{part:02d}.parquet" for part in range(len(files))
+    ]
+    tables = [pq.read_table(file.url) for file in files]
+    assert len(files) > 3 and sum(table.num_rows for table in tables) == 20
+    for file, table in zip(files, tables, strict=True):
+        assert table["row"].to_pylist() == list(range(table.num_rows)) and file.rows == table.num_rows
+        assert sum(len(text.encode()) for text in table["text"].to_pylist()) <= 8_000
+
+
+def test_empty_inputs_give_one_empty_shard(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_bytes(b"")
+    folder = extract(tmp_path / "in", tmp_path / "out")
+    assert rows(folder) == rows(folder, "fates") == []
+    assert [file.rows for file in folder.files()] == [0]
+
+
+def test_an_input_listed_twice_is_an_error(tmp_path: Path) -> None:
+    file = File(str(tmp_path / "a.jsonl"), 3, "0" * 64)
+    with pytest.raises(UsageError, match=r"a\.jsonl: listed twice"):
+        Extract((file, file))
+
+
+def test_small_files_share_a_task(tmp_path: Path) -> None:
+    files = tuple(
+        File(f"/{name}.jsonl", size, "0" * 64) for name, size in [("c", 60), ("a", 30), ("b", 70), ("d", 500)]
+    )
+    tasks = Extract(files, SourcesConfig(task_bytes=100)).plan({})
+    assert [(task.name, [file.url for file in task.inputs]) for task in tasks] == [
+        ("00000", ["/a.jsonl", "/b.jsonl"]),
+        ("00001", ["/c.jsonl"]),
+        ("00002", ["/d.jsonl"]),
+    ]
+
+
+def test_huge_and_odd_fields_are_bounded(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    fields = {"text": "学而时习之。", "url": "https://example.org/" + "x" * 9_000, "big": "y" * 100_000, "n": 10**30}
+    (tmp_path / "in" / "a.jsonl").write_text(json.dumps(fields))
+    (row,) = rows(extract(tmp_path / "in", tmp_path / "out"))
+    assert len(row["url"]) == 4096 and row["meta"] == '{"dropped_fields":["big","n"]}'
