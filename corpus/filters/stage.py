@@ -1,0 +1,114 @@
+"""The filter as a stage of a build: one extract shard in; its kept documents, its ledger and its statistics out.
+
+    data/<shard>.parquet         kept documents with edited text; `row` still names the row of the extract shard
+    fates/<shard>.parquet        one row a dropped document: rule, value, threshold
+    statistics/<shard>.parquet   one row a document of the shard, kept or not: verdict, edits, every statistic
+
+Statistics are stored for all documents, also where one rule alone would have dropped them, so that other thresholds can
+be tried later, looser ones too, without reading text. Memory is one row group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, TableWriter, read_batches
+from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
+from corpus.engine.storage import fetch
+from corpus.filters.config import FilterConfig
+from corpus.filters.filter import VERDICT_SCHEMA, Filter
+from corpus.filters.measure import STATISTICS
+
+STATISTICS_SCHEMA = pa.schema(
+    [
+        pa.field("row", pa.uint32(), nullable=False),
+        *(VERDICT_SCHEMA.field(name) for name in ("kept", "rule", "edits", *STATISTICS)),
+    ],
+    metadata={"wenhai.statistics": "1"},
+)
+
+
+@dataclass(frozen=True)
+class Filtering(Stage):
+    """Edit lines, measure, decide, mask."""
+
+    filter: FilterConfig
+
+    name: ClassVar[str] = "filter"
+    version: ClassVar[int] = 1
+    upstream: ClassVar[tuple[str, ...]] = ("extract",)
+
+    def config(self) -> dict[str, Any]:
+        """Rules in order as [statistic, min, max], editors, and the digest of the word lists."""
+        return self.filter.meaning()
+
+    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
+        """One task a shard of documents, under its name."""
+        return [Task(shard_name(file), (file,)) for file in upstream["extract"].files()]
+
+    def run(self, task: Task, out: Output) -> Counts:
+        """Filter one shard, row group by row group."""
+        judge = _filter(self.filter)
+        names = [f"{kind}/{task.name}.parquet" for kind in ("data", "fates", "statistics")]
+        counts = Counts()
+        with (
+            out.create(names[0]) as data_path,
+            out.create(names[1]) as fates_path,
+            out.create(names[2]) as statistics_path,
+            TableWriter(data_path, DOCUMENT_SCHEMA) as kept,
+            TableWriter(fates_path, FATE_SCHEMA) as ended,
+            TableWriter(statistics_path, STATISTICS_SCHEMA) as measured,
+        ):
+            for documents in read_batches(fetch(task.inputs[0].url)):
+                verdicts = judge.apply(documents).table
+                keep, drop = verdicts["kept"], pc.invert(verdicts["kept"])
+                edited = documents.set_column(
+                    documents.schema.get_field_index("text"), DOCUMENT_SCHEMA.field("text"), verdicts["text"]
+                )
+                survivors = edited.filter(keep)
+                kept.write(survivors)
+                ended.write(_fates(documents.filter(drop), verdicts.filter(drop), task.name))
+                measured.write(verdicts.append_column("row", documents["row"]))
+                _count(counts, documents, survivors, verdicts)
+        for name, writer in zip(names, (kept, ended, measured), strict=True):
+            out.set_rows(name, writer.rows)
+        return counts
+
+
+@lru_cache(maxsize=2)
+def _filter(config: FilterConfig) -> Filter:
+    return Filter(config)
+
+
+def _fates(documents: pa.Table, verdicts: pa.Table, shard: str) -> pa.Table:
+    empty = pa.nulls(documents.num_rows, pa.string())
+    columns = {name: documents[name] for name in ("id", "row", "source", "url")} | {
+        "shard": pa.array([shard] * documents.num_rows, pa.string()),
+        "place": empty,
+        **{name: verdicts[name] for name in ("rule", "value", "threshold", "bound")},
+        "detail": empty,
+    }
+    return pa.table([columns[name] for name in FATE_SCHEMA.names], schema=FATE_SCHEMA)
+
+
+def _count(counts: Counts, documents: pa.Table, survivors: pa.Table, verdicts: pa.Table) -> None:
+    counts.documents_in += documents.num_rows
+    counts.documents_out += survivors.num_rows
+    counts.bytes_in += _text_bytes(documents)
+    counts.bytes_out += _text_bytes(survivors)
+    for entry in pc.value_counts(verdicts["rule"].drop_null()).to_pylist():
+        counts.drop(entry["values"], entry["counts"])
+    kinds = verdicts["edits"].combine_chunks().flatten().field("kind")
+    for entry in pc.value_counts(kinds).to_pylist():
+        key = f"edited.{entry['values']}"
+        counts.extra[key] = counts.extra.get(key, 0) + entry["counts"]
+
+
+def _text_bytes(table: pa.Table) -> int:
+    return int(pc.sum(pc.binary_length(table["text"])).as_py() or 0)

@@ -1,0 +1,179 @@
+"""Unicode normalisation that keeps Chinese as it was written.
+
+Removed: control and invisible characters, bidirectional overrides (text that shows in another order than it is
+stored), noncharacters, joiners outside emoji, combining marks beyond eight on one base. Mapped: line ends to a line
+feed, exotic spaces to a space, U+2581 (SentencePiece's space mark) to the underscore it looks like, lone surrogates to
+U+FFFD. Then NFC. Kept: every Chinese and full-width mark, Traditional and variant characters, private-use characters
+(they are counted, and too many condemn a document), the ideographic space that opens a paragraph, indentation.
+
+Not NFKC and not ftfy: their tables turn ，！（） into ASCII for good. Joiners are cut everywhere but between emoji: this
+is a Chinese corpus, and inside Han they only hide words from filters.
+
+Marks are capped before any `unicodedata.normalize`, which is quadratic in a run of marks (160 KB: 54 s). Every step
+is linear. Most documents need nothing, which a kernel in filters/scan.py tells at 1 GB/s without making a string.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+MAX_MARKS_PER_BASE = 8
+MAX_INNER_SPACES = 2  # inside a line; longer runs are layout
+TRAILING_SPACES = " \t\u3000"
+
+# (kind, characters, replacement): what is mapped or removed, in this order.
+MAPPED = (
+    ("line_ends", "\r\n|[\r\x0b\x0c\x85\u2028\u2029]", "\n"),
+    ("spaces", "[\xa0\u1680\u2000-\u200a\u202f\u205f]", " "),
+    ("sentencepiece_space", "\u2581", "_"),
+    ("surrogates", "[\ud800-\udfff]", "\ufffd"),
+    (
+        "invisible",
+        "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+        "\ufff9-\ufffb\ufdd0-\ufdef\U000e0000-\U000e007f"
+        + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
+        + "]",
+        "",
+    ),
+)
+EMOJI = "\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"  # where a joiner may stand; stable under NFC
+
+_INTERESTING = (  # code points that can be suspicious at all: the rest is Han, Hangul syllables and private use
+    *range(0x4E00),
+    *range(0xA000, 0xAC00),
+    *range(0xD7A4, 0xE000),
+    *range(0xF900, 0x20000),
+    *range(0x2F800, 0x2FA20),
+    *range(0xE0000, 0xE0200),
+    *(code for plane in range(0, 0x110000, 0x10000) for code in (plane + 0xFFFE, plane + 0xFFFF)),
+)
+_MAPPED = [(kind, re.compile(pattern), replacement) for kind, pattern, replacement in MAPPED]
+_JOINERS = re.compile("[\u200c\u200d]+")
+_IS_EMOJI = re.compile(f"[{EMOJI}]")
+_SPACE_RUN = re.compile(rf"[ \t]{{{MAX_INNER_SPACES + 1},}}")
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+
+def normalize(text: str) -> str:
+    """`text` in the form described above; the same object when nothing is to be done. Idempotent, linear.
+
+    >>> normalize("学而\\u200b时习之，\\u202e不亦说乎？\\r\\n\\r\\n\\r\\n\\r\\n　　有朋自遠方來！　")
+    '学而时习之，不亦说乎？\\n\\n\\u3000\\u3000有朋自遠方來！'
+    """
+    return normalize_with_changes(text)[0]
+
+
+def normalize_with_changes(text: str, characters: bool | None = None) -> tuple[str, dict[str, int]]:
+    """`normalize`, and how many characters or runs of each kind it changed.
+
+    `characters` says whether there is one to change, where the caller knows (the search is the larger part of the
+    cost); otherwise it is found out.
+    """
+    changes: dict[str, int] = {}
+    if suspicious_pattern().search(text) if characters is None else characters:
+        text = _clean_characters(text, changes)
+    shaped = _shape_lines(text)
+    if shaped != text:
+        changes["white_space"] = 1
+    return shaped, changes
+
+
+def _clean_characters(text: str, changes: dict[str, int]) -> str:
+    for kind, pattern, replacement in _MAPPED:
+        text, count = pattern.subn(replacement, text)
+        _add(changes, kind, count)
+    text, count = _cut_joiners(text)
+    _add(changes, "joiners", count)
+    text, count = _cap_marks(text)
+    if not unicodedata.is_normalized("NFC", text):
+        text, extra = _cap_marks(unicodedata.normalize("NFC", text))  # U+0344 becomes two marks
+        _add(changes, "composed", 1)
+        count += extra
+    _add(changes, "marks", count)
+    return text
+
+
+def _shape_lines(text: str) -> str:
+    """Without white space at the ends of lines, long runs of it inside them, and more than one blank line."""
+    if " " * (MAX_INNER_SPACES + 1) in text or "\t" in text:
+        text = _SPACE_RUN.sub(_shorten, text)
+    text = "\n".join([line.rstrip(TRAILING_SPACES) for line in text.split("\n")])
+    if "\n\n\n" in text:
+        text = _BLANK_LINES.sub("\n\n", text)
+    return text.strip("\n")
+
+
+def _shorten(run: re.Match[str]) -> str:
+    is_indent = run.start() == 0 or run.string[run.start() - 1] == "\n"
+    return run[0] if is_indent else " " * MAX_INNER_SPACES
+
+
+def _add(changes: dict[str, int], kind: str, count: int) -> None:
+    if count:
+        changes[kind] = changes.get(kind, 0) + count
+
+
+@lru_cache(maxsize=1)
+def suspicious_pattern() -> re.Pattern[str]:
+    """One character that `normalize` may have to change."""
+    return re.compile(f"[{_ranges([code for code in _INTERESTING if is_suspicious(code)])}]")
+
+
+def is_suspicious(code: int) -> bool:
+    """True for a code point that `normalize` removes, maps, counts or may compose with its neighbours."""
+    character = chr(code)
+    if code < 0x80:
+        return (code < 0x20 and character not in "\n\t") or code == 0x7F
+    category = unicodedata.category(character)
+    return (
+        category[0] == "M"
+        or category in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        or (category == "Zs" and character != "\u3000")
+        or character == "\u2581"
+        or 0xFDD0 <= code <= 0xFDEF
+        or code & 0xFFFE == 0xFFFE
+        or 0x1100 <= code < 0x1200  # jamo compose into syllables
+        or not unicodedata.is_normalized("NFC", character)
+    )
+
+
+@lru_cache(maxsize=1)
+def _excess_marks() -> re.Pattern[str]:
+    marks = _ranges([code for code in _INTERESTING if unicodedata.category(chr(code))[0] == "M"])
+    return re.compile(f"([{marks}]{{{MAX_MARKS_PER_BASE}}})[{marks}]+")
+
+
+def _cap_marks(text: str) -> tuple[str, int]:
+    return _excess_marks().subn(r"\1", text)
+
+
+def _cut_joiners(text: str) -> tuple[str, int]:
+    """Remove joiners but one between two emoji (the first may carry U+FE0F)."""
+    cut = 0
+
+    def keep(match: re.Match[str]) -> str:
+        nonlocal cut
+        before = match.string[max(0, match.start() - 2) : match.start()]
+        after = match.string[match.end() : match.end() + 1]
+        base = before[-2:-1] if before.endswith("\ufe0f") else before[-1:]
+        if "\u200d" in match[0] and _IS_EMOJI.match(base) and _IS_EMOJI.match(after):
+            return "\u200d"
+        cut += 1
+        return ""
+
+    return _JOINERS.sub(keep, text), cut
+
+
+def _ranges(codes: list[int]) -> str:
+    """Code points as the inside of a regular expression's character class."""
+    codes = sorted(set(codes))
+    parts = []
+    start = previous = codes[0]
+    for code in [*codes[1:], -1]:
+        if code != previous + 1:
+            parts.append(f"\\U{start:08x}-\\U{previous:08x}")
+            start = code
+        previous = code
+    return "".join(parts)

@@ -1,0 +1,120 @@
+"""The stage: every document in has one fate, statistics for all, the same bytes each time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, read_table, write_table
+from corpus.engine.stage import Folder, Output
+from corpus.engine.storage import File
+from corpus.filters import STATISTICS, load
+from corpus.filters.stage import STATISTICS_SCHEMA, Filtering
+from tests.corpus.texts import document
+
+TEXTS = [
+    document(0),
+    "",
+    "首页\n新闻频道\n" * 20,
+    document(1) + "\n责任编辑：王小明",
+    "加微信代开发票" * 30,
+    document(2) + "电话13800138000。",
+]
+
+
+def documents(texts: list[str]) -> pa.Table:
+    rows = [
+        {
+            "id": index.to_bytes(16, "big"),
+            "row": index + 10,  # rows that never became documents stand before
+            "source": "test",
+            "url": None if index == 1 else f"https://example.org/{index}",
+            "title": "题",
+            "date": None,
+            "encoding": "utf-8",
+            "meta": json.dumps({"n": index}),
+            "text": text,
+        }
+        for index, text in enumerate(texts)
+    ]
+    return pa.Table.from_pylist(rows, schema=DOCUMENT_SCHEMA)
+
+
+def run(folder: Path, table: pa.Table, stage: Filtering) -> tuple[Output, dict[str, int]]:
+    folder.mkdir(exist_ok=True)
+    shard = folder / "00003-00.parquet"
+    write_table(shard, table)
+    upstream = Folder(
+        "extract", str(folder), {"files": {"data/00003-00.parquet": {"bytes": 0, "sha256": "", "rows": 6}}}
+    )
+    (task,) = stage.plan({"extract": upstream})
+    assert task.name == "00003-00"
+    task = type(task)(task.name, (File(str(shard), 0, "", table.num_rows),))
+    for kind in ("data", "fates", "statistics"):
+        (folder / kind).mkdir(exist_ok=True)
+    out = Output(str(folder))
+    counts = stage.run(task, out)
+    counts.check("test")
+    assert counts.documents_in == table.num_rows
+    assert counts.bytes_in == pc.sum(pc.binary_length(table["text"])).as_py() if table.num_rows else True
+    assert {name: file.rows for name, file in out.files.items()} == {
+        "data/00003-00.parquet": counts.documents_out,
+        "fates/00003-00.parquet": sum(counts.dropped.values()),
+        "statistics/00003-00.parquet": table.num_rows,
+    }
+    return out, counts.dropped | counts.extra
+
+
+def test_a_shard(tmp_path: Path) -> None:
+    stage = Filtering(load("web_zh").config)
+    out, counts = run(tmp_path / "a", documents(TEXTS), stage)
+    kept = read_table(tmp_path / "a" / "data/00003-00.parquet")
+    fates = read_table(tmp_path / "a" / "fates/00003-00.parquet")
+    statistics = read_table(tmp_path / "a" / "statistics/00003-00.parquet")
+    assert kept.schema.equals(DOCUMENT_SCHEMA)
+    assert fates.schema.equals(FATE_SCHEMA)
+    assert statistics.schema.equals(STATISTICS_SCHEMA)
+    assert kept["row"].to_pylist() == [10, 13, 15]
+    assert kept["text"].to_pylist() == [document(0), document(1), document(2) + "电话<MOBILE>。"]
+    assert kept["meta"].to_pylist() == ['{"n": 0}', '{"n": 3}', '{"n": 5}']
+    assert [(fate["row"], fate["rule"], fate["bound"], fate["shard"], fate["place"], fate["detail"]) for fate in fates.to_pylist()] == [
+        (11, "length.num_chars", "min", "00003-00", None, None),
+        (12, "characters.wide_punctuation_ratio", "min", "00003-00", None, None),
+        (14, "characters.wide_punctuation_ratio", "min", "00003-00", None, None),
+    ]  # fmt: skip
+    assert fates["url"].to_pylist() == [None, "https://example.org/2", "https://example.org/4"]
+    assert statistics["row"].to_pylist() == [10, 11, 12, 13, 14, 15]
+    assert statistics["kept"].to_pylist() == [True, False, False, True, False, True]
+    assert statistics["rule"].to_pylist()[1] == "length.num_chars"
+    assert [edit["kind"] for edit in statistics["edits"].to_pylist()[3]] == ["boilerplate.editor"]
+    assert statistics["lines.label_char_ratio"].to_pylist()[2] > 0.9  # measured although another rule decided
+    assert counts == {
+        "length.num_chars": 1,
+        "characters.wide_punctuation_ratio": 2,
+        "edited.boilerplate.editor": 1,
+        "edited.personal.mobile": 1,
+        "edited.normalize.white_space": 1,
+    }
+    again, _ = run(tmp_path / "b", documents(TEXTS), stage)
+    assert {name: file.sha256 for name, file in again.files.items()} == {
+        name: file.sha256 for name, file in out.files.items()
+    }
+
+
+def test_an_empty_shard_and_one_where_nothing_is_kept(tmp_path: Path) -> None:
+    stage = Filtering(load("web_zh").config)
+    for name, texts in (("empty", []), ("nothing_kept", ["", "短"])):
+        run(tmp_path / name, documents(texts), stage)
+        assert read_table(tmp_path / name / "data/00003-00.parquet").num_rows == 0
+        assert read_table(tmp_path / name / "data/00003-00.parquet").schema.equals(DOCUMENT_SCHEMA)
+
+
+def test_the_configuration_names_what_changes_bytes() -> None:
+    config = Filtering(load("web_zh").config).config()
+    assert config == json.loads(json.dumps(config))
+    assert config["rules"][0] == ["length.num_chars", 50.0, 200_000.0]
+    assert config["statistics"] == list(STATISTICS)
+    assert config != Filtering(load("web_zh", ["filter.length.num_chars.min=51"]).config).config()

@@ -1,0 +1,114 @@
+"""Normalisation: keeps Chinese as written, removes what only hides or breaks, idempotent, linear."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpus.filters.scan import CHARACTERS, SHAPE, needs_normalizing, suspicious_table
+from corpus.filters.statistic import buffers
+from corpus.normalize import MAX_MARKS_PER_BASE, normalize, normalize_with_changes
+
+TROUBLE = "\u200d\u200c\ufe0f\u0301\u0344\u1100\u1161\u11a8❤👩 \u3000\n\t\r\ufb2c\u0338←\u212a\u2581\xa0\xad\u202e\ufeff\ue000"
+TEXTS = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from(TROUBLE)), max_size=40)
+
+KEPT = [
+    "学而时习之，不亦说乎？“有朋自远方来”——《论语》（学而）……！；：、「」『』【】〈〉〔〕·～",
+    "１２３ＡＢＣ，全角的数字和字母；㈱ ① Ⅳ ㎏ ﹃豎排﹄",
+    "學而時習之，不亦說乎？有朋自遠方來，不亦樂乎？臺灣、裏面、麪包",
+    "　　段首空两格。\n　　第二段。",
+    "def f(x):\n    if x:\n        return x  # 返回\n\ttab",
+    "𠮷野家、㐂、䶮、〇、々、𪚥",
+    "👨‍👩‍👧 ❤️ 👍🏽",
+    "私用区的字\ue000还在",
+]
+
+
+@pytest.mark.parametrize("text", KEPT)
+def test_what_chinese_writers_write_is_kept(text: str) -> None:
+    assert normalize(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("学\x00而\x07时\x1b习\x7f之\x85", "学而时习之"),
+        ("a\r\nb\rc\x0bd\x0ce\u2028f\u2029g", "a\nb\nc\nd\ne\nf\ng"),
+        ("学\u200b而\u2060时\ufeff习\xad之", "学而时习之"),
+        ("加\u200d微\u200c信", "加微信"),
+        ("\u202e倒\u202c写\u2066的\u2069字\u200e。\u061c", "倒写的字。"),
+        ("▁word▁", "_word_"),
+        ("a\xa0b\u2003c\u202fd", "a b c d"),
+        ("\ufdd0\ufffe\U0001ffff\U0010ffff字", "字"),
+        ("标\U000e0041签", "标签"),
+        ("坏\ud800的", "坏\ufffd的"),
+        ("e\u0301", "é"),
+        ("👩\u200c👩\u200d\u200d👩", "👩👩\u200d👩"),
+        ("字" + "\u0344" * 8, "字" + "\u0308\u0301" * 4),  # two marks each once composed
+        ("\u1100\u1161\u11a8", "각"),
+        ("\uf900", "\u8c48"),  # a compatibility ideograph is canonically the unified one
+        ("一  \n二\t\n三　\n", "一\n二\n三"),
+        ("一\n\n\n\n二", "一\n\n二"),
+        ("一     二", "一  二"),
+        ("", ""),
+        ("\n \n", ""),
+    ],
+)
+def test_what_hides_or_breaks_is_removed(text: str, expected: str) -> None:
+    assert normalize(text) == expected
+
+
+def test_changes_are_counted_by_kind() -> None:
+    assert normalize_with_changes("字" + "\u0344" * 8)[1] == {"composed": 1, "marks": 1}
+    _, changes = normalize_with_changes("学\u200b而\u200b时\u202f习\r\n之\r\n。 ")
+    assert changes == {"invisible": 2, "spaces": 1, "line_ends": 2, "white_space": 1}
+
+
+@given(TEXTS)
+def test_idempotent_and_composed(text: str) -> None:
+    once = normalize(text)
+    assert normalize(once) == once
+    assert unicodedata.is_normalized("NFC", once)
+    once.encode()
+
+
+@given(st.lists(TEXTS, max_size=4))
+@settings(max_examples=60)
+def test_the_kernel_misses_nothing(texts: list[str]) -> None:
+    offsets, data = buffers(pa.array(texts, pa.large_string()))
+    flags = np.zeros(len(texts), np.uint8)
+    needs_normalizing(offsets, data, suspicious_table(), flags)
+    for text, flag in zip(texts, flags.tolist(), strict=True):
+        if not flag:
+            assert normalize(text) == text
+        if not flag & CHARACTERS:
+            assert normalize_with_changes(text, characters=False) == normalize_with_changes(text)
+    assert CHARACTERS | SHAPE == 3
+
+
+def test_marks_are_capped_before_composition() -> None:
+    bomb = "字" + "\u0301\u0316" * 80_000  # quadratic if it reached unicodedata: a minute
+    marks = [c for c in normalize(bomb) if unicodedata.combining(c)]
+    assert len(marks) == MAX_MARKS_PER_BASE
+
+
+@pytest.mark.parametrize(
+    "family", ["a\u0301\u0316", "\u0344", "\u200d", "👩\u200d", "a   ", "   a", " ", "\n", " \n", "\x00"]
+)
+def test_time_is_linear(family: str) -> None:
+    def seconds(copies: int) -> float:
+        text = family * copies
+        best = 1e9
+        for _ in range(3):
+            start = time.process_time()
+            normalize(text)
+            best = min(best, time.process_time() - start)
+        return best
+
+    assert seconds(80_000) < 8 * seconds(20_000) + 0.05  # 4 when linear, 16 when quadratic
