@@ -1,0 +1,339 @@
+"""Checkpoints: complete or absent, checked before use, readable by any number of ranks, and free of pickle.
+
+    OUT/checkpoints/step-00000100/
+        shard-00001-model-00001-of-00001.safetensors    what rank 0 holds of weights and optimizer state
+        config.json                                     the run's configuration, its data and its tokenizer
+        state.json                                      the counters
+        COMMIT.json                                     written last: every file's size and sha256, every tensor's shape
+
+The commit file is the existence: a folder without one is a save that died, which is ignored and swept. A
+committed folder is never written into again. Tensors travel through torch's own distributed checkpoint and
+its safetensors storage, by logical name and slice, so they load bit for bit on any mesh. Before loading,
+sizes, hashes and the exact cover of every tensor are checked: torch's reader alone can succeed with a shard
+file missing and leave rows uninitialised. There is no state of a random number generator: nothing in training
+draws from one (see `model`, `params`, `data`).
+
+Cost: hashing reads the files back once after a save and once before a load, a core's 1.5 GB/s with SHA
+instructions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
+from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
+
+from corpus.engine.config import Strict, parse
+from corpus.engine.durable import digest, read_json, sha256_file, write_json
+from corpus.engine.errors import WenhaiError
+from pretrain.config import RunConfig, to_json
+from pretrain.model import GPT
+from pretrain.optim import create_state
+from pretrain.parallel.mesh import World
+
+COMMIT = "COMMIT.json"
+STEP_FOLDER = re.compile(r"step-(\d{8,})")
+SHARD_FILE = "shard-{:05d}-model-00001-of-00001.safetensors"  # torch's name for what rank number - 1 writes
+
+
+@dataclasses.dataclass
+class State:
+    """Where a run stands: counters only, so that it means the same on any number of ranks."""
+
+    step: int = 0  # steps done; the next batch starts at sample `num_samples`
+    num_samples: int = 0
+    num_tokens: int = 0  # targets trained on
+    num_bad_steps: int = 0  # steps whose loss or gradient was not finite and that changed no weight
+    num_bad_in_a_row: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """What a run is made of besides its configuration; a resumed run must have the same."""
+
+    data: str  # digest of the token shards' commit records
+    tokenizer: str  # path, for people and for `generate`
+    tokenizer_sha256: str
+
+
+class FileRecord(Strict):
+    """One file as it was written."""
+
+    bytes: Annotated[int, Field(ge=0)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class TensorRecord(Strict):
+    """The logical type and shape of one tensor."""
+
+    dtype: str
+    shape: list[Annotated[int, Field(ge=0)]]
+
+
+class Commit(Strict):
+    """COMMIT.json: what makes a folder a checkpoint. `digest` is that of all the rest."""
+
+    format: Literal[1]
+    step: Annotated[int, Field(ge=0)]
+    files: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")], FileRecord]
+    tensors: dict[str, TensorRecord]
+    digest: str
+
+
+class Saved(Strict):
+    """config.json: what was trained, on what."""
+
+    config: RunConfig
+    data: str
+    tokenizer: str
+    tokenizer_sha256: str
+
+    @property
+    def identity(self) -> Identity:
+        """What the run read."""
+        return Identity(self.data, self.tokenizer, self.tokenizer_sha256)
+
+
+def step_folder(out: Path, step: int) -> Path:
+    """The folder of one step's checkpoint."""
+    return out / "checkpoints" / f"step-{step:08d}"
+
+
+def committed(out: Path) -> list[Path]:
+    """The committed checkpoints of a run, oldest first."""
+    return [folder for folder in _step_folders(out) if (folder / COMMIT).is_file()]
+
+
+def newest(out: Path) -> Path | None:
+    """The newest committed checkpoint of a run."""
+    return max(committed(out), default=None)
+
+
+def sweep(out: Path) -> list[str]:
+    """Remove the folders of saves that died; call it alone, with the run's lock held. Returns their names."""
+    dead = [folder for folder in _step_folders(out) if not (folder / COMMIT).exists()]
+    for folder in dead:
+        shutil.rmtree(folder)
+    return [folder.name for folder in dead]
+
+
+def save(
+    out: Path,
+    state: State,
+    parameters: Mapping[str, nn.Parameter],
+    optimizer: torch.optim.Optimizer,
+    config: RunConfig,
+    identity: Identity,
+    world: World,
+) -> Path:
+    """Write and commit the checkpoint of `state.step`; all ranks call it. Older ones beyond `keep_last` then go.
+
+    Raises:
+        WenhaiError: the disk refused. Nothing of the step remains, and no older checkpoint was touched.
+    """
+    folder = step_folder(out, state.step)
+    if (folder / COMMIT).exists():
+        raise WenhaiError(f"{folder}: is committed already; a checkpoint is never written twice.")
+    try:
+        _write(folder, state, _tensors(parameters, optimizer), config, identity, world)
+    except WenhaiError:
+        if world.rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    with world.together():
+        if world.rank == 0:
+            for old in committed(out)[: -config.checkpoint.keep_last]:
+                (old / COMMIT).unlink()  # first: what dies half-deleted is no checkpoint
+                shutil.rmtree(old)
+    return folder
+
+
+def load(
+    folder: Path,
+    parameters: Mapping[str, nn.Parameter],
+    optimizer: torch.optim.Optimizer,
+    config: RunConfig,
+    identity: Identity,
+    world: World,
+) -> State:
+    """Check the checkpoint, fill weights and optimizer state in place, and return the counters; all ranks call it.
+
+    Raises:
+        WenhaiError: a file is missing, altered or of another run; the message names it.
+    """
+    with world.together():
+        _check_files(folder, read_commit(folder), world.rank, world.size)
+        saved = read_saved(folder)
+        _check_model(folder, saved.config, config)
+        if (saved.data, saved.tokenizer_sha256) != (identity.data, identity.tokenizer_sha256):
+            raise WenhaiError(f"{folder}: was trained on other token shards. Use those, or another --out.")
+    create_state(optimizer)
+    tensors = _tensors(parameters, optimizer)
+    with world.together():
+        _check_tensors(folder, read_commit(folder), tensors)
+    load_tensors(tensors, storage_reader=HuggingFaceStorageReader(str(folder)))
+    return State(**read_json(folder / "state.json"))
+
+
+def load_model(folder: Path) -> tuple[GPT, RunConfig, Identity]:
+    """The model of a checkpoint, on the CPU of one process without peers, ready to predict.
+
+    Raises:
+        WenhaiError: a file is missing or altered; the message names it.
+    """
+    commit = read_commit(folder)
+    _check_files(folder, commit, 0, 1)
+    saved = read_saved(folder)
+    with torch.device("meta"):
+        model = GPT(saved.config.model)
+    model.to_empty(device="cpu")
+    model.tie()
+    weights: dict[str, Tensor] = {f"model.{name}": p.data for name, p in model.named_parameters()}
+    _check_tensors(folder, commit, weights)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")  # as asked
+        load_tensors(weights, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
+    return model.eval(), saved.config, saved.identity
+
+
+def read_commit(folder: Path) -> Commit:
+    """The commit record of a checkpoint, its own digest checked.
+
+    Raises:
+        WenhaiError: there is none, or it is not one of ours.
+    """
+    path = folder / COMMIT
+    if not path.is_file():
+        raise WenhaiError(f"{folder}: is not a checkpoint (it has no {COMMIT}). Choose a step-... folder that has.")
+    values = read_json(path)
+    commit = parse(Commit, values, str(path))
+    if commit.digest != digest({key: value for key, value in values.items() if key != "digest"}):
+        raise WenhaiError(f"{path}: was altered. {_advice(folder)}")
+    return commit
+
+
+def read_saved(folder: Path) -> Saved:
+    """The configuration a checkpoint was trained with, and its data."""
+    return parse(Saved, read_json(folder / "config.json"), str(folder / "config.json"))
+
+
+def _write(
+    folder: Path,
+    state: State,
+    tensors: dict[str, Tensor],
+    config: RunConfig,
+    identity: Identity,
+    world: World,
+) -> None:
+    with world.together():
+        if world.rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)  # of a save that failed earlier in this run
+            folder.mkdir(parents=True)
+    try:
+        save_tensors(tensors, storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
+    except CheckpointException as error:
+        reasons = "; ".join(f"rank {rank}: {reason[0]}" for rank, reason in sorted(error.failures.items()))
+        raise WenhaiError(f"{folder}: cannot be written ({reasons}). Free space there.") from error
+
+    files: dict[str, Any] = {}
+    with world.together():
+        own = folder / SHARD_FILE.format(world.rank + 1)
+        if own.exists():  # a rank that holds no slice writes no file
+            files[own.name] = _describe(own)
+        if world.rank == 0:
+            write_json(folder / "state.json", dataclasses.asdict(state))
+            write_json(folder / "config.json", {"config": to_json(config), **dataclasses.asdict(identity)})
+            files |= {name: _describe(folder / name) for name in ("state.json", "config.json")}
+    shapes = {name: {"dtype": str(t.dtype), "shape": list(t.shape)} for name, t in tensors.items()}
+    reports = world.gather((files, shapes))
+    body: dict[str, Any] = {"format": 1, "step": state.step, "files": {}, "tensors": {}}
+    for one_files, one_shapes in reports:
+        body["files"] |= one_files
+        body["tensors"] |= one_shapes
+    with world.together():
+        if world.rank == 0:
+            write_json(folder / COMMIT, body | {"digest": digest(body)})
+            _sync_folder(folder.parent)
+
+
+def _tensors(parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Weights and optimizer state under their logical names, as this rank holds them."""
+    tensors: dict[str, Tensor] = {}
+    for name, parameter in parameters.items():
+        tensors[f"model.{name}"] = parameter.data
+        for key, value in optimizer.state[parameter].items():
+            tensors[f"optimizer.{name}.{key}"] = value
+    return tensors
+
+
+def _check_files(folder: Path, commit: Commit, rank: int, num_ranks: int) -> None:
+    """Compare the folder with its commit record; each rank hashes its share of the files."""
+    unexpected = {path.name for path in folder.iterdir()} - set(commit.files) - {COMMIT}
+    if unexpected:
+        raise WenhaiError(f"{folder / min(unexpected)}: does not belong to this checkpoint. Remove it.")
+    for name, expected in sorted(commit.files.items())[rank::num_ranks]:
+        if not (folder / name).is_file():
+            raise WenhaiError(f"{folder / name}: is missing. {_advice(folder)}")
+        if FileRecord(**_describe(folder / name)) != expected:
+            raise WenhaiError(f"{folder / name}: was altered: its size or sha256 is not as recorded. {_advice(folder)}")
+
+
+def _check_tensors(folder: Path, commit: Commit, wanted: Mapping[str, Tensor]) -> None:
+    """Every tensor we want is recorded with our shape and type, and the files hold all of it."""
+    stored = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    for name, tensor in wanted.items():
+        ours = TensorRecord(dtype=str(tensor.dtype), shape=list(tensor.shape))
+        recorded = commit.tensors.get(name)
+        if recorded != ours:
+            raise WenhaiError(
+                f"{folder}: {name} is {recorded!r}, this run needs {ours!r}. Use the model it was saved from."
+            )
+        chunks = getattr(stored.get(name), "chunks", [])
+        if sum(math.prod(chunk.sizes) for chunk in chunks) != tensor.numel():
+            raise WenhaiError(f"{folder}: the files hold only a part of {name}. {_advice(folder)}")
+
+
+def _check_model(folder: Path, saved_config: RunConfig, config: RunConfig) -> None:
+    saved, ours = to_json(saved_config)["model"], to_json(config)["model"]
+    different = [key for key in sorted(saved | ours) if saved.get(key) != ours.get(key)]
+    if different:
+        listing = ", ".join(f"{key} {saved.get(key)} there and {ours.get(key)} here" for key in different)
+        raise WenhaiError(f"{folder}: is of another model ({listing}). Use its settings, or another --out.")
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
+
+
+def _advice(folder: Path) -> str:
+    return f"Restore it, or delete {folder.name} to go on from the checkpoint before."
+
+
+def _step_folders(out: Path) -> list[Path]:
+    folder = out / "checkpoints"
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if STEP_FOLDER.fullmatch(path.name))
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the folder's entries durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,237 @@
+"""What a training run is, as frozen data: TOML in, strict models out, every error named at once.
+
+A run is reproducible from three things: this configuration (a copy lies in each checkpoint), the token shards
+and the code. Nothing here depends on the number of ranks: `global_batch_size` and `padded_vocab_size` are the
+model's and the run's own, and the layout over ranks (`parallel`) changes the speed and the memory, not the
+result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from corpus.engine.config import Strict, load_toml, parse
+from corpus.engine.errors import UsageError
+
+VOCABULARY_MULTIPLE = 128  # so that any usual tensor-parallel degree divides the padded vocabulary
+FFN_MULTIPLE = 64
+
+Count = Annotated[int, Field(ge=1)]
+CountOrZero = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Ratio = Annotated[float, Field(ge=0, le=1)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+class ModelConfig(Strict):
+    """The shape of a GPT. `vocab_size` is the tokenizer's and is filled in when training starts."""
+
+    num_layers: Count
+    hidden_size: Count
+    num_heads: Count
+    num_kv_heads: Count | None = None  # None: as many as num_heads; fewer is grouped-query attention
+    ffn_hidden_size: Count | None = None  # None: 4 x hidden for gelu; 8/3 x hidden, rounded up to 64, for swiglu
+    sequence_length: Count
+    vocab_size: Count | None = None
+    padded_vocab_size: Count
+    norm: Literal["rmsnorm", "layernorm"] = "rmsnorm"
+    activation: Literal["swiglu", "gelu"] = "swiglu"
+    positions: Literal["rope", "learned"] = "rope"
+    bias: bool = False
+    tied: bool = True
+    document_mask: bool = False  # True: a token sees only tokens of its own document
+    rope_base: Positive = 10_000.0
+    norm_epsilon: Positive = 1e-5
+    init_std: Positive = 0.02
+
+    @property
+    def kv_heads(self) -> int:
+        """Number of key/value heads."""
+        return self.num_kv_heads or self.num_heads
+
+    @property
+    def head_size(self) -> int:
+        """Width of one head."""
+        return self.hidden_size // self.num_heads
+
+    @property
+    def ffn_size(self) -> int:
+        """Width of the feed-forward layer."""
+        if self.ffn_hidden_size:
+            return self.ffn_hidden_size
+        if self.activation == "gelu":
+            return 4 * self.hidden_size
+        return -(-8 * self.hidden_size // (3 * FFN_MULTIPLE)) * FFN_MULTIPLE
+
+    @model_validator(mode="after")
+    def _check(self) -> ModelConfig:
+        if self.hidden_size % self.num_heads:
+            raise ValueError(f"hidden_size {self.hidden_size} does not divide into num_heads {self.num_heads}")
+        if self.num_heads % self.kv_heads:
+            raise ValueError(f"num_heads {self.num_heads} must be a multiple of num_kv_heads {self.kv_heads}")
+        if self.positions == "rope" and self.head_size % 2:
+            raise ValueError(f"rope turns pairs of channels: a head of {self.head_size} is odd")
+        if self.padded_vocab_size % VOCABULARY_MULTIPLE:
+            rounded = -(-self.padded_vocab_size // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
+            raise ValueError(
+                f"padded_vocab_size {self.padded_vocab_size} must be a multiple of {VOCABULARY_MULTIPLE}, "
+                f"for example {rounded}"
+            )
+        if (self.vocab_size or 0) > self.padded_vocab_size:
+            raise ValueError(f"padded_vocab_size {self.padded_vocab_size} is below vocab_size {self.vocab_size}")
+        return self
+
+
+class DataConfig(Strict):
+    """Which splits of the token folder to read; the folder itself is an argument of the run."""
+
+    train_split: str = "train"
+    validation_split: str = "validation"
+
+
+class OptimizerConfig(Strict):
+    """AdamW (Loshchilov and Hutter 2019). Norms and biases never decay."""
+
+    learning_rate: Positive
+    beta1: Beta = 0.9
+    beta2: Beta = 0.95
+    epsilon: Positive = 1e-8
+    weight_decay: NonNegative = 0.1
+    decay_embeddings: bool = False
+
+
+class ScheduleConfig(Strict):
+    """The learning rate over steps: linear warm-up, then `kind`, ending at `final_ratio` of the peak."""
+
+    kind: Literal["constant", "cosine", "wsd"] = "cosine"
+    warmup_steps: CountOrZero = 0
+    decay_steps: CountOrZero | None = None  # cosine: length of the fall after warm-up; wsd: of the final fall
+    final_ratio: Ratio = 0.1
+
+
+class TrainingConfig(Strict):
+    """How long, how wide and how precisely. A step sees `global_batch_size` samples on any number of ranks."""
+
+    num_steps: Count
+    global_batch_size: Count
+    micro_batch_size: Count  # at most; a rank with a smaller part of the batch takes that
+    precision: Literal["fp32", "bf16"] = "fp32"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    seed: CountOrZero = 1234
+    max_grad_norm: Positive = 1.0
+    max_bad_steps: Count = 3  # non-finite steps in a row before the run stops
+    timeout_minutes: Positive = 10.0  # a rank that waits longer for another fails
+
+
+class ParallelConfig(Strict):
+    """The layout over ranks; `parallel.fsdp` says what each `zero` does."""
+
+    dp_replicate: Count = 1
+    dp_shard: Count | None = None  # None: all ranks that remain
+    zero: Literal[1, 2, 3] = 2
+
+
+class CheckpointConfig(Strict):
+    """When to save; the last step is always saved."""
+
+    every_steps: Count
+    keep_last: Count = 2
+
+
+class MetricsConfig(Strict):
+    """How often to report, and where besides the console and metrics.jsonl."""
+
+    every_steps: Count = 10
+    tensorboard: bool = True
+
+
+class EvaluationConfig(Strict):
+    """Held-out measurement, and the paragraph written at the end."""
+
+    every_steps: Count
+    max_tokens: Count = 1_000_000  # held-out tokens that are scored, whole documents
+    prompt: str = "在这个页面上，"
+    sample_tokens: CountOrZero = 200
+
+
+class RunConfig(Strict):
+    """One training run."""
+
+    model: ModelConfig
+    data: DataConfig = DataConfig()
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig = ScheduleConfig()
+    training: TrainingConfig
+    parallel: ParallelConfig = ParallelConfig()
+    checkpoint: CheckpointConfig
+    metrics: MetricsConfig = MetricsConfig()
+    evaluation: EvaluationConfig
+
+    @model_validator(mode="after")
+    def _check(self) -> RunConfig:
+        if self.schedule.warmup_steps > self.training.num_steps:
+            raise ValueError(
+                f"schedule.warmup_steps {self.schedule.warmup_steps} is longer than the run: "
+                f"training.num_steps is {self.training.num_steps}"
+            )
+        if self.training.global_batch_size % self.training.micro_batch_size:
+            raise ValueError(
+                f"training.global_batch_size {self.training.global_batch_size} must be a multiple of "
+                f"training.micro_batch_size {self.training.micro_batch_size}"
+            )
+        return self
+
+
+def named_configs() -> list[str]:
+    """The names of the configurations that come with the package."""
+    return sorted(path.name.removesuffix(".toml") for path in _configs().iterdir() if path.name.endswith(".toml"))
+
+
+def load_config(name_or_path: str, overrides: Sequence[str] = ()) -> RunConfig:
+    """A configuration that comes with the package, by name, or one's own TOML file, with `a.b=value` overrides.
+
+    Raises:
+        UsageError: there is no such file, or it has errors; all of them are listed.
+    """
+    if name_or_path in named_configs():
+        with resources.as_file(_configs() / f"{name_or_path}.toml") as path:
+            return parse(RunConfig, load_toml(path, overrides), f"config {name_or_path}")
+    if not Path(name_or_path).is_file():
+        raise UsageError(f"--config {name_or_path}: no such file, and none of {', '.join(named_configs())}.")
+    return parse(RunConfig, load_toml(Path(name_or_path), overrides), name_or_path)
+
+
+def to_json(config: RunConfig) -> dict[str, Any]:
+    """The configuration as a JSON object; `parse(RunConfig, ...)` reads it back."""
+    return config.model_dump(mode="json", exclude_none=True)
+
+
+def with_vocab_size(config: RunConfig, vocab_size: int) -> RunConfig:
+    """The configuration for a tokenizer of `vocab_size` entries.
+
+    Raises:
+        UsageError: the tokenizer does not fit the model.
+    """
+    model = config.model
+    if vocab_size > model.padded_vocab_size:
+        rounded = -(-vocab_size // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
+        raise UsageError(
+            f"the tokenizer has {vocab_size:,} entries, the model room for {model.padded_vocab_size:,}. "
+            f"Use --set model.padded_vocab_size={rounded}"
+        )
+    if model.vocab_size not in (None, vocab_size):
+        raise UsageError(
+            f"the tokenizer has {vocab_size:,} entries, the configuration says {model.vocab_size:,}. "
+            "Use that tokenizer's shards, or leave model.vocab_size out."
+        )
+    return config.model_copy(update={"model": model.model_copy(update={"vocab_size": vocab_size})})
+
+
+def _configs() -> Any:
+    return resources.files("pretrain") / "configs"

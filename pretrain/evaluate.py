@@ -1,0 +1,264 @@
+"""Held-out bits per character: what a model pays to predict each character of text it never trained on.
+
+Loss per token cannot be compared across tokenizers (a larger vocabulary has fewer, harder tokens); bits per
+character can: the sum of -log2 p over all tokens of the held-out split, over the number of its characters.
+Every token is scored exactly once, the last window being padded; the end-of-document tokens are scored too
+and stand for no character, so that knowing where a text ends is part of the price. The first token of all is
+predicted from an end-of-document token, as every later document's is. Windows do not overlap, so on average a
+token sees half a window of context: a sliding window would flatter the figure at twice the cost or more.
+
+The same text is priced by two models that need no training run, a character unigram and a character bigram
+with interpolated absolute discounting (Ney, Essen and Kneser 1994). They pay for the ends of documents as the
+model does, and for characters they never saw through a uniform distribution over all of Unicode.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from corpus.engine.errors import UsageError
+from pretrain.checkpoint import load_model
+from pretrain.data import Shard, ShardReader, document_ids
+from pretrain.generate import open_tokenizer
+from pretrain.model import IGNORED_TARGET, loss_sum
+from pretrain.parallel.mesh import World, choose_device
+from tokenizer.shards import open_split
+
+if TYPE_CHECKING:
+    from tokenizer.model import Tokenizer
+
+
+MAX_HELD_OUT_TOKENS = 10_000_000  # more would cost memory and time and move the third digit
+MAX_BASELINE_TOKENS = 4_000_000  # of training text: some 3 seconds and 0.6 GB
+DISCOUNT = 0.75  # taken from every count for what was not seen; Church and Gale 1991 measure 0.75 on bigrams
+END = 0xD800  # the end-of-document mark among code points: a surrogate, which no text contains
+CODE_POINTS = 0x110000
+NUM_SYMBOLS = CODE_POINTS - 0x800 + 1  # Unicode's scalar values and the mark
+
+
+# (tokens [B, T], targets [B, T], document ids [B, T]) -> the sum of -ln p(target), fp32 and the same on all ranks of
+# one data-parallel position; how a model cut into pipeline stages computes it is the caller's matter
+Score = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Whole documents: their tokens one after another, each closed by `eod`, and their texts."""
+
+    tokens: NDArray[Any]
+    texts: list[str]
+    eod: int
+
+    @property
+    def num_characters(self) -> int:
+        return sum(map(len, self.texts))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the held-out text cost a model."""
+
+    bits: float
+    num_tokens: int
+    num_characters: int
+
+    @property
+    def bits_per_character(self) -> float:
+        return self.bits / self.num_characters
+
+    @property
+    def loss(self) -> float:
+        """Nats per token, as in training."""
+        return self.bits * math.log(2) / self.num_tokens
+
+
+def read_held_out(data: Path, split: str, tokenizer: Tokenizer, max_tokens: int = MAX_HELD_OUT_TOKENS) -> HeldOut:
+    """Whole documents of one split: all, or an equal share of each shard where they exceed `max_tokens`.
+
+    Raises:
+        ShardError: a shard is missing or damaged.
+        UsageError: it is another tokenizer's, or the documents hold no character.
+    """
+    shards = open_split(data, split)
+    for shard in shards:
+        if shard.tokenizer_sha256 != tokenizer.sha256:
+            raise UsageError(f"{shard.meta_path}: was not encoded with {tokenizer.path}. Name its tokenizer.")
+    tokens = leading_documents([ShardReader(shard) for shard in shards], max_tokens)
+    documents = split_documents(tokens, tokenizer.eod)
+    found = HeldOut(tokens, [tokenizer.decode(ids) for ids in documents], tokenizer.eod)
+    if found.num_characters == 0:
+        raise UsageError(f"{data}: the {split} split has no text. Encode with a larger share held out.")
+    return found
+
+
+def logits_score(model: Callable[[Tensor, Tensor | None], Tensor], document_mask: bool) -> Score:
+    """The score of a model that holds all its layers and maps (tokens, document ids or None) to logits."""
+
+    def score(tokens: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
+        return loss_sum(model(tokens, ids if document_mask else None), targets)
+
+    return score
+
+
+@torch.no_grad()
+def evaluate(
+    score: Score,
+    held_out: HeldOut,
+    sequence_length: int,
+    micro_batch_size: int,
+    device: torch.device,
+    world: World | None = None,
+) -> Evaluation:
+    """Score every held-out token once.
+
+    In a `world` each data-parallel rank takes its share, and all get the sum. All ranks call `score` equally often,
+    on padding where the windows do not divide: a sharded model's forward is collective.
+    """
+    rank, num_ranks = (world.dp_rank, world.dp_size) if world else (0, 1)
+    nats = torch.zeros((), dtype=torch.float64, device=device)
+    for tokens, targets in rank_batches(held_out, sequence_length, micro_batch_size, rank, num_ranks):
+        batch = (tokens, targets, document_ids(tokens, held_out.eod))
+        nats += score(*(torch.from_numpy(array).to(device) for array in batch))
+    (total,) = world.sum_over_data(nats) if world else [nats.item()]
+    return Evaluation(total / math.log(2), len(held_out.tokens), held_out.num_characters)
+
+
+def rank_batches(
+    held_out: HeldOut, sequence_length: int, micro_batch_size: int, rank: int, num_ranks: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The (tokens, targets) batches [micro_batch_size, T] of one rank; padding has the target IGNORED_TARGET."""
+    num_tokens = len(held_out.tokens)
+    batch_tokens = micro_batch_size * sequence_length
+    stream = np.insert(held_out.tokens, 0, held_out.eod)
+    for first in range(0, num_tokens, batch_tokens * num_ranks):
+        start = min(first + rank * batch_tokens, num_tokens)
+        stop = min(start + batch_tokens, num_tokens)
+        tokens = np.full(batch_tokens, held_out.eod, dtype=np.int64)
+        targets = np.full(batch_tokens, IGNORED_TARGET, dtype=np.int64)
+        tokens[: stop - start] = stream[start:stop]
+        targets[: stop - start] = stream[start + 1 : stop + 1]
+        shape = (micro_batch_size, sequence_length)
+        yield tokens.reshape(shape), targets.reshape(shape)
+
+
+def leading_documents(shards: Sequence[Shard], max_tokens: int) -> NDArray[Any]:
+    """Whole documents from the start of each shard, `max_tokens` at most; shards hold theirs in seeded order."""
+    parts: list[NDArray[Any]] = [np.empty(0, dtype=np.uint16)]
+    remaining = max_tokens
+    for num_before, shard in enumerate(sorted(shards, key=lambda shard: shard.num_tokens)):
+        share = remaining // (len(shards) - num_before)  # what small shards leave, larger ones may take
+        tokens = shard.tokens(0, min(shard.num_tokens, share))
+        ends = np.flatnonzero(tokens == shard.eod)
+        parts.append(tokens[: ends[-1] + 1 if len(ends) else 0])
+        remaining -= len(parts[-1])
+    return np.concatenate(parts)
+
+
+def split_documents(tokens: NDArray[Any], eod: int) -> list[NDArray[Any]]:
+    """The documents of a stream in which each is closed by `eod`, without it."""
+    ends = np.flatnonzero(tokens == eod)
+    return [part[:-1] for part in np.split(tokens, ends + 1)[:-1]]
+
+
+def character_baselines(train_texts: Sequence[str], held_out_texts: Sequence[str]) -> dict[str, float]:
+    """Bits per held-out character of a "unigram" and a "bigram" model of the characters of `train_texts`."""
+    num_characters = sum(map(len, held_out_texts))
+    if num_characters == 0:
+        raise ValueError("no held-out characters to score")
+    unigram, bigram = character_probabilities(symbols(train_texts), symbols(held_out_texts))
+    return {
+        "unigram": float(-np.log2(unigram).sum() / num_characters),
+        "bigram": float(-np.log2(bigram).sum() / num_characters),
+    }
+
+
+def character_probabilities(
+    train: NDArray[np.int64], stream: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What a unigram and a bigram of `train` give to each symbol of `stream` but the first.
+
+    p1(c)     = max(n(c) - D, 0) / N       + D V / N                 / NUM_SYMBOLS
+    p2(c | b) = max(n(b, c) - D, 0) / n(b) + D followers(b) / n(b) p1(c), or p1(c) where b was never seen
+    with D = DISCOUNT, N all symbols counted and V those that differ: both sum to one over all symbols.
+    """
+    counts = np.bincount(train[1:], minlength=CODE_POINTS)
+    total = max(int(counts.sum()), 1)
+    unseen = DISCOUNT * np.count_nonzero(counts) / total if counts.any() else 1.0
+    unigram = (np.maximum(counts - DISCOUNT, 0) / total + unseen / NUM_SYMBOLS)[stream[1:]]
+
+    pairs, pair_counts = np.unique(pair_keys(train), return_counts=True)
+    contexts = np.bincount(train[:-1], minlength=CODE_POINTS)[stream[:-1]]
+    followers = np.bincount(pairs // CODE_POINTS, minlength=CODE_POINTS)[stream[:-1]]
+    pairs, pair_counts = np.append(pairs, 2**62), np.append(pair_counts, 0)  # every search ends inside
+    wanted = pair_keys(stream)
+    places = np.searchsorted(pairs, wanted)
+    found = np.where(pairs[places] == wanted, pair_counts[places], 0)
+    seen = np.maximum(contexts, 1)
+    backed_off = np.where(contexts > 0, DISCOUNT * followers / seen, 1.0)
+    return unigram, np.maximum(found - DISCOUNT, 0) / seen + backed_off * unigram
+
+
+def symbols(texts: Sequence[str]) -> NDArray[np.int64]:
+    """The code points of all texts, with the mark END before the first and after each."""
+    joined = chr(END) + "".join(text + chr(END) for text in texts)
+    return np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
+
+
+def pair_keys(stream: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each symbol with the one before it, as one integer."""
+    return stream[:-1] * CODE_POINTS + stream[1:]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `python -m pretrain evaluate`."""
+    parser.add_argument("--checkpoint", type=Path, required=True, help="a step-... folder of a run")
+    parser.add_argument("--data", type=Path, required=True, help="a folder with token shards of the same tokenizer")
+    parser.add_argument("--split", default="validation", help="which of its documents (default: validation)")
+    parser.add_argument("--tokenizer", type=Path, help="the tokenizer, if it is not where training found it")
+    parser.add_argument("--max-tokens", type=int, default=MAX_HELD_OUT_TOKENS, metavar="N")
+    parser.add_argument("--micro-batch-size", type=int, default=8, metavar="B")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print what the held-out text costs a checkpoint and the two character models."""
+    if args.micro_batch_size < 1:
+        raise UsageError(f"--micro-batch-size {args.micro_batch_size}: it must be 1 or more")
+    device = choose_device(args.device)
+    model, config, identity = load_model(args.checkpoint)
+    tokenizer = open_tokenizer(args.tokenizer or Path(identity.tokenizer), identity.tokenizer_sha256)
+    held_out = read_held_out(args.data, args.split, tokenizer, args.max_tokens)
+    result = evaluate(
+        logits_score(model.to(device), config.model.document_mask),
+        held_out,
+        config.model.sequence_length,
+        args.micro_batch_size,
+        device,
+    )
+    train_texts = read_held_out(args.data, config.data.train_split, tokenizer, MAX_BASELINE_TOKENS).texts
+    baselines = character_baselines(train_texts, held_out.texts)
+    values: dict[str, float] = {
+        "bits_per_character": result.bits_per_character,
+        **{f"{name}_bits_per_character": bits for name, bits in baselines.items()},
+        "loss": result.loss,
+        "num_tokens": result.num_tokens,
+        "num_characters": result.num_characters,
+    }
+    if args.json:
+        print(json.dumps(values))
+    else:
+        for name, value in values.items():
+            print(f"{name:28} {value:,}" if isinstance(value, int) else f"{name:28} {value:.4f}")
+    return 0

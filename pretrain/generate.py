@@ -1,0 +1,152 @@
+"""Text from a trained model: one token at a time, printed as soon as its characters are whole.
+
+A text starts after an end-of-document token, as every document did in training; the model sees the last
+`sequence_length` tokens. Each step recomputes the whole window: a token costs one forward of T tokens instead of one
+(T times the arithmetic of a key/value cache), in return no layer needs to know about generation. Draws come from a
+CPU generator seeded by `seed`, in float64: the same seed and logits give the same text on any device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from corpus.engine.errors import UsageError, WenhaiError
+from pretrain.checkpoint import load_model
+from pretrain.data import document_ids
+from pretrain.parallel.mesh import choose_device
+from tokenizer.model import Tokenizer
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen from the model's probabilities."""
+
+    temperature: float = 0.8  # 0 takes the most probable token
+    top_k: int = 0  # only the k most probable; 0 for all
+    top_p: float = 1.0  # only the fewest most probable whose sum reaches p
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < math.inf:
+            raise UsageError(f"temperature {self.temperature}: it must be 0 (greedy) or a larger number")
+        if self.top_k < 0:
+            raise UsageError(f"top_k {self.top_k}: it must be 0 (all tokens) or more")
+        if not 0 < self.top_p <= 1:
+            raise UsageError(f"top_p {self.top_p}: it must be above 0 and at most 1")
+
+
+@torch.no_grad()  # not inference_mode: the caller may go on training
+def generate(
+    model: Callable[[Tensor, Tensor | None], Tensor],
+    prompt: Sequence[int],
+    max_tokens: int,
+    sampling: Sampling,
+    *,
+    sequence_length: int,
+    eod: int,
+    document_mask: bool = False,
+    device: torch.device | str = "cpu",
+) -> Iterator[int]:
+    """The tokens that follow `prompt`, `max_tokens` at most; the end-of-document token ends it and is not given.
+
+    `model` maps tokens [1, T] (and document ids, where it masks by them) to logits [1, T, V].
+    """
+    generator = torch.Generator().manual_seed(sampling.seed)
+    context = [eod, *prompt]
+    for _ in range(max_tokens):
+        window = torch.tensor([context[-sequence_length:]])
+        ids = torch.from_numpy(document_ids(window.numpy(), eod)).to(device) if document_mask else None
+        token = next_token(model(window.to(device), ids)[0, -1], sampling, generator)
+        if token == eod:
+            return
+        context.append(token)
+        yield token
+
+
+def next_token(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> int:
+    """Draw from logits [V]: first the temperature, then the k most probable, then the most probable up to p.
+
+    A tie at the edge of k or p goes to the smaller token.
+    """
+    logits, tokens = logits.cpu().double().sort(descending=True, stable=True)
+    if not logits[0].isfinite():  # NaN sorts first
+        raise WenhaiError("the model's logits are not finite: its training diverged. Choose an earlier checkpoint.")
+    if sampling.temperature == 0:
+        return int(tokens[0])
+    if sampling.top_k:
+        logits = logits[: sampling.top_k]
+    probabilities = torch.softmax((logits - logits[0]) / sampling.temperature, dim=0)
+    before = probabilities.cumsum(0) - probabilities
+    probabilities = torch.where(before < sampling.top_p, probabilities, 0.0)
+    return int(tokens[torch.multinomial(probabilities, 1, generator=generator)])
+
+
+def stream_text(tokens: Iterable[int], piece_bytes: Callable[[int], bytes]) -> Iterator[str]:
+    """The text of tokens as they come, never half a character: bytes wait until their character is whole.
+
+    Bytes that can become no character are given as U+FFFD, also those left at the end.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for token in tokens:
+        if text := decoder.decode(piece_bytes(token)):
+            yield text
+    if text := decoder.decode(b"", final=True):
+        yield text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `python -m pretrain generate`."""
+    parser.add_argument("--checkpoint", type=Path, required=True, help="a step-... folder of a run")
+    parser.add_argument("--tokenizer", type=Path, help="the tokenizer, if it is not where training found it")
+    parser.add_argument("--prompt", default="", help="the text to continue (default: a new document)")
+    parser.add_argument("--max-tokens", type=int, default=200, metavar="N")
+    parser.add_argument("--temperature", type=float, default=0.8, help="0 is greedy")
+    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="0: all tokens")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print the prompt and what the model makes of it."""
+    sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
+    device = choose_device(args.device)
+    model, config, identity = load_model(args.checkpoint)
+    tokenizer = open_tokenizer(args.tokenizer or Path(identity.tokenizer), identity.tokenizer_sha256)
+    tokens = generate(
+        model.to(device),
+        tokenizer.encode(args.prompt),
+        args.max_tokens,
+        sampling,
+        sequence_length=config.model.sequence_length,
+        eod=tokenizer.eod,
+        document_mask=config.model.document_mask,
+        device=device,
+    )
+    for text in (args.prompt, *stream_text(tokens, tokenizer.piece_bytes)):
+        print(text, end="", flush=True)
+    print()
+    return 0
+
+
+def open_tokenizer(path: Path, sha256: str) -> Tokenizer:
+    """The tokenizer a model was trained with.
+
+    Raises:
+        UsageError: the file is another one.
+    """
+    tokenizer = Tokenizer(path)
+    if tokenizer.sha256 != sha256:
+        raise UsageError(
+            f"{tokenizer.path}: is not the tokenizer the model was trained with (sha256 {tokenizer.sha256[:12]}, "
+            f"not {sha256[:12]}). Name that one with --tokenizer."
+        )
+    return tokenizer

@@ -1,0 +1,104 @@
+"""AdamW groups, learning rates over steps, and clipping by the true global norm."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from pretrain.config import ModelConfig, OptimizerConfig, ScheduleConfig
+from pretrain.parallel.params import param_specs
+
+
+def new_optimizer(
+    parameters: Mapping[str, nn.Parameter], model: ModelConfig, config: OptimizerConfig
+) -> torch.optim.AdamW:
+    """Fused AdamW: matrices decay, norms and biases never do, embeddings (and the output matrix) if asked."""
+    decaying = {"matrix", "embedding"} if config.decay_embeddings else {"matrix"}
+    kinds = {spec.name: spec.kind for spec in param_specs(model)}
+    groups: list[dict[str, Any]] = [
+        {"params": [p for name, p in parameters.items() if kinds[name] in decaying]},
+        {"params": [p for name, p in parameters.items() if kinds[name] not in decaying], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        groups,
+        lr=config.learning_rate,
+        betas=(config.beta1, config.beta2),
+        eps=config.epsilon,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
+
+
+def learning_rate(peak: float, schedule: ScheduleConfig, step: int, num_steps: int) -> float:
+    """The rate of the update that follows step `step` (from 0).
+
+    Warm-up rises linearly and reaches `peak` at its last step. Then "constant" stays; "cosine" falls over
+    `decay_steps` (default: to the end) to `final_ratio` of the peak and stays there; "wsd" stays and falls
+    linearly over the last `decay_steps` (default: a tenth of the run) (warm-up, stable, decay: Hu et al.
+    2024).
+
+    >>> wsd = ScheduleConfig(kind="wsd", warmup_steps=2, decay_steps=2, final_ratio=0.5)
+    >>> [learning_rate(1.0, wsd, step, 6) for step in range(6)]
+    [0.5, 1.0, 1.0, 1.0, 0.75, 0.5]
+    """
+    if step < schedule.warmup_steps:
+        return peak * (step + 1) / schedule.warmup_steps
+    if schedule.kind == "cosine":
+        length = schedule.decay_steps or num_steps - schedule.warmup_steps
+        fallen = 0.5 - 0.5 * math.cos(math.pi * min(1.0, (step + 1 - schedule.warmup_steps) / length))
+    elif schedule.kind == "wsd":
+        length = schedule.decay_steps or max(1, num_steps // 10)
+        fallen = min(1.0, max(0.0, (step + 1 - (num_steps - length)) / length))
+    else:
+        fallen = 0.0
+    return peak * (1.0 - (1.0 - schedule.final_ratio) * fallen)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the rate of every group."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+@torch.no_grad()
+def clip_grad_norm(parameters: Iterable[nn.Parameter], max_norm: float) -> float:
+    """Scale gradients so that their global L2 norm is at most `max_norm`; returns the norm before.
+
+    Parameters may lie on different meshes (a norm on the data axes, a matrix on data and tensor axes): one
+    norm per mesh, made whole, then the root of the sum of squares. torch's own function refuses that mixture.
+    """
+    by_mesh: dict[DeviceMesh | None, list[nn.Parameter]] = defaultdict(list)
+    for parameter in parameters:
+        if parameter.grad is not None:
+            mesh = parameter.grad.device_mesh if isinstance(parameter.grad, DTensor) else None
+            by_mesh[mesh].append(parameter)
+    norms = [_whole(get_total_norm([p.grad for p in group if p.grad is not None])) for group in by_mesh.values()]
+    total = torch.stack([norm.float() ** 2 for norm in norms]).sum().sqrt()
+    for group in by_mesh.values():
+        clip_grads_with_norm_(group, max_norm, total)
+    return total.item()
+
+
+def create_state(optimizer: torch.optim.Optimizer) -> None:
+    """Make the optimizer's state tensors exist, placed like their parameters, without moving a weight."""
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad()
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+
+
+def _whole(norm: Tensor) -> Tensor:
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm

@@ -1,0 +1,1 @@
+"""How a model is laid over ranks: the mesh, the parameter table, sharded data parallelism."""

@@ -1,0 +1,155 @@
+"""The parameter table: for each parameter its name, logical shape, shard dimensions, tie group, decay and first value.
+
+One table is the source that initialisation, optimizer groups, checkpoints and parameter counts derive from
+(later also the tensor-parallel plan, the planner's memory and the export), and a test holds it equal to the
+model's own parameters.
+
+First values do not depend on the mesh: a rank fills its slice from a counter-based generator keyed by (seed,
+name), so the weights are equal bit for bit on any number of ranks, and nothing is broadcast. A value is the
+sum of eight 16-bit uniform integers (Irwin-Hall): integer arithmetic only, so that replicas on different
+CPUs, whose log and cos may differ in the last bit, still agree. It differs from a normal by an excess
+kurtosis of -0.15 and no values beyond 4.9 sigma, less than the truncated normals in common use do. Cost: 16
+bytes of Philox a value, about 15 million values a second and core.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from pretrain.config import ModelConfig
+
+LANES = 8  # 16-bit uniforms summed into one value
+WORDS_PER_VALUE = LANES // 4  # a Philox word has 64 bits
+WORDS_PER_BLOCK = 4  # and its counter counts blocks of 4 words
+LANE_VARIANCE = (2**32 - 1) / 12  # of a uniform integer in [0, 65536)
+SLAB_VALUES = 1 << 22  # values made at a time: bounds the memory to some 100 MB
+
+
+@dataclass(frozen=True)
+class ParamSpec:
+    """One parameter. `init` is a standard deviation, or the constant that fills it."""
+
+    name: str
+    shape: tuple[int, ...]
+    init: float | Literal["ones", "zeros"]
+    kind: Literal["matrix", "embedding", "vector"]
+    tp_dim: int | None = None  # the dimension tensor parallelism cuts; None: a copy on each rank
+    tie_group: str | None = None  # storages of one logical parameter: equal values, summed gradients
+
+
+def param_specs(config: ModelConfig) -> list[ParamSpec]:
+    """The table of a model, in the order of its forward. A tied output matrix is the embedding and has no row."""
+    hidden, std = config.hidden_size, config.init_std
+    tie_group = "vocabulary" if config.tied else None
+    specs = [ParamSpec("embedding.weight", (config.padded_vocab_size, hidden), std, "embedding", 0, tie_group)]
+    if config.positions == "learned":
+        specs.append(ParamSpec("position_embedding.weight", (config.sequence_length, hidden), std, "embedding"))
+    for index in range(config.num_layers):
+        specs += _layer_specs(config, f"layers.{index}.")
+    specs += _norm_specs(config, "final_norm")
+    if not config.tied:
+        specs.append(ParamSpec("head.weight", (config.padded_vocab_size, hidden), std, "embedding", 0))
+    return specs
+
+
+def num_parameters(config: ModelConfig) -> int:
+    """All parameters, padding of the vocabulary included."""
+    return sum(math.prod(spec.shape) for spec in param_specs(config))
+
+
+def num_matmul_parameters(config: ModelConfig) -> int:
+    """Parameters that take part in matrix products: all matrices and the output matrix, tied or not; no look-ups."""
+    matrices = sum(math.prod(spec.shape) for spec in param_specs(config) if spec.kind == "matrix")
+    return matrices + config.padded_vocab_size * config.hidden_size
+
+
+@torch.no_grad()
+def init_parameters(parameters: Mapping[str, nn.Parameter], config: ModelConfig, seed: int) -> None:
+    """Fill each parameter, or the slice of it that this rank holds, with its first value."""
+    for spec in param_specs(config):
+        if spec.name in parameters:
+            for local, offset in _local_slices(parameters[spec.name]):
+                _fill(local, offset, spec, seed)
+
+
+def normal_rows(spec_name: str, shape: tuple[int, int], seed: int, start: int, stop: int) -> NDArray[np.float32]:
+    """Rows [start, stop) of the unit-variance matrix of a name: the counter is the row, so any slice is made alone."""
+    columns = shape[1]
+    blocks_per_row = -(-columns * WORDS_PER_VALUE // WORDS_PER_BLOCK)
+    key = int.from_bytes(hashlib.blake2b(f"{seed} {spec_name}".encode(), digest_size=16).digest(), "little")
+    generator = np.random.Philox(key=key, counter=start * blocks_per_row)
+    words = generator.random_raw((stop - start) * blocks_per_row * WORDS_PER_BLOCK)
+    lanes = (
+        words.astype("<u8", copy=False)
+        .view("<u2")
+        .reshape(stop - start, blocks_per_row * WORDS_PER_BLOCK // WORDS_PER_VALUE, LANES)[:, :columns]
+    )
+    total = lanes.sum(axis=2, dtype=np.int32)  # at most 8 x 65,535
+    centred = 2 * total - LANES * 65_535  # twice the distance from the mean: still an integer
+    values: NDArray[np.float32] = centred.astype(np.float32) * np.float32(0.5 / math.sqrt(LANES * LANE_VARIANCE))
+    return values
+
+
+def _layer_specs(config: ModelConfig, prefix: str) -> Iterator[ParamSpec]:
+    hidden, std = config.hidden_size, config.init_std
+    residual_std = std / math.sqrt(2 * config.num_layers)  # keeps the residual sum's variance (Radford et al. 2019)
+    heads = config.num_heads * config.head_size
+    yield from _norm_specs(config, prefix + "attention_norm")
+    yield from _linear_specs(
+        config, prefix + "attention.qkv", heads + 2 * config.kv_heads * config.head_size, hidden, std, 0
+    )
+    yield from _linear_specs(config, prefix + "attention.out", hidden, heads, residual_std, 1)
+    yield from _norm_specs(config, prefix + "mlp_norm")
+    for name in ("gate", "up") if config.activation == "swiglu" else ("up",):
+        yield from _linear_specs(config, prefix + f"mlp.{name}", config.ffn_size, hidden, std, 0)
+    yield from _linear_specs(config, prefix + "mlp.down", hidden, config.ffn_size, residual_std, 1)
+
+
+def _linear_specs(
+    config: ModelConfig, name: str, rows: int, columns: int, std: float, tp_dim: int
+) -> Iterator[ParamSpec]:
+    yield ParamSpec(f"{name}.weight", (rows, columns), std, "matrix", tp_dim)
+    if config.bias:  # the bias of a matrix cut by columns is added once, after the sum over ranks
+        yield ParamSpec(f"{name}.bias", (rows,), "zeros", "vector", 0 if tp_dim == 0 else None)
+
+
+def _norm_specs(config: ModelConfig, name: str) -> Iterator[ParamSpec]:
+    yield ParamSpec(f"{name}.weight", (config.hidden_size,), "ones", "vector")
+    if config.norm == "layernorm" and config.bias:
+        yield ParamSpec(f"{name}.bias", (config.hidden_size,), "zeros", "vector")
+
+
+def _local_slices(parameter: nn.Parameter) -> Iterator[tuple[torch.Tensor, tuple[int, ...]]]:
+    """The parts of a parameter this rank holds, each with its place in the logical tensor."""
+    if not isinstance(parameter, DTensor):
+        yield parameter.data, (0,) * parameter.dim()
+        return
+    local = parameter.to_local()
+    # what torch's own checkpoints place their slices by
+    for chunk in parameter.__create_chunk_list__():  # type: ignore[no-untyped-call]
+        if local.numel():
+            yield local, tuple(chunk.offsets)
+
+
+def _fill(local: torch.Tensor, offset: tuple[int, ...], spec: ParamSpec, seed: int) -> None:
+    if not isinstance(spec.init, float):
+        local.fill_(1.0 if spec.init == "ones" else 0.0)
+        return
+    rows, columns = spec.shape
+    first, left = offset
+    step = max(1, SLAB_VALUES // columns)
+    for start in range(0, local.shape[0], step):
+        stop = min(start + step, local.shape[0])
+        values = normal_rows(spec.name, (rows, columns), seed, first + start, first + stop)
+        values = values[:, left : left + local.shape[1]] * np.float32(spec.init)
+        local[start:stop].copy_(torch.from_numpy(values))

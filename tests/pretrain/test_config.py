@@ -1,0 +1,79 @@
+"""Configurations: named ones load, mistakes are all listed with their paths, nothing depends on the mesh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corpus.engine.config import parse
+from corpus.engine.errors import UsageError
+from pretrain.config import RunConfig, load_config, named_configs, to_json, with_vocab_size
+from tests.pretrain.tiny import tiny_config
+
+
+@pytest.mark.parametrize("name", named_configs())
+def test_named_configurations_load_and_survive_json(name: str) -> None:
+    config = load_config(name)
+    assert parse(RunConfig, to_json(config), name) == config
+
+
+def test_the_named_configurations() -> None:
+    assert named_configs() == ["demo", "gpt2-124m", "yuan-13b", "yuan-245b"]
+    yuan = load_config("yuan-13b")
+    training = yuan.training
+    tokens = training.num_steps * training.global_batch_size * yuan.model.sequence_length
+    assert tokens == pytest.approx(300.0e9, rel=1e-3)
+    assert training.global_batch_size % (112 * training.micro_batch_size) == 0
+
+
+def test_overrides_and_own_files(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(Path(__file__).parents[2].joinpath("pretrain/configs/demo.toml").read_text())
+    config = load_config(str(path), ["training.num_steps=777", "model.norm=layernorm"])
+    assert (config.training.num_steps, config.model.norm) == (777, "layernorm")
+
+
+def test_every_mistake_is_listed() -> None:
+    with pytest.raises(UsageError) as caught:
+        load_config("demo", ["model.num_layer=3", "training.num_steps=0", "parallel.zero=4"])
+    message = str(caught.value)
+    assert caught.value.exit_code == 2
+    for part in (
+        "3 errors",
+        "model.num_layer: unknown key; did you mean num_layers?",
+        "training.num_steps",
+        "parallel.zero",
+    ):
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.num_heads=5", "hidden_size 192 does not divide into num_heads 5"),
+        ("model.num_kv_heads=4", "must be a multiple of num_kv_heads 4"),
+        ("model.padded_vocab_size=8100", "must be a multiple of 128, for example 8192"),
+        ("model.vocab_size=9000", "padded_vocab_size 8192 is below vocab_size 9000"),
+        ("schedule.warmup_steps=100000", "longer than the run"),
+        ("training.micro_batch_size=3", "must be a multiple of training.micro_batch_size 3"),
+        ("training.max_grad_norm=0", "greater than 0"),
+    ],
+)
+def test_what_does_not_fit_is_refused(override: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        load_config("demo", [override])
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="no such file, and none of demo, gpt2-124m"):
+        load_config("gpt5")
+
+
+def test_the_tokenizer_must_fit_the_model() -> None:
+    config = tiny_config(model={"vocab_size": None})
+    assert with_vocab_size(config, 200).model.vocab_size == 200
+    with pytest.raises(UsageError, match=r"300 entries.*--set model\.padded_vocab_size=384"):
+        with_vocab_size(config, 300)
+    with pytest.raises(UsageError, match="has 200 entries, the configuration says 250"):
+        with_vocab_size(tiny_config(), 200)

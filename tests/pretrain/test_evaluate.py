@@ -1,0 +1,186 @@
+"""Held-out bits: closed forms for models that can be computed by hand, and no token lost or scored twice."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pretrain.evaluate import (
+    DISCOUNT,
+    END,
+    NUM_SYMBOLS,
+    Evaluation,
+    HeldOut,
+    character_baselines,
+    character_probabilities,
+    evaluate,
+    logits_score,
+    rank_batches,
+    split_documents,
+    symbols,
+)
+from pretrain.model import IGNORED_TARGET
+
+EOD = 0
+CPU = torch.device("cpu")
+ANALECTS = ["学而时习之，不亦说乎？", "有朋自远方来，不亦乐乎？", "人不知而不愠，不亦君子乎？"]
+
+
+def held_out_of(num_tokens: int, texts: list[str] | None = None) -> HeldOut:
+    return HeldOut(np.arange(1, num_tokens + 1, dtype=np.uint16), texts or ["字" * num_tokens], EOD)
+
+
+def uniform_over(vocabulary: int, model_size: int) -> torch.nn.Module:
+    """Equal logits for `vocabulary` tokens, the padded rest masked."""
+
+    class Uniform(torch.nn.Module):
+        def forward(self, tokens: torch.Tensor, document_ids: torch.Tensor | None) -> torch.Tensor:
+            logits = torch.zeros(*tokens.shape, model_size)
+            logits[..., vocabulary:] = float("-inf")
+            return logits
+
+    return Uniform()
+
+
+@pytest.mark.parametrize(("sequence_length", "micro_batch_size"), [(1, 1), (4, 2), (7, 3), (64, 2)])
+def test_a_uniform_model_costs_the_logarithm_of_its_vocabulary(sequence_length: int, micro_batch_size: int) -> None:
+    held_out = held_out_of(23, texts=["四个字啊", "三个字"])
+    result = evaluate(logits_score(uniform_over(50, 64), False), held_out, sequence_length, micro_batch_size, CPU)
+    assert result.num_tokens == 23
+    assert result.num_characters == 7
+    assert result.bits_per_character == pytest.approx(23 * math.log2(50) / 7, rel=1e-6)
+    assert result.loss == pytest.approx(math.log(50), rel=1e-6)
+
+
+def test_a_model_that_knows_the_next_token_pays_nothing_and_sees_what_comes_before() -> None:
+    class Successor(torch.nn.Module):
+        def forward(self, tokens: torch.Tensor, document_ids: torch.Tensor | None) -> torch.Tensor:
+            return 100.0 * torch.nn.functional.one_hot(tokens + 1, 64).float()
+
+    assert evaluate(logits_score(Successor(), False), held_out_of(30), 8, 2, CPU).bits < 1e-9
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.integers(1, 4), st.integers(1, 4))
+def test_every_token_is_scored_once_after_its_predecessor_on_any_number_of_ranks(
+    num_tokens: int, sequence_length: int, micro_batch_size: int, num_ranks: int
+) -> None:
+    held_out = held_out_of(num_tokens)
+    batches = [
+        list(rank_batches(held_out, sequence_length, micro_batch_size, rank, num_ranks)) for rank in range(num_ranks)
+    ]
+    assert len({len(of_rank) for of_rank in batches}) == 1, "a rank that stops early would hang the others"
+    scored: list[int] = []
+    for tokens, targets in (batch for of_rank in batches for batch in of_rank):
+        assert tokens.shape == targets.shape == (micro_batch_size, sequence_length)
+        real = targets != IGNORED_TARGET
+        assert np.array_equal(tokens[real] + 1, targets[real])
+        scored += targets[real].tolist()
+    assert sorted(scored) == list(range(1, num_tokens + 1))
+
+
+def test_shares_of_the_ranks_add_up_to_the_whole() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Embedding(64, 8), torch.nn.Linear(8, 64))
+    score = logits_score(lambda tokens, document_ids: model(tokens), False)
+    held_out = held_out_of(45)
+    shares = [
+        score(torch.from_numpy(tokens), torch.from_numpy(targets), torch.empty(0)).item()
+        for rank in range(3)
+        for tokens, targets in rank_batches(held_out, 4, 2, rank, 3)
+    ]
+    assert math.fsum(shares) / math.log(2) == pytest.approx(evaluate(score, held_out, 4, 2, CPU).bits, rel=1e-6)
+
+
+@pytest.mark.parametrize("document_mask", [False, True])
+def test_document_ids_reach_a_model_that_masks_by_them(document_mask: bool) -> None:
+    seen: list[torch.Tensor | None] = []
+
+    def model(tokens: torch.Tensor, ids: torch.Tensor | None) -> torch.Tensor:
+        seen.append(ids)
+        return torch.zeros(*tokens.shape, 64)
+
+    held_out = HeldOut(np.array([5, EOD, 6, EOD], dtype=np.uint16), ["五", "六"], EOD)
+    evaluate(logits_score(model, document_mask), held_out, 4, 1, CPU)
+    if document_mask:
+        assert [ids.tolist() for ids in seen if ids is not None] == [[[0, 1, 1, 2]]], "tokens are EOD 5 EOD 6"
+    else:
+        assert seen == [None]
+
+
+def test_units() -> None:
+    result = Evaluation(bits=12.0, num_tokens=4, num_characters=6)
+    assert result.bits_per_character == 2.0
+    assert result.loss == pytest.approx(3 * math.log(2))
+
+
+def by_hand(train: list[str], held_out: list[str]) -> dict[str, float]:
+    """The docstring's two formulas, symbol by symbol in dictionaries."""
+    streams = [[END, *(code for text in texts for code in [*map(ord, text), END])] for texts in (train, held_out)]
+    unigrams = Counter(streams[0][1:])
+    bigrams = Counter(zip(streams[0], streams[0][1:], strict=False))
+    contexts = Counter(streams[0][:-1])
+    followers = Counter(before for before, _ in bigrams)
+    bits = {"unigram": 0.0, "bigram": 0.0}
+    for before, code in zip(streams[1], streams[1][1:], strict=False):
+        total = sum(unigrams.values())
+        p1 = 1 / NUM_SYMBOLS
+        if total:
+            p1 = max(unigrams[code] - DISCOUNT, 0) / total + DISCOUNT * len(unigrams) / total / NUM_SYMBOLS
+        p2 = p1
+        if contexts[before]:
+            p2 = max(bigrams[before, code] - DISCOUNT, 0) / contexts[before]
+            p2 += DISCOUNT * followers[before] / contexts[before] * p1
+        bits["unigram"] -= math.log2(p1)
+        bits["bigram"] -= math.log2(p2)
+    return {name: value / sum(map(len, held_out)) for name, value in bits.items()}
+
+
+texts = st.lists(st.text("学而时习之😀\x00", max_size=8), max_size=5)
+
+
+@settings(max_examples=30)  # each counts all of Unicode
+@given(texts, texts.filter(any))
+def test_baselines_are_the_formulas(train: list[str], held_out: list[str]) -> None:
+    assert character_baselines(train, held_out) == pytest.approx(by_hand(train, held_out))
+
+
+def test_a_baseline_computed_on_paper() -> None:
+    """Training text 甲甲 is the symbols 甲 甲 END: p(甲) = (2 - .75)/3 + (.75 x 2/3)/S and p(END) = .25/3 + .5/S."""
+    base = 0.5 / NUM_SYMBOLS
+    expected = -math.log2(1.25 / 3 + base) - math.log2(0.25 / 3 + base)
+    assert character_baselines(["甲甲"], ["甲"])["unigram"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("context", ["亦", "猫"])
+def test_the_baselines_sum_to_one_over_unicode(context: str) -> None:
+    """After a character seen in training and after one that was not."""
+    everything = np.array([code for code in range(0x110000) if not 0xD800 <= code < 0xE000] + [END])
+    assert len(everything) == NUM_SYMBOLS
+    stream = np.column_stack([np.full(NUM_SYMBOLS, ord(context)), everything]).ravel()
+    for probabilities in character_probabilities(symbols(ANALECTS), stream):
+        after_context = probabilities[::2]
+        assert after_context.min() > 0
+        assert after_context.sum() == pytest.approx(1.0, abs=1e-9)
+
+
+def test_a_bigram_predicts_its_own_text_better() -> None:
+    baselines = character_baselines(ANALECTS * 5, ANALECTS)
+    assert 0 < baselines["bigram"] < baselines["unigram"] < 6
+
+
+def test_no_held_out_characters_is_an_error() -> None:
+    for held_out in ([], [""]):
+        with pytest.raises(ValueError, match="no held-out characters"):
+            character_baselines(ANALECTS, held_out)
+
+
+def test_documents_are_split_at_their_ends() -> None:
+    parts = split_documents(np.array([5, 6, EOD, EOD, 7, EOD]), EOD)
+    assert [part.tolist() for part in parts] == [[5, 6], [], [7]]
+    assert split_documents(np.array([], dtype=np.uint16), EOD) == []

@@ -1,0 +1,45 @@
+"""Evaluation on several ranks: the same bits on every layout, uneven shares included, and training goes on undisturbed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pretrain.config import RunConfig
+from pretrain.evaluate import HeldOut, evaluate, logits_score
+from pretrain.parallel import fsdp
+from tests.pretrain.ranks import run_ranks
+from tests.pretrain.tiny import EOD, VOCAB_SIZE, tiny_config, tiny_run, train_steps
+
+NUM_TOKENS = 105  # 7 windows of 16, the last of 9: 4 batches of 2, the last half empty
+
+
+def measure(config: RunConfig, num_steps_between: int) -> dict[str, Any]:
+    tokens = np.random.default_rng(1).integers(0, VOCAB_SIZE, NUM_TOKENS).astype(np.uint16)
+    held_out = HeldOut(tokens, ["字" * 60], EOD)
+    with tiny_run(config) as run:
+        bits, losses = [], []
+        for _ in range(2):
+            if num_steps_between:
+                losses += train_steps(run, num_steps_between)[0]
+            score = logits_score(run.model, config.model.document_mask)
+            bits.append(evaluate(score, held_out, 16, 2, run.world.device, run.world).bits)
+            fsdp.reshard(run.model)
+        return {"bits": bits, "losses": losses}
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "sections"),
+    [(2, {"parallel": {"zero": 3}}), (4, {"parallel": {"dp_replicate": 2, "zero": 1}})],
+)
+def test_bits_do_not_depend_on_the_ranks(num_ranks: int, sections: dict[str, Any]) -> None:
+    model = {"document_mask": True}
+    (alone,) = run_ranks(measure, 1, tiny_config(model=model), 2)
+    assert alone["bits"][0] != alone["bits"][1]
+    for result in run_ranks(measure, num_ranks, tiny_config(model=model, **sections), 2):
+        assert result["bits"] == pytest.approx(alone["bits"], rel=1e-4)
+        assert result["losses"] == pytest.approx(alone["losses"], rel=1e-4), (
+            "an evaluation between steps changes nothing"
+        )

@@ -1,0 +1,128 @@
+"""The launcher for one machine: environment of ranks, exit codes, signals passed on; and the command line's manners."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pretrain import launch
+from pretrain.__main__ import COMMANDS, main
+
+
+def ranks(code: str, num_ranks: int = 3) -> int:
+    return launch.launch(
+        [sys.executable, "-c", f"import os, signal, sys, time; rank = int(os.environ['RANK']); {code}"], num_ranks
+    )
+
+
+def test_ranks_are_told_who_they_are(tmp_path: Path) -> None:
+    names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
+    assert ranks(f"open('{tmp_path}/' + str(rank), 'w').write(' '.join(os.environ[n] for n in {names}))") == 0
+    told = [(tmp_path / str(rank)).read_text().split() for rank in range(3)]
+    assert [words[:4] for words in told] == [[str(rank), str(rank), "3", "127.0.0.1"] for rank in range(3)]
+    assert len({words[4] for words in told}) == 1
+
+
+@pytest.mark.parametrize(("code", "expected"), [("sys.exit(75)", 75), ("sys.exit(2 if rank == 1 else 0)", 2)])
+def test_the_exit_code_is_the_ranks_own(code: str, expected: int) -> None:
+    assert ranks(code) == expected
+
+
+def test_a_killed_rank_ends_the_others(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "GRACE_SECONDS", 0.5)
+    assert ranks("os.kill(os.getpid(), signal.SIGKILL) if rank == 2 else time.sleep(60)") == 1
+    assert "rank 2 was killed by SIGKILL" in capfd.readouterr().err
+
+
+LAUNCHER = """
+import sys
+from pretrain.launch import launch
+rank = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(75)); print('up', flush=True); time.sleep(60)"
+sys.exit(launch([sys.executable, "-c", rank], 2))
+"""
+
+
+def start_launcher(code: str = LAUNCHER) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["up\n"] * 2
+    return process
+
+
+def test_a_signal_is_passed_on() -> None:
+    with start_launcher() as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 75
+
+
+def test_a_rank_stopped_while_it_starts_is_resumable() -> None:
+    with start_launcher(LAUNCHER.replace("signal.signal(signal.SIGTERM, lambda *_: sys.exit(75));", "")) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 75
+
+
+def test_ranks_end_when_the_launcher_is_killed() -> None:
+    """Otherwise they would hold the folder's lock, and the same command would be refused."""
+    with start_launcher() as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(children) == 2
+        process.kill()
+        assert process.stdout is not None
+        assert process.stdout.read() == ""  # ends when the last rank has closed its end of the pipe
+
+
+def test_a_mistake_is_told_before_anything_starts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = ["train", "--config", "demo", "--data", str(tmp_path), "--out", str(tmp_path / "out"), "--nproc", "2"]
+    assert main([*arguments, "--set", "model.num_head=4"]) == 2
+    assert "did you mean num_heads?" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_of_a_rank_says_the_same() -> None:
+    import argparse
+
+    words = ["--config", "demo", "--data", "a", "--out", "b", "--tokenizer", "c", "--set", "x.y=1", "--set", "z=2"]
+    parser = argparse.ArgumentParser()
+    launch.add_arguments(parser)
+    command = launch.command(parser.parse_args([*words, "--nproc", "2"]))
+    assert command[1:4] == ["-m", "pretrain", "train"]
+    assert vars(parser.parse_args(command[4:])) == vars(parser.parse_args(words))
+
+
+def test_help_needs_no_torch() -> None:
+    code = "import sys; from pretrain.__main__ import main\ntry: main(['--help'])\nexcept SystemExit: print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.endswith("False\n")
+    for name in COMMANDS:
+        assert name in done.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([name, "--help"])
+    assert caught.value.code == 0
+    assert "usage: pretrain " + name in capsys.readouterr().out
+
+
+def test_one_rank_speaks_for_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        assert main(["train", "--config", "nothing", "--data", "a", "--out", "b"]) == 2
+        assert bool(capsys.readouterr().err) is (rank == "0")
+
+
+def test_environment_of_this_process_is_left_alone() -> None:
+    before = dict(os.environ)
+    handler = signal.getsignal(signal.SIGTERM)
+    started = time.monotonic()
+    assert ranks("pass", 1) == 0
+    assert time.monotonic() - started < 30
+    assert dict(os.environ) == before
+    assert signal.getsignal(signal.SIGTERM) is handler

@@ -1,0 +1,196 @@
+"""The model against a slow reference written from the formulas, and the promises of its masks and its table."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from pretrain.config import ModelConfig, load_config
+from pretrain.model import GPT, IGNORED_TARGET, Attention, dense_mask, loss_sum, rotary_angles, visible
+from pretrain.parallel.params import init_parameters, num_matmul_parameters, num_parameters, param_specs
+
+CHOICES: list[dict[str, Any]] = [
+    {},
+    {"tied": False, "bias": True, "num_kv_heads": 2},
+    {"norm": "layernorm", "activation": "gelu", "positions": "learned", "bias": True},
+    {"norm": "layernorm", "positions": "learned", "num_kv_heads": 1, "ffn_hidden_size": 40},
+]
+
+
+def small(**changes: Any) -> ModelConfig:
+    values = {"num_layers": 2, "hidden_size": 32, "num_heads": 4, "sequence_length": 12, "vocab_size": 120,
+              "padded_vocab_size": 128, "init_std": 0.2}  # fmt: skip
+    return ModelConfig.model_validate(values | changes)
+
+
+def build(config: ModelConfig) -> GPT:
+    with torch.device("meta"):
+        model = GPT(config)
+    model.to_empty(device="cpu")
+    model.tie()
+    init_parameters(dict(model.named_parameters()), config, seed=3)
+    return model
+
+
+def some_tokens(num_samples: int = 2, num_tokens: int = 12) -> Tensor:
+    return torch.randint(0, 120, (num_samples, num_tokens), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+def test_the_table_is_the_models_parameters(choices: dict[str, Any]) -> None:
+    config = small(**choices)
+    with torch.device("meta"):
+        model = GPT(config)
+    table = {spec.name: spec.shape for spec in param_specs(config)}
+    assert table == {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    assert num_parameters(config) == sum(parameter.numel() for parameter in model.parameters())
+    matrices = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear))
+    assert num_matmul_parameters(config) == matrices  # the head is a Linear, tied or not
+    assert not list(model.buffers())
+
+
+def test_published_parameter_counts() -> None:
+    """P = 12 L h^2 (1 + 13 / (12 h) + (V + S) / (12 L h)) of 2104.04473, plus the final norm that it leaves out."""
+    for name, published in [("yuan-13b", 12.87e9), ("yuan-245b", 245.735e9), ("gpt2-124m", 124.44e6)]:
+        model = load_config(name).model
+        layers, hidden = model.num_layers, model.hidden_size
+        formula = 12 * layers * hidden**2 + 13 * layers * hidden
+        formula += (model.padded_vocab_size + model.sequence_length) * hidden
+        assert num_parameters(model) == formula + 2 * hidden
+        assert num_parameters(model) == pytest.approx(published, rel=5e-4)
+    unpadded = num_parameters(load_config("gpt2-124m").model) - (50_304 - 50_257) * 768
+    assert unpadded == 124_439_808  # GPT-2 small, as everybody counts it
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+def test_a_token_never_sees_the_future(choices: dict[str, Any]) -> None:
+    model, tokens = build(small(**choices)), some_tokens()
+    changed = tokens.clone()
+    changed[:, 7:] = (changed[:, 7:] + 1) % 120
+    with torch.no_grad():
+        before, after = model(tokens), model(changed)
+    torch.testing.assert_close(before[:, :7], after[:, :7], rtol=0, atol=1e-5)
+    assert not torch.allclose(before[:, 7:, :120], after[:, 7:, :120], atol=1e-2)
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+def test_masked_documents_are_as_if_alone(choices: dict[str, Any]) -> None:
+    model, tokens = build(small(**choices)), some_tokens(1)
+    document_ids = torch.tensor([[0] * 5 + [1] * 7])
+    with torch.no_grad():
+        together, first = model(tokens, document_ids), model(tokens[:, :5])
+        torch.testing.assert_close(together[:, :5], first, rtol=0, atol=1e-5)
+        if model.config.positions == "rope":  # only distances count
+            second = model(tokens[:, 5:])
+            torch.testing.assert_close(together[:, 5:], second, rtol=0, atol=1e-4)
+
+
+def test_a_prefix_sees_itself_both_ways() -> None:
+    model, tokens = build(small()), some_tokens(2)
+    changed = tokens.clone()
+    changed[:, 3] = (changed[:, 3] + 1) % 120
+    with torch.no_grad():
+        before, after = (model(t, prefix_B=torch.tensor([4, 2])) for t in (tokens, changed))
+    assert not torch.allclose(before[0, 0, :120], after[0, 0, :120], atol=1e-3)  # inside the prefix of 4
+    torch.testing.assert_close(before[1, :3], after[1, :3])  # outside the prefix of 2
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 2), min_size=2, max_size=9).map(sorted), st.integers(0, 9))
+def test_the_dense_mask_is_visible_pair_by_pair(documents: list[int], prefix: int) -> None:
+    ids = torch.tensor([documents])
+    mask = dense_mask(torch.arange(len(documents)), ids, torch.tensor([prefix]))
+    assert mask is not None
+    for q in range(len(documents)):
+        for k in range(len(documents)):
+            allowed = (k <= q or k < prefix) and documents[q] == documents[k]
+            assert bool(mask[0, q, k]) is allowed
+    assert bool(visible(torch.tensor(1), torch.tensor(0), None, None))
+
+
+def reference_attention(layer: Attention, x: Tensor, config: ModelConfig) -> Tensor:
+    """Loops over samples, heads and positions; qkv rows are (kv head, group queries then key then value, channel)."""
+    size, group = config.head_size, config.num_heads // config.kv_heads
+    rows = layer.qkv.weight.view(config.kv_heads, group + 2, size, -1)
+    outputs = []
+    for sample in x:
+        heads = []
+        for head in range(config.num_heads):
+            kv = rows[head // group]
+            q, k, v = (sample @ matrix.T for matrix in (kv[head % group], kv[-2], kv[-1]))
+            q, k = (_turn(t, config) for t in (q, k))
+            mixed = []
+            for position in range(len(sample)):
+                weights = torch.softmax(k[: position + 1] @ q[position] / math.sqrt(size), dim=0)
+                mixed.append(weights @ v[: position + 1])
+            heads.append(torch.stack(mixed))
+        outputs.append(torch.cat(heads, dim=1) @ layer.out.weight.T)
+    return torch.stack(outputs)
+
+
+def _turn(x: Tensor, config: ModelConfig) -> Tensor:
+    """Multiply channel i + j (i + K/2) of position t, as a complex number, by exp(j t base^(-2 i / K))."""
+    half = config.head_size // 2
+    positions = torch.arange(len(x), dtype=torch.float64)[:, None]
+    angle = positions * config.rope_base ** (-torch.arange(half, dtype=torch.float64) * 2 / config.head_size)
+    turned = torch.complex(x[:, :half], x[:, half:]) * torch.polar(torch.ones_like(angle), angle)
+    return torch.cat((turned.real, turned.imag), dim=1).float()
+
+
+@pytest.mark.parametrize("num_kv_heads", [4, 2, 1])
+def test_attention_is_the_formula(num_kv_heads: int) -> None:
+    config = small(num_kv_heads=num_kv_heads)
+    layer = build(config).layers["0"].attention
+    assert isinstance(layer, Attention)
+    x = torch.randn(2, 7, 32, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        expected = reference_attention(layer, x, config)
+        found = layer(x, rotary_angles(torch.arange(7), config), None)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert expected.abs().max() > 1e-2
+
+
+def test_padding_entries_have_no_probability_and_no_gradient() -> None:
+    model, tokens = build(small(tied=False)), some_tokens()
+    logits = model(tokens)
+    assert torch.isneginf(logits[..., 120:]).all()
+    assert torch.isfinite(logits[..., :120]).all()
+    loss_sum(logits, tokens).backward()  # type: ignore[no-untyped-call]
+    assert model.head is not None and model.head.weight.grad is not None
+    assert not model.head.weight.grad[120:].any()
+    assert model.head.weight.grad[:120].any()
+
+
+def test_the_loss_is_a_sum_over_targets_that_count() -> None:
+    logits = torch.zeros(1, 3, 128)
+    targets = torch.tensor([[5, IGNORED_TARGET, 9]])
+    assert loss_sum(logits, targets).item() == pytest.approx(2 * math.log(128), rel=1e-6)
+
+
+def test_tied_weights_are_one_parameter() -> None:
+    model = build(small(tied=True))
+    assert model.head is not None and model.embedding is not None
+    assert model.head.weight is model.embedding.weight
+    assert "head.weight" not in dict(model.named_parameters())
+
+
+def test_more_tokens_than_learned_positions_are_refused() -> None:
+    model = build(small(positions="learned"))
+    with pytest.raises(ValueError, match="positions are learned for 12"):
+        model(some_tokens(1, 13))
+    assert build(small())(some_tokens(1, 13)).shape == (1, 13, 128)
+
+
+def test_a_stage_without_ends_passes_activations_through() -> None:
+    """What a pipeline stage will be: parts removed, names kept."""
+    model = build(small())
+    model.embedding = model.head = model.final_norm = None
+    del model.layers["0"]
+    assert {name.split(".")[1] for name, _ in model.named_parameters()} == {"1"}
+    assert model(torch.randn(2, 12, 32)).shape == (2, 12, 32)

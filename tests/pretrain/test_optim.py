@@ -1,0 +1,104 @@
+"""Learning rates, parameter groups, and the norm that clips."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from pretrain.config import ModelConfig, OptimizerConfig, ScheduleConfig
+from pretrain.optim import clip_grad_norm, create_state, learning_rate, new_optimizer
+from pretrain.parallel.params import param_specs
+from tests.pretrain.tiny import tiny_config
+
+MODEL = tiny_config(model={"bias": True, "norm": "layernorm"}).model
+
+
+def new_parameters(config: ModelConfig = MODEL) -> dict[str, nn.Parameter]:
+    generator = torch.Generator().manual_seed(0)
+    return {s.name: nn.Parameter(torch.randn(s.shape, generator=generator)) for s in param_specs(config)}
+
+
+def test_cosine_falls_from_the_peak_to_its_final_ratio() -> None:
+    schedule = ScheduleConfig(kind="cosine", warmup_steps=10, final_ratio=0.1)
+    rates = [learning_rate(2.0, schedule, step, 110) for step in range(110)]
+    assert rates[:10] == pytest.approx([0.2 * (step + 1) for step in range(10)])
+    assert rates[59] == pytest.approx(2.0 * (0.1 + 0.9 / 2))  # half way down
+    assert rates[-1] == pytest.approx(0.2)
+
+
+def test_cosine_stays_at_the_end_of_its_fall() -> None:
+    schedule = ScheduleConfig(kind="cosine", decay_steps=5, final_ratio=0.25)
+    assert [learning_rate(1.0, schedule, step, 100) for step in (4, 5, 99)] == pytest.approx([0.25] * 3)
+
+
+def test_wsd_and_constant() -> None:
+    wsd = ScheduleConfig(kind="wsd", warmup_steps=2, final_ratio=0.0)
+    rates = [learning_rate(1.0, wsd, step, 100) for step in range(100)]
+    assert rates[1:90] == [1.0] * 89
+    assert rates[90:] == pytest.approx([1 - (step + 1) / 10 for step in range(10)])
+    assert {learning_rate(1.0, ScheduleConfig(kind="constant"), step, 9) for step in range(9)} == {1.0}
+
+
+@given(
+    st.sampled_from(["constant", "cosine", "wsd"]), st.integers(0, 20), st.integers(0, 40), st.floats(0, 1), st.integers(1, 60)
+)  # fmt: skip
+def test_rates_stay_between_zero_and_the_peak(kind: str, warmup: int, decay: int, ratio: float, steps: int) -> None:
+    values = {"kind": kind, "warmup_steps": warmup, "decay_steps": decay, "final_ratio": ratio}
+    schedule = ScheduleConfig.model_validate(values)
+    rates = [learning_rate(1.0, schedule, step, warmup + steps) for step in range(warmup + steps)]
+    assert all(0.0 <= rate <= 1.0 for rate in rates)
+    assert all(later <= earlier + 1e-12 for earlier, later in zip(rates[warmup:], rates[warmup + 1 :], strict=False))
+
+
+@pytest.mark.parametrize("decay_embeddings", [False, True])
+def test_only_what_should_decay_decays(decay_embeddings: bool) -> None:
+    """With zero gradients AdamW does nothing but decay: lr x weight_decay of each weight."""
+    parameters = new_parameters()
+    before = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    config = OptimizerConfig(learning_rate=0.1, weight_decay=0.5, decay_embeddings=decay_embeddings)
+    optimizer = new_optimizer(parameters, MODEL, config)
+    for parameter in parameters.values():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for name, parameter in parameters.items():
+        decays = parameter.dim() == 2 and (decay_embeddings or "embedding" not in name)
+        torch.testing.assert_close(parameter.detach(), before[name] * (0.95 if decays else 1.0))
+
+
+def test_creating_state_moves_no_weight() -> None:
+    parameters = new_parameters()
+    before = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    optimizer = new_optimizer(parameters, MODEL, OptimizerConfig(learning_rate=0.1))
+    create_state(optimizer)
+    for name, parameter in parameters.items():
+        assert torch.equal(parameter.detach(), before[name])
+        assert set(optimizer.state[parameter]) == {"step", "exp_avg", "exp_avg_sq"}
+        assert parameter.grad is None
+    assert {group["lr"] for group in optimizer.param_groups} == {0.1}
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 1e6])
+def test_clipping_scales_all_gradients_by_one_factor(max_norm: float) -> None:
+    parameters = list(new_parameters().values())
+    for parameter in parameters:
+        parameter.grad = parameter.detach().clone()
+    norm = math.sqrt(sum(float((p.detach().double() ** 2).sum()) for p in parameters))
+    assert clip_grad_norm(parameters, max_norm) == pytest.approx(norm, rel=1e-6)
+    factor = min(1.0, max_norm / norm)
+    for parameter in parameters:
+        assert parameter.grad is not None
+        torch.testing.assert_close(parameter.grad, parameter.detach() * factor, rtol=1e-5, atol=1e-7)
+
+
+def test_a_gradient_that_is_not_finite_shows_in_the_norm() -> None:
+    parameters = list(new_parameters().values())
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    assert parameters[3].grad is not None
+    parameters[3].grad[0] = math.nan
+    assert math.isnan(clip_grad_norm(parameters, 1.0))

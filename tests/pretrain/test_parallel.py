@@ -1,0 +1,118 @@
+"""The same model on every layout: first weights bit for bit, losses, gradient norms and weights within rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corpus.engine.errors import UsageError
+from pretrain.config import ParallelConfig, RunConfig
+from pretrain.parallel.mesh import layout
+from pretrain.train import local_batches
+from tests.pretrain.ranks import run_ranks
+from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weights
+
+LOSS_TOLERANCE = 1e-5  # measured: 1e-6
+WEIGHT_TOLERANCE = 1e-3  # AdamW turns rounding in a gradient near zero into a step of up to the learning rate, 1e-2
+NUM_STEPS = 6
+OLD_FASHIONED = {"norm": "layernorm", "activation": "gelu", "positions": "learned", "bias": True}
+
+Result = dict[str, Any]
+
+
+def measure(config: RunConfig) -> Result:
+    with tiny_run(config) as run:
+        first = whole_weights(run)
+        losses, norms = train_steps(run, NUM_STEPS)
+        return {"first": first, "losses": losses, "norms": norms, "last": whole_weights(run)}
+
+
+CASES: dict[str, tuple[int, dict[str, Any]]] = {
+    "2 ranks, zero 1": (2, {"parallel": {"zero": 1}}),
+    "2 ranks, zero 2": (2, {"parallel": {"zero": 2}}),
+    "2 ranks, zero 3": (2, {"parallel": {"zero": 3}}),
+    "4 ranks, zero 2": (4, {"parallel": {"zero": 2}}),
+    "4 ranks, 2 replicas of 2 shards": (4, {"parallel": {"dp_replicate": 2, "zero": 3}}),
+    "2 ranks, 2 replicas": (2, {"parallel": {"dp_replicate": 2, "zero": 1}}),
+    "1 rank, other micro-batches": (1, {"training": {"micro_batch_size": 8}}),
+}
+
+
+@pytest.fixture(scope="module")
+def reference() -> Result:
+    result: Result = run_ranks(measure, 1, tiny_config())[0]
+    return result
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_layout_trains_the_same_model(name: str, reference: Result) -> None:
+    num_ranks, sections = CASES[name]
+    for result in run_ranks(measure, num_ranks, tiny_config(**sections)):
+        assert_same_training(result, reference)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_learned_positions_biases_and_either_head_train_the_same(tied: bool) -> None:
+    config = tiny_config(model={**OLD_FASHIONED, "tied": tied, "document_mask": True}, parallel={"zero": 3})
+    alone = run_ranks(measure, 1, config)[0]
+    assert_same_training(run_ranks(measure, 2, config)[0], alone)
+
+
+def test_training_learns(reference: Result) -> None:
+    assert reference["losses"][-1] < reference["losses"][0] - 0.3
+    assert any((reference["first"][name] != reference["last"][name]).any() for name in reference["first"])
+
+
+def assert_same_training(result: Result, reference: Result) -> None:
+    assert result["first"].keys() == reference["first"].keys()
+    for name, weights in reference["first"].items():
+        np.testing.assert_array_equal(result["first"][name], weights, err_msg=name)
+    np.testing.assert_allclose(result["losses"], reference["losses"], rtol=LOSS_TOLERANCE)
+    np.testing.assert_allclose(result["norms"], reference["norms"], rtol=1e-4)
+    for name, weights in reference["last"].items():
+        np.testing.assert_allclose(result["last"][name], weights, atol=WEIGHT_TOLERANCE, err_msg=name)
+
+
+def bfloat16(config: RunConfig) -> list[float]:
+    with tiny_run(config) as run:
+        assert {parameter.dtype for parameter in run.parameters.values()} == {run.model.final_norm.weight.dtype}  # type: ignore[union-attr]
+        return train_steps(run, NUM_STEPS)[0]
+
+
+def test_bfloat16_follows_fp32(reference: Result) -> None:
+    losses = run_ranks(bfloat16, 2, tiny_config(training={"precision": "bf16"}))[0]
+    np.testing.assert_allclose(losses, reference["losses"], rtol=0.01)
+    assert losses != reference["losses"]
+
+
+def test_a_layout_that_is_not_the_number_of_ranks_is_refused() -> None:
+    assert layout(ParallelConfig(dp_replicate=2, dp_shard=3), 6) == (1, 2, 3, 1)
+    with pytest.raises(UsageError, match=r"dp_replicate 2 x dp_shard 2 is not the number of ranks, 5"):
+        layout(ParallelConfig(dp_replicate=2), 5)
+
+
+def test_a_batch_that_does_not_divide_over_the_ranks_is_refused() -> None:
+    config = tiny_config(training={"global_batch_size": 12, "micro_batch_size": 4})
+    assert [local_batches(config, num_ranks) for num_ranks in (1, 3, 4, 12)] == [(12, 4), (4, 4), (3, 3), (1, 1)]
+    for num_ranks, fitting in ((2, 16), (5, 20), (24, 24)):
+        with pytest.raises(UsageError, match=rf"on {num_ranks} data-parallel.*global_batch_size={fitting}$"):
+            local_batches(config, num_ranks)
+
+
+def one_rank_fails(fails: int) -> str:
+    with tiny_run(tiny_config(training={"global_batch_size": 6})) as run:
+        try:
+            with run.world.together():
+                if run.world.rank == fails:
+                    raise OSError("no such shard")
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+def test_an_error_on_one_rank_is_raised_on_all() -> None:
+    messages = run_ranks(one_rank_fails, 3, 1)
+    assert messages[1] == "WenhaiError: no such shard"
+    assert messages[0] == messages[2] == "WenhaiError: rank 1: no such shard"

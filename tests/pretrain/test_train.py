@@ -1,0 +1,305 @@
+"""Whole runs: from token shards to a summary, through a signal, a damaged shard, a poisoned batch and a rank that dies."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
+
+from corpus.engine.errors import Stopped, WenhaiError
+from pretrain import checkpoint, train
+from pretrain.config import RunConfig, to_json
+from pretrain.model import loss_sum
+from pretrain.optim import clip_grad_norm
+from pretrain.train import train_step
+from tests.pretrain.ranks import RanksFailed, run_ranks
+from tests.pretrain.test_data_shards import Document, write_folder
+from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weights
+from tests.tokenizer.texts import documents
+from tokenizer.config import TokenizerConfig
+from tokenizer.model import Tokenizer
+from tokenizer.train import train as train_tokenizer
+
+NUM_STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    model = folder / "tokenizer.model"
+    model.write_bytes(
+        train_tokenizer(documents(200), TokenizerConfig.model_validate({"vocab_size": 500, "num_threads": 1}))
+    )
+    tokenizer = Tokenizer(model)
+    texts = {
+        "00000-00-train": documents(120),
+        "00001-00-train": documents(180)[120:],
+        "00000-00-validation": documents(190)[180:],
+    }
+    shards: dict[str, list[Document]] = {
+        name: [(f"{number:032x}", None, tokenizer.encode(text)) for number, text in enumerate(group)]
+        for name, group in texts.items()
+    }
+    write_folder(folder / "tokens", shards, tokenizer.vocab_size, tokenizer.eod, tokenizer.sha256)
+    return folder
+
+
+def run_config(**sections: Any) -> RunConfig:
+    sections = (
+        dict[str, Any](
+            {
+                "model": {"vocab_size": None, "padded_vocab_size": 512},
+                "training": {"num_steps": NUM_STEPS},
+                "checkpoint": {"every_steps": 4},
+                "metrics": {"every_steps": 1},
+                "evaluation": {"every_steps": 4, "sample_tokens": 8, "prompt": "学而"},
+            }
+        )
+        | sections
+    )
+    return tiny_config(**sections)
+
+
+def train_here(config: RunConfig, data: Path, out: Path) -> None:
+    train.train(config, data / "tokens", out, data / "tokenizer.model")
+
+
+def recorded(out: Path, kind: str = "train") -> dict[int, dict[str, Any]]:
+    """The lines of one kind in metrics.jsonl by step; the last of a step counts."""
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: line for line in lines if line["kind"] == kind}
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run on two ranks."""
+    out = tmp_path_factory.mktemp("whole")
+    run_ranks(train_here, 2, run_config(), data, out)
+    return out
+
+
+def test_a_run_leaves_its_summary_metrics_and_checkpoints(whole: Path) -> None:
+    summary = json.loads((whole / "summary.json").read_bytes())
+    assert summary["steps"] == NUM_STEPS
+    assert summary["tokens"] == NUM_STEPS * 8 * 16
+    assert summary["sample"].startswith("学而")
+    assert 0 < summary["bigram_bits_per_character"] < summary["unigram_bits_per_character"]
+    lines = recorded(whole)
+    assert list(lines) == list(range(1, NUM_STEPS + 1))
+    assert lines[1]["loss"] == pytest.approx(math.log(500), rel=0.05)
+    assert lines[NUM_STEPS]["loss"] < lines[1]["loss"] - 0.5
+    assert lines[1]["mfu"] is None and lines[1]["tokens_per_second"] > 0
+    validation = recorded(whole, "validation")
+    assert list(validation) == [4, 8, 12]
+    assert summary["held_out_bits_per_character"] == validation[12]["bits_per_character"]
+    assert [folder.name for folder in checkpoint.committed(whole)] == ["step-00000008", "step-00000012"]
+    assert list((whole / "tensorboard").iterdir())
+
+
+def test_a_finished_run_started_again_changes_no_checkpoint(whole: Path, data: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (whole / "checkpoints").rglob("*")}
+    summary = (whole / "summary.json").read_bytes()
+    run_ranks(train_here, 2, run_config(), data, whole)
+    assert {path: path.stat().st_mtime_ns for path in (whole / "checkpoints").rglob("*")} == before
+    assert (whole / "summary.json").read_bytes() == summary
+
+
+def test_evaluation_and_sample_do_not_disturb_training(data: Path, whole: Path, tmp_path: Path) -> None:
+    quiet = run_config(evaluation={"every_steps": 100, "sample_tokens": 0}, checkpoint={"every_steps": 100})
+    run_ranks(train_here, 2, quiet, data, tmp_path)
+    assert losses(tmp_path) == losses(whole)
+
+
+def losses(out: Path) -> list[float]:
+    return [line["loss"] for line in recorded(out).values()]
+
+
+def command(data: Path, out: Path, config: Path, num_ranks: int) -> list[str]:
+    folders = ["--data", str(data / "tokens"), "--out", str(out), "--tokenizer", str(data / "tokenizer.model")]
+    return [sys.executable, "-m", "pretrain", "train", "--config", str(config), *folders, "--nproc", str(num_ranks)]
+
+
+def write_toml(path: Path, config: RunConfig) -> Path:
+    sections = to_json(config)
+    text = "\n".join(
+        f"[{name}]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in section.items())
+        for name, section in sections.items()
+    )
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_sigterm_saves_and_the_same_command_goes_on_bit_for_bit(data: Path, whole: Path, tmp_path: Path) -> None:
+    """FAULTS row 2 at the command line, two processes: exit code 75, then the same losses as without a stop."""
+    config = write_toml(tmp_path / "run.toml", run_config(checkpoint={"every_steps": 1000}))
+    arguments = command(data, tmp_path / "out", config, 2)
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("step  3/"):
+            break
+    process.send_signal(signal.SIGTERM)
+    talk = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(60) == 75, talk
+    assert "Run the same command again" in talk
+    stopped_at = int(checkpoint.committed(tmp_path / "out")[-1].name.removeprefix("step-"))
+    assert 3 <= stopped_at < NUM_STEPS
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"(step {stopped_at})" in done.stderr
+    assert done.stdout.startswith("held-out bits per character: ")
+    assert losses(tmp_path / "out") == losses(whole)
+
+
+def stopped_train(config: RunConfig, data: Path, out: Path, rank: int) -> str:
+    """One rank alone gets the signal, after its second step."""
+
+    def stepping(run: train.Run) -> train.StepResult:
+        result = train_step(run)
+        if run.state.step == 2 and run.world.rank == rank:
+            os.kill(os.getpid(), signal.SIGINT)
+        return result
+
+    try:
+        with mock.patch.object(train, "train_step", stepping):
+            train_here(config, data, out)
+    except Stopped as stopped:
+        return str(stopped)
+    return "went on"
+
+
+def test_a_signal_on_one_rank_stops_all_after_the_same_step(data: Path, tmp_path: Path) -> None:
+    messages = run_ranks(stopped_train, 2, run_config(), data, tmp_path, 1)
+    assert messages == ["stopped after step 2, saved. Run the same command again to go on from there."] * 2
+    assert [folder.name for folder in checkpoint.committed(tmp_path)] == ["step-00000002"]
+
+
+def poisoned(rank: int, at_step: int, where: str) -> dict[str, Any]:
+    """Train 4 steps; at one of them one rank's logits, or only its view of the norm, are not finite."""
+    with tiny_run(tiny_config()) as run:
+
+        def hook(module: torch.nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor | None:
+            return output * math.nan if run.state.step == at_step else None
+
+        if run.world.rank == rank and where == "logits":
+            run.model.register_forward_hook(hook)
+
+        def norm(*args: Any) -> float:
+            value = clip_grad_norm(*args)
+            return math.inf if run.state.step == at_step and run.world.rank == rank else value
+
+        applied, weights = [], []
+        for _ in range(4):
+            with mock.patch.object(train, "clip_grad_norm", norm if where == "norm" else clip_grad_norm):
+                applied.append(train.train_step(run).applied)
+            weights.append(whole_weights(run))
+        unchanged = [all((a[name] == b[name]).all() for name in a) for a, b in pairwise(weights)]
+        finite = all(np.isfinite(values).all() for values in weights[-1].values())
+        return {"applied": applied, "unchanged": unchanged, "finite": finite, "bad": run.state.num_bad_steps,
+                "samples": run.state.num_samples, "in_a_row": run.state.num_bad_in_a_row}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ["logits", "norm"])
+def test_one_rank_that_is_not_finite_skips_the_step_on_all(where: str) -> None:
+    """FAULTS row 28."""
+    for result in run_ranks(poisoned, 2, 1, 2, where):
+        assert result == {"applied": [True, True, False, True], "unchanged": [False, True, False],
+                          "finite": True, "bad": 1, "samples": 32, "in_a_row": 0}  # fmt: skip
+
+
+def poisoned_train(config: RunConfig, data: Path, out: Path) -> str:
+    def not_finite(logits: Tensor, targets: Tensor) -> Tensor:
+        return loss_sum(logits, targets) * math.nan
+
+    try:
+        with mock.patch.object(train, "loss_sum", not_finite):
+            train_here(config, data, out)
+    except WenhaiError as error:
+        return str(error)
+    return "went on"
+
+
+def test_a_run_that_stays_not_finite_stops(data: Path, tmp_path: Path) -> None:
+    messages = run_ranks(poisoned_train, 2, run_config(training={"max_bad_steps": 2}), data, tmp_path)
+    for message in messages:
+        assert message.startswith("step 2: loss or gradient was not finite 2 times in a row.")
+    assert list(recorded(tmp_path, "not_finite")) == [1, 2]
+    assert checkpoint.newest(tmp_path) is None
+
+
+def failing_save(config: RunConfig, data: Path, out: Path) -> str:
+    """The disk refuses the save of step 4 on rank 1, and only that."""
+
+    def refusing(tensors: Any, **options: Any) -> Any:
+        if "step-00000004" in str(options["storage_writer"].path):
+            error = (OSError(28, "No space left on device"), traceback.StackSummary())
+            raise CheckpointException("write", {1: error})
+        return save_tensors(tensors, **options)
+
+    with mock.patch.object(checkpoint, "save_tensors", refusing):
+        train_here(config, data, out)
+    return "went on"
+
+
+def test_a_disk_that_is_full_for_a_while_does_not_stop_training(data: Path, whole: Path, tmp_path: Path) -> None:
+    """FAULTS row 3."""
+    assert run_ranks(failing_save, 2, run_config(), data, tmp_path) == ["went on"] * 2
+    assert list(recorded(tmp_path, "save_failed")) == [4]
+    assert losses(tmp_path) == losses(whole)
+
+
+def test_a_damaged_token_shard_is_named_by_every_rank(data: Path, tmp_path: Path) -> None:
+    """FAULTS row 7: the flipped bit is met by whichever rank reads it."""
+    import shutil
+
+    shutil.copytree(data, tmp_path / "data")
+    path = tmp_path / "data/tokens/data/00000-00-train.bin"
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(RanksFailed, match=r"rank 0: (?s:.)*checksum(?s:.)*rank 1: (?s:.)*checksum"):
+        run_ranks(train_here, 2, run_config(), tmp_path / "data", tmp_path / "out")
+
+
+def test_a_second_run_on_the_same_folder_is_refused(data: Path, tmp_path: Path) -> None:
+    from corpus.engine.durable import RunLock
+
+    with RunLock(tmp_path), pytest.raises(RanksFailed, match="in use by process"):
+        run_ranks(train_here, 1, run_config(), data, tmp_path)
+
+
+def dying(at_step: int) -> float:
+    """Rank 1 dies by SIGKILL; the others must fail soon, not wait for ever."""
+    with tiny_run(tiny_config(training={"global_batch_size": 6})) as run:
+        train_steps(run, at_step)
+        if run.world.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        started = time.monotonic()
+        with suppress(RuntimeError):
+            train_steps(run, 1)
+        os._exit(40 if time.monotonic() - started < 30 else 41)
+
+
+def test_ranks_do_not_wait_for_a_dead_one() -> None:
+    """FAULTS row 30."""
+    with pytest.raises(RanksFailed) as caught:
+        run_ranks(dying, 3, 1)
+    assert caught.value.codes == [40, -signal.SIGKILL, 40]

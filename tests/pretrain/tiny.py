@@ -1,0 +1,95 @@
+"""A run small enough for tests: two layers, a vocabulary of 250, and a stream of tokens with something to learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.distributed.tensor import DTensor
+
+from corpus.engine.config import parse
+from pretrain.checkpoint import Identity
+from pretrain.config import RunConfig
+from pretrain.data import Loader
+from pretrain.parallel import mesh
+from pretrain.train import Run, new_run, train_step
+
+EOD = 0
+VOCAB_SIZE = 250
+IDENTITY = Identity(data="d" * 64, tokenizer="tokenizer.model", tokenizer_sha256="e" * 64)
+
+
+class MemoryShard:
+    """Tokens in memory where the loader expects a shard."""
+
+    eod = EOD
+
+    def __init__(self, tokens: NDArray[Any]) -> None:
+        self._tokens = tokens
+        self.num_tokens = len(tokens)
+
+    def tokens(self, start: int, stop: int) -> NDArray[Any]:
+        return self._tokens[start:stop]
+
+
+def tiny_loader(sequence_length: int = 16) -> Loader:
+    """Runs of counted numbers with end-of-document tokens between them."""
+    random = np.random.default_rng(0)
+    starts = random.integers(1, VOCAB_SIZE, size=400)
+    documents = [
+        np.append((start + np.arange(size)) % (VOCAB_SIZE - 1) + 1, EOD)
+        for start, size in zip(starts, random.integers(3, 20, size=400), strict=True)
+    ]
+    return Loader([MemoryShard(np.concatenate(documents))], sequence_length, seed=7)
+
+
+def tiny_config(**sections: Mapping[str, Any]) -> RunConfig:
+    """The configuration of a tiny run; keyword arguments update its sections."""
+    values: dict[str, Any] = {
+        "model": {"num_layers": 2, "hidden_size": 32, "num_heads": 4, "sequence_length": 16,
+                  "vocab_size": VOCAB_SIZE, "padded_vocab_size": 256},
+        "optimizer": {"learning_rate": 1e-2},
+        "schedule": {"kind": "cosine", "warmup_steps": 2},
+        "training": {"num_steps": 6, "global_batch_size": 8, "micro_batch_size": 2, "device": "cpu",
+                     "timeout_minutes": 1.0, "max_grad_norm": 0.5},
+        "checkpoint": {"every_steps": 2},
+        "evaluation": {"every_steps": 100},
+    }  # fmt: skip
+    for name, section in sections.items():
+        values[name] = {**values.get(name, {}), **section}
+    return parse(RunConfig, values, "tiny")
+
+
+@contextmanager
+def tiny_run(config: RunConfig) -> Iterator[Run]:
+    """The run of this rank."""
+    with mesh.start(config.parallel, config.training.device, config.training.timeout_minutes) as world:
+        yield new_run(config, world, tiny_loader(config.model.sequence_length))
+
+
+def train_steps(run: Run, num_steps: int) -> tuple[list[float], list[float]]:
+    """Losses and gradient norms of the next steps."""
+    results = [train_step(run) for _ in range(num_steps)]
+    return [result.loss for result in results], [result.grad_norm for result in results]
+
+
+def whole_weights(run: Run) -> dict[str, NDArray[np.float32]]:
+    """Every parameter in its logical shape, on every rank."""
+    return {name: _whole(parameter.detach()).numpy().copy() for name, parameter in run.parameters.items()}
+
+
+def whole_state(run: Run) -> dict[str, NDArray[np.float32]]:
+    """Every tensor of the optimizer's state in its logical shape."""
+    return {
+        f"{name}.{key}": _whole(value).numpy().copy()
+        for name, parameter in run.parameters.items()
+        for key, value in run.optimizer.state[parameter].items()
+    }
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
