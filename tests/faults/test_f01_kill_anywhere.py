@@ -18,7 +18,7 @@ import pytest
 
 from corpus.engine import durable, storage
 from corpus.engine.run import run_stages
-from corpus.engine.stage import File
+from corpus.engine.storage import File
 from tests.corpus.engine.toy import Joined, Lines
 
 OUTSIDE_THE_PROMISE = {"timings.json", ".lock"}

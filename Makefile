@@ -1,0 +1,128 @@
+# wenhai: from Chinese text to a dataset, and from a dataset to a GPT. `make` alone lists what there is.
+# Every target sets itself up in .venv (once; the stamps remember) and is 1-3 lines that call a command line.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) -m pip install -qq
+TORCH := $(shell sed -n '/^torch==/p' constraints.txt)
+PYTEST := OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n auto --maxprocesses 4 --dist loadfile
+
+INPUT ?=
+RECIPE ?= $(if $(INPUT),web_zh,demo)
+OUT ?= build/$(if $(INPUT),corpus,demo$(if $(DEMO_NEWS),-news))
+DATA ?= $(OUT)
+CONFIG ?= demo
+NPROC ?= $(or $(filter-out 0,$(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU')),2)
+SOURCE = $(or $(INPUT),$(OUT)/input/demo-*)
+STEPS ?=
+SET ?=
+CHECKPOINT ?= $(patsubst %/COMMIT.json,%,$(lastword $(sort $(wildcard $(DATA)/pretrain/checkpoints/step-*/COMMIT.json))))
+PROMPT ?=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup corpus pretrain generate report status verify test test-all faults check format clean distclean have-data have-model
+
+help:  ## list the targets and the variables
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@awk 'BEGIN { FS = "^## " } /^## / { print "  " $$2 }' Makefile
+## Variables (make TARGET NAME=value):
+##   INPUT='data/*.jsonl.zst'  your own text: WARC, JSONL, Parquet or plain text (default: the demo's, fetched)
+##   RECIPE=web_zh|my.toml     what to keep and how (default: web_zh for your text, demo for the demo)
+##   OUT=build/my              where the dataset goes (default: build/corpus, build/demo, build/demo-news)
+##   WORKERS=4                 processes for `make corpus` (default: one a core)
+##   DEMO_NEWS=1               the demo on a packaged set of web news instead of Debian's documentation
+##   DATA=build/my             the dataset to train on (default: OUT)
+##   CONFIG=demo|my.toml       the model and its training (default: demo)
+##   NPROC=2                   training processes (default: one a GPU; 2 where there is none)
+##   STEPS=2000                overrides training.num_steps
+##   SET='a.b=1 c.d=2'         overrides other values of the training configuration
+##   PROMPT='学而时习之'       what `make generate` continues (default: nothing, a new text)
+##   CHECKPOINT=path/step-...  which model `make generate` takes (default: the newest below DATA/pretrain)
+##   TORCH_INDEX=URL           take torch from another package index, for example one with CPU-only wheels
+##   PYTHON=python3.12         the interpreter .venv is made from (3.11 or newer)
+##   TEST='-k shards'          more arguments for pytest
+
+# ------------------------------------------------------------------------------------------------------------- installing
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "wenhai needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>/dev/null || echo 'not there'). Try: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' has no venv module. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@echo "== making $(VENV) with $$($(PYTHON) -V)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.corpus-stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "== installing the corpus tools into $(VENV) (about a minute; no torch)"
+	@$(PIP) -e '.[corpus]'
+	@touch $@
+
+$(VENV)/.pretrain-stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "== installing the training tools into $(VENV) ($(TORCH) from $(or $(TORCH_INDEX),the default index))"
+	@$(if $(TORCH_INDEX),$(PIP) --no-deps --index-url '$(TORCH_INDEX)' '$(TORCH)')
+	@$(PIP) -e '.[pretrain]'
+	@touch $@
+
+$(VENV)/.dev-stamp: $(VENV)/.corpus-stamp $(VENV)/.pretrain-stamp
+	@echo "== installing the test tools into $(VENV)"
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.dev-stamp  ## install everything, tests included; the other targets install what they need by themselves
+
+# ------------------------------------------------------------------------------------------------------------------ using
+
+corpus: $(VENV)/.corpus-stamp  ## text -> clean, deduplicated, tokenized dataset (the demo's text, or INPUT=)
+	@$(RUN) -m tokenizer check --recipe '$(RECIPE)' > /dev/null  # a mistake is told before the work, not after
+	@$(if $(INPUT),,$(RUN) -m tools.demo_input --out '$(OUT)/input' $(if $(DEMO_NEWS),--news))
+	@$(RUN) -m corpus run --recipe '$(RECIPE)' --input '$(SOURCE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
+	@$(RUN) -m tokenizer run --recipe '$(RECIPE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
+
+pretrain: have-data $(VENV)/.pretrain-stamp  ## dataset -> GPT, on NPROC processes; run again to resume
+	@$(RUN) -m pretrain train --nproc $(NPROC) --config '$(CONFIG)' --data '$(DATA)' --out '$(DATA)/pretrain' $(if $(STEPS),--set training.num_steps=$(STEPS)) $(foreach pair,$(SET),--set '$(pair)')
+
+generate: have-model $(VENV)/.pretrain-stamp  ## let the trained GPT continue PROMPT
+	@$(RUN) -m pretrain generate --checkpoint '$(CHECKPOINT)' --prompt '$(PROMPT)'
+
+report: have-data $(VENV)/.corpus-stamp  ## draw report.html and report.md of a dataset: the funnel, every rule, samples
+	@$(RUN) -m corpus report '$(DATA)'
+
+status: have-data $(VENV)/.corpus-stamp  ## how far each stage of a dataset is
+	@$(RUN) -m corpus status '$(DATA)'
+
+verify: have-data $(VENV)/.corpus-stamp  ## check every file of a dataset against its recorded sha256
+	@$(RUN) -m corpus verify '$(DATA)'
+
+have-data:
+	@test -e '$(DATA)/run.json' || { echo "no dataset in '$(DATA)' (no run.json there). Make one: make corpus, or name yours: make $(MAKECMDGOALS) DATA=build/my" >&2; exit 2; }
+
+have-model:
+	@test -n '$(CHECKPOINT)' || { echo "no trained model below '$(DATA)/pretrain'. Train one: make pretrain DATA='$(DATA)', or name a checkpoint: make generate CHECKPOINT=..." >&2; exit 2; }
+
+# --------------------------------------------------------------------------------------------------------------- checking
+
+test: $(VENV)/.dev-stamp  ## all tests but the slow ones (no data from outside needed)
+	@$(PYTEST) $(TEST)
+
+test-all: $(VENV)/.dev-stamp  ## all tests: with the README in a fresh clone and the kill loops
+	@$(PYTEST) -m '' $(TEST)
+
+faults: $(VENV)/.dev-stamp  ## only the fault tests: kills, torn files, bad input
+	@$(PYTEST) -m '' tests/faults $(TEST)
+
+check: $(VENV)/.dev-stamp  ## lint, format, types and import contracts
+	@$(RUN) -m ruff check -q . && $(RUN) -m ruff format --check -q .
+	@$(RUN) -m mypy
+	@$(VENV)/bin/lint-imports --no-cache
+
+format: $(VENV)/.dev-stamp  ## let ruff put the code in shape
+	@$(RUN) -m ruff check -q --fix . ; $(RUN) -m ruff format .
+
+clean:  ## remove caches (datasets under build/ stay)
+	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info && find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean  ## remove caches, .venv and everything under build/
+	@rm -rf $(VENV) build

@@ -1,0 +1,107 @@
+"""The public command lines, frozen: their verbs, their options, their exit codes. A change here is a change for users."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+OPTIONS = {
+    "corpus run": "--input --out --quiet --recipe --set --workers",
+    "corpus plan": "--input --out --recipe --set",
+    "corpus filter": "--dropped --recipe --set --text-field",
+    "corpus status": "--json",
+    "corpus report": "--json",
+    "corpus verify": "--json",
+    "corpus explain": "--json",
+    "tokenizer run": "--json --out --quiet --recipe --set --text --workers",
+    "tokenizer check": "--recipe --set",
+    "tokenizer inspect": "--json",
+    "tokenizer verify": "",
+    "tokenizer head": "--tokenizer",
+    "tokenizer encode": "--pieces --tokenizer",
+    "tokenizer decode": "--tokenizer",
+    "pretrain train": "--config --data --nproc --out --set --tokenizer",
+    "pretrain generate": "--checkpoint --max-tokens --prompt --seed --temperature --tokenizer --top-k --top-p",
+    "pretrain evaluate": "--checkpoint --data --json --max-tokens --split --tokenizer",
+    "pretrain trace": "--checkpoint --data --json --step",
+}
+
+
+@cache
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m WORDS`."""
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("verb", OPTIONS)
+def test_a_verb_has_its_options(verb: str) -> None:
+    done = run(*verb.split(), "--help")
+    assert done.returncode == 0, done.stderr
+    offered = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", done.stdout))
+    assert set(OPTIONS[verb].split()) <= offered
+
+
+@pytest.mark.parametrize("package", ["corpus", "tokenizer", "pretrain"])
+def test_help_lists_every_verb_and_no_other(package: str) -> None:
+    done = run(package, "--help")
+    assert done.returncode == 0, done.stderr
+    [commands] = re.findall(r"^(?:commands|positional arguments):\n(.*?)(?:^\S|\Z)", done.stdout, re.M | re.S)
+    listed = set(re.findall(r"^ {4}([a-z]+)(?: |$)", commands, re.M))
+    assert listed == {verb.split()[1] for verb in OPTIONS if verb.startswith(package)}
+
+
+@pytest.mark.parametrize("package", ["corpus", "tokenizer", "pretrain"])
+def test_the_examples_in_the_help_use_options_that_exist(package: str) -> None:
+    examples = re.findall(rf"-m {package} ([a-z]+)(.*)$", run(package, "--help").stdout, re.M)
+    assert examples
+    for verb, rest in examples:
+        used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest))
+        assert used <= set(re.findall(r"--[a-z][a-z-]*", run(package, verb, "--help").stdout)), f"{verb}{rest}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("corpus", "nonsense"),
+        ("tokenizer", "nonsense"),
+        ("pretrain", "nonsense"),
+        ("corpus", "run", "--recipe", "web_zhh", "--input", "x", "--out", "build/none"),
+        ("corpus", "filter", "--recipe", "web_zhh"),
+        ("tokenizer", "check", "--recipe", "web_zhh"),
+        ("pretrain", "train", "--config", "demoo", "--data", "build/none", "--out", "build/none"),
+    ],
+    ids=" ".join,
+)
+def test_a_mistake_in_usage_exits_with_2_and_no_traceback(words: tuple[str, ...]) -> None:
+    done = run(*words)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.strip()
+    assert "Traceback" not in done.stderr
+    assert not done.stdout
+
+
+def test_help_of_training_needs_no_torch() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "pretrain", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    assert not re.search(r"\| +torch$", done.stderr, re.M)
+    assert re.search(r"\| +argparse$", done.stderr, re.M)

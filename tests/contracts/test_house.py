@@ -1,0 +1,86 @@
+"""House rules that a reader relies on: every file says what it is, and nothing of one machine is written into any."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGES = ("corpus", "tokenizer", "pretrain", "tools")
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".html", ".css", ".js", ".cfg", ".sh", ""}
+SKIPPED = {".git", ".venv", "build", "__pycache__", ".hypothesis"}
+# Put together from halves, so that this file does not hold what it looks for.
+MACHINE = re.compile(
+    "|".join(
+        ["(?<![\\w.])/" + "(?:work|root|home)/", "pypi" + r"\.org", "python" + "hosted", r"deb\.debian" + r"\.org"]
+    )
+)
+
+
+def files(repository: Path) -> Iterator[Path]:
+    """The files of the checkout, without what make and the tools put there."""
+    for path in sorted(repository.rglob("*")):
+        parts = path.relative_to(repository).parts
+        if path.is_file() and not any(part in SKIPPED or part.endswith(("_cache", ".egg-info")) for part in parts):
+            yield path
+
+
+def test_every_module_says_what_it_is(repository: Path) -> None:
+    silent = [
+        path.relative_to(repository).as_posix()
+        for package in PACKAGES
+        for path in sorted((repository / package).rglob("*.py"))
+        if path != repository / "corpus/__init__.py" and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert not silent
+
+
+def test_nothing_of_one_machine_is_written_down(repository: Path) -> None:
+    found = []
+    for path in files(repository):
+        if path.suffix in TEXT_SUFFIXES and path.name != "LICENSE":
+            for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+                if MACHINE.search(line):
+                    found.append(f"{path.relative_to(repository)}:{number}: {line.strip()[:100]}")
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("line", ["/" + "home/me/data", "open('/" + "root/x')", "https://pypi" + ".org/simple"])
+def test_a_machine_path_is_seen(line: str) -> None:
+    assert MACHINE.search(line)
+
+
+@pytest.mark.parametrize("line", ["build/tmp/x", "docs/home/", "a/work/b"])
+def test_a_relative_path_is_not(line: str) -> None:
+    assert not MACHINE.search(line)
+
+
+def test_every_dependency_is_pinned(repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    pins = {
+        _normal(line.partition("==")[0]): line.partition("==")[2]
+        for line in (repository / "constraints.txt").read_text().splitlines()
+        if line and not line.startswith("#")
+    }
+    wanted = {
+        _normal(re.split(r"[<>=;!~ \[]", requirement)[0])
+        for extra in project["optional-dependencies"].values()
+        for requirement in extra
+    }
+    assert wanted <= pins.keys()
+    assert pins["torch"] == "2.13.0"  # no local tag: one pin for the wheels of every index
+    assert all(re.fullmatch(r"[\w.]+", version) for version in pins.values())
+    assert project["dependencies"] == []
+
+
+def test_the_corpus_extra_brings_no_torch(repository: Path) -> None:
+    extras = tomllib.loads((repository / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert not [requirement for requirement in extras["corpus"] if requirement.startswith(("torch", "tensorboard"))]
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()

@@ -1,0 +1,104 @@
+"""The READMEs say what is there: their commands exist with these options, in both languages, and their Python runs.
+
+The commands themselves are run, in a copy of the checkout, by test_fresh_clone.py (slow).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.contracts.test_makefile import make, phony
+
+PAIRS = (("README.md", "README.zh.md"), ("docs/filter.md", "docs/filter.zh.md"))
+PAGES = [page for pair in PAIRS for page in pair]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands(page: str) -> list[str]:
+    """Every line of every `sh` block."""
+    return [line for block in blocks(page, "sh") for line in block.splitlines() if line and not line.startswith("#")]
+
+
+def parts(command: str) -> list[list[str]]:
+    """The words of each program in a pipe, without redirections."""
+    words = shlex.split(re.sub(r"\s\d?[<>]\s*\S+", "", command), comments=True)
+    found: list[list[str]] = [[]]
+    for word in words:
+        if word in ("|", "&&"):
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found
+
+
+@cache
+def help_of(*words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *words, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_exists_with_its_options(repository: Path, page: str) -> None:
+    targets, told = phony(repository), make(repository).stdout
+    assert commands(page)
+    for command in commands(page):
+        for words in parts(command):
+            if words[0] == "make":
+                for word in words[1:]:
+                    name, assigned, _ = word.partition("=")
+                    assert f"    {name}=" in told if assigned else name in targets, f"{page}: {command}: {word}"
+            elif words[:2] == [".venv/bin/python", "-m"]:
+                text = help_of(words[2], words[3])
+                for option in (word for word in words if word.startswith("-") and word != "-m"):
+                    assert option.partition("=")[0] in text, f"{page}: {command}: {option}"
+            else:
+                assert words[0] in ("cat", "echo", "head", "zcat", "zstdcat", ".venv/bin/pip", "python3"), command
+
+
+@pytest.mark.parametrize(("english", "chinese"), PAIRS)
+def test_both_languages_give_the_same_commands_and_code(english: str, chinese: str) -> None:
+    assert commands(english) == commands(chinese)
+    strip = re.compile(r"\s*#.*$", re.MULTILINE)
+    code = [[strip.sub("", block) for block in blocks(page, "python")] for page in (english, chinese)]
+    assert code[0] == code[1]
+    headings = [len(re.findall(r"^## ", (ROOT / page).read_text(), re.MULTILINE)) for page in (english, chinese)]
+    assert headings[0] == headings[1]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/filter.md"])
+def test_the_python_runs_and_prints_what_the_page_says(page: str) -> None:
+    for block in blocks(page, "python"):
+        done = subprocess.run(
+            [sys.executable, "-c", block], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        told = re.findall(r"#> (.*)$", block, re.MULTILINE)
+        assert told == done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CHANGELOG.md", "ARCHITECTURE.md"])
+def test_every_link_leads_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", (ROOT / page).read_text()):
+        if not target.startswith("https://"):
+            assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
+def test_each_promise_is_made(page: str) -> None:
+    made = re.findall(r"^- \*\*(P\d)", (ROOT / page).read_text(), re.MULTILINE)
+    assert made == [f"P{number}" for number in range(1, 10)]

@@ -1,0 +1,1 @@
+"""Helpers around the packages: the demo's input, benchmarks. Not installed, imported by nothing."""

