@@ -14,7 +14,7 @@ OUT ?= build/$(if $(INPUT),corpus,demo$(if $(DEMO_NEWS),-news))
 DATA ?= $(OUT)
 CONFIG ?= demo
 NPROC ?= $(or $(filter-out 0,$(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU')),2)
-SOURCE = $(or $(INPUT),$(OUT)/input/demo-*)
+SOURCE = $(or $(INPUT),$(OUT)-input/demo-*)
 STEPS ?=
 SET ?=
 CHECKPOINT ?= $(patsubst %/COMMIT.json,%,$(lastword $(sort $(wildcard $(DATA)/pretrain/checkpoints/step-*/COMMIT.json))))
@@ -77,7 +77,7 @@ setup: $(VENV)/.dev-stamp  ## install everything, tests included; the other targ
 
 corpus: $(VENV)/.corpus-stamp  ## text -> clean, deduplicated, tokenized dataset (the demo's text, or INPUT=)
 	@$(RUN) -m tokenizer check --recipe '$(RECIPE)' > /dev/null  # a mistake is told before the work, not after
-	@$(if $(INPUT),,$(RUN) -m tools.demo_input --out '$(OUT)/input' $(if $(DEMO_NEWS),--news))
+	@$(if $(INPUT),,$(RUN) -m tools.demo_input --out '$(OUT)-input' $(if $(DEMO_NEWS),--news))
 	@$(RUN) -m corpus run --recipe '$(RECIPE)' --input '$(SOURCE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
 	@$(RUN) -m tokenizer run --recipe '$(RECIPE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
 

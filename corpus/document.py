@@ -142,4 +142,6 @@ def _open(path: Path) -> pq.ParquetFile:
 
 def _damaged(path: Path, error: Exception) -> WenhaiError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return WenhaiError(f"{path}: damaged ({reason}). Remove its stage folder and run the same command again.")
+    return WenhaiError(
+        f"{path}: damaged ({reason}). Remove this file and run the same command again: only its task is repeated."
+    )

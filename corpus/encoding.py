@@ -5,8 +5,9 @@ UTF-8 pages as GBK. The first candidate that decodes without one bad byte is not
 anything; so every candidate's text is scored by how much of it is made of the commonest Han characters. Text read with
 the right codec scores 0.5-0.8, text read with the wrong one below 0.15, after some twenty characters already.
 
-Most input is UTF-8 that says nothing else: it takes one strict decode and no scoring (1 GB/s). The score reads at most
-2,000 characters of a page, so a lying page costs under a millisecond more.
+Most input is UTF-8 that says nothing else: one strict decode and no scoring, 300 MB/s on texts of 12 KB. A GB18030 page
+that declares nothing costs a third of a millisecond more (34 MB/s); the detectors, which take two, run only on what is
+neither UTF-8 nor readable GB18030 or Big5.
 
 Never returned: a lone surrogate, or text whose share of U+FFFD is above one in a thousand.
 """

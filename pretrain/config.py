@@ -23,8 +23,9 @@ FFN_MULTIPLE = 64
 
 Count = Annotated[int, Field(ge=1)]
 CountOrZero = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
@@ -111,7 +112,7 @@ class ScheduleConfig(Strict):
 
     kind: Literal["constant", "cosine", "wsd"] = "cosine"
     warmup_steps: CountOrZero = 0
-    decay_steps: CountOrZero | None = None  # cosine: length of the fall after warm-up; wsd: of the final fall
+    decay_steps: Count | None = None  # cosine: length of the fall after warm-up; wsd: of the final fall
     final_ratio: Ratio = 0.1
 
 
@@ -123,7 +124,7 @@ class TrainingConfig(Strict):
     micro_batch_size: Count  # at most; a rank with a smaller part of the batch takes that
     precision: Literal["fp32", "bf16"] = "fp32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    seed: CountOrZero = 1234
+    seed: Seed = 1234
     max_grad_norm: Positive = 1.0
     max_bad_steps: Count = 3  # non-finite steps in a row before the run stops
     timeout_minutes: Positive = 10.0  # a rank that waits longer for another fails

@@ -98,7 +98,10 @@ def read_held_out(data: Path, split: str, tokenizer: Tokenizer, max_tokens: int 
     documents = split_documents(tokens, tokenizer.eod)
     found = HeldOut(tokens, [tokenizer.decode(ids) for ids in documents], tokenizer.eod)
     if found.num_characters == 0:
-        raise UsageError(f"{data}: the {split} split has no text. Encode with a larger share held out.")
+        raise UsageError(
+            f"{data}: no document of the {split} split fits into {max_tokens:,} tokens. Allow more, or encode with "
+            "a larger share held out."
+        )
     return found
 
 
@@ -232,10 +235,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
 
 
-def main(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> None:
     """Print what the held-out text costs a checkpoint and the two character models."""
-    if args.micro_batch_size < 1:
-        raise UsageError(f"--micro-batch-size {args.micro_batch_size}: it must be 1 or more")
+    for option in ("max_tokens", "micro_batch_size"):
+        if getattr(args, option) < 1:
+            raise UsageError(f"--{option.replace('_', '-')} {getattr(args, option)}: it must be 1 or more")
     device = choose_device(args.device)
     model, config, identity = load_model(args.checkpoint)
     tokenizer = open_tokenizer(args.tokenizer or Path(identity.tokenizer), identity.tokenizer_sha256)
@@ -261,4 +265,3 @@ def main(args: argparse.Namespace) -> int:
     else:
         for name, value in values.items():
             print(f"{name:28} {value:,}" if isinstance(value, int) else f"{name:28} {value:.4f}")
-    return 0

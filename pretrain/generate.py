@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,8 @@ class Sampling:
             raise UsageError(f"top_k {self.top_k}: it must be 0 (all tokens) or more")
         if not 0 < self.top_p <= 1:
             raise UsageError(f"top_p {self.top_p}: it must be above 0 and at most 1")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"seed {self.seed}: it must be 0 or more, and below 2**63")
 
 
 @torch.no_grad()  # not inference_mode: the caller may go on training
@@ -115,15 +118,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
 
 
-def main(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> None:
     """Print the prompt and what the model makes of it."""
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
+    if args.max_tokens < 1:
+        raise UsageError(f"--max-tokens {args.max_tokens}: it must be 1 or more")
+    prompt = os.fsencode(args.prompt).decode(errors="replace")  # UTF-8, whatever the locale says
     device = choose_device(args.device)
     model, config, identity = load_model(args.checkpoint)
     tokenizer = open_tokenizer(args.tokenizer or Path(identity.tokenizer), identity.tokenizer_sha256)
     tokens = generate(
         model.to(device),
-        tokenizer.encode(args.prompt),
+        tokenizer.encode(prompt),
         args.max_tokens,
         sampling,
         sequence_length=config.model.sequence_length,
@@ -131,19 +137,21 @@ def main(args: argparse.Namespace) -> int:
         document_mask=config.model.document_mask,
         device=device,
     )
-    for text in (args.prompt, *stream_text(tokens, tokenizer.piece_bytes)):
+    for text in (prompt, *stream_text(tokens, tokenizer.piece_bytes)):
         print(text, end="", flush=True)
     print()
-    return 0
 
 
 def open_tokenizer(path: Path, sha256: str) -> Tokenizer:
     """The tokenizer a model was trained with.
 
     Raises:
-        UsageError: the file is another one.
+        UsageError: there is none at `path`, or another one.
     """
-    tokenizer = Tokenizer(path)
+    try:
+        tokenizer = Tokenizer(path)
+    except WenhaiError as error:
+        raise UsageError(f"{error} Name the file, or a folder it was encoded into, with --tokenizer.") from error
     if tokenizer.sha256 != sha256:
         raise UsageError(
             f"{tokenizer.path}: is not the tokenizer the model was trained with (sha256 {tokenizer.sha256[:12]}, "

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from corpus.engine.errors import Stopped
+from corpus.engine.errors import Stopped, WenhaiError
 from pretrain.config import load_config, named_configs
 
 GRACE_SECONDS = 20.0  # for the other ranks, once one has failed
@@ -39,15 +39,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nproc", type=int, default=1, metavar="N", help="processes to start here (default 1)")
 
 
-def main(args: argparse.Namespace) -> int:
-    """Train in this process, or in `--nproc` new ones."""
-    config = load_config(args.config, args.set)  # a mistake in it is told before anything starts
-    if args.nproc > 1 and "RANK" not in os.environ:
-        return launch(command(args), args.nproc)
-    from pretrain.train import train
+def main(args: argparse.Namespace) -> None:
+    """Train in this process, or in `--nproc` new ones.
 
-    train(config, args.data, args.out, args.tokenizer)
-    return 0
+    Raises:
+        SystemExit: with the code of the ranks it started, or of an error that rank 0 tells for all.
+    """
+    try:
+        config = load_config(args.config, args.set)  # a mistake in it is told before anything starts
+        if args.nproc > 1 and "RANK" not in os.environ:
+            sys.exit(launch(command(args), args.nproc))
+        from pretrain.train import train
+
+        train(config, args.data, args.out, args.tokenizer)
+    except (WenhaiError, KeyboardInterrupt) as error:
+        if os.environ.get("RANK", "0") == "0":
+            raise
+        sys.exit(error.exit_code if isinstance(error, WenhaiError) else Stopped.exit_code)
 
 
 def command(args: argparse.Namespace) -> list[str]:
@@ -88,7 +96,10 @@ def launch(rank_command: Sequence[str], num_ranks: int) -> int:
             numbers = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             ranks.append(subprocess.Popen(rank_command, env=environment | numbers, preexec_fn=_die_with_parent))
         code = _wait(ranks)
-        return Stopped.exit_code if passed_on and code == KILLED else code
+        if passed_on and code == KILLED:
+            print("pretrain: stopped. Run the same command again to resume.", file=sys.stderr)
+            return Stopped.exit_code
+        return code
     finally:
         for process in ranks:
             process.kill()

@@ -174,12 +174,12 @@ def rotate(x_BTHK: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def mask_padding(logits_BTV: Tensor, vocab_size: int | None) -> Tensor:
-    """-inf for vocabulary entries the tokenizer does not have; in place, and free of cost in the backward."""
+    """-inf for vocabulary entries the tokenizer does not have: one copy of the logits, nothing in the backward."""
     num_padded = logits_BTV.shape[-1]
     if vocab_size is None or vocab_size == num_padded:
         return logits_BTV
     entries_V = torch.arange(num_padded, device=logits_BTV.device)
-    return logits_BTV.add_(torch.where(entries_V < vocab_size, 0.0, -torch.inf).to(logits_BTV.dtype))
+    return logits_BTV + torch.where(entries_V < vocab_size, 0.0, -torch.inf).to(logits_BTV.dtype)
 
 
 def loss_sum(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:

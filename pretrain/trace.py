@@ -105,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object a line instead of tab-separated columns")
 
 
-def main(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> None:
     """Print the documents of a step."""
     read_commit(args.checkpoint)
     saved = read_json(args.checkpoint / "config.json")
@@ -122,7 +122,6 @@ def main(args: argparse.Namespace) -> int:
     for sighting in found:
         values = asdict(sighting)
         print(json.dumps(values, ensure_ascii=False) if args.json else "\t".join(map(printable, values.values())))
-    return 0
 
 
 def printable(value: Any) -> str:

@@ -169,8 +169,8 @@ def train(config: RunConfig, data: Path, out: Path, tokenizer_path: Path | None 
     `out`/summary.json.
 
     Raises:
-        Stopped: a signal asked for it; the same command resumes. WenhaiError: data, checkpoint or disk are
-        wrong, or the loss is not finite `max_bad_steps` times in a row.
+        Stopped: a signal asked for it; the same command resumes.
+        WenhaiError: data, checkpoint or disk are wrong, or the loss is not finite `max_bad_steps` times in a row.
     """
     training = config.training
     with mesh.start(config.parallel, training.device, training.timeout_minutes) as world, ExitStack() as stack:
@@ -188,9 +188,11 @@ def train(config: RunConfig, data: Path, out: Path, tokenizer_path: Path | None 
         newest = checkpoint.newest(out)
         if newest is not None:
             run.state = checkpoint.load(newest, run.parameters, run.optimizer, config, corpus.identity, world)
-        metrics = stack.enter_context(_metrics(run, corpus, out)) if world.rank == 0 else None
-        if metrics is not None:
-            _introduce(run, corpus, newest)
+        metrics: Metrics | None = None
+        with world.together():
+            if world.rank == 0:
+                metrics = stack.enter_context(_metrics(run, corpus, out))
+                _introduce(run, corpus, newest)
         _loop(run, corpus, out, metrics, stop_requested)
         _finish(run, corpus, out, metrics)
 
@@ -345,9 +347,8 @@ def _warn_or_stop(run: Run, result: StepResult, metrics: Metrics | None) -> None
     if metrics is not None:
         metrics.record("not_finite", state.step, {"loss": result.loss, "grad_norm": result.grad_norm})
         say(
-            f"WARNING: step {state.step}: loss {result.loss}, gradient norm {result.grad_norm}; no weight changed. Its "
-            f"documents: python -m pretrain trace --step {state.step} (samples from "
-            f"{state.num_samples - run.config.training.global_batch_size})"
+            f"WARNING: step {state.step}: loss {result.loss}, gradient norm {result.grad_norm}; no weight changed. "
+            f"`python -m pretrain trace --step {state.step}` lists its documents."
         )
     if state.num_bad_in_a_row >= limit:
         raise WenhaiError(

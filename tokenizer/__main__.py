@@ -1,12 +1,5 @@
 """Train a tokenizer, encode documents into token shards, and look into them.
 
-    python -m tokenizer run --recipe demo --out build/demo              the text stage of a finished `corpus run`
-    python -m tokenizer run --out build/mine --text 'data/*.parquet'    any Parquet files with a `text` column
-    python -m tokenizer verify build/demo                               read every shard, check every checksum
-    python -m tokenizer inspect build/demo
-    python -m tokenizer head build/demo -n 2
-    echo 学而时习之 | python -m tokenizer encode --tokenizer build/demo --pieces
-
 Exit codes: 0 done, 1 failed, 2 usage or recipe, 3 another run holds the folder, 75 stopped, run again to resume.
 """
 
@@ -17,12 +10,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from corpus.engine import config as engine_config
 from corpus.engine import durable, storage
+from corpus.engine.cli import Command, add_examples, run_command
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.stage import Stage
 from tokenizer.config import TokenizerConfig
@@ -30,23 +24,38 @@ from tokenizer.model import Tokenizer
 from tokenizer.shards import SPLITS, ShardError, TokenShard, listed_shards, open_listed, open_split, tokens_folder
 
 MAX_STDIN_BYTES = 64 << 20
+EXAMPLES = {
+    "run": """
+python -m tokenizer run --recipe demo --out build/demo              # the text stage of a finished `corpus run`
+python -m tokenizer run --out build/mine --text 'data/*.parquet'    # any Parquet files with a `text` column
+""",
+    "check": """
+python -m tokenizer check --recipe demo --set tokenizer.vocab_size=16000
+""",
+    "inspect": """
+python -m tokenizer inspect build/demo
+""",
+    "verify": """
+python -m tokenizer verify build/demo                               # read every shard, check every checksum
+""",
+    "head": """
+python -m tokenizer head build/demo -n 2
+""",
+    "encode": """
+echo 学而时习之 | python -m tokenizer encode --tokenizer build/demo --pieces
+""",
+    "decode": """
+echo 学而时习之 | python -m tokenizer encode --tokenizer build/demo | python -m tokenizer decode --tokenizer build/demo
+""",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    options = _parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = options.command
-    try:
-        return command(options)
-    except WenhaiError as error:
-        print(f"tokenizer: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone: `... | head`
-        return 0
+    return run_command("tokenizer", _parser(), arguments)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     """Train and encode; what is done already is skipped."""
     from corpus.engine.progress import Progress
     from corpus.engine.run import require_workers, run_stages
@@ -74,7 +83,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         for key, value in summary.items():
             _say(f"{key:<22} {value:,}" if isinstance(value, int) else f"{key:<22} {value}")
-    return 0
 
 
 def stages(recipe: TokenizerConfig, text: Sequence[str] = ()) -> list[Stage]:
@@ -89,8 +97,20 @@ def stages(recipe: TokenizerConfig, text: Sequence[str] = ()) -> list[Stage]:
     return [FileSampling(recipe, files), TokenizerTraining(recipe), FileEncoding(recipe, files)]
 
 
-def text_files(patterns: Sequence[str]) -> Iterator[storage.File]:
-    """The Parquet files of folders, globs, URLs or other builds; a finished build is read through its manifest."""
+def text_files(patterns: Sequence[str]) -> list[storage.File]:
+    """The Parquet files of folders, globs, URLs or other builds, sorted; a finished build is read through its manifest.
+
+    Raises:
+        UsageError: a pattern matches nothing, or two name the same file.
+    """
+    files = sorted(_text_files(patterns), key=lambda file: file.url)
+    for one, other in pairwise(files):
+        if one.url == other.url:
+            raise UsageError(f"{one.url}: listed twice among --text. Name each file once.")
+    return files
+
+
+def _text_files(patterns: Sequence[str]) -> Iterator[storage.File]:
     from corpus.engine.run import RUN_NAME, current
     from corpus.engine.stage import MANIFEST_NAME, Folder
 
@@ -106,13 +126,14 @@ def text_files(patterns: Sequence[str]) -> Iterator[storage.File]:
 
 def read_recipe(options: argparse.Namespace) -> TokenizerConfig:
     """The [tokenizer] section of a recipe, by path or by the name of a built-in one; defaults without a recipe."""
-    overrides = options.set or []
+    overrides: list[str] = options.set
+    for override in overrides:
+        if not override.startswith("tokenizer."):
+            raise UsageError(f"--set {override}: not in the section this command reads. Write tokenizer.KEY=VALUE.")
     if options.recipe is None:
         values, where = engine_config.apply_overrides({}, overrides), "--set"
     else:
-        path = Path(options.recipe)
-        if path.suffix != ".toml":
-            path = Path(str(resources.files("corpus"))) / "recipes" / f"{options.recipe}.toml"
+        path = engine_config.find_recipe(options.recipe)
         values, where = engine_config.load_toml(path, overrides), str(path)
     section = values.get("tokenizer", {})
     if not isinstance(section, dict):
@@ -120,13 +141,12 @@ def read_recipe(options: argparse.Namespace) -> TokenizerConfig:
     return engine_config.parse(TokenizerConfig, section, f"{where} [tokenizer]")
 
 
-def check(options: argparse.Namespace) -> int:
+def check(options: argparse.Namespace) -> None:
     """Check a recipe's [tokenizer] section and print it with its defaults filled in."""
     print(json.dumps(read_recipe(options).model_dump(), indent=1))
-    return 0
 
 
-def inspect(options: argparse.Namespace) -> int:
+def inspect(options: argparse.Namespace) -> None:
     """List shards: sequences, tokens, characters per token."""
     rows: list[dict[str, Any]] = []
     for shard in _shards(options.data):
@@ -147,19 +167,20 @@ def inspect(options: argparse.Namespace) -> int:
             )
     if not options.json:
         print(f"{len(rows)} shards, {sum(row['tokens'] for row in rows):,} tokens")
-    return 0
 
 
-def verify(options: argparse.Namespace) -> int:
+def verify(options: argparse.Namespace) -> None:
     """Read every shard and compare every checksum; files that no manifest lists are named."""
     from tokenizer.encode import verify_docs
 
     problems = []
-    data = Path(options.data)
+    data = _local(options.data)
     opened: list[Callable[[], TokenShard]] = [partial(TokenShard, data)]
     if data.is_dir():
         listed = [shard for split in SPLITS for shard in listed_shards(data, split)]
         opened = [partial(open_listed, prefix, sha256) for prefix, sha256 in listed]
+        if not opened:
+            raise ShardError(f"{data}: lists no token shards. Give the output folder of `python -m tokenizer run`.")
     for open_shard in opened:
         try:
             shard = open_shard()
@@ -170,16 +191,17 @@ def verify(options: argparse.Namespace) -> int:
     if data.is_dir():
         folder = tokens_folder(data)
         names = set(durable.read_json(folder / "MANIFEST.json")["files"])
-        present = {f"data/{path.name}" for path in (folder / "data").iterdir()}
+        present = {f"data/{path.name}" for path in folder.glob("data/*")}
         problems += [f"{folder / name}: listed by the manifest but missing" for name in sorted(names - present)]
         problems += [f"{folder / name}: not listed by the manifest" for name in sorted(present - names)]
     for problem in problems:
         print(problem)
     _say(f"{len(opened)} shards read, {len(problems)} problems")
-    return 1 if problems else 0
+    if problems:
+        raise ShardError(f"{data}: {len(problems)} problems; each line above says where and what to do.")
 
 
-def head(options: argparse.Namespace) -> int:
+def head(options: argparse.Namespace) -> None:
     """Print the first documents of the first shard as text, with their token counts."""
     shard = next(iter(_shards(options.data)), None)
     if shard is None:
@@ -191,10 +213,9 @@ def head(options: argparse.Namespace) -> int:
         ids = shard.sequence(index)
         _say(f"sequence {index}: {len(ids):,} tokens")
         print(tokenizer.decode(ids))
-    return 0
 
 
-def encode(options: argparse.Namespace) -> int:
+def encode(options: argparse.Namespace) -> None:
     """Print the ids (or pieces) of the text on standard input."""
     tokenizer = Tokenizer(options.tokenizer)
     try:
@@ -202,10 +223,9 @@ def encode(options: argparse.Namespace) -> int:
     except UnicodeDecodeError as error:
         raise UsageError(f"standard input is not UTF-8 at byte {error.start}. Convert it first.") from None
     print(" ".join(tokenizer.piece(id) if options.pieces else str(id) for id in ids))
-    return 0
 
 
-def decode(options: argparse.Namespace) -> int:
+def decode(options: argparse.Namespace) -> None:
     """Print the text of the ids on standard input, byte for byte."""
     tokenizer = Tokenizer(options.tokenizer)
     try:
@@ -214,11 +234,16 @@ def decode(options: argparse.Namespace) -> int:
         raise UsageError("standard input is not a list of ids separated by blanks.") from None
     sys.stdout.buffer.write(tokenizer.decode(ids).encode())
     sys.stdout.flush()
-    return 0
+
+
+def _local(data: str) -> Path:
+    if storage.is_remote(data):
+        raise UsageError(f"{data}: token shards are memory-mapped, so they must be local. Copy the build here first.")
+    return storage.local_path(data)
 
 
 def _shards(data: str) -> Iterator[TokenShard]:
-    path = Path(data)
+    path = _local(data)
     if path.is_dir():
         for split in SPLITS:
             yield from open_split(path, split)
@@ -246,21 +271,23 @@ def _say(text: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tokenizer", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog="python -m tokenizer", description=__doc__)
+    add_examples(parser, "\n".join(text.strip() for text in EXAMPLES.values()))
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def verb(function: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+    def verb(function: Command) -> argparse.ArgumentParser:
         summary = (function.__doc__ or "").strip()
         added = verbs.add_parser(function.__name__, help=summary, description=summary)
+        add_examples(added, EXAMPLES[function.__name__])
         added.set_defaults(command=function)
         return added
 
     for function in (run, check):
         command = verb(function)
         command.add_argument("--recipe", metavar="R", help="a TOML file, or the name of a built-in recipe")
-        command.add_argument("--set", action="append", metavar="K=V", help="override, e.g. tokenizer.vocab_size=16000")
+        command.add_argument(
+            "--set", action="append", default=[], metavar="K=V", help="override, e.g. tokenizer.vocab_size=16000"
+        )
         if function is run:
             command.add_argument("--out", required=True, help="output folder or URL")
             command.add_argument(

@@ -27,6 +27,10 @@ class TokenizerConfig(Strict):
     split_digits: bool = True
     """Each digit is a token of its own, so that numbers have one spelling."""
 
+    segmentation: Literal["none", "jieba"] = "none"
+    """jieba: no piece crosses a word of jieba's, the way Yuan 1.0 and CPM did it; up to 28 % more tokens, and 0.3 MB/s
+    of sample a core. Only the vocabulary is trained so: encoding segments nothing."""
+
     sample_bytes: int = Field(200_000_000, ge=1, le=10_000_000_000)
     """UTF-8 bytes of text to train on, documents chosen by the hash of their id."""
 
@@ -47,9 +51,7 @@ def sampling(config: TokenizerConfig) -> dict[str, Any]:
 
 def training(config: TokenizerConfig) -> dict[str, Any]:
     """What decides the vocabulary, given the sample."""
-    return config.model_dump(
-        include={"model_type", "vocab_size", "character_coverage", "split_digits", "num_threads", "sample_bytes"}
-    )
+    return config.model_dump(exclude={"seed", "validation_ratio"})
 
 
 def encoding(config: TokenizerConfig) -> dict[str, Any]:

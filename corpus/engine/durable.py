@@ -17,18 +17,20 @@ import os
 import re
 import secrets
 import socket
+import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from corpus.engine.errors import LockHeld, WenhaiError
+from corpus.engine.errors import DiskError, LockHeld, UsageError, WenhaiError
 
 MAX_JSON_BYTES = 64 << 20
 HASH_BLOCK_BYTES = 1 << 20
-DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG, errno.EACCES}
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG, errno.EACCES, errno.ENOTDIR}
+NO_LOCKS_HERE = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
 TEMPORARY_NAME = re.compile(r"^\..+\.\d+\.[0-9a-f]{8}\.tmp$")
 
 
@@ -37,7 +39,7 @@ def commit(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it becomes `path` durably, on an exception it is removed.
 
     Raises:
-        WenhaiError: the disk refused (full, read-only, I/O error); nothing stands under the final name.
+        DiskError: the disk refused (full, read-only, I/O error); nothing stands under the final name.
     """
     temporary = path.parent / f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
     try:
@@ -48,12 +50,10 @@ def commit(path: Path) -> Iterator[Path]:
         _sync_folder(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        if error.errno not in DISK_ERRORS:  # a missing input or a library's own error is not the disk's answer
+        elsewhere = isinstance(error.filename, str) and not error.filename.startswith(str(path.parent))
+        if elsewhere or error.errno not in DISK_ERRORS:  # an input's fault or a library's own error is not the disk's
             raise
-        raise WenhaiError(
-            f"{path}: cannot be written ({os.strerror(error.errno)}). Free space or mend permissions, then run the "
-            "same command again: finished work is kept."
-        ) from error
+        raise _refused(path, error) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -129,6 +129,24 @@ def sweep(folder: Path) -> int:
     return removed
 
 
+def private_cache() -> Path:
+    """The folder of our own compiled code: `$XDG_CACHE_HOME/wenhai`, mode 0700, owned by this user."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "wenhai"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        status = folder.lstat()
+    except OSError as error:
+        raise WenhaiError(
+            f"{folder}: cannot be made ({error.strerror}). Set XDG_CACHE_HOME to a private folder that can be written."
+        ) from error
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise WenhaiError(f"{folder}: not a folder of this user. Set XDG_CACHE_HOME to a private folder.")
+    if status.st_mode & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
 class RunLock:
     """One run at a time on a folder: `flock` on `<folder>/.lock`, which the kernel drops when the process dies.
 
@@ -142,9 +160,14 @@ class RunLock:
 
     def __enter__(self) -> RunLock:
         """Take the lock or raise `LockHeld`, which names the holder's host, process and start."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / ".lock"
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        except FileExistsError as error:
+            raise UsageError(f"{self.folder}: is a file. Choose a folder for the output.") from error
+        except OSError as error:
+            raise _refused(path, error) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -153,9 +176,14 @@ class RunLock:
             raise LockHeld(
                 f"{self.folder}: in use by {holder}. Wait for it, stop it, or choose another output folder."
             ) from None
+        except OSError as error:
+            if error.errno not in NO_LOCKS_HERE:
+                os.close(fd)
+                raise
         started = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()} since {started}\n".encode(), 0)
+        with suppress(OSError):  # a full disk: the lock holds without its holder's name
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()} since {started}\n".encode(), 0)
         self._fd = fd
         return self
 
@@ -163,9 +191,17 @@ class RunLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._fd is not None:
-            os.ftruncate(self._fd, 0)
+            with suppress(OSError):
+                os.ftruncate(self._fd, 0)
             os.close(self._fd)
             self._fd = None
+
+
+def _refused(path: Path, error: OSError) -> DiskError:
+    return DiskError(
+        f"{path}: cannot be written ({error.strerror or error}). Free space or mend permissions, then run the same "
+        "command again: finished work is kept."
+    )
 
 
 def _sync_file(path: Path) -> None:

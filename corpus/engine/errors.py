@@ -13,6 +13,10 @@ class WenhaiError(Exception):
     exit_code = 1
 
 
+class DiskError(WenhaiError):
+    """The disk refused to take a file (full, read-only, I/O error): more work would end the same way. Exit code 1."""
+
+
 class UsageError(WenhaiError):
     """The command line, recipe or configuration is wrong. Exit code 2."""
 

@@ -1,34 +1,39 @@
 """Run N independent tasks: a local pool of processes that attributes a dead or hung worker to its task.
 
 `multiprocessing.Pool` never returns the task of a killed worker and `ProcessPoolExecutor` fails 34 of 40 tasks for one
-death (measured); pebble fails exactly the task that died. Workers are forked from a clean server process, ignore Ctrl-C
-(the parent decides), and are killed by the kernel when their parent dies, so no orphan writes beside a new run.
+death (measured). pebble fails only the task that died, but its workers share one locked queue: a worker killed while it
+was idle broke the whole pool, and one that left with exit code 0 hung it. Here every worker has a pipe of its own and
+holds one task at a time, so nothing is shared that a death could take along; the price is one round trip of 0.1 ms a
+task. Workers are forked from a clean server process, ignore Ctrl-C (the parent decides), and end themselves when their
+parent dies, so no orphan writes beside a new run.
 """
 
 from __future__ import annotations
 
-import ctypes
+import math
 import multiprocessing
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, TimeoutError, wait
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Protocol
 
-from corpus.engine.errors import WenhaiError
+from corpus.engine.errors import DiskError, WenhaiError
 
-PR_SET_PDEATHSIG = 1
-TASKS_IN_FLIGHT_PER_WORKER = 2
 DEATHS_BEFORE_GIVING_UP = 2
+SECONDS_TO_DIE = 5.0
 SINGLE_THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a call: `value`, or `failure` in words with its `kind` (error, killed, timeout)."""
+    """What became of a call: `value`, or `failure` in words with its `kind` (error, disk, killed, timeout)."""
 
     name: str
     value: Any = None
@@ -59,23 +64,18 @@ class InlineExecutor:
     def run(self, calls: Iterable[Call]) -> Iterator[Outcome]:
         """Yield one outcome a call, in order."""
         for call in calls:
-            try:
-                yield Outcome(call.name, call.function(*call.arguments))
-            except Exception as error:
-                yield Outcome(call.name, kind="error", failure=describe(error))
+            yield _outcome(call)
 
 
 class ProcessExecutor:
-    """A pool of worker processes on this machine; use it as a context manager."""
+    """A pool of worker processes on this machine, started as they are needed; use it as a context manager."""
 
     def __init__(self, workers: int) -> None:
-        from pebble import ProcessPool
-
         for name in SINGLE_THREADED:
             os.environ.setdefault(name, "1")
         self.workers = workers
-        context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-        self._pool: Any = ProcessPool(max_workers=workers, initializer=_prepare_worker, context=context)
+        self._idle: list[_Worker] = []
+        self._busy: list[_Worker] = []
 
     def __enter__(self) -> ProcessExecutor:
         return self
@@ -83,37 +83,94 @@ class ProcessExecutor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._pool.close()
-        else:
-            self._pool.stop()
-        self._pool.join()
+        for worker in self._busy:
+            worker.kill()
+        for worker in self._idle:
+            worker.close()
 
     def run(self, calls: Iterable[Call]) -> Iterator[Outcome]:
-        """Yield one outcome a call, as they finish; a call whose worker died is tried once more, alone in its slot."""
+        """Yield one outcome a call, as they finish; a call whose worker died is tried once more, in a fresh worker."""
         waiting = iter(calls)
-        running: dict[Future[Any], tuple[Call, int]] = {}
-        try:
-            while True:
-                while len(running) < self.workers * TASKS_IN_FLIGHT_PER_WORKER and (call := next(waiting, None)):
-                    running[self._schedule(call)] = (call, 1)
-                if not running:
-                    return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    call, attempt = running.pop(future)
-                    outcome = _outcome(call, future)
-                    if outcome.kind == "killed" and attempt < DEATHS_BEFORE_GIVING_UP:
-                        running[self._schedule(call)] = (call, attempt + 1)
-                    else:
-                        yield outcome
-        finally:
-            for future in running:
-                future.cancel()
+        while True:
+            while len(self._busy) < self.workers and (call := next(waiting, None)):
+                self._start(call, attempt=1)
+            if not self._busy:
+                return
+            wait([end for worker in self._busy for end in worker.ends], _seconds_left(self._busy))
+            for worker in list(self._busy):
+                if (outcome := worker.outcome()) is None:
+                    continue
+                self._busy.remove(worker)
+                if worker.is_alive:
+                    self._idle.append(worker)
+                if outcome.kind == "killed" and worker.attempt < DEATHS_BEFORE_GIVING_UP:
+                    self._start(worker.call, worker.attempt + 1)
+                else:
+                    yield outcome
 
-    def _schedule(self, call: Call) -> Future[Any]:
-        arguments = list(call.arguments)
-        future: Future[Any] = self._pool.schedule(call.function, args=arguments, timeout=call.timeout_seconds)
-        return future
+    def _start(self, call: Call, attempt: int) -> None:
+        worker = self._idle.pop() if self._idle and attempt == 1 else _Worker()
+        self._busy.append(worker)
+        worker.start(call, attempt)
+
+
+class _Worker:
+    """A process and our end of its pipe; `call` is what it works on, or worked on last."""
+
+    call: Call
+
+    def __init__(self) -> None:
+        context: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.is_alive = True
+        self.attempt = 0
+        self.deadline = math.inf
+
+    @property
+    def ends(self) -> tuple[Connection, int]:
+        """What becomes readable when the worker answers or dies."""
+        return self._pipe, self._process.sentinel
+
+    def start(self, call: Call, attempt: int) -> None:
+        """Send a call; a worker that has died meanwhile is found out by `outcome`."""
+        self.call, self.attempt = call, attempt
+        self.deadline = time.monotonic() + (math.inf if call.timeout_seconds is None else call.timeout_seconds)
+        with suppress(BrokenPipeError):
+            self._pipe.send(call)
+
+    def outcome(self) -> Outcome | None:
+        """The outcome of the call, or None while it runs."""
+        try:
+            if self._pipe.poll():
+                outcome: Outcome = self._pipe.recv()
+                return outcome
+            if self._process.is_alive():
+                return None if time.monotonic() < self.deadline else self._timed_out()
+        except (EOFError, OSError):  # it died, perhaps in the middle of its answer
+            self._process.join(SECONDS_TO_DIE)  # a closed pipe comes before the exit code
+        self.kill()
+        return Outcome(self.call.name, kind="killed", failure=_death(self._process.exitcode))
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self.close()
+
+    def close(self) -> None:
+        """Hang up: a worker without a task then leaves by itself, unless a library's thread holds it."""
+        self.is_alive = False
+        self._pipe.close()
+        self._process.join(SECONDS_TO_DIE)
+        self._process.kill()
+        self._process.join()
+
+    def _timed_out(self) -> Outcome:
+        self.kill()
+        limit = f"{self.call.timeout_seconds:g} s"
+        return Outcome(self.call.name, kind="timeout", failure=f"ran longer than {limit} and was stopped")
 
 
 def describe(error: BaseException) -> str:
@@ -125,17 +182,13 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-def _outcome(call: Call, future: Future[Any]) -> Outcome:
-    from pebble import ProcessExpired
-
+def _outcome(call: Call) -> Outcome:
+    """Make a call; its errors become words here, because not every exception survives the way to another process."""
     try:
-        return Outcome(call.name, future.result())
-    except TimeoutError:
-        return Outcome(call.name, kind="timeout", failure=f"ran longer than {call.timeout_seconds:g} s and was stopped")
-    except ProcessExpired as error:
-        return Outcome(call.name, kind="killed", failure=_death(error.exitcode))
-    except Exception as error:
-        return Outcome(call.name, kind="error", failure=describe(error))
+        return Outcome(call.name, call.function(*call.arguments))
+    except (Exception, SystemExit) as error:
+        kind = "disk" if isinstance(error, DiskError) else "error"
+        return Outcome(call.name, kind=kind, failure=describe(error))
 
 
 def _death(exitcode: int | None) -> str:
@@ -146,7 +199,31 @@ def _death(exitcode: int | None) -> str:
     return f"its worker exited with code {exitcode}"
 
 
-def _prepare_worker() -> None:
+def _work(pipe: Connection) -> None:
+    """What a worker does: calls from the pipe, one after another, until the parent hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    while True:
+        try:
+            call = pipe.recv()
+        except EOFError:
+            return
+        outcome = _outcome(call)
+        try:
+            pipe.send(outcome)
+        except Exception as error:  # a value that cannot be pickled; nothing of it was sent
+            pipe.send(Outcome(call.name, kind="error", failure=describe(error)))
+
+
+def _die_with_parent() -> None:
+    """The kernel's own PR_SET_PDEATHSIG does not do: a worker's parent there is the fork server, which outlives us."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _seconds_left(workers: list[_Worker]) -> float | None:
+    """Until the first deadline; None when there is none."""
+    first = min(worker.deadline for worker in workers)
+    return None if first == math.inf else max(0.0, first - time.monotonic())

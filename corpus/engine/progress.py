@@ -89,6 +89,8 @@ def _bar(name: str, tasks: int, done: int) -> Iterator[Callable[[int, Counts], N
 
 
 def _flow(counts: Counts) -> str:
+    if not counts.documents_in and counts.extra:  # a stage of records about documents
+        return ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in sorted(counts.extra.items()))
     flow = f"{counts.documents_in:,} documents in, {counts.documents_out:,} out"
     dropped, errors = sum(counts.dropped.values()), sum(counts.errors.values())
     if dropped:

@@ -1,7 +1,7 @@
 """Run stages in order: skip what is done, run what is missing, and leave nothing half made.
 
-A task is skipped only if its record carries the digest of its present inputs and its outputs are in place. A stage with
-a failed task gets no manifest, so nothing downstream runs on holes. `OUT/run.json` names the current folder of every
+A task is skipped only if its record carries the digest of its present inputs and its outputs are in place: who removes a
+damaged file and runs the same command again repeats one task. A stage with a failed task gets no manifest, so nothing downstream runs on holes. `OUT/run.json` names the current folder of every
 stage; other folders stay until they are pruned, so going back to an earlier recipe costs nothing.
 """
 
@@ -11,11 +11,11 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
 from corpus.engine import durable, storage
-from corpus.engine.errors import Stopped, UsageError, WenhaiError
+from corpus.engine.errors import DiskError, Stopped, UsageError, WenhaiError
 from corpus.engine.executor import Call, Executor, InlineExecutor, Outcome, ProcessExecutor
 from corpus.engine.progress import Progress
 from corpus.engine.stage import (
@@ -41,7 +41,6 @@ def run_stages(
     *,
     workers: int | None = None,
     progress: Progress | None = None,
-    note: Mapping[str, Any] | None = None,
 ) -> dict[str, Folder]:
     """Bring every stage below `out` up to date and return their folders by name.
 
@@ -50,13 +49,14 @@ def run_stages(
         out: a local path or any fsspec URL.
         workers: processes; default one a core, 0 runs in this process.
         progress: where progress goes; silent by default.
-        note: further keys for `run.json`, for example the recipe.
 
     Raises:
         LockHeld: another run works on `out`.
+        UsageError: `out` is a file, or its name is not UTF-8.
         Stopped: Ctrl-C or SIGTERM; the same command resumes.
         WenhaiError: tasks failed; the message lists them.
     """
+    storage.spellable(out)
     progress = progress or Progress(quiet=True)
     workers = (os.cpu_count() or 1) if workers is None else workers
     lock = nullcontext() if storage.is_remote(out) else durable.RunLock(storage.local_path(out))
@@ -69,7 +69,7 @@ def run_stages(
             folders = {name: folder for name, folder in _known(out).items() if name not in {s.name for s in stages}}
             for stage in stages:
                 folders[stage.name] = _run_stage(stage, folders, out, executor, progress)
-                _record(out, stage, folders, note or {})
+                _record(out, stage, folders)
             return folders
         except KeyboardInterrupt:
             raise Stopped(f"{out}: stopped; finished work is kept. Run the same command again to resume.") from None
@@ -85,10 +85,14 @@ def current(out: str, stage: str) -> Folder:
 
 def read_run(out: str) -> dict[str, Any]:
     """The contents of `OUT/run.json`: `stages` maps a stage's name to its folder and the folders it was built on."""
-    run = storage.read_json(storage.join(out, RUN_NAME))
-    if not isinstance(run, dict) or run.get("format") != RUN_FORMAT:
+    url = storage.join(out, RUN_NAME)
+    if not storage.exists(url):
+        raise WenhaiError(f"{out}: holds no {RUN_NAME}, so no stage is complete here. Give the output folder of a run.")
+    run: Any = storage.read_json(url)
+    stages = run.get("stages") if isinstance(run, dict) and run.get("format") == RUN_FORMAT else None
+    if not isinstance(stages, dict) or not all(map(_is_entry, stages.values())):
         raise WenhaiError(f"{out}: its {RUN_NAME} is not of format {RUN_FORMAT}. Is this the output folder of a run?")
-    return run
+    return {"format": RUN_FORMAT, "stages": stages}
 
 
 def plan_stages(stages: Sequence[Stage], out: str) -> Iterator[tuple[Stage, str, int, int]]:
@@ -120,8 +124,9 @@ def _run_stage(stage: Stage, folders: Mapping[str, Folder], out: str, executor: 
     url = storage.join(out, name)
     if storage.exists(storage.join(url, MANIFEST_NAME)):
         folder = Folder.open(url)
-        progress.skipped(stage.name, folder.counts)
-        return folder
+        if _in_place(folder.manifest["files"], storage.sizes(url)):
+            progress.skipped(stage.name, folder.counts)
+            return folder
     parts = fingerprint(stage, folders)
     storage.write_json(storage.join(url, "stage.json"), parts)
     tasks = sorted(stage.plan(folders), key=lambda task: task.name)
@@ -144,9 +149,13 @@ def _run_stage(stage: Stage, folders: Mapping[str, Folder], out: str, executor: 
                 advance(records[outcome.name]["counts"])
             else:
                 failures.append(outcome)
-                _record_failure(url, outcome)
+                with suppress(DiskError):  # a full disk must not hide what failed because of it
+                    _record_failure(url, outcome)
                 advance(None)
-        _add_timing(out, name, cpu_seconds, time.monotonic() - started)
+                if outcome.kind == "disk":  # every other task would compute for nothing
+                    break
+        with suppress(DiskError):
+            _add_timing(out, name, cpu_seconds, time.monotonic() - started)
         if failures:
             raise WenhaiError(_failure_table(stage, url, failures, len(tasks)))
         return write_manifest(stage, durable.digest(parts), url, list(records.values()))
@@ -160,17 +169,20 @@ def timed_task(stage: Stage, task: Task, url: str) -> tuple[dict[str, Any], floa
 
 def _done(url: str, tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
     """The records of the tasks that need not run again."""
-    present = set(storage.names(storage.join(url, "done"), ".json"))
+    present = storage.sizes(url)
     records = {}
     for task in tasks:
-        if f"{task.name}.json" not in present:
+        if f"done/{task.name}.json" not in present:
             continue
         record = storage.read_json(storage.join(url, "done", f"{task.name}.json"))
-        if record.get("digest") == task.digest and all(
-            storage.exists(storage.join(url, name)) for name in record["files"]
-        ):
+        if record.get("digest") == task.digest and _in_place(record["files"], present):
             records[task.name] = record
     return records
+
+
+def _in_place(files: Mapping[str, Any], present: Mapping[str, int]) -> bool:
+    """Whether recorded files are there in their recorded sizes; that their bytes are right too is `verify`'s question."""
+    return all(present.get(name) == entry["bytes"] for name, entry in files.items())
 
 
 def _known(out: str) -> dict[str, Folder]:
@@ -185,11 +197,11 @@ def _known(out: str) -> dict[str, Folder]:
     return found
 
 
-def _record(out: str, stage: Stage, folders: Mapping[str, Folder], note: Mapping[str, Any]) -> None:
+def _record(out: str, stage: Stage, folders: Mapping[str, Folder]) -> None:
     """Name a stage's folder in `run.json`; stages that were built on another folder of it are no longer current."""
     url = storage.join(out, RUN_NAME)
-    run: dict[str, Any] = read_run(out) if storage.exists(url) else {"format": RUN_FORMAT, "stages": {}}
-    entries: dict[str, Any] = run["stages"]
+    known: dict[str, Any] = read_run(out)["stages"] if storage.exists(url) else {}
+    entries = dict(known)
     entries[stage.name] = {
         "folder": _base_name(folders[stage.name]),
         "upstream": {name: _base_name(folders[name]) for name in stage.upstream},
@@ -197,7 +209,14 @@ def _record(out: str, stage: Stage, folders: Mapping[str, Folder], note: Mapping
     while stale := [name for name, entry in entries.items() if _is_stale(entry, entries)]:
         for name in stale:
             del entries[name]
-    storage.write_json(url, run | dict(note))
+    if entries != known:
+        storage.write_json(url, {"format": RUN_FORMAT, "stages": entries})
+
+
+def _is_entry(entry: Any) -> bool:
+    """A stage of `run.json`: its folder stands beside that file and nowhere else."""
+    folder = entry.get("folder") if isinstance(entry, dict) else None
+    return isinstance(folder, str) and "/" not in folder and folder != ".." and isinstance(entry.get("upstream"), dict)
 
 
 def _is_stale(entry: Mapping[str, Any], entries: Mapping[str, Any]) -> bool:
@@ -238,9 +257,13 @@ def _failure_table(stage: Stage, url: str, failures: Sequence[Outcome], tasks: i
 
 @contextmanager
 def _stop_on_sigterm() -> Iterator[None]:
-    """SIGTERM stops a run the way Ctrl-C does; only the main thread may set handlers."""
+    """SIGTERM stops a run the way Ctrl-C does, and a second one, on the way out, changes nothing.
+
+    Only the main thread may set handlers.
+    """
 
     def interrupt(signum: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     try:
@@ -251,7 +274,8 @@ def _stop_on_sigterm() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        if signal.getsignal(signal.SIGTERM) is interrupt:
+            signal.signal(signal.SIGTERM, previous)
 
 
 def require_workers(workers: int | None) -> None:

@@ -200,7 +200,10 @@ def shard_name(file: File) -> str:
 def run_task(stage: Stage, task: Task, folder: str) -> dict[str, Any]:
     """Run one task in `folder`, check the conservation law, and commit the task's record; returns the record."""
     out = Output(folder)
-    counts = stage.run(task, out)
+    try:
+        counts = stage.run(task, out)
+    finally:
+        storage.clear_scratch()
     counts.check(f"{folder}: task {task.name}")
     record = {
         "task": task.name,

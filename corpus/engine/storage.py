@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -62,6 +61,14 @@ def fetch(url: str) -> Path:
         with durable.commit(target) as temporary:
             filesystem.get_file(path, str(temporary))
     return target
+
+
+def clear_scratch() -> None:
+    """Remove the copies that `fetch` made: at a task's end, so that a worker never holds more than one task's inputs."""
+    global _scratch_folder
+    if _scratch_folder is not None:
+        _scratch_folder.cleanup()
+        _scratch_folder = None
 
 
 def open_stream(url: str) -> BinaryIO:
@@ -115,6 +122,19 @@ def exists(url: str) -> bool:
     return bool(filesystem.exists(path))
 
 
+def sizes(folder: str) -> dict[str, int]:
+    """The bytes of every file below a folder, by name relative to it: one listing, not one request a file."""
+    if not is_remote(folder):
+        top = local_path(folder)
+        walked = (Path(parent, name) for parent, _, names in os.walk(top) for name in names)
+        return {str(path.relative_to(top)): path.lstat().st_size for path in walked}
+    filesystem, top_in_store = _filesystem(folder)
+    filesystem.invalidate_cache(top_in_store)
+    found: dict[str, Any] = filesystem.find(top_in_store, detail=True)
+    prefix = top_in_store.rstrip("/") + "/"
+    return {name.removeprefix(prefix): int(entry["size"]) for name, entry in found.items()}
+
+
 def names(folder: str, suffix: str) -> list[str]:
     """The sorted names in a folder that end in `suffix`; used for records only, data are listed by manifests."""
     if not is_remote(folder):
@@ -140,6 +160,19 @@ def remove(url: str) -> None:
         filesystem.rm_file(path)
 
 
+def spellable(url: str) -> str:
+    """Records are JSON in UTF-8: a name of other bytes, or read under another locale, could not be written there.
+
+    Raises:
+        UsageError: `url` holds bytes that are no UTF-8.
+    """
+    try:
+        url.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{url!a}: its name is not UTF-8 here. Rename it, or run with PYTHONUTF8=1.") from None
+    return url
+
+
 def list_inputs(patterns: Sequence[str]) -> list[File]:
     """Expand globs into files with their digests, sorted by URL.
 
@@ -154,12 +187,17 @@ def list_inputs(patterns: Sequence[str]) -> list[File]:
         found = _expand(pattern)
         if not found:
             raise UsageError(f"{pattern}: matches no file. Quote globs, and check the path.")
-        urls.extend(found)
-    repeated = [url for url, count in Counter(urls).items() if count > 1]
+        urls.extend(spellable(url) for url in found)
+    repeated = [url for url, count in Counter(map(_real, urls)).items() if count > 1]
     if repeated:
         raise UsageError(f"{min(repeated)}: listed twice among the inputs. Name each file once.")
     with ThreadPoolExecutor(HASH_THREADS) as threads:
         return list(threads.map(_identify, sorted(urls)))
+
+
+def _real(url: str) -> str:
+    """What a link points to; an input keeps the link's own name, which says what it holds (`news.jsonl`)."""
+    return url if is_remote(url) else os.path.realpath(url)
 
 
 def _expand(pattern: str) -> list[str]:
@@ -170,19 +208,20 @@ def _expand(pattern: str) -> list[str]:
         return [f"{scheme}://{entry.lstrip('/')}" for entry in found]
     path = local_path(pattern)
     if path.is_file():
-        return [str(path.resolve())]
-    base, relative = _split_glob(path / "**" if path.is_dir() else path)
-    return sorted(
-        str(entry.resolve()) for entry in base.glob(relative) if entry.is_file() and not entry.name.startswith(".")
-    )
+        return [os.path.abspath(path)]
+    base, relative = (path, "**/*") if path.is_dir() else _split_glob(path)
+    return [
+        os.path.abspath(entry) for entry in base.glob(relative) if entry.is_file() and not entry.name.startswith(".")
+    ]
 
 
 def _split_glob(path: Path) -> tuple[Path, str]:
-    """The longest part without wildcards, and the rest as a pattern below it."""
-    parts = path.parts
-    first = next((index for index, part in enumerate(parts) if any(mark in part for mark in "*?[")), len(parts) - 1)
-    relative = "/".join(parts[first:]) or "*"
-    return Path(*parts[:first]), relative + "/*" if relative.endswith("**") else relative
+    """The longest part that exists as it is written (a folder may be called `news [2024]`), and the pattern below it."""
+    base, parts = Path(path.anchor), [part for part in path.parts if part != path.anchor]
+    while len(parts) > 1 and (base / parts[0]).is_dir():
+        base /= parts.pop(0)
+    relative = "/".join(parts) or "*"
+    return base, relative + "/*" if relative.endswith("**") else relative
 
 
 def _identify(url: str) -> File:
@@ -194,14 +233,14 @@ def _identify(url: str) -> File:
     return File(url, size, durable.digest({"checksum": str(filesystem.checksum(path_in_store)), "bytes": size}))
 
 
-@cache
+_scratch_folder: tempfile.TemporaryDirectory[str] | None = None  # of this process; made when it is needed
+
+
 def _scratch() -> Path:
-    folder = tempfile.TemporaryDirectory(prefix=f"wenhai-{os.getpid()}-")
-    _scratch_folders.append(folder)
-    return Path(folder.name)
-
-
-_scratch_folders: list[tempfile.TemporaryDirectory[str]] = []
+    global _scratch_folder
+    if _scratch_folder is None:
+        _scratch_folder = tempfile.TemporaryDirectory(prefix=f"wenhai-{os.getpid()}-")
+    return Path(_scratch_folder.name)
 
 
 def _filesystem(url: str) -> tuple[Any, str]:

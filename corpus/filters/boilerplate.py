@@ -162,7 +162,8 @@ def remove_lines(
         for index in range(int(edges[row]), int(edges[row + 1])):
             start, end, line = _line_around(buffer, first, last, int(starts[index]))
             pattern = patterns[int(hits.words[index])]
-            if line is not None and start not in found and pattern.form.fullmatch(line):
+            whole = int(hits.ends[index] + offsets[0]) <= last  # else two neighbours were read as one word
+            if whole and line is not None and start not in found and pattern.form.fullmatch(line):
                 found[start] = end, pattern.kind
                 if len(found) == MAX_REMOVED_LINES:
                     break

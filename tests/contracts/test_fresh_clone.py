@@ -63,7 +63,7 @@ def test_the_two_commands_and_the_three_uses(clone: Path) -> None:
     run(clone, "make generate PROMPT='如果要打开一个文件，'")
     run(clone, "make verify && make status && make report")
 
-    run(clone, "make corpus INPUT='build/demo/input/*.warc.gz' OUT=build/my WORKERS=1")
+    run(clone, "make corpus INPUT='build/demo-input/*.warc.gz' OUT=build/my WORKERS=1")
     run(clone, "make verify DATA=build/my")
     documents = [{"id": "1", "text": "学而时习之，不亦说乎？有朋自远方来，不亦乐乎？"}, {"id": "2", "text": ""}]
     (clone / "in.jsonl").write_text("".join(json.dumps(item) + "\n" for item in documents))
@@ -75,7 +75,7 @@ def test_the_shards_do_not_depend_on_the_number_of_workers(clone: Path) -> None:
     sums = set()
     for workers in (1, 2, 4):
         out = f"build/workers-{workers}"
-        run(clone, f"make corpus INPUT='build/demo/input/*.warc.gz' OUT={out} WORKERS={workers} RECIPE=demo")
+        run(clone, f"make corpus INPUT='build/demo-input/*.warc.gz' OUT={out} WORKERS={workers} RECIPE=demo")
         told = run(clone, f"cd {out} && find . -name '*.bin' -o -name '*.idx' | sort | xargs sha256sum")
         assert re.search(r"[0-9a-f]{64}", told)
         sums.add(told)

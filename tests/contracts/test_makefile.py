@@ -50,12 +50,29 @@ def test_a_glob_reaches_the_program_unexpanded(repository: Path) -> None:
 
 def test_the_demo_comes_first_and_corpus_before_pretrain(repository: Path) -> None:
     done = make(repository, "-n", "-j4", "corpus", "pretrain", "DEMO_NEWS=1", "STEPS=7", "NPROC=3")
-    steps = ["tools.demo_input --out 'build/demo-news/input' --news", "corpus run", "tokenizer run", "pretrain train"]
+    steps = ["tools.demo_input --out 'build/demo-news-input' --news", "corpus run", "tokenizer run", "pretrain train"]
     places = [done.stdout.index(step) for step in steps]
     assert places == sorted(places)
     assert "--nproc 3" in done.stdout
     assert "--set training.num_steps=7" in done.stdout
     assert "--data 'build/demo-news' --out 'build/demo-news/pretrain'" in done.stdout
+
+
+def test_the_order_holds_with_parallel_jobs(repository: Path, tmp_path: Path) -> None:
+    """A stand-in for .venv/bin/python notes its calls; its `corpus run` takes a while and leaves the dataset behind."""
+    fake = tmp_path / "venv/bin/python"
+    fake.parent.mkdir(parents=True)
+    fake.write_text(
+        f'#!/bin/sh\necho "$2 $3" >> {tmp_path}/calls\n'
+        f'if test "$2 $3" = "corpus run"; then sleep 0.3; mkdir -p {tmp_path}/out; touch {tmp_path}/out/run.json; fi\n'
+    )
+    fake.chmod(0o755)
+    for stamp in (".corpus-stamp", ".pretrain-stamp"):
+        (tmp_path / "venv" / stamp).touch()
+    done = make(repository, "-j4", "corpus", "pretrain", f"VENV={tmp_path}/venv", f"OUT={tmp_path}/out", "INPUT=x")
+    assert done.returncode == 0, done.stderr
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls == ["tokenizer check", "corpus run", "tokenizer run", "pretrain train"]
 
 
 def test_corpus_alone_installs_no_torch(repository: Path, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_the_python_runs_and_prints_what_the_page_says(page: str) -> None:
             [sys.executable, "-c", block], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
         )
         assert done.returncode == 0, done.stderr
-        told = re.findall(r"#> (.*)$", block, re.MULTILINE)
+        told = re.findall(r"^# -> (.*)$", block, re.MULTILINE)
         assert told == done.stdout.splitlines()
 
 

@@ -336,3 +336,10 @@ def test_a_commit_of_another_form_is_refused(change: dict[str, Any], message: st
     durable.write_json(path, commit | {"digest": durable.digest(commit)})
     with pytest.raises(WenhaiError, match=message):
         checkpoint.load_model(path.parent)
+
+
+def test_a_commit_that_was_edited_is_refused(copied: Path) -> None:
+    path = newest_folder(copied) / "COMMIT.json"
+    durable.write_json(path, json.loads(path.read_bytes()) | {"step": 5})
+    with pytest.raises(WenhaiError, match=r"COMMIT\.json: was altered"):
+        checkpoint.load_model(path.parent)

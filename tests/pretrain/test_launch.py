@@ -40,10 +40,10 @@ def test_a_killed_rank_ends_the_others(capfd: pytest.CaptureFixture[str], monkey
     assert "rank 2 was killed by SIGKILL" in capfd.readouterr().err
 
 
-LAUNCHER = """
+LAUNCHER = r"""
 import sys
 from pretrain.launch import launch
-rank = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(75)); print('up', flush=True); time.sleep(60)"
+rank = "import os, signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(75)); os.write(1, b'up\\n'); time.sleep(60)"
 sys.exit(launch([sys.executable, "-c", rank], 2))
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.tokenizer.texts import documents
-from tokenizer.__main__ import main
+from tokenizer.__main__ import EXAMPLES, main
 from tokenizer.model import Tokenizer
 from tokenizer.shards import open_split
 
@@ -110,6 +111,50 @@ def test_verify_finds_damage_and_strangers(built: Path, tmp_path: Path, capsys: 
     finally:
         shard.bin_path.write_bytes(clean)
         stranger.unlink()
+
+
+def test_an_override_of_another_section_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for override in ("vocab_size=600", "tokeniser.vocab_size=600"):
+        assert main(["check", "--set", override]) == 2
+        assert "Write tokenizer.KEY=VALUE" in capsys.readouterr().err
+
+
+def test_a_text_file_is_read_once(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = str(built.parent / "text.parquet")
+    assert main(["run", "--out", str(built.parent / "twice"), "--text", text, text, "--workers", "0"]) == 2
+    assert "listed twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["-1", "600", "99999999999999999999999"])
+def test_an_id_outside_the_vocabulary_is_refused(
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: str
+) -> None:
+    feed(monkeypatch, number.encode())
+    assert main(["decode", "--tokenizer", str(built)]) == 1
+    assert "cannot be decoded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", EXAMPLES)
+def test_the_help_of_a_verb_shows_how_it_is_used(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    assert f"python -m tokenizer {verb}" in capsys.readouterr().out.partition("examples:")[2]
+
+
+def test_verify_of_what_holds_no_shards_is_a_failure(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (sample,) = built.glob("sample-*")
+    assert main(["verify", str(sample)]) == 1
+    assert "lists no token shards" in capsys.readouterr().err
+    shutil.copytree(built, tmp_path / "copy")
+    for data in tmp_path.glob("copy/tokens-*/data"):
+        shutil.rmtree(data)
+    assert main(["verify", str(tmp_path / "copy")]) == 1
+    assert "listed by the manifest but missing" in capsys.readouterr().out
+    for verb in ("inspect", "verify", "head"):
+        assert main([verb, "memory://build"]) == 2
+        assert "must be local" in capsys.readouterr().err
 
 
 def test_head_prints_documents(built: Path, capsys: pytest.CaptureFixture[str]) -> None:

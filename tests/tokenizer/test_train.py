@@ -118,3 +118,18 @@ def test_recipe_errors_are_listed_together() -> None:
 def test_every_key_belongs_to_a_stage() -> None:
     config = TokenizerConfig()
     assert sampling(config).keys() | training(config).keys() | encoding(config).keys() == config.model_dump().keys()
+
+
+def test_with_jieba_no_piece_crosses_a_word_and_texts_still_come_back(tmp_path: Path) -> None:
+    texts = ["研究生命的起源，研究生命的意义。" for _ in range(200)] + [f"第{i}个研究生命题不难。" for i in range(100)]
+    plain, segmented = (
+        train(texts, TokenizerConfig(vocab_size=330, segmentation=segmentation)) for segmentation in ("none", "jieba")
+    )
+    assert segmented == train(texts, TokenizerConfig(vocab_size=330, segmentation="jieba"))
+    longest = {}
+    for name, model in (("plain", plain), ("jieba", segmented)):
+        (tmp_path / name).write_bytes(model)
+        tokenizer = Tokenizer(tmp_path / name)
+        assert tokenizer.decode(tokenizer.encode(texts[0])) == texts[0]
+        longest[name] = max(len(tokenizer.piece(id)) for id in tokenizer.encode(texts[0]))
+    assert longest["jieba"] <= 3 < longest["plain"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from corpus.engine.config import Strict, apply_overrides, load_toml, parse
+from corpus.engine.config import Strict, apply_overrides, find_recipe, load_toml, parse
 from corpus.engine.errors import UsageError
 
 
@@ -46,13 +46,36 @@ def test_bad_overrides_are_refused(override: str) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"a = inf", b"a = [" + b"[" * 40 + b"]" * 41, b"a = ", b"\xff\xfe", b"# " + b"x" * (1 << 20), b"[" * 5000],
-    ids=["infinite", "deep", "cut", "bytes", "large", "bomb"],
+    [
+        b"a = inf",
+        b"a = [" + b"[" * 40 + b"]" * 41,
+        b"a = ",
+        b"\xff\xfe",
+        b"# " + b"x" * (1 << 20),
+        b"[" * 5000,
+        b"a = " + b"9" * 5000,
+    ],
+    ids=["infinite", "deep", "cut", "bytes", "large", "bomb", "integer"],
 )
 def test_hostile_toml_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "r.toml").write_bytes(data)
     with pytest.raises(UsageError, match=r"r\.toml"):
         load_toml(tmp_path / "r.toml")
+
+
+def test_a_value_where_a_section_stands_is_said_in_our_words() -> None:
+    with pytest.raises(UsageError, match="dedup: is a section of keys, not a value"):
+        parse(Recipe, {"name": "x", "dedup": 3}, "my.toml")
+
+
+def test_recipes_are_found_by_name_or_path() -> None:
+    assert find_recipe("web_zh").is_file()
+    assert find_recipe("my.toml") == Path("my.toml")
+    assert find_recipe("./mine") == Path("mine")
+    with pytest.raises(UsageError, match=r"did you mean web_zh.* built-in recipes: .*web_zh"):
+        find_recipe("web_hz")
+    with pytest.raises(UsageError, match="unknown recipe"):
+        find_recipe("x" * 5000)
 
 
 def test_a_missing_recipe_is_named(tmp_path: Path) -> None:

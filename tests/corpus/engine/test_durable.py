@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from corpus.engine import durable
-from corpus.engine.errors import LockHeld, WenhaiError
+from corpus.engine.errors import DiskError, LockHeld, WenhaiError
 
 
 def run_python(code: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
@@ -64,13 +65,18 @@ def test_a_full_disk_names_the_file_and_what_to_do(tmp_path: Path) -> None:
             print(type(error).__name__, error)
     """
     result = run_python(code, tmp_path / "big")
-    assert result.stdout.startswith("WenhaiError") and "big" in result.stdout and "same command" in result.stdout
+    assert result.stdout.startswith("DiskError") and "big" in result.stdout and "same command" in result.stdout
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_input_is_not_called_a_disk_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), durable.commit(tmp_path / "a"):
         (tmp_path / "missing").read_bytes()
+    denied = PermissionError(errno.EACCES, "Permission denied", "/elsewhere/input.jsonl")
+    with pytest.raises(PermissionError), durable.commit(tmp_path / "a"):
+        raise denied
+    with pytest.raises(DiskError, match="a: cannot be written"), durable.commit(tmp_path / "a"):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_the_second_run_on_a_folder_is_told_who_holds_it(tmp_path: Path) -> None:

@@ -8,16 +8,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from corpus.engine import storage
-from corpus.engine.errors import LockHeld, Stopped, UsageError, WenhaiError
+from corpus.engine import durable, storage
+from corpus.engine.errors import DiskError, LockHeld, Stopped, UsageError, WenhaiError
 from corpus.engine.progress import Progress
 from corpus.engine.run import current, plan_stages, read_run, run_stages
-from corpus.engine.stage import ConservationError, File
+from corpus.engine.stage import ConservationError
+from corpus.engine.storage import File
 from tests.corpus.engine.toy import Joined, Lines
 
 OUTSIDE_THE_PROMISE = {"timings.json", ".lock"}
@@ -121,6 +123,65 @@ def test_a_failed_task_costs_itself_and_the_next_run_finishes(
     assert not list(out.glob("*/MANIFEST.json"))
     run(files, out, workers=2)
     assert tree(out) == reference
+
+
+def test_a_full_disk_stops_the_stage_and_says_so_even_where_nothing_can_be_recorded(
+    files: tuple[File, ...], reference: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise DiskError("no room for a record either")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("corpus.engine.run._record_failure", full)
+        patched.setattr("corpus.engine.run._add_timing", full)
+        with pytest.raises(WenhaiError, match=r"1 of 6 tasks failed\n  00002  disk: somewhere: cannot be written"):
+            run(files, tmp_path / "out", fault="00002:disk")
+    assert [path.stem for path in sorted((tmp_path / "out").glob("lines-*/done/*"))] == ["00000", "00001"]
+    run(files, tmp_path / "out")
+    assert tree(tmp_path / "out") == reference
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"half")])
+def test_a_finished_output_that_is_gone_or_cut_is_made_again(
+    files: tuple[File, ...], reference: dict[str, str], tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    out = tmp_path / "out"
+    run(files, out)
+    data = sorted(out.glob("lines-*/data/*"))
+    stamps = [path.stat().st_mtime_ns for path in data]
+    damage(data[3])
+    run(files, out)
+    assert tree(out) == reference
+    assert [path.stat().st_mtime_ns == stamp for path, stamp in zip(data, stamps, strict=True)].count(False) == 1
+
+
+def test_nothing_is_written_where_nothing_has_changed(files: tuple[File, ...], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(files, out)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file() and path.name != ".lock"}
+    run(files, out)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_an_output_folder_that_cannot_be_one_is_named(files: tuple[File, ...], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"file: is a file\. Choose a folder"):
+        run(files, tmp_path / "file")
+    with pytest.raises(DiskError, match=r"cannot be written \(Not a directory\)"):
+        run(files, tmp_path / "file" / "below")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        run(files, tmp_path / os.fsdecode(b"\xce\xc4"))  # GBK
+    with pytest.raises(WenhaiError, match=r"holds no run\.json.*Give the output folder"):
+        read_run(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "stages", [[], {"lines": 3}, {"lines": {"folder": "../other", "upstream": {}}}, {"lines": {"folder": "lines-0"}}]
+)
+def test_a_foreign_run_file_is_refused(tmp_path: Path, stages: object) -> None:
+    durable.write_json(tmp_path / "run.json", {"format": 1, "stages": stages})
+    with pytest.raises(WenhaiError, match=r"its run\.json is not of format 1"):
+        current(str(tmp_path), "lines")
 
 
 def test_a_worker_killed_once_is_not_a_failure(
@@ -240,6 +301,46 @@ def test_inputs_are_listed_once_and_in_order(files: tuple[File, ...], tmp_path: 
         storage.list_inputs([str(folder / "0.txt"), str(folder / "*.txt")])
     with pytest.raises(UsageError, match="matches no file"):
         storage.list_inputs([str(folder / "*.gz")])
+
+
+@pytest.mark.parametrize("name", ["news [2024]", "新闻*", "a b"])
+def test_a_folder_may_be_called_what_it_is(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    (folder / "deep").mkdir(parents=True)
+    (folder / "[1].txt").touch()
+    (folder / "deep" / "2.txt").touch()
+    for pattern, found in [
+        ("", ["[1].txt", "2.txt"]),
+        ("*.txt", ["[1].txt"]),
+        ("[1].txt", ["[1].txt"]),
+        ("*/*.txt", ["2.txt"]),
+        ("**/*.txt", ["[1].txt", "2.txt"]),
+        ("deep/[12].txt", ["2.txt"]),
+    ]:
+        listed = storage.list_inputs([str(folder / pattern)])
+        assert [Path(file.url).name for file in listed] == found, pattern
+
+
+def test_a_link_keeps_its_name_and_is_the_file_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "blob").write_text("文")
+    (tmp_path / "news.jsonl").symlink_to(tmp_path / "blob")
+    assert [Path(file.url).name for file in storage.list_inputs([str(tmp_path / "news.jsonl")])] == ["news.jsonl"]
+    with pytest.raises(UsageError, match="blob: listed twice"):
+        storage.list_inputs([str(tmp_path)])
+    (tmp_path / os.fsdecode(b"\xce\xc4")).touch()
+    with pytest.raises(UsageError, match="not UTF-8"):
+        storage.list_inputs([str(tmp_path)])
+
+
+def test_copies_of_remote_files_do_not_outlive_their_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fsspec
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    fsspec.filesystem("memory").pipe_file("/in/0.txt", "第一行之文".encode())
+    files = tuple(storage.list_inputs(["memory://in/*.txt"]))
+    run_stages([Lines(files), Joined()], "memory://copies", workers=0)
+    assert current("memory://copies", "joined").counts.documents_out == 1
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_progress_in_plain_lines(files: tuple[File, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

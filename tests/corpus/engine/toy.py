@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from corpus.engine import storage
-from corpus.engine.stage import Counts, File, Folder, Output, Stage, Task
+from corpus.engine.errors import DiskError
+from corpus.engine.stage import Counts, Folder, Output, Stage, Task
+from corpus.engine.storage import File
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Lines(Stage):
     files: tuple[File, ...]
     min_chars: int = 3
     loses: int = 0  # breaks the conservation law when not 0
-    fault: str = ""  # "<task>:kill|hang|error[@file]"; with a file: once, while the file exists
+    fault: str = ""  # "<task>:kill|hang|error|disk[@file]"; with a file: once, while the file exists
 
     name: ClassVar[str] = "lines"
     version: ClassVar[int] = 1
@@ -83,3 +85,5 @@ def misbehave(task: str, fault: str) -> None:
         time.sleep(60)
     if fault == "error":
         raise ValueError("a bad shard")
+    if fault == "disk":
+        raise DiskError("somewhere: cannot be written (No space left on device).")

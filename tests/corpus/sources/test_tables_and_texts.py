@@ -108,7 +108,7 @@ def test_half_a_document_is_no_document(tmp_path: Path) -> None:
         ("a.htm", b"", "html"),
         ("noname", members(1)[0], "warc"),
         ("noname", b"PAR1...", "parquet"),
-        ("noname", gzip.compress(b'{"text": "x"}'), "jsonl"),
+        ("noname", gzip.compress(b'{"text": "x"}', mtime=0), "jsonl"),
         ("noname", b"\n<!DOCTYPE HTML><p>", "html"),
         ("noname", b"\x1f\x8b broken", "text"),
         ("noname", "学而".encode(), "text"),

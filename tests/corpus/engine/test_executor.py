@@ -1,0 +1,132 @@
+"""A worker's death, whatever kind, costs its own task at most: no other, not the run, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from corpus.engine.executor import Call, InlineExecutor, Outcome, ProcessExecutor
+
+
+class Picky(Exception):
+    """Cannot be pickled to another process and back: its constructor wants more than its message."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def raise_picky() -> None:
+    raise Picky("charset", "a picky error")
+
+
+def return_function() -> Callable[[], None]:
+    return lambda: None
+
+
+def die(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def run(executor: ProcessExecutor | InlineExecutor, *calls: Call) -> dict[str, Outcome]:
+    return {outcome.name: outcome for outcome in executor.run(calls)}
+
+
+BAD_CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], str, str]] = [
+    (raise_picky, (), "error", "Picky: a picky error"),
+    (sys.exit, (3,), "error", "SystemExit: 3"),
+    (return_function, (), "error", "pickle"),
+    (os._exit, (0,), "killed", "exited with code 0"),
+    (os._exit, (7,), "killed", "exited with code 7"),
+    (die, (signal.SIGKILL,), "killed", "SIGKILL (out of memory?"),
+    (die, (signal.SIGSEGV,), "killed", "SIGSEGV"),
+]
+
+
+def test_a_bad_call_costs_itself() -> None:
+    good = [Call(f"good {number}", double, (number,)) for number in range(4)]
+    bad = [Call(f"bad {number}", function, arguments) for number, (function, arguments, *_) in enumerate(BAD_CALLS)]
+    with ProcessExecutor(2) as executor:
+        outcomes = run(executor, *good[:2], *bad, *good[2:])
+    assert [outcomes[call.name].value for call in good] == [0, 2, 4, 6]
+    for call, (_, _, kind, words) in zip(bad, BAD_CALLS, strict=True):
+        assert outcomes[call.name].kind == kind
+        assert words in outcomes[call.name].failure
+
+
+def test_in_this_process_a_bad_call_costs_itself_too() -> None:
+    outcomes = run(InlineExecutor(), Call("a", raise_picky, ()), Call("b", sys.exit, (3,)), Call("c", double, (1,)))
+    assert [outcomes[name].kind for name in "abc"] == ["error", "error", "done"]
+
+
+def test_workers_killed_at_random_never_break_or_hang_the_pool() -> None:
+    """Idle ones too: with a queue shared by the workers that broke the whole pool."""
+    stop, chance = threading.Event(), random.Random(0)
+
+    def kill_now_and_then(executor: ProcessExecutor) -> None:
+        while not stop.wait(chance.random() * 0.1):
+            workers = executor._busy + executor._idle
+            if workers:
+                chance.choice(workers)._process.kill()
+
+    with ProcessExecutor(2) as executor:
+        thread = threading.Thread(target=kill_now_and_then, args=(executor,))
+        thread.start()
+        try:
+            outcomes = run(executor, *(Call(str(number), double, (number,)) for number in range(300)))
+        finally:
+            stop.set()
+            thread.join()
+    assert len(outcomes) == 300
+    assert {outcome.kind for outcome in outcomes.values()} <= {"done", "killed"}
+    assert all(outcome.value == 2 * int(name) for name, outcome in outcomes.items() if outcome.kind == "done")
+
+
+def test_no_worker_outlives_a_killed_run(tmp_path: Path) -> None:
+    code = """
+        import os, sys, time
+        from pathlib import Path
+        from corpus.engine.executor import Call, ProcessExecutor
+
+        def hang(path):
+            Path(path).write_text(str(os.getpid()))
+            time.sleep(120)
+
+        if __name__ == "__main__":
+            with ProcessExecutor(1) as executor:
+                list(executor.run([Call("hang", hang, (sys.argv[1],))]))
+    """
+    script, number = tmp_path / "script.py", tmp_path / "pid"
+    script.write_text(textwrap.dedent(code))
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    parent = subprocess.Popen([sys.executable, str(script), str(number)], env=environment)
+    wait_for(lambda: number.exists() and bool(number.read_text()))
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: not is_running(int(number.read_text())))
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)

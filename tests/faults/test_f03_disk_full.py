@@ -1,0 +1,100 @@
+"""FAULTS row 3: a disk that takes no more stops the run with a message, leaves no half file, and costs no finished work.
+
+Two ways to a full disk: a limit on file sizes (EFBIG, everywhere) and a file system of 64 KiB (ENOSPC, where the tests
+may mount one).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from corpus.engine import storage
+from corpus.engine.run import run_stages
+from corpus.engine.storage import File
+from tests.corpus.engine.toy import Joined, Lines
+from tests.faults.test_f01_kill_anywhere import tree
+
+RUN = """
+import resource, sys
+from corpus.engine import storage
+from corpus.engine.errors import WenhaiError
+from corpus.engine.run import run_stages
+from tests.corpus.engine.toy import Joined, Lines
+if __name__ == "__main__":
+    limit = int(sys.argv[3])
+    if limit:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        run_stages([Lines(tuple(storage.list_inputs([sys.argv[1]]))), Joined()], sys.argv[2], workers=2)
+    except WenhaiError as error:
+        print(error)
+        sys.exit(error.exit_code)
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[File, ...]:
+    (tmp_path / "in").mkdir()
+    for index in range(6):
+        text = "\n".join(f"第{index}卷第{line}行之文" for line in range(300 * index + 10))
+        (tmp_path / "in" / f"{index}.txt").write_text(text)
+    return tuple(storage.list_inputs([str(tmp_path / "in")]))
+
+
+def run_toy(tmp_path: Path, out: Path, limit: int = 0) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "run.py"
+    script.write_text(RUN)
+    return subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "in"), str(out), str(limit)],
+        env=os.environ | {"PYTHONPATH": str(Path.cwd())},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def check_and_resume(files: tuple[File, ...], out: Path, tmp_path: Path) -> None:
+    assert not list(out.rglob("*.tmp"))
+    reference = tmp_path / "reference"
+    run_stages([Lines(files), Joined()], str(reference), workers=0)
+    whole = tree(reference)
+    written = {name: digest for name, digest in tree(out).items() if "/failed/" not in name}
+    assert written.items() <= whole.items()  # what stands under a final name is whole
+    run_stages([Lines(files), Joined()], str(out), workers=0)
+    assert tree(out) == whole
+
+
+def test_a_file_that_grows_too_large(files: tuple[File, ...], tmp_path: Path) -> None:
+    done = run_toy(tmp_path, tmp_path / "out", limit=16_000)
+    assert done.returncode == 1, done.stderr
+    assert "disk: " in done.stdout and "cannot be written (File too large)" in done.stdout
+    assert "same command again" in done.stdout and "Traceback" not in done.stderr
+    check_and_resume(files, tmp_path / "out", tmp_path)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_and_space_freed_later(files: tuple[File, ...], tmp_path: Path, small_disk: Path) -> None:
+    done = run_toy(tmp_path, small_disk / "out")
+    assert done.returncode == 1, done.stderr
+    assert "No space left on device" in done.stdout and "Traceback" not in done.stderr
+    subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
+    check_and_resume(files, small_disk / "out", tmp_path)
