@@ -11,11 +11,10 @@ are always measured and thresholds can change later without reading text again.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from corpus.engine.config import Strict, load_toml, parse
+from corpus.engine.config import Strict, find_recipe, load_toml, parse
 from corpus.engine.errors import UsageError
 from corpus.filters.config import FilterConfig, Range, Rule
 from corpus.filters.filter import VERDICT_SCHEMA, Filter, Verdict, Verdicts
@@ -28,8 +27,6 @@ class _Recipe(Strict):
 
     filter: FilterConfig
 
-
-RECIPES = Path(__file__).parent.parent / "recipes"
 
 __all__ = [
     "STATISTICS",
@@ -54,21 +51,9 @@ def load(recipe: str | Path, overrides: Sequence[str] = ()) -> Filter:
     Raises:
         UsageError: no such recipe, or errors in its filter sections (all of them, with the nearest valid keys).
     """
-    path = find_recipe(recipe)
+    path = recipe if isinstance(recipe, Path) else find_recipe(recipe)
     values = load_toml(path, overrides)
     section = values.get("filter")
     if not isinstance(section, dict):
         raise UsageError(f"{path}: has no [filter.*] section.")
     return Filter(parse(_Recipe, {"filter": section}, str(path)).filter)
-
-
-def find_recipe(recipe: str | Path) -> Path:
-    """The file of a recipe: a built-in name, or a path that ends in .toml or holds a slash."""
-    if isinstance(recipe, Path) or recipe.endswith(".toml") or "/" in recipe:
-        return Path(recipe)
-    names = sorted(path.stem for path in RECIPES.glob("*.toml"))
-    if recipe in names:
-        return RECIPES / f"{recipe}.toml"
-    nearest = difflib.get_close_matches(recipe, names, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"built-in recipes: {', '.join(names)}."
-    raise UsageError(f"unknown recipe {recipe!r}; {hint} A file must end in .toml.")

@@ -23,6 +23,7 @@ from corpus.report.summary import size, stage_order
 
 RECORD_KINDS = ("done", "failed")
 OWN_FILES = {MANIFEST_NAME, "stage.json"}
+REPEAT = "Remove this file and run the same command again: only its task is repeated."
 REBUILD = "Remove the stage folder and run the same command again."
 READ_BYTES = 1 << 20
 FAILURES_SHOWN = 5
@@ -156,12 +157,12 @@ def _verify_file(url: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
                 hasher.update(block)
                 length += len(block)
     except OSError as error:
-        yield Problem("missing", url, f"cannot be read ({error.strerror or type(error).__name__}). {REBUILD}")
+        yield Problem("missing", url, f"cannot be read ({error.strerror or type(error).__name__}). {REPEAT}")
         return
     if length != entry["bytes"]:
-        yield Problem("size", url, f"{length:,} bytes, the manifest says {entry['bytes']:,}. {REBUILD}")
+        yield Problem("size", url, f"{length:,} bytes, the manifest says {entry['bytes']:,}. {REPEAT}")
     elif hasher.hexdigest() != entry["sha256"]:
-        yield Problem("sha256", url, f"its bytes changed after it was written. {REBUILD}")
+        yield Problem("sha256", url, f"its bytes changed after it was written. {REPEAT}")
 
 
 def _listing(folder: Folder) -> list[str]:

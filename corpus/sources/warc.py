@@ -3,7 +3,8 @@
 fastwarc reads the records, we cut the file: it stops at the first corrupt gzip member (one bad record of 100 would cost
 fifty) and passes a truncated last member without a word. So each member is inflated to its end and its checksum before
 its last record is yielded, and after damage the file is scanned for the next gzip member that begins with `WARC/`. In a
-plain file records are cut by their Content-Length, and after damage the next `WARC/1.` at a line's start is taken.
+plain file records are cut by their Content-Length, which must lead to the next record or the end; after damage the next
+`WARC/1.` at a line's start is taken.
 
 Documents are `response` records and `resource` records of HTML or plain text, and `conversion` records (WET). Of those,
 other status codes and content types are yielded as bad records (`http_status`, `content_type`), so that they are
@@ -29,6 +30,8 @@ READ_BYTES = 64 << 10
 SCAN_BYTES = 1 << 20
 MAX_HEADER_BYTES = 64 << 10
 FREE_MEMBER_BYTES = 64 << 20  # a member may inflate to this much whatever its size
+MAX_LINE_ENDS = 16  # between two records of a plain file; four are proper
+MAX_ENCODINGS = 5  # of one payload; servers use two
 GZIP_MEMBER = GZIP_MAGIC + b"\x08"
 RECORD_START = b"WARC/1."
 
@@ -82,15 +85,16 @@ def _read_plain(file: BinaryIO, config: SourcesConfig) -> Iterator[Record | BadR
     start = 0
     while start < size:
         end = _end_of_record(file, start)
-        if end is not None and end <= size:
+        following_start = _start_after(file, end) if end is not None and end <= size else None
+        if end is not None and following_start is not None:
             try:
                 yield from _read_records(_Slice(file, start, end), start, config)
-                start = _skip_line_ends(file, end)
+                start = following_start
                 continue
             except DamagedStream:
                 pass
         following = _find(file, start + 1, b"\n" + RECORD_START)
-        kind = "truncated" if following is None and end is not None else "warc"
+        kind = "truncated" if following is None and end is not None and end > size else "warc"
         after = size if following is None else following + 1
         yield BadRecord(start, after - start, kind, "no WARC record, or one without its end")
         start = after
@@ -146,7 +150,7 @@ def _content_kind(record: WarcRecord) -> tuple[str, str | None]:
         return "text", "utf-8"
     if record.record_type == WarcRecordType.response:
         http = record.http_headers
-        if http is None:
+        if http is None or http.status_code is None:
             raise _BadPayload("http", "a response without HTTP headers")
         if http.status_code != 200:
             raise _BadPayload("http_status", f"status {http.status_code}")
@@ -172,7 +176,10 @@ def _payload(record: WarcRecord, max_bytes: int) -> bytes:
     if http is None:
         return raw
     encodings = [http.get("Content-Encoding") or "", http.get("Transfer-Encoding") or ""]
-    for name in reversed([part.strip().lower() for value in encodings for part in value.split(",")]):
+    names = [part.strip().lower() for value in encodings for part in value.split(",")]
+    if len(names) > MAX_ENCODINGS:
+        raise _BadPayload("http", f"{len(names):,} encodings of one payload")
+    for name in reversed(names):
         raw = _undo(name, raw, max_bytes)
     return raw
 
@@ -309,10 +316,12 @@ def _end_of_record(file: BinaryIO, start: int) -> int | None:
     return None
 
 
-def _skip_line_ends(file: BinaryIO, position: int) -> int:
-    file.seek(position)
-    data = file.read(16)
-    return position + len(data) - len(data.lstrip(b"\r\n"))
+def _start_after(file: BinaryIO, end: int) -> int | None:
+    """Where the next record (or the file's end) is, behind line ends; None when there is none: the length was wrong."""
+    file.seek(end)
+    data = file.read(MAX_LINE_ENDS + len(RECORD_START))
+    rest = data.lstrip(b"\r\n")
+    return end + len(data) - len(rest) if not rest or rest.startswith(RECORD_START) else None
 
 
 def _find(file: BinaryIO, start: int, wanted: bytes) -> int | None:
