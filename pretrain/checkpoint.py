@@ -42,12 +42,21 @@ from corpus.engine.durable import digest, read_json, sha256_file, write_json
 from corpus.engine.errors import WenhaiError
 from pretrain.config import RunConfig, to_json
 from pretrain.model import GPT
-from pretrain.optim import create_state
 from pretrain.parallel.mesh import World
 
 COMMIT = "COMMIT.json"
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
 SHARD_FILE = "shard-{:05d}-model-00001-of-00001.safetensors"  # torch's name for what rank number - 1 writes
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """From which step and sample on a run takes samples in one order and in batches of one size."""
+
+    step: int
+    num_samples: int
+    global_batch_size: int
+    seed: int
 
 
 @dataclasses.dataclass
@@ -59,6 +68,12 @@ class State:
     num_tokens: int = 0  # targets trained on
     num_bad_steps: int = 0  # steps whose loss or gradient was not finite and that changed no weight
     num_bad_in_a_row: int = 0
+    orders: list[Order] = dataclasses.field(default_factory=list)
+
+
+def order_of(state: State, step: int) -> Order:
+    """The order that the step after `step` steps belongs to."""
+    return next(order for order in reversed(state.orders) if order.step <= step)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,12 +196,11 @@ def load(
         _check_model(folder, saved.config, config)
         if (saved.data, saved.tokenizer_sha256) != (identity.data, identity.tokenizer_sha256):
             raise WenhaiError(f"{folder}: was trained on other token shards. Use those, or another --out.")
-    create_state(optimizer)
     tensors = _tensors(parameters, optimizer)
     with world.together():
         _check_tensors(folder, read_commit(folder), tensors)
     load_tensors(tensors, storage_reader=HuggingFaceStorageReader(str(folder)))
-    return State(**read_json(folder / "state.json"))
+    return read_state(folder)
 
 
 def load_model(folder: Path) -> tuple[GPT, RunConfig, Identity]:
@@ -229,6 +243,12 @@ def read_commit(folder: Path) -> Commit:
 def read_saved(folder: Path) -> Saved:
     """The configuration a checkpoint was trained with, and its data."""
     return parse(Saved, read_json(folder / "config.json"), str(folder / "config.json"))
+
+
+def read_state(folder: Path) -> State:
+    """The counters of a checkpoint."""
+    values = read_json(folder / "state.json")
+    return State(**values | {"orders": [Order(**order) for order in values["orders"]]})
 
 
 def _write(

@@ -99,8 +99,8 @@ def read_held_out(data: Path, split: str, tokenizer: Tokenizer, max_tokens: int 
     found = HeldOut(tokens, [tokenizer.decode(ids) for ids in documents], tokenizer.eod)
     if found.num_characters == 0:
         raise UsageError(
-            f"{data}: no document of the {split} split fits into {max_tokens:,} tokens. Allow more, or encode with "
-            "a larger share held out."
+            f"{data}: the {split} split has no text in documents of up to {max_tokens:,} tokens. Allow more of them, "
+            "or encode with a larger share held out."
         )
     return found
 

@@ -14,6 +14,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -121,8 +122,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Print the prompt and what the model makes of it."""
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
-    if args.max_tokens < 1:
-        raise UsageError(f"--max-tokens {args.max_tokens}: it must be 1 or more")
+    if args.max_tokens < 0:
+        raise UsageError(f"--max-tokens {args.max_tokens}: it must be 0 or more")
     prompt = os.fsencode(args.prompt).decode(errors="replace")  # UTF-8, whatever the locale says
     device = choose_device(args.device)
     model, config, identity = load_model(args.checkpoint)
@@ -137,7 +138,7 @@ def main(args: argparse.Namespace) -> None:
         document_mask=config.model.document_mask,
         device=device,
     )
-    for text in (prompt, *stream_text(tokens, tokenizer.piece_bytes)):
+    for text in chain([prompt], stream_text(tokens, tokenizer.piece_bytes)):
         print(text, end="", flush=True)
     print()
 

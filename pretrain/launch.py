@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from corpus.engine.errors import Stopped, WenhaiError
+from corpus.engine.errors import Stopped, UsageError, WenhaiError
 from pretrain.config import load_config, named_configs
 
 GRACE_SECONDS = 20.0  # for the other ranks, once one has failed
@@ -46,6 +46,8 @@ def main(args: argparse.Namespace) -> None:
         SystemExit: with the code of the ranks it started, or of an error that rank 0 tells for all.
     """
     try:
+        if args.nproc < 1:
+            raise UsageError(f"--nproc {args.nproc}: it must be 1 or more")
         config = load_config(args.config, args.set)  # a mistake in it is told before anything starts
         if args.nproc > 1 and "RANK" not in os.environ:
             sys.exit(launch(command(args), args.nproc))

@@ -8,10 +8,13 @@ MFU, rather than a guessed one.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -73,7 +76,7 @@ class Metrics:
         self.peak = peak  # of all ranks together
         self.device = device
         out.mkdir(parents=True, exist_ok=True)
-        self.file = open(out / "metrics.jsonl", "a", encoding="utf-8")  # noqa: SIM115 (closed by __exit__)
+        self.file = open(out / "metrics.jsonl", "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
         self.tensorboard = _tensorboard(out) if config.tensorboard else None
         self.tokens = 0
         self.started = time.perf_counter()
@@ -86,7 +89,8 @@ class Metrics:
     ) -> None:
         self.file.close()
         if self.tensorboard is not None:
-            self.tensorboard.close()
+            with suppress(OSError):
+                self.tensorboard.close()
 
     def step(self, step: int, loss: float, norm: float, rate: float, num_tokens: int) -> None:
         """Take note of a step (from 1); report at the first, each `every_steps` and the last."""
@@ -121,17 +125,32 @@ class Metrics:
         self.started = time.perf_counter()
 
     def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        """One line of metrics.jsonl; numbers that are not finite are written as null."""
+        """One line of metrics.jsonl; numbers that are not finite are written as null.
+
+        A step that a killed run had reported and a resumed one does again has two lines: the last counts.
+        """
         finite = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in values.items()
         }
-        self.file.write(json.dumps({"kind": kind, "step": step, **finite}, allow_nan=False) + "\n")
-        self.file.flush()
-        if self.tensorboard is not None:
+        self._write(json.dumps({"kind": kind, "step": step, **finite}, allow_nan=False).encode() + b"\n")
+        try:
             for key, value in finite.items():
-                if isinstance(value, int | float):
+                if self.tensorboard is not None and isinstance(value, int | float):
                     self.tensorboard.add_scalar(f"{kind}/{key}", value, step)
+        except OSError as error:  # its thread died of a full disk some steps ago
+            say(f"WARNING: no TensorBoard from step {step} on ({error.strerror}); metrics.jsonl has all.")
+            self.tensorboard = None
+
+    def _write(self, line: bytes) -> None:
+        """Append a line whole or not at all; where the disk refuses it, training goes on without."""
+        try:
+            size = os.fstat(self.file.fileno()).st_size
+            if self.file.write(line) != len(line):
+                self.file.truncate(size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            say(f"WARNING: {self.file.name}: a line is lost ({error.strerror}). Free space there.")
 
 
 def say(message: str) -> None:
@@ -145,4 +164,8 @@ def _tensorboard(out: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(out / "tensorboard"))
+    try:
+        return SummaryWriter(str(out / "tensorboard"))
+    except OSError as error:
+        say(f"WARNING: {out / 'tensorboard'}: cannot be written ({error.strerror}); metrics.jsonl has all.")
+        return None

@@ -88,7 +88,10 @@ def clip_grad_norm(parameters: Iterable[nn.Parameter], max_norm: float) -> float
 
 
 def create_state(optimizer: torch.optim.Optimizer) -> None:
-    """Make the optimizer's state tensors exist, placed like their parameters, without moving a weight."""
+    """Make the optimizer's state tensors exist, placed like their parameters: no step taken, no weight moved.
+
+    So a checkpoint always holds them, also where every step so far was skipped.
+    """
     rates = [group["lr"] for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"] = 0.0
@@ -96,6 +99,8 @@ def create_state(optimizer: torch.optim.Optimizer) -> None:
             parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     optimizer.zero_grad()
+    for state in optimizer.state.values():
+        state["step"].zero_()
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["lr"] = rate
 

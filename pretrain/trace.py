@@ -16,7 +16,7 @@ from typing import Any
 from corpus.engine.config import parse
 from corpus.engine.durable import read_json
 from corpus.engine.errors import UsageError
-from pretrain.checkpoint import read_commit
+from pretrain.checkpoint import order_of, read_commit, read_state
 from pretrain.config import RunConfig
 from pretrain.data import Loader, data_digest
 from tokenizer.shards import ShardError, TokenShard, open_split
@@ -99,7 +99,9 @@ def read_rows(shard: TokenShard, sequences: set[int]) -> dict[int, dict[str, Any
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m pretrain trace`."""
-    parser.add_argument("--checkpoint", type=Path, required=True, help="any step-... folder of the run")
+    parser.add_argument(
+        "--checkpoint", type=Path, required=True, help="a step-... folder of the run, of this step or later"
+    )
     parser.add_argument("--data", type=Path, required=True, help="the folder it trained on")
     parser.add_argument("--step", type=int, required=True, metavar="N", help="a step of the run, from 1")
     parser.add_argument("--json", action="store_true", help="one JSON object a line instead of tab-separated columns")
@@ -115,8 +117,10 @@ def main(args: argparse.Namespace) -> None:
         raise UsageError(f"{args.data}: is not what {args.checkpoint} was trained on. Name those shards with --data.")
     if not 1 <= args.step <= config.training.num_steps:
         raise UsageError(f"--step {args.step}: the run has the steps 1 to {config.training.num_steps}.")
-    count = config.training.global_batch_size
-    found = trace(shards, config.model.sequence_length, config.training.seed, (args.step - 1) * count, count)
+    order = order_of(read_state(args.checkpoint), args.step - 1)
+    count = order.global_batch_size
+    first = order.num_samples + (args.step - 1 - order.step) * count
+    found = trace(shards, config.model.sequence_length, order.seed, first, count)
     if not args.json:
         print("sample", "num_tokens", "id", "source", "url", "shard", "sequence", sep="\t")
     for sighting in found:

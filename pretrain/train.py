@@ -13,7 +13,7 @@ import math
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,12 +24,12 @@ from torch import Tensor, nn
 from corpus.engine import durable
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
 from pretrain import checkpoint
-from pretrain.checkpoint import Identity, State
+from pretrain.checkpoint import Identity, Order, State
 from pretrain.config import RunConfig, with_vocab_size
 from pretrain.data import Loader, data_digest, open_loader
 from pretrain.metrics import Metrics, peak_flops, say
 from pretrain.model import GPT, loss_sum
-from pretrain.optim import clip_grad_norm, learning_rate, new_optimizer, set_learning_rate
+from pretrain.optim import clip_grad_norm, create_state, learning_rate, new_optimizer, set_learning_rate
 from pretrain.parallel import fsdp, mesh
 from pretrain.parallel.mesh import World
 from pretrain.parallel.params import init_parameters, num_parameters
@@ -77,7 +77,19 @@ def new_run(config: RunConfig, world: World, loader: Loader) -> Run:
     model.tie()
     parameters = dict(model.named_parameters())
     init_parameters(parameters, config.model, config.training.seed)
-    return Run(config, world, loader, model, parameters, new_optimizer(parameters, config.model, config.optimizer))
+    optimizer = new_optimizer(parameters, config.model, config.optimizer)
+    create_state(optimizer)
+    run = Run(config, world, loader, model, parameters, optimizer)
+    note_order(run)
+    return run
+
+
+def note_order(run: Run) -> None:
+    """Let the state say in which order the coming samples are taken, if that is a new one; `trace` asks it."""
+    state, training = run.state, run.config.training
+    now = Order(state.step, state.num_samples, training.global_batch_size, training.seed)
+    if not state.orders or replace(state.orders[-1], step=now.step, num_samples=now.num_samples) != now:
+        state.orders.append(now)
 
 
 def local_batches(config: RunConfig, num_ranks: int) -> tuple[int, int]:
@@ -188,6 +200,7 @@ def train(config: RunConfig, data: Path, out: Path, tokenizer_path: Path | None 
         newest = checkpoint.newest(out)
         if newest is not None:
             run.state = checkpoint.load(newest, run.parameters, run.optimizer, config, corpus.identity, world)
+            note_order(run)
         metrics: Metrics | None = None
         with world.together():
             if world.rank == 0:
@@ -324,6 +337,7 @@ def _finish(run: Run, corpus: Corpus, out: Path, metrics: Metrics | None) -> Non
 
     bits = _evaluate(run, corpus, metrics)
     sample = _sample(run, corpus)
+    baselines: dict[str, float] = {}
     with run.world.together():
         if metrics is not None:
             baselines = character_baselines(corpus.train_texts(), corpus.held_out.texts)
@@ -336,10 +350,11 @@ def _finish(run: Run, corpus: Corpus, out: Path, metrics: Metrics | None) -> Non
                 **{f"{name}_bits_per_character": value for name, value in baselines.items()},
             }
             durable.write_json(out / "summary.json", summary | {"sample": sample})
-            print(f"held-out bits per character: {bits:.3f}")
-            for name, value in baselines.items():
-                print(f"character {name} model:     {value:.3f}")
-            print(f"sample: {sample}", flush=True)
+    if metrics is not None:
+        print(f"held-out bits per character: {bits:.3f}")
+        for name, value in baselines.items():
+            print(f"character {name} model:     {value:.3f}")
+        print(f"sample: {sample}", flush=True)
 
 
 def _warn_or_stop(run: Run, result: StepResult, metrics: Metrics | None) -> None:

@@ -192,20 +192,22 @@ def _text_column(documents: Any, column: str) -> pa.LargeStringArray:
         texts = documents.column(column)
     elif isinstance(documents, pa.Array | pa.ChunkedArray):
         texts = documents
+    elif isinstance(documents, str):
+        raise UsageError("one string is not a sequence of documents: give [text].")
     else:
         texts = pa.array([_storable(text) for text in documents], pa.large_string())
-    kind = texts.type
+    kind = texts.type.value_type if pa.types.is_dictionary(texts.type) else texts.type
     if not (
         pa.types.is_string(kind)
         or pa.types.is_large_string(kind)
         or pa.types.is_string_view(kind)
         or pa.types.is_null(kind)
     ):
-        raise UsageError(f"column {column!r} holds {kind}, not strings.")
+        raise UsageError(f"column {column!r} holds {texts.type}, not strings.")
     if isinstance(texts, pa.ChunkedArray):
         texts = texts.combine_chunks()
         if isinstance(texts, pa.ChunkedArray):  # an empty table has no chunk
-            texts = texts.chunk(0) if texts.num_chunks else pa.array([], kind)
+            texts = texts.chunk(0) if texts.num_chunks else pa.array([], texts.type)
     texts = texts.cast(pa.large_string())
     if texts.null_count:
         texts = pc.fill_null(texts, "")

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.config import ParallelConfig
@@ -130,7 +131,10 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float) -> Iter
             store = dist.HashStore()  # type: ignore[attr-defined]
             dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)
     try:
-        yield World(rank, size, where, init_device_mesh(where.type, shape, mesh_dim_names=AXES))
+        mesh = init_device_mesh(where.type, shape, mesh_dim_names=AXES)
+        for axis in AXES:  # whose groups would wait half an hour, whatever the world's timeout
+            _set_pg_timeout(timeout, mesh.get_group(axis))
+        yield World(rank, size, where, mesh)
     finally:
         dist.destroy_process_group()
 

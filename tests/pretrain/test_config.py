@@ -58,6 +58,9 @@ def test_every_mistake_is_listed() -> None:
         ("schedule.warmup_steps=100000", "longer than the run"),
         ("training.micro_batch_size=3", "must be a multiple of training.micro_batch_size 3"),
         ("training.max_grad_norm=0", "greater than 0"),
+        ("training.max_grad_norm=inf", "finite number"),
+        ("training.seed=9223372036854775808", "less than 9223372036854775808"),
+        ("schedule.decay_steps=0", "greater than or equal to 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(override: str, message: str) -> None:

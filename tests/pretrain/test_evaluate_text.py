@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +16,7 @@ import pytest
 import torch
 
 from corpus.engine.errors import UsageError
+from pretrain import generate
 from pretrain.__main__ import main
 from pretrain.checkpoint import load_model
 from pretrain.evaluate import character_baselines, evaluate, leading_documents, logits_score, read_held_out
@@ -131,6 +136,53 @@ def test_the_generate_command(small: Small, capsys: pytest.CaptureFixture[str]) 
     assert text != output("--seed", "2")
     assert output("--max-tokens", "0") == "明月\n"
     assert output("--temperature", "0") == output("--top-k", "1", "--seed", "9")
+
+
+def test_a_text_is_printed_as_it_comes(
+    small: Small, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def texts(*_: object) -> Iterator[str]:
+        for text in "春眠":
+            seen.append(capsys.readouterr().out)
+            yield text
+
+    monkeypatch.setattr(generate, "stream_text", texts)
+    assert main(["generate", "--checkpoint", str(small.checkpoint), "--prompt", "明月"]) == 0
+    assert [*seen, capsys.readouterr().out] == ["明月", "春", "眠\n"]
+
+
+def test_the_locale_changes_nothing(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
+    """FAULTS row 43."""
+    arguments = ["generate", "--checkpoint", str(small.checkpoint), "--prompt", "明月", "--max-tokens", "9"]
+    assert main(arguments) == 0
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "pretrain", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=100, check=True)
+    assert done.stdout.decode() == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value"),
+    [
+        ("generate", "--max-tokens", "-1"),
+        ("generate", "--seed", str(2**64)),
+        ("evaluate", "--max-tokens", "-5"),
+        ("evaluate", "--micro-batch-size", "0"),
+    ],
+)
+def test_numbers_out_of_range_are_named(
+    small: Small, command: str, option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ["--data", str(small.data)] if command == "evaluate" else []
+    assert main([command, "--checkpoint", str(small.checkpoint), *data, option, value]) == UsageError.exit_code
+    assert f"{option.lstrip('-')} {value}: it must be" in capsys.readouterr().err
+
+
+def test_a_tokenizer_that_moved_is_asked_for(small: Small, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"gone\.model: cannot be read .* with --tokenizer"):
+        open_tokenizer(tmp_path / "gone.model", small.tokenizer.sha256)
 
 
 def test_a_prompt_of_any_text_is_taken(small: Small, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,6 +81,8 @@ def test_a_mistake_is_told_before_anything_starts(capsys: pytest.CaptureFixture[
     arguments = ["train", "--config", "demo", "--data", str(tmp_path), "--out", str(tmp_path / "out"), "--nproc", "2"]
     assert main([*arguments, "--set", "model.num_head=4"]) == 2
     assert "did you mean num_heads?" in capsys.readouterr().err
+    assert main([*arguments, "--nproc", "0"]) == 2
+    assert "--nproc 0: it must be 1 or more" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -108,14 +110,17 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit) as caught:
         main([name, "--help"])
     assert caught.value.code == 0
-    assert "usage: pretrain " + name in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "usage: pretrain " + name in text
+    assert f"  python -m pretrain {name} --" in text
 
 
-def test_one_rank_speaks_for_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_rank_speaks_for_all() -> None:
     for rank in ("0", "1"):
-        monkeypatch.setenv("RANK", rank)
-        assert main(["train", "--config", "nothing", "--data", "a", "--out", "b"]) == 2
-        assert bool(capsys.readouterr().err) is (rank == "0")
+        command = [sys.executable, "-m", "pretrain", "train", "--config", "nothing", "--data", "a", "--out", "b"]
+        done = subprocess.run(command, capture_output=True, env=os.environ | {"RANK": rank}, timeout=60, check=False)
+        assert done.returncode == 2
+        assert bool(done.stderr) is (rank == "0")
 
 
 def test_environment_of_this_process_is_left_alone() -> None:

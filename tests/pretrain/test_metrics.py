@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pretrain.metrics import Metrics, flops_per_token, memory_bytes, peak_flops
 from tests.pretrain.tiny import tiny_config
 
 CPU = torch.device("cpu")
+HARD_LIMIT = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 
 
 def test_flops_of_gpt2_by_hand() -> None:
@@ -96,3 +98,50 @@ def test_what_is_not_finite_is_null(tmp_path: Path) -> None:
     first, second = (json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines())
     assert first == {"kind": "train", "step": 1, "loss": None, "grad_norm": None, "fine": 1.0}
     assert second["step"] == 2
+
+
+def test_a_full_disk_loses_lines_not_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """FAULTS row 3."""
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    config = MetricsConfig(tensorboard=False)
+    with Metrics(
+        tmp_path, config, tiny_config().model, num_steps=1, tokens_per_character=1.0, peak=None, device=CPU
+    ) as run:
+        run.record("train", 1, {"loss": 1.0})
+    assert "metrics.jsonl: a line is lost (No space left on device)" in capsys.readouterr().err
+
+
+def test_a_line_the_disk_takes_in_part_is_taken_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = MetricsConfig(tensorboard=False)
+    with Metrics(
+        tmp_path, config, tiny_config().model, num_steps=1, tokens_per_character=1.0, peak=None, device=CPU
+    ) as run:
+        run.record("train", 1, {"loss": 1.0})
+        resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "metrics.jsonl").stat().st_size + 10, HARD_LIMIT))
+        try:
+            run.record("train", 2, {"loss": 1.0})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (HARD_LIMIT, HARD_LIMIT))
+        run.record("train", 3, {"loss": 1.0})
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 3]
+    assert "a line is lost" in capsys.readouterr().err
+
+
+class FullBoard:
+    """A TensorBoard writer whose thread met a full disk."""
+
+    def add_scalar(self, *_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_tensorboard_that_fails_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = MetricsConfig(tensorboard=False)
+    with Metrics(
+        tmp_path, config, tiny_config().model, num_steps=1, tokens_per_character=1.0, peak=None, device=CPU
+    ) as run:
+        run.tensorboard = FullBoard()
+        run.record("train", 1, {"loss": 1.0, "norm": 2.0})
+        run.record("train", 2, {"loss": 1.0})
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
+    assert capsys.readouterr().err.count("no TensorBoard from step 1 on (No space left on device)") == 1

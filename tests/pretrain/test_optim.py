@@ -45,7 +45,7 @@ def test_wsd_and_constant() -> None:
 
 
 @given(
-    st.sampled_from(["constant", "cosine", "wsd"]), st.integers(0, 20), st.integers(0, 40), st.floats(0, 1), st.integers(1, 60)
+    st.sampled_from(["constant", "cosine", "wsd"]), st.integers(0, 20), st.integers(1, 40), st.floats(0, 1), st.integers(1, 60)
 )  # fmt: skip
 def test_rates_stay_between_zero_and_the_peak(kind: str, warmup: int, decay: int, ratio: float, steps: int) -> None:
     values = {"kind": kind, "warmup_steps": warmup, "decay_steps": decay, "final_ratio": ratio}
@@ -79,6 +79,7 @@ def test_creating_state_moves_no_weight() -> None:
         assert torch.equal(parameter.detach(), before[name])
         assert set(optimizer.state[parameter]) == {"step", "exp_avg", "exp_avg_sq"}
         assert parameter.grad is None
+        assert not optimizer.state[parameter]["step"].any(), "the first update is still the first"
     assert {group["lr"] for group in optimizer.param_groups} == {0.1}
 
 

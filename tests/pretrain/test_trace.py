@@ -13,7 +13,7 @@ import torch
 from corpus.engine.errors import UsageError
 from pretrain import checkpoint, trace
 from pretrain.__main__ import main
-from pretrain.checkpoint import Identity, State
+from pretrain.checkpoint import Identity, Order, State
 from pretrain.config import ParallelConfig, RunConfig
 from pretrain.data import data_digest, open_loader
 from pretrain.parallel import mesh
@@ -113,7 +113,7 @@ def save_checkpoint(out: Path, data: Path, tokenizer: str, tokenizer_sha256: str
     torch.manual_seed(0)
     with mesh.start(ParallelConfig(), "cpu", 1.0) as world:
         run = new_run(config, world, loader)
-        return checkpoint.save(out, State(), run.parameters, run.optimizer, config, identity, world)
+        return checkpoint.save(out, run.state, run.parameters, run.optimizer, config, identity, world)
 
 
 def test_the_command_prints_a_step(folder: Path, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,6 +128,20 @@ def test_the_command_prints_a_step(folder: Path, saved: Path, capsys: pytest.Cap
     rows = [dict(zip(head.split("\t"), line.split("\t"), strict=True)) for line in lines]
     assert [row["id"] for row in rows] == [sighting.id for sighting in expected]
     assert [row["url"] for row in rows] == [sighting.url for sighting in expected]
+
+
+def test_a_run_whose_batch_and_seed_changed_is_traced_as_it_went(
+    folder: Path, saved: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = State(orders=[Order(0, 0, 2, SEED), Order(2, 4, 3, SEED + 1)])
+    monkeypatch.setattr(trace, "read_state", lambda _: state)
+    shards = open_split(folder, "train")
+    for step, seed, first, count in ((2, SEED, 2, 2), (3, SEED + 1, 4, 3), (4, SEED + 1, 7, 3)):
+        arguments = ["trace", "--checkpoint", str(saved), "--data", str(folder), "--step", str(step), "--json"]
+        assert main(arguments) == 0
+        lines = capsys.readouterr().out.splitlines()
+        expected = trace.trace(shards, SEQUENCE_LENGTH, seed, first, count)
+        assert [trace.Sighting(**json.loads(line)) for line in lines] == expected
 
 
 @pytest.mark.parametrize("step", ["0", "8", "-1"])

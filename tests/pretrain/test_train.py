@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import traceback
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,10 @@ from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
-from corpus.engine.errors import Stopped, WenhaiError
+from corpus.engine.durable import RunLock
+from corpus.engine.errors import LockHeld, Stopped, WenhaiError
 from pretrain import checkpoint, train
+from pretrain.checkpoint import Order, order_of
 from pretrain.config import RunConfig, to_json
 from pretrain.model import loss_sum
 from pretrain.optim import clip_grad_norm
@@ -280,10 +282,70 @@ def test_a_damaged_token_shard_is_named_by_every_rank(data: Path, tmp_path: Path
 
 
 def test_a_second_run_on_the_same_folder_is_refused(data: Path, tmp_path: Path) -> None:
-    from corpus.engine.durable import RunLock
-
     with RunLock(tmp_path), pytest.raises(RanksFailed, match="in use by process"):
         run_ranks(train_here, 1, run_config(), data, tmp_path)
+
+
+def refused_train(config: RunConfig, data: Path, out: Path) -> int:
+    try:
+        train_here(config, data, out)
+    except WenhaiError as error:
+        return error.exit_code
+    return 0
+
+
+def test_all_ranks_say_with_their_exit_code_that_the_folder_is_in_use(data: Path, tmp_path: Path) -> None:
+    """The launcher gives that of the first rank to end."""
+    with RunLock(tmp_path):
+        assert run_ranks(refused_train, 2, run_config(), data, tmp_path) == [LockHeld.exit_code] * 2
+
+
+def hanging(at_step: int) -> None:
+    """Rank 1 stops answering; the other must fail within the timeout, 3 seconds."""
+    with tiny_run(tiny_config(training={"timeout_minutes": 0.05})) as run:
+        pids = run.world.gather(os.getpid())
+        train_steps(run, at_step)
+        if run.world.rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        with suppress(RuntimeError):
+            train_steps(run, 1)
+        os.kill(pids[1], signal.SIGKILL)
+        os._exit(40)
+
+
+def test_ranks_do_not_wait_for_a_hanging_one() -> None:
+    """FAULTS row 30: the groups of the mesh too have the configured timeout."""
+    with pytest.raises(RanksFailed) as caught:
+        run_ranks(hanging, 2, 1, deadline_seconds=40)
+    assert caught.value.codes == [40, -signal.SIGKILL]
+
+
+def skipped_and_stopped(config: RunConfig, data: Path, out: Path) -> None:
+    """The first step is skipped, and a signal comes."""
+    stopping = mock.patch.object(train, "_signals", lambda: nullcontext(lambda: True))
+    with suppress(Stopped), stopping, mock.patch.object(train, "clip_grad_norm", lambda *_: math.nan):
+        train_here(config, data, out)
+
+
+def test_a_checkpoint_before_the_first_good_step_is_resumed(data: Path, tmp_path: Path) -> None:
+    run_ranks(skipped_and_stopped, 1, run_config(), data, tmp_path)
+    assert [folder.name for folder in checkpoint.committed(tmp_path)] == ["step-00000001"]
+    run_ranks(train_here, 1, run_config(), data, tmp_path)
+    assert list(recorded(tmp_path)) == list(range(1, NUM_STEPS + 1))
+
+
+def test_a_changed_batch_and_seed_start_a_new_order() -> None:
+    """`trace` has to know which samples the steps before the change took."""
+    changed = tiny_config(training={"global_batch_size": 4, "micro_batch_size": 2, "seed": 9})
+    with tiny_run(tiny_config()) as run:
+        train_steps(run, 2)
+        run.config = changed
+        train.note_order(run)
+        train.note_order(run)
+        train_steps(run, 1)
+        assert run.state.orders == [Order(0, 0, 8, 1234), Order(2, 16, 4, 9)]
+        assert run.state.num_samples == 20
+        assert [order_of(run.state, step).seed for step in range(4)] == [1234, 1234, 9, 9]
 
 
 def dying(at_step: int) -> float:

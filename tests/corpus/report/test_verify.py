@@ -80,7 +80,7 @@ def test_records_and_recipe_must_agree_with_the_manifest(copy: Path) -> None:
 def test_every_problem_says_what_to_do(copy: Path) -> None:
     one(copy, "text-*/data/*").unlink()
     (problem,) = verify(str(copy))
-    assert "Remove the stage folder and run the same command again." in str(problem)
+    assert "Remove this file and run the same command again" in str(problem)
 
 
 def test_a_folder_without_a_run(tmp_path: Path) -> None:
