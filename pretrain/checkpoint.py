@@ -2,7 +2,8 @@
 
     OUT/checkpoints/step-00000100/
         shard-00001-model-00001-of-00001.safetensors    what rank 0 holds of weights and optimizer state
-        config.json                                     the run's configuration, its data and its tokenizer
+        config.json                                     the run's configuration and what it read
+        tokenizer.model                                 what turns its tokens into text
         state.json                                      the counters
         COMMIT.json                                     written last: every file's size and sha256, every tensor's shape
 
@@ -38,13 +39,14 @@ from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
 from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
 from corpus.engine.config import Strict, parse
-from corpus.engine.durable import digest, read_json, sha256_file, write_json
+from corpus.engine.durable import digest, read_json, sha256_file, write_bytes, write_json
 from corpus.engine.errors import WenhaiError
 from pretrain.config import RunConfig, to_json
 from pretrain.model import GPT
 from pretrain.parallel.mesh import World
 
 COMMIT = "COMMIT.json"
+TOKENIZER = "tokenizer.model"
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
 SHARD_FILE = "shard-{:05d}-model-00001-of-00001.safetensors"  # torch's name for what rank number - 1 writes
 
@@ -81,7 +83,7 @@ class Identity:
     """What a run is made of besides its configuration; a resumed run must have the same."""
 
     data: str  # digest of the token shards' commit records
-    tokenizer: str  # path, for people and for `generate`
+    tokenizer: Path  # copied into every checkpoint, so that one folder is all that `generate` needs
     tokenizer_sha256: str
 
 
@@ -114,13 +116,7 @@ class Saved(Strict):
 
     config: RunConfig
     data: str
-    tokenizer: str
     tokenizer_sha256: str
-
-    @property
-    def identity(self) -> Identity:
-        """What the run read."""
-        return Identity(self.data, self.tokenizer, self.tokenizer_sha256)
 
 
 def step_folder(out: Path, step: int) -> Path:
@@ -203,8 +199,10 @@ def load(
     return read_state(folder)
 
 
-def load_model(folder: Path) -> tuple[GPT, RunConfig, Identity]:
+def load_model(folder: Path) -> tuple[GPT, RunConfig]:
     """The model of a checkpoint, on the CPU of one process without peers, ready to predict.
+
+    Its files are checked, `tokenizer.model` with them.
 
     Raises:
         WenhaiError: a file is missing or altered; the message names it.
@@ -221,7 +219,7 @@ def load_model(folder: Path) -> tuple[GPT, RunConfig, Identity]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled")  # as asked
         load_tensors(weights, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
-    return model.eval(), saved.config, saved.identity
+    return model.eval(), saved.config
 
 
 def read_commit(folder: Path) -> Commit:
@@ -276,8 +274,10 @@ def _write(
             files[own.name] = _describe(own)
         if world.rank == 0:
             write_json(folder / "state.json", dataclasses.asdict(state))
-            write_json(folder / "config.json", {"config": to_json(config), **dataclasses.asdict(identity)})
-            files |= {name: _describe(folder / name) for name in ("state.json", "config.json")}
+            saved = {"data": identity.data, "tokenizer_sha256": identity.tokenizer_sha256}
+            write_json(folder / "config.json", {"config": to_json(config), **saved})
+            write_bytes(folder / TOKENIZER, identity.tokenizer.read_bytes())
+            files |= {name: _describe(folder / name) for name in ("state.json", "config.json", TOKENIZER)}
     shapes = {name: {"dtype": str(t.dtype), "shape": list(t.shape)} for name, t in tensors.items()}
     reports = world.gather((files, shapes))
     body: dict[str, Any] = {"format": 1, "step": state.step, "files": {}, "tensors": {}}

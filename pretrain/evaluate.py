@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,16 +28,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from corpus.engine.errors import UsageError
-from pretrain.checkpoint import load_model
+from pretrain.checkpoint import TOKENIZER, load_model
 from pretrain.data import Shard, ShardReader, document_ids
-from pretrain.generate import open_tokenizer
 from pretrain.model import IGNORED_TARGET, loss_sum
 from pretrain.parallel.mesh import World, choose_device
+from tokenizer.model import Tokenizer
 from tokenizer.shards import open_split
-
-if TYPE_CHECKING:
-    from tokenizer.model import Tokenizer
-
 
 MAX_HELD_OUT_TOKENS = 10_000_000  # more would cost memory and time and move the third digit
 MAX_BASELINE_TOKENS = 4_000_000  # of training text: some 3 seconds and 0.6 GB
@@ -228,7 +224,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", type=Path, required=True, help="a step-... folder of a run")
     parser.add_argument("--data", type=Path, required=True, help="a folder with token shards of the same tokenizer")
     parser.add_argument("--split", default="validation", help="which of its documents (default: validation)")
-    parser.add_argument("--tokenizer", type=Path, help="the tokenizer, if it is not where training found it")
     parser.add_argument("--max-tokens", type=int, default=MAX_HELD_OUT_TOKENS, metavar="N")
     parser.add_argument("--micro-batch-size", type=int, default=8, metavar="B")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
@@ -241,8 +236,8 @@ def main(args: argparse.Namespace) -> None:
         if getattr(args, option) < 1:
             raise UsageError(f"--{option.replace('_', '-')} {getattr(args, option)}: it must be 1 or more")
     device = choose_device(args.device)
-    model, config, identity = load_model(args.checkpoint)
-    tokenizer = open_tokenizer(args.tokenizer or Path(identity.tokenizer), identity.tokenizer_sha256)
+    model, config = load_model(args.checkpoint)
+    tokenizer = Tokenizer(args.checkpoint / TOKENIZER)
     held_out = read_held_out(args.data, args.split, tokenizer, args.max_tokens)
     result = evaluate(
         logits_score(model.to(device), config.model.document_mask),

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.checkpoint import load_model
+from pretrain.checkpoint import TOKENIZER, load_model
 from pretrain.data import document_ids
 from pretrain.parallel.mesh import choose_device
 from tokenizer.model import Tokenizer
@@ -109,7 +109,6 @@ def stream_text(tokens: Iterable[int], piece_bytes: Callable[[int], bytes]) -> I
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m pretrain generate`."""
     parser.add_argument("--checkpoint", type=Path, required=True, help="a step-... folder of a run")
-    parser.add_argument("--tokenizer", type=Path, help="the tokenizer, if it is not where training found it")
     parser.add_argument("--prompt", default="", help="the text to continue (default: a new document)")
     parser.add_argument("--max-tokens", type=int, default=200, metavar="N")
     parser.add_argument("--temperature", type=float, default=0.8, help="0 is greedy")
@@ -126,8 +125,8 @@ def main(args: argparse.Namespace) -> None:
         raise UsageError(f"--max-tokens {args.max_tokens}: it must be 0 or more")
     prompt = os.fsencode(args.prompt).decode(errors="replace")  # UTF-8, whatever the locale says
     device = choose_device(args.device)
-    model, config, identity = load_model(args.checkpoint)
-    tokenizer = open_tokenizer(args.tokenizer or Path(identity.tokenizer), identity.tokenizer_sha256)
+    model, config = load_model(args.checkpoint)
+    tokenizer = Tokenizer(args.checkpoint / TOKENIZER)
     tokens = generate(
         model.to(device),
         tokenizer.encode(prompt),
@@ -141,21 +140,3 @@ def main(args: argparse.Namespace) -> None:
     for text in chain([prompt], stream_text(tokens, tokenizer.piece_bytes)):
         print(text, end="", flush=True)
     print()
-
-
-def open_tokenizer(path: Path, sha256: str) -> Tokenizer:
-    """The tokenizer a model was trained with.
-
-    Raises:
-        UsageError: there is none at `path`, or another one.
-    """
-    try:
-        tokenizer = Tokenizer(path)
-    except WenhaiError as error:
-        raise UsageError(f"{error} Name the file, or a folder it was encoded into, with --tokenizer.") from error
-    if tokenizer.sha256 != sha256:
-        raise UsageError(
-            f"{tokenizer.path}: is not the tokenizer the model was trained with (sha256 {tokenizer.sha256[:12]}, "
-            f"not {sha256[:12]}). Name that one with --tokenizer."
-        )
-    return tokenizer

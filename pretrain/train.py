@@ -244,7 +244,7 @@ def open_corpus(config: RunConfig, data: Path, tokenizer_path: Path | None) -> C
         read_held_out(data, config.data.validation_split, tokenizer, config.evaluation.max_tokens),
         Identity(
             data=data_digest(shards),
-            tokenizer=str(tokenizer.path),
+            tokenizer=tokenizer.path,
             tokenizer_sha256=tokenizer.sha256,
         ),
         sum(meta.num_tokens for meta in metas) / max(1, sum(meta.num_characters for meta in metas)),

@@ -27,8 +27,8 @@ OPTIONS = {
     "tokenizer encode": "--pieces --tokenizer",
     "tokenizer decode": "--tokenizer",
     "pretrain train": "--config --data --nproc --out --set --tokenizer",
-    "pretrain generate": "--checkpoint --max-tokens --prompt --seed --temperature --tokenizer --top-k --top-p",
-    "pretrain evaluate": "--checkpoint --data --json --max-tokens --split --tokenizer",
+    "pretrain generate": "--checkpoint --max-tokens --prompt --seed --temperature --top-k --top-p",
+    "pretrain evaluate": "--checkpoint --data --json --max-tokens --split",
     "pretrain trace": "--checkpoint --data --json --step",
 }
 

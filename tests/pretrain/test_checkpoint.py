@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -225,7 +226,7 @@ def test_another_model_or_other_data_are_refused(saved: Path) -> None:
 
 def _load_with_other_data(out: Path) -> None:
     with tiny_run(CONFIG) as run:
-        other = checkpoint.Identity("other", "tokenizer.model", IDENTITY.tokenizer_sha256)
+        other = dataclasses.replace(IDENTITY, data="other")
         checkpoint.load(newest_folder(out), run.parameters, run.optimizer, run.config, other, run.world)
 
 
@@ -277,8 +278,7 @@ def test_a_full_disk_leaves_the_old_checkpoints_and_the_run(copied: Path) -> Non
 
 
 def test_load_model_predicts_what_the_run_predicted(saved: Path) -> None:
-    model, config, identity = checkpoint.load_model(newest_folder(saved))
-    assert identity == IDENTITY
+    model, config = checkpoint.load_model(newest_folder(saved))
     assert config == CONFIG
     expected = run_ranks(load_only, 2, CONFIG, saved)[0]["weights"]
     for name, parameter in model.named_parameters():
@@ -302,6 +302,8 @@ def test_no_file_of_a_checkpoint_is_a_pickle(saved: Path) -> None:
         data = path.read_bytes()
         if path.suffix == ".json":
             json.loads(data)
+        elif path.name == checkpoint.TOKENIZER:
+            assert data == IDENTITY.tokenizer.read_bytes()
         else:
             assert path.suffix == ".safetensors"
             json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])

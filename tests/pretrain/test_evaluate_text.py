@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -20,7 +21,6 @@ from pretrain import generate
 from pretrain.__main__ import main
 from pretrain.checkpoint import load_model
 from pretrain.evaluate import character_baselines, evaluate, leading_documents, logits_score, read_held_out
-from pretrain.generate import open_tokenizer
 from tests.pretrain.test_data_shards import Document, write_folder
 from tests.pretrain.test_trace import SEQUENCE_LENGTH, save_checkpoint
 from tokenizer.config import TokenizerConfig
@@ -61,7 +61,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
         for name, group in texts.items()
     }
     data = write_folder(folder / "tokens", shards, tokenizer.vocab_size, tokenizer.eod, tokenizer.sha256)
-    saved = save_checkpoint(folder / "run", data, str(model), tokenizer.sha256, tokenizer.vocab_size)
+    saved = save_checkpoint(folder / "run", data, model, tokenizer.sha256, tokenizer.vocab_size)
     return Small(data, tokenizer, saved)
 
 
@@ -98,8 +98,6 @@ def test_text_that_is_not_there_or_not_ours_is_refused(small: Small, tmp_path: P
     foreign = write_folder(tmp_path / "foreign", {"00000-00-train": [("0" * 32, None, [5])]})
     with pytest.raises(UsageError, match="was not encoded with"):
         read_held_out(foreign, "train", small.tokenizer)
-    with pytest.raises(UsageError, match="is not the tokenizer the model was trained with"):
-        open_tokenizer(small.tokenizer.path, "0" * 64)
 
 
 def test_the_evaluate_command(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +105,7 @@ def test_the_evaluate_command(small: Small, capsys: pytest.CaptureFixture[str]) 
     assert main([*arguments, "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
 
-    model, _, _ = load_model(small.checkpoint)
+    model, _ = load_model(small.checkpoint)
     held_out = read_held_out(small.data, "validation", small.tokenizer)
     result = evaluate(logits_score(model, False), held_out, SEQUENCE_LENGTH, 3, torch.device("cpu"))
     assert values["bits_per_character"] == pytest.approx(result.bits_per_character, rel=1e-6)
@@ -180,9 +178,14 @@ def test_numbers_out_of_range_are_named(
     assert f"{option.lstrip('-')} {value}: it must be" in capsys.readouterr().err
 
 
-def test_a_tokenizer_that_moved_is_asked_for(small: Small, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"gone\.model: cannot be read .* with --tokenizer"):
-        open_tokenizer(tmp_path / "gone.model", small.tokenizer.sha256)
+def test_a_checkpoint_brings_its_tokenizer(small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alone = shutil.copytree(small.checkpoint, tmp_path / "elsewhere" / small.checkpoint.name)
+    assert (alone / "tokenizer.model").read_bytes() == small.tokenizer.path.read_bytes()
+    arguments = ["generate", "--checkpoint", str(alone), "--prompt", "春", "--max-tokens", "2"]
+    assert main(arguments) == 0
+    (alone / "tokenizer.model").write_bytes(b"another")
+    assert main(arguments) == 1
+    assert "tokenizer.model" in capsys.readouterr().err
 
 
 def test_a_prompt_of_any_text_is_taken(small: Small, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def saved(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(tmp_path_factory.mktemp("run"), folder, "none", "0" * 64)
+    return save_checkpoint(tmp_path_factory.mktemp("run"), folder, Path(__file__), "0" * 64)
 
 
 def test_trace_is_what_the_batch_held(folder: Path) -> None:
@@ -105,7 +105,7 @@ def tiny_config(vocab_size: int = 100) -> RunConfig:
     )
 
 
-def save_checkpoint(out: Path, data: Path, tokenizer: str, tokenizer_sha256: str, vocab_size: int = 100) -> Path:
+def save_checkpoint(out: Path, data: Path, tokenizer: Path, tokenizer_sha256: str, vocab_size: int = 100) -> Path:
     """The checkpoint of a model that has its first weights."""
     config = tiny_config(vocab_size)
     loader = open_loader(data, "train", SEQUENCE_LENGTH, SEED)
