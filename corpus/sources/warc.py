@@ -3,7 +3,7 @@
 fastwarc reads the records, we cut the file: it stops at the first corrupt gzip member (one bad record of 100 would cost
 fifty) and passes a truncated last member without a word. So each member is inflated to its end and its checksum before
 its last record is yielded, and after damage the file is scanned for the next gzip member that begins with `WARC/`. In a
-plain file records are cut by their Content-Length, which must lead to the next record or the end; after damage the next
+plain file records are cut by their Content-Length, which must lead to a record's end; after damage the next
 `WARC/1.` at a line's start is taken.
 
 Documents are `response` records and `resource` records of HTML or plain text, and `conversion` records (WET). Of those,
@@ -150,10 +150,11 @@ def _content_kind(record: WarcRecord) -> tuple[str, str | None]:
         return "text", "utf-8"
     if record.record_type == WarcRecordType.response:
         http = record.http_headers
-        if http is None or http.status_code is None:
+        status = getattr(http, "status_code", None)  # there are no headers, or none that begin with a status line
+        if status is None:
             raise _BadPayload("http", "a response without HTTP headers")
-        if http.status_code != 200:
-            raise _BadPayload("http_status", f"status {http.status_code}")
+        if status != 200:
+            raise _BadPayload("http_status", f"status {status}")
         declared = http.get("Content-Type") or ""
     else:
         declared = record.headers.get("Content-Type") or ""
@@ -317,11 +318,13 @@ def _end_of_record(file: BinaryIO, start: int) -> int | None:
 
 
 def _start_after(file: BinaryIO, end: int) -> int | None:
-    """Where the next record (or the file's end) is, behind line ends; None when there is none: the length was wrong."""
+    """What follows the line ends behind a record; None when neither they, nor a record, nor the file's end stand there:
+    the record's length was wrong."""
     file.seek(end)
     data = file.read(MAX_LINE_ENDS + len(RECORD_START))
     rest = data.lstrip(b"\r\n")
-    return end + len(data) - len(rest) if not rest or rest.startswith(RECORD_START) else None
+    is_end = data.startswith(b"\r\n\r\n") or not rest or rest.startswith(RECORD_START)
+    return end + len(data) - len(rest) if is_end else None
 
 
 def _find(file: BinaryIO, start: int, wanted: bytes) -> int | None:

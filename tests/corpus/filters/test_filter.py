@@ -39,6 +39,7 @@ def test_a_table_a_batch_an_array_and_a_list_agree(web_zh: Filter) -> None:
             column,
         ):
             assert web_zh.apply(documents).table.equals(expected)
+    assert web_zh.apply(pa.table({"text": pa.array(TEXTS).dictionary_encode()})).table.equals(expected)
     body = pa.record_batch({"body": pa.array(TEXTS)})
     assert web_zh.apply(body, column="body").table.equals(expected)
     sliced = pa.table({"text": ["前", *TEXTS, "后"]}).slice(1, len(TEXTS))
@@ -156,6 +157,10 @@ def test_not_a_text_column(web_zh: Filter) -> None:
         web_zh.apply(pa.table({"body": ["x"]}))
     with pytest.raises(UsageError, match="holds int64"):
         web_zh.apply(pa.table({"text": [1]}))
+    with pytest.raises(UsageError, match="holds dictionary"):
+        web_zh.apply(pa.table({"text": pa.array([1]).dictionary_encode()}))
+    with pytest.raises(UsageError, match="not a sequence of documents"):
+        web_zh.apply("学而时习之")
 
 
 def test_all_null(web_zh: Filter) -> None:
