@@ -80,6 +80,7 @@ corpus: $(VENV)/.corpus-stamp  ## text -> clean, deduplicated, tokenized dataset
 	@$(if $(INPUT),,$(RUN) -m tools.demo_input --out '$(OUT)-input' $(if $(DEMO_NEWS),--news))
 	@$(RUN) -m corpus run --recipe '$(RECIPE)' --input '$(SOURCE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
 	@$(RUN) -m tokenizer run --recipe '$(RECIPE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
+	@$(RUN) -m corpus report '$(OUT)' > /dev/null
 
 pretrain: have-data $(VENV)/.pretrain-stamp  ## dataset -> GPT, on NPROC processes; run again to resume
 	@$(RUN) -m pretrain train --nproc $(NPROC) --config '$(CONFIG)' --data '$(DATA)' --out '$(DATA)/pretrain' $(if $(STEPS),--set training.num_steps=$(STEPS)) $(foreach pair,$(SET),--set '$(pair)')

@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
         _say(f"the text fills a vocabulary of {report['vocab_size']:,}, not the {asked:,} asked for")
     if options.json:
         print(json.dumps(summary, ensure_ascii=False))
-    else:
+    elif not options.quiet:
         for key, value in summary.items():
             _say(f"{key:<22} {value:,}" if isinstance(value, int) else f"{key:<22} {value}")
 
@@ -294,7 +294,7 @@ def _parser() -> argparse.ArgumentParser:
                 "--text", nargs="+", default=(), metavar="PATH", help="Parquet files, folders, or another build"
             )
             command.add_argument("--workers", type=int, help="processes; default one a core, 0 runs in this one")
-            command.add_argument("--quiet", action="store_true", help="no progress")
+            command.add_argument("--quiet", action="store_true", help="no progress, no summary")
             command.add_argument("--json", action="store_true", help="the summary as JSON on standard output")
     for function in (inspect, verify, head):
         command = verb(function)

@@ -72,7 +72,7 @@ def test_the_order_holds_with_parallel_jobs(repository: Path, tmp_path: Path) ->
     done = make(repository, "-j4", "corpus", "pretrain", f"VENV={tmp_path}/venv", f"OUT={tmp_path}/out", "INPUT=x")
     assert done.returncode == 0, done.stderr
     calls = (tmp_path / "calls").read_text().splitlines()
-    assert calls == ["tokenizer check", "corpus run", "tokenizer run", "pretrain train"]
+    assert calls == ["tokenizer check", "corpus run", "tokenizer run", "corpus report", "pretrain train"]
 
 
 def test_corpus_alone_installs_no_torch(repository: Path, tmp_path: Path) -> None:
