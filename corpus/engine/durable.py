@@ -16,6 +16,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import socket
 import stat
 import time
@@ -103,6 +104,15 @@ def canonical_json(value: Any) -> bytes:
 def digest(value: Any) -> str:
     """SHA-256 (hex) of a value's canonical JSON."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def link(source: Path, path: Path) -> None:
+    """Give a committed file a second name, complete or not at all; where links are not to be had, copy it."""
+    with commit(path) as temporary:
+        try:
+            os.link(source, temporary)
+        except OSError:
+            shutil.copyfile(source, temporary)
 
 
 def sha256_file(path: Path) -> str:

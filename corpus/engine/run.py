@@ -1,8 +1,10 @@
 """Run stages in order: skip what is done, run what is missing, and leave nothing half made.
 
-A task is skipped only if its record carries the digest of its present inputs and its outputs are in place: who removes a
-damaged file and runs the same command again repeats one task. A stage with a failed task gets no manifest, so nothing downstream runs on holes. `OUT/run.json` names the current folder of every
-stage; other folders stay until they are pruned, so going back to an earlier recipe costs nothing.
+A task is skipped only if its record carries the digest of its present inputs and its outputs are in place: who removes
+a damaged file and runs the same command again repeats one task. A stage with a failed task gets no manifest, so nothing
+downstream runs on holes. `OUT/run.json` names the current folder of every stage; other folders stay until they are
+pruned, so going back to an earlier recipe costs nothing, and a task that another folder of its stage has done is taken
+over by hard links: who adds a file to the inputs pays for that file (and for what needs all documents, as dedup does).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 from corpus.engine import durable, storage
@@ -133,6 +136,8 @@ def _run_stage(stage: Stage, folders: Mapping[str, Folder], out: str, executor: 
     if len({task.name for task in tasks}) != len(tasks):
         raise WenhaiError(f"stage {stage.name}: two tasks share a name; this is a bug of the stage.")
     records = _done(url, tasks)
+    if len(records) < len(tasks) and not storage.is_remote(out):
+        records |= _take_over(storage.local_path(url), parts, [task for task in tasks if task.name not in records])
     failures: list[Outcome] = []
     calls = (
         Call(task.name, timed_task, (stage, task, url), stage.timeout_seconds)
@@ -178,6 +183,24 @@ def _done(url: str, tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
         if record.get("digest") == task.digest and _in_place(record["files"], present):
             records[task.name] = record
     return records
+
+
+def _take_over(folder: Path, parts: Mapping[str, Any], tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
+    """Link what other folders of the stage hold of these tasks: equal code, recipe and inputs make equal bytes."""
+    same_work = ("stage", "version", "config")
+    taken: dict[str, dict[str, Any]] = {}
+    for other in sorted(folder.parent.glob(f"{parts['stage']}-*")):
+        if other == folder or not (other / "stage.json").is_file():
+            continue
+        theirs = durable.read_json(other / "stage.json")
+        if any(theirs.get(key) != parts[key] for key in same_work):
+            continue
+        for name, record in _done(str(other), [task for task in tasks if task.name not in taken]).items():
+            for file in record["files"]:
+                durable.link(other / file, folder / file)
+            durable.write_json(folder / "done" / f"{name}.json", record)
+            taken[name] = record
+    return taken
 
 
 def _in_place(files: Mapping[str, Any], present: Mapping[str, int]) -> bool:

@@ -110,6 +110,26 @@ def test_a_changed_input_reruns_its_task(files: tuple[File, ...], tmp_path: Path
     assert "列" in Path(current(str(tmp_path / "out"), "lines").files()[3].url).read_text()
 
 
+def test_an_added_input_costs_only_its_own_task(files: tuple[File, ...], tmp_path: Path) -> None:
+    run(files[:4], tmp_path / "out")
+    run(files, tmp_path / "alone")
+    first = (tmp_path / "out").glob("lines-*/data/00003.txt")
+    before = next(first).stat().st_ino
+    run(files, tmp_path / "out", fault="00003:error")  # would fail if it were run again
+    old_and_new = [path.stat().st_ino for path in (tmp_path / "out").glob("lines-*/data/00003.txt")]
+    assert old_and_new == [before, before]
+    stages = read_run(str(tmp_path / "alone"))["stages"]
+    assert read_run(str(tmp_path / "out"))["stages"] == stages
+    for entry in stages.values():
+        assert tree(tmp_path / "out" / entry["folder"]) == tree(tmp_path / "alone" / entry["folder"])
+
+
+def test_work_of_another_recipe_is_not_taken_over(files: tuple[File, ...], tmp_path: Path) -> None:
+    run(files[:4], tmp_path / "out", min_chars=1)
+    with pytest.raises(WenhaiError, match="a bad shard"):
+        run(files, tmp_path / "out", fault="00003:error")
+
+
 @pytest.mark.parametrize("fault", ["kill", "error"])
 def test_a_failed_task_costs_itself_and_the_next_run_finishes(
     files: tuple[File, ...], reference: dict[str, str], tmp_path: Path, fault: str
