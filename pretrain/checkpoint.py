@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import re
 import shutil
 import warnings
@@ -39,7 +38,7 @@ from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
 from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
 from corpus.engine.config import Strict, parse
-from corpus.engine.durable import digest, read_json, sha256_file, write_bytes, write_json
+from corpus.engine.durable import digest, read_json, sha256_file, sync_folder, write_bytes, write_json
 from corpus.engine.errors import WenhaiError
 from pretrain.config import RunConfig, to_json
 from pretrain.model import GPT
@@ -287,7 +286,7 @@ def _write(
     with world.together():
         if world.rank == 0:
             write_json(folder / COMMIT, body | {"digest": digest(body)})
-            _sync_folder(folder.parent)
+            sync_folder(folder.parent)
 
 
 def _tensors(parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -348,12 +347,3 @@ def _step_folders(out: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if STEP_FOLDER.fullmatch(path.name))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the folder's entries durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -48,7 +48,7 @@ def commit(path: Path) -> Iterator[Path]:
         yield temporary
         _sync_file(temporary)
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         elsewhere = isinstance(error.filename, str) and not error.filename.startswith(str(path.parent))
@@ -222,7 +222,8 @@ def _sync_file(path: Path) -> None:
         os.close(fd)
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
