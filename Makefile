@@ -22,7 +22,7 @@ PROMPT ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup corpus pretrain generate report status verify test test-all faults check format clean distclean have-data have-model
+.PHONY: help setup corpus pretrain generate report status verify test test-all faults bench check format clean distclean have-data have-model
 
 help:  ## list the targets and the variables
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -113,6 +113,9 @@ test-all: $(VENV)/.dev-stamp  ## all tests: with the README in a fresh clone and
 
 faults: $(VENV)/.dev-stamp  ## only the fault tests: kills, torn files, bad input
 	@$(PYTEST) -m '' tests/faults $(TEST)
+
+bench: have-data $(VENV)/.dev-stamp  ## how fast each room is on one core, beside what one would use instead
+	@OMP_NUM_THREADS=1 $(RUN) -m tools.bench --data '$(DATA)' $(addprefix --html ,$(wildcard $(DATA)-input/demo-0003.warc.gz))
 
 check: $(VENV)/.dev-stamp  ## lint, format, types and import contracts
 	@$(RUN) -m ruff check -q . && $(RUN) -m ruff format --check -q .
