@@ -16,6 +16,7 @@ byte for byte. What one stage costs: two fsyncs a file, 1 ms a task; nothing tra
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -156,7 +157,7 @@ class Folder:
         return durable.digest({"files": self.manifest["files"], "counts": self.manifest["counts"]})
 
 
-class Stage:
+class Stage(ABC):
     """Base of all stages; subclasses are small frozen dataclasses that can be pickled to a worker."""
 
     name: ClassVar[str]
@@ -164,21 +165,21 @@ class Stage:
     upstream: ClassVar[tuple[str, ...]] = ()
     timeout_seconds: ClassVar[float | None] = None
 
+    @abstractmethod
     def config(self) -> dict[str, Any]:
         """The part of the recipe that changes this stage's bytes, as JSON."""
-        raise NotImplementedError
 
     def inputs(self) -> tuple[File, ...]:
         """Files from outside the build that this stage reads."""
         return ()
 
+    @abstractmethod
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """The stage's tasks; a function of the inputs and the recipe only."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run(self, task: Task, out: Output) -> Counts:
         """Do one task: read its inputs, create its outputs, return what happened to the documents."""
-        raise NotImplementedError
 
 
 def fingerprint(stage: Stage, upstream: Mapping[str, Folder]) -> dict[str, Any]:

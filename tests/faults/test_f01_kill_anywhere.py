@@ -84,9 +84,12 @@ def test_killed_before_every_durable_operation(files: tuple[File, ...], tmp_path
 
 def test_killed_again_and_again_while_it_resumes(files: tuple[File, ...], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    action = lambda: run_stages([Lines(files), Joined()], str(out), workers=0)  # noqa: E731
+
+    def run() -> None:
+        run_stages([Lines(files), Joined()], str(out), workers=0)
+
     deaths = 0
-    while not in_child(lambda: (action(), None)[1], kill_at=12):
+    while not in_child(run, kill_at=12):
         deaths += 1
     run_stages([Lines(files), Joined()], str(tmp_path / "reference"), workers=0)
     assert tree(out) == tree(tmp_path / "reference")

@@ -124,6 +124,22 @@ def test_an_added_input_costs_only_its_own_task(files: tuple[File, ...], tmp_pat
         assert tree(tmp_path / "out" / entry["folder"]) == tree(tmp_path / "alone" / entry["folder"])
 
 
+def test_a_damaged_file_that_is_removed_does_not_come_back_by_its_link(
+    files: tuple[File, ...], reference: dict[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    run(files[:4], out)
+    run(files, out)  # now 00003.txt stands in two folders, and is one file
+    damaged = Path(current(str(out), "lines").files()[3].url)
+    assert damaged.stat().st_nlink == 2
+    damaged.write_bytes(bytes(byte ^ 1 for byte in damaged.read_bytes()))  # of the same size
+    damaged.unlink()
+    run(files, out)
+    for entry in read_run(str(out))["stages"].values():
+        expected = {name: digest for name, digest in reference.items() if name.startswith(entry["folder"])}
+        assert {f"{entry['folder']}/{name}": digest for name, digest in tree(out / entry["folder"]).items()} == expected
+
+
 def test_work_of_another_recipe_is_not_taken_over(files: tuple[File, ...], tmp_path: Path) -> None:
     run(files[:4], tmp_path / "out", min_chars=1)
     with pytest.raises(WenhaiError, match="a bad shard"):
