@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from corpus.engine.cli import Command, add_examples, run_command
+from corpus.engine.cli import Command, add_examples, add_executor_arguments, cluster_address, run_command
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.storage import File, exists, is_remote, join, list_inputs, local_path
 
@@ -16,18 +16,33 @@ EXAMPLES = {
     "run": """
 python -m corpus run --recipe web_zh --input 'data/*.jsonl.zst' --out build/my
 python -m corpus run --recipe my.toml --input crawl/ --out build/my --workers 8 --set dedup.threshold=0.75
+python -m corpus run --recipe my.toml --input 's3://crawl/*.warc.gz' --out s3://corpus/my --executor ray
 """,
     "plan": """
 python -m corpus plan --recipe my.toml --input 'crawl/*.warc.gz' --out build/my --set dedup.threshold=0.75
 """,
+    "prune": """
+python -m corpus prune build/my --recipe my.toml          # what no recipe needs; nothing is removed
+python -m corpus prune build/my --recipe my.toml --yes
+""",
     "filter": """
 python -m corpus filter --recipe web_zh < in.jsonl > kept.jsonl 2> summary.txt
+python -m corpus filter --recipe web_zh --input 'data/*.parquet' --out kept --column content
+""",
+    "quality": """
+python -m corpus quality train --good good.jsonl --bad bad.jsonl --advertisement ads.jsonl --out quality.model
+python -m corpus quality train --from-build build/my --out quality.model
+python -m corpus quality evaluate --model quality.model --good good.jsonl --bad bad.jsonl
 """,
     "status": """
 python -m corpus status build/my
 """,
     "report": """
 python -m corpus report build/my
+""",
+    "retune": """
+python -m corpus retune build/my --set filter.repetition.top_2_gram_ratio.max=0.18
+python -m corpus retune build/my --unset filter.lines.label_char_ratio --write my.toml
 """,
     "verify": """
 python -m corpus verify build/my
@@ -59,28 +74,54 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
     run = verb("run", _run, "build a dataset, or bring it up to date")
     _add_build_arguments(run)
-    run.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core; 0: none)")
+    add_executor_arguments(run)
     run.add_argument("--quiet", action="store_true", help="no progress, no summary")
 
-    _add_build_arguments(verb("plan", _plan, "show what `run` would do, and do nothing"))
+    plan = verb("plan", _plan, "show what `run` would do and cost, and do nothing")
+    _add_build_arguments(plan)
+    plan.add_argument("--workers", type=int, metavar="N", help="processes to reckon with (default: one a core)")
+    plan.add_argument("--json", action="store_true", help="print JSON")
 
-    stream = verb("filter", _filter, "filter JSON lines from stdin to stdout, without a build folder")
+    stream = verb("filter", _filter, "filter JSON lines from stdin, or files, without a build folder")
     if "filter" in arguments:
-        from corpus.filters.stream import add_arguments
+        from corpus.filters.adapters.command import add_arguments
 
         add_arguments(stream)
 
+    quality = verb("quality", _quality, "train a quality model for the filter, or try one")
+    if "quality" in arguments:
+        from corpus.filters.quality.command import add_arguments as add_quality_arguments
+
+        add_quality_arguments(quality)
+
+    retune = verb(
+        "retune", _retune, "show what other thresholds would keep, from stored statistics, without reading text"
+    )
     explain = verb("explain", _explain, "tell the fate of one document")
     reporting = [
         verb("status", _status, "what is done, failed or missing below OUT"),
-        verb("report", _report, "write OUT/report.html and OUT/report.md"),
+        verb("report", _report, "write OUT/report.html, report.md and DATASET_CARD.md"),
         verb("verify", _verify, "check every file of OUT against its manifest"),
         explain,
+        retune,
     ]
     for reader in reporting:
         reader.add_argument("out", metavar="OUT", help="the output folder of a run")
         reader.add_argument("--json", action="store_true", help="print JSON")
+    pruning = verb("prune", _prune, "list stage folders that no recipe needs, or remove them")
+    pruning.add_argument("out", metavar="OUT", help="the output folder of a run; what its run.json names stays")
+    pruning.add_argument(
+        "--recipe", nargs="+", required=True, help="the recipes whose folders stay too, for any inputs"
+    )
+    pruning.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="override the recipes' values")
+    pruning.add_argument("--yes", action="store_true", help="remove them")
+    pruning.add_argument("--json", action="store_true", help="print JSON")
     explain.add_argument("key", metavar="KEY", help="a URL, a document id (hex, or its beginning), or file:offset")
+    retune.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="filter.FAMILY.STATISTIC.min|max=VALUE"
+    )
+    retune.add_argument("--unset", action="append", default=[], metavar="KEY", help="take a rule or one bound out")
+    retune.add_argument("--write", metavar="FILE.toml", help="write the recipe that has these thresholds")
     return parser
 
 
@@ -92,18 +133,26 @@ def _add_build_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from corpus.build import stages
+    from corpus.build import check_recipe_resources, stages
     from corpus.engine.progress import Progress
-    from corpus.engine.run import require_workers, run_stages
-    from corpus.recipe import load_recipe
+    from corpus.engine.run import run_stages
+    from corpus.recipe import load_recipe, record_recipe
     from corpus.report.html import write_report
     from corpus.report.summary import funnel, render
 
-    require_workers(arguments.workers)
+    address = cluster_address(arguments)
     recipe = load_recipe(arguments.recipe, arguments.set)
+    check_recipe_resources(recipe, arguments.recipe)
     inputs = _inputs(arguments)
-    progress = Progress(quiet=arguments.quiet)
-    run_stages(stages(recipe, inputs), arguments.out, workers=arguments.workers, progress=progress)
+    run_stages(
+        stages(recipe, inputs),
+        arguments.out,
+        workers=arguments.workers,
+        address=address,
+        resources=recipe.resources,
+        progress=Progress(quiet=arguments.quiet),
+    )
+    record_recipe(arguments.out, arguments.recipe, arguments.set)
     report = write_report(arguments.out)
     if not arguments.quiet:
         print(render(funnel(arguments.out), terminal=sys.stderr.isatty()), file=sys.stderr)
@@ -112,20 +161,35 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _plan(arguments: argparse.Namespace) -> None:
     from corpus.build import stages
-    from corpus.engine.run import plan_stages
+    from corpus.plan import plan, render
     from corpus.recipe import load_recipe
 
     recipe = load_recipe(arguments.recipe, arguments.set)
     inputs = _inputs(arguments)
-    pipeline = stages(recipe, inputs)
-    print(f"{len(inputs):,} input files, {sum(file.bytes for file in inputs) / 1e6:,.1f} MB")
-    planned = 0
-    for stage, folder, tasks, done in plan_stages(pipeline, arguments.out):
-        planned += 1
-        state = "up to date" if done == tasks else f"{tasks - done} of {tasks} tasks to run"
-        print(f"{stage.name:<12} {state:<24} {folder}")
-    for stage in pipeline[planned:]:
-        print(f"{stage.name:<12} after {', '.join(stage.upstream)}")
+    planned = plan(stages(recipe, inputs), inputs, arguments.out)
+    if arguments.json:
+        print(json.dumps(planned.as_json(), ensure_ascii=False, indent=1))
+    else:
+        print(render(planned, arguments.workers or os.cpu_count() or 1))
+
+
+def _prune(arguments: argparse.Namespace) -> None:
+    from dataclasses import asdict
+
+    from corpus.build import stages
+    from corpus.engine.prune import prune, unneeded
+    from corpus.recipe import load_recipe
+
+    pipelines = [stages(load_recipe(recipe, arguments.set), ()) for recipe in arguments.recipe]
+    gone = (prune if arguments.yes else unneeded)(arguments.out, pipelines)
+    if arguments.json:
+        print(json.dumps([asdict(one) for one in gone], ensure_ascii=False, indent=1))
+        return
+    for one in gone:
+        print(f"{one.folder:<32}{one.files:>8,} files{one.file_bytes:>18,} bytes")
+    freed = f"{len(gone)} folders, {sum(one.freed_bytes for one in gone):,} bytes"
+    hint = " freed" if arguments.yes else ("; remove them with --yes" if gone else " to remove")
+    print(freed + hint, file=sys.stderr)
 
 
 def _inputs(arguments: argparse.Namespace) -> list[File]:
@@ -139,20 +203,33 @@ def _inputs(arguments: argparse.Namespace) -> list[File]:
 
 
 def _filter(arguments: argparse.Namespace) -> None:
-    from corpus.filters.stream import main as filter_stream
+    from corpus.filters.adapters.command import main as filter_documents
 
-    filter_stream(arguments)
+    filter_documents(arguments)
+
+
+def _quality(arguments: argparse.Namespace) -> None:
+    from corpus.filters.quality.command import main as quality_command
+
+    quality_command(arguments)
 
 
 def _status(arguments: argparse.Namespace) -> None:
     from dataclasses import asdict
 
+    from corpus.engine.running import pace
+    from corpus.engine.running import render as render_pace
     from corpus.report.verify import render_status, status
 
     if not exists(arguments.out):
         raise WenhaiError(f"{arguments.out}: does not exist. Give the output folder of a run.")
-    stages = status(arguments.out)
-    print(json.dumps([asdict(stage) for stage in stages], indent=1) if arguments.json else render_status(stages))
+    stages, at = status(arguments.out), pace(arguments.out)
+    if arguments.json:
+        print(json.dumps([asdict(stage) for stage in stages], indent=1))
+        return
+    print(render_status(stages))
+    if at is not None:
+        print(render_pace(at))
 
 
 def _report(arguments: argparse.Namespace) -> None:
@@ -188,6 +265,17 @@ def _explain(arguments: argparse.Namespace) -> None:
         print(json.dumps(explain_json(arguments.out, arguments.key), ensure_ascii=False, indent=1))
     else:
         print(explain(arguments.out, arguments.key))
+
+
+def _retune(arguments: argparse.Namespace) -> None:
+    from corpus.retune.command import as_json, render, retune
+
+    prediction, thresholds = retune(arguments.out, arguments.set, arguments.unset, arguments.write)
+    if arguments.json:
+        value = as_json(arguments.out, prediction, thresholds, arguments.write)
+        print(json.dumps(value, ensure_ascii=False, indent=1))
+    else:
+        print(render(arguments.out, prediction, thresholds, arguments.write))
 
 
 if __name__ == "__main__":

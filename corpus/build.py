@@ -1,6 +1,6 @@
 """The pipeline, top to bottom: which stages there are and the order documents travel in.
 
-    inputs -> extract -> filter -> signatures -> candidates -> clusters -> text
+    inputs -> extract -> filter -> signatures -> buckets -> members -> candidates -> clusters -> text
 
 Each stage reads the manifests of earlier ones and writes a folder of committed files; shards stay one to one from
 `extract` to `text`, so a document's place (shard, row) is its address in every sidecar. The tokenizer package goes on
@@ -11,21 +11,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corpus.dedup import Candidates, Clusters, Signatures, Survivors
+from corpus.dedup import Buckets, Candidates, Clusters, Members, Signatures, Survivors
+from corpus.dedup.contamination_stage import Contamination
+from corpus.dedup.line_stages import LineCounts, LineKeys, RepeatedLines
+from corpus.engine.config import check_resources
 from corpus.engine.stage import Stage
 from corpus.engine.storage import File
 from corpus.filters.stage import Filtering
 from corpus.recipe import Recipe
 from corpus.sources.stage import Extract
 
+TOKENIZER_STAGES = ("sample", "tokenizer", "tokens")  # of the package that goes on from `text`, with the same recipe
+
+
+def check_recipe_resources(recipe: Recipe, where: str) -> None:
+    """Refuse [resources.STAGE] of a stage that does not exist; raises `UsageError`."""
+    check_resources(recipe.resources, [*(stage.name for stage in stages(recipe, ())), *TOKENIZER_STAGES], where)
+
 
 def stages(recipe: Recipe, inputs: Sequence[File]) -> list[Stage]:
     """The stages of a corpus build, in order; `inputs` are the files to read, each once."""
+    lines = recipe.dedup.repeated_lines
+    cutting = [LineKeys(lines), LineCounts(lines), RepeatedLines(lines)] if lines else []
+    documents = "repeated_lines" if lines else "filter"
+    items = recipe.dedup.contamination
+    clean = [Contamination(items, documents)] if items else []
+    documents = "contamination" if items else documents
     return [
         Extract(tuple(inputs), recipe.sources, recipe.extract),  # records -> documents; bad records end here
         Filtering(recipe.filter),  # edit lines, measure, decide, mask -> kept documents
-        Signatures(recipe.dedup),  # exact keys and MinHash per document, band keys by range
-        Candidates(recipe.dedup),  # documents that share a key, verified -> edges
+        *cutting,  # lines that stand on many pages of a site -> documents without them
+        *clean,  # documents that hold no evaluation item
+        Signatures(recipe.dedup, documents),  # exact keys and MinHash per document, band keys by range
+        Buckets(),  # documents that share a key
+        Members(recipe.dedup),  # those with their signatures, by range
+        Candidates(recipe.dedup),  # compared -> edges
         Clusters(recipe.dedup),  # one survivor per neighbourhood
-        Survivors(recipe.dedup),  # kept documents minus duplicates -> text shards
+        Survivors(recipe.dedup, documents),  # kept documents minus duplicates -> text shards
     ]

@@ -2,26 +2,34 @@
 
 Parquet with page checksums: without them a flipped bit in a page of text is read back silently wrong 40 times in 60;
 with them written and verified, never. Compression is zstd level 1 between stages and level 3 for the final shards (a
-level-3 write costs 16 of the 73 ms per MB that everything else takes together). Row groups are fixed in rows, so a
-streaming reader needs tens of megabytes whatever the file's size, and the same rows give the same bytes.
+level-3 write costs 16 of the 73 ms per MB that everything else takes together). Row groups end after so many rows or
+bytes of text, whichever comes first, so a streaming reader needs tens of megabytes whatever the file's size and whatever
+the documents', and the same rows give the same bytes.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
 from corpus.engine.errors import WenhaiError
 
 ROW_GROUP_ROWS = 8192
+ROW_GROUP_BYTES = 32 << 20  # of text: books of 500 KB, 8,192 to a group, would be 4 GB in every stage that reads them
 INTERMEDIATE_LEVEL = 1
 FINAL_LEVEL = 3
+
+_DIGEST_LENGTH = struct.pack("<Q", 16)
 
 DOCUMENT_SCHEMA = pa.schema(
     [
@@ -62,8 +70,14 @@ def document_id(source: str, key: str, raw: bytes) -> bytes:
     >>> document_id("demo", "https://example.org/论语", "学而时习之".encode()).hex()
     '7e73c55ef59e01123c37ade02fd2dc06'
     """
-    parts = (source.encode(), key.encode("utf-8", "surrogatepass"), xxhash.xxh3_128_digest(raw))
-    return xxhash.xxh3_128_digest(b"".join(struct.pack("<Q", len(part)) + part for part in parts))
+    data = key.encode("utf-8", "surrogatepass")
+    parts = _source_part(source) + struct.pack("<Q", len(data)) + data + _DIGEST_LENGTH
+    return xxhash.xxh3_128_digest(parts + xxhash.xxh3_128_digest(raw))
+
+
+@lru_cache(maxsize=64)  # a build has few
+def _source_part(source: str) -> bytes:
+    return struct.pack("<Q", len(source.encode())) + source.encode()
 
 
 def write_table(path: Path, table: pa.Table, level: int = INTERMEDIATE_LEVEL) -> None:
@@ -74,12 +88,15 @@ def write_table(path: Path, table: pa.Table, level: int = INTERMEDIATE_LEVEL) ->
 
 
 class TableWriter:
-    """Writes tables row group by row group; rows are regrouped so that every group but the last is full."""
+    """Writes tables row group by row group; rows are regrouped so that every group but the last is full.
+
+    A group is full with ROW_GROUP_ROWS rows, or where the next row would take its column `text` over ROW_GROUP_BYTES.
+    """
 
     def __init__(self, path: Path, schema: pa.Schema, level: int = INTERMEDIATE_LEVEL) -> None:
         self.rows = 0
         self._pending: list[pa.Table] = []
-        self._pending_rows = 0
+        self._pending_rows = self._pending_bytes = 0
         self._schema = schema
         self._writer = pq.ParquetWriter(
             path,
@@ -98,21 +115,37 @@ class TableWriter:
     def write(self, table: pa.Table) -> None:
         """Add rows."""
         self.rows += table.num_rows
-        self._pending.append(table.select(self._schema.names).cast(self._schema))
-        self._pending_rows += table.num_rows
-        while self._pending_rows >= ROW_GROUP_ROWS:
-            self._flush(ROW_GROUP_ROWS)
+        table = table.select(self._schema.names).cast(self._schema)
+        text_ends = _text_ends(table)
+        start = 0
+        while start < table.num_rows:
+            stop = min(table.num_rows, start + ROW_GROUP_ROWS - self._pending_rows)
+            before = int(text_ends[start])
+            fitting = int(np.searchsorted(text_ends, before + ROW_GROUP_BYTES - self._pending_bytes, "right")) - 1
+            stop = min(stop, max(fitting, start + (self._pending_rows == 0)))
+            self._pending.append(table.slice(start, stop - start))
+            self._pending_rows += stop - start
+            self._pending_bytes += int(text_ends[stop]) - before
+            if stop < table.num_rows or self._pending_rows == ROW_GROUP_ROWS:
+                self._flush()
+            start = stop
 
-    def _flush(self, rows: int) -> None:
-        joined = pa.concat_tables(self._pending).combine_chunks()
-        self._writer.write_table(joined.slice(0, rows), row_group_size=ROW_GROUP_ROWS)
-        rest = joined.slice(rows)
-        self._pending, self._pending_rows = ([rest] if rest.num_rows else []), rest.num_rows
+    def _flush(self) -> None:
+        self._writer.write_table(pa.concat_tables(self._pending).combine_chunks(), row_group_size=ROW_GROUP_ROWS)
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
         if kind is None and self._pending_rows:
-            self._flush(self._pending_rows)
+            self._flush()
         self._writer.close()
+
+
+def _text_ends(table: pa.Table) -> npt.NDArray[np.int64]:
+    """Bytes of the column `text` before each row and behind the last one, (rows + 1,); zeros where there is none."""
+    ends = np.zeros(table.num_rows + 1, np.int64)
+    if "text" in table.schema.names:
+        np.cumsum(pc.fill_null(pc.binary_length(table["text"]), 0).to_numpy(), out=ends[1:])
+    return ends
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

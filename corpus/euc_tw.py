@@ -11,6 +11,7 @@ from functools import cache
 
 ROW = 94  # characters a row of CNS 11643
 BIG5_ROW = 157
+PLANE_1 = b"\x8e\xa1"
 PLANE_2 = b"\x8e\xa2"
 
 _PLANE_1_RUNS = (
@@ -65,6 +66,31 @@ def decode_euc_tw(data: bytes) -> str:
         text.append(plane[index])
         position += 2
     return "".join(text)
+
+
+def encode_euc_tw(text: str) -> bytes:
+    """Encode what `decode_euc_tw` decodes; raises `UnicodeEncodeError` for any other character.
+
+    >>> encode_euc_tw("一丁").hex()
+    'c4a1c4a3'
+    """
+    inverse = _inverse()
+    out = bytearray()
+    for position, char in enumerate(text):
+        code = char.encode() if char < "\x80" else inverse.get(char)
+        if code is None:
+            raise UnicodeEncodeError("euc_tw", text, position, position + 1, "not in planes 1 and 2")
+        out += code
+    return bytes(out)
+
+
+@cache
+def _inverse() -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for prefix, runs in ((PLANE_2, _PLANE_2_RUNS), (b"", _PLANE_1_RUNS)):
+        for index, char in _table(runs).items():
+            found[char] = prefix + bytes([0xA1 + index // ROW, 0xA1 + index % ROW])
+    return found
 
 
 @cache

@@ -10,7 +10,8 @@ Not NFKC and not ftfy: their tables turn ，！（） into ASCII for good. Joine
 is a Chinese corpus, and inside Han they only hide words from filters.
 
 Marks are capped before any `unicodedata.normalize`, which is quadratic in a run of marks (160 KB: 54 s). Every step
-is linear. Most documents need nothing, which a kernel in filters/scan.py tells at 1 GB/s without making a string.
+is linear. This is the definition, for one string; filters/normalizing.py does the same to a batch with kernels and
+comes here only for documents that Unicode's composition may touch.
 """
 
 from __future__ import annotations
@@ -40,15 +41,6 @@ MAPPED = (
 )
 EMOJI = "\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"  # where a joiner may stand; stable under NFC
 
-_INTERESTING = (  # code points that can be suspicious at all: the rest is Han, Hangul syllables and private use
-    *range(0x4E00),
-    *range(0xA000, 0xAC00),
-    *range(0xD7A4, 0xE000),
-    *range(0xF900, 0x20000),
-    *range(0x2F800, 0x2FA20),
-    *range(0xE0000, 0xE0200),
-    *(code for plane in range(0, 0x110000, 0x10000) for code in (plane + 0xFFFE, plane + 0xFFFF)),
-)
 _MAPPED = [(kind, re.compile(pattern), replacement) for kind, pattern, replacement in MAPPED]
 _JOINERS = re.compile("[\u200c\u200d]+")
 _IS_EMOJI = re.compile(f"[{EMOJI}]")
@@ -65,15 +57,10 @@ def normalize(text: str) -> str:
     return normalize_with_changes(text)[0]
 
 
-def normalize_with_changes(text: str, characters: bool | None = None) -> tuple[str, dict[str, int]]:
-    """`normalize`, and how many characters or runs of each kind it changed.
-
-    `characters` says whether there is one to change, where the caller knows (the search is the larger part of the
-    cost); otherwise it is found out.
-    """
+def normalize_with_changes(text: str) -> tuple[str, dict[str, int]]:
+    """`normalize`, and how many characters or runs of each kind it changed."""
     changes: dict[str, int] = {}
-    if suspicious_pattern().search(text) if characters is None else characters:
-        text = _clean_characters(text, changes)
+    text = _clean_characters(text, changes)
     shaped = _shape_lines(text)
     if shaped != text:
         changes["white_space"] = 1
@@ -116,32 +103,9 @@ def _add(changes: dict[str, int], kind: str, count: int) -> None:
 
 
 @lru_cache(maxsize=1)
-def suspicious_pattern() -> re.Pattern[str]:
-    """One character that `normalize` may have to change."""
-    return re.compile(f"[{_ranges([code for code in _INTERESTING if is_suspicious(code)])}]")
-
-
-def is_suspicious(code: int) -> bool:
-    """True for a code point that `normalize` removes, maps, counts or may compose with its neighbours."""
-    character = chr(code)
-    if code < 0x80:
-        return (code < 0x20 and character not in "\n\t") or code == 0x7F
-    category = unicodedata.category(character)
-    return (
-        category[0] == "M"
-        or category in ("Cc", "Cf", "Cs", "Zl", "Zp")
-        or (category == "Zs" and character != "\u3000")
-        or character == "\u2581"
-        or 0xFDD0 <= code <= 0xFDEF
-        or code & 0xFFFE == 0xFFFE
-        or 0x1100 <= code < 0x1200  # jamo compose into syllables
-        or not unicodedata.is_normalized("NFC", character)
-    )
-
-
-@lru_cache(maxsize=1)
 def _excess_marks() -> re.Pattern[str]:
-    marks = _ranges([code for code in _INTERESTING if unicodedata.category(chr(code))[0] == "M"])
+    codes = (*range(0x20000), *range(0xE0100, 0xE01F0))  # no marks in between
+    marks = _ranges([code for code in codes if unicodedata.category(chr(code))[0] == "M"])
     return re.compile(f"([{marks}]{{{MAX_MARKS_PER_BASE}}})[{marks}]+")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from corpus.engine import config as engine_config
 from corpus.engine import durable, storage
-from corpus.engine.cli import Command, add_examples, run_command
+from corpus.engine.cli import Command, add_examples, add_executor_arguments, cluster_address, run_command
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.stage import Stage
 from tokenizer.config import TokenizerConfig
@@ -58,12 +58,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> None:
     """Train and encode; what is done already is skipped."""
     from corpus.engine.progress import Progress
-    from corpus.engine.run import require_workers, run_stages
+    from corpus.engine.run import run_stages
 
-    require_workers(options.workers)
+    address = cluster_address(options)
     recipe = read_recipe(options)
-    progress = Progress(quiet=options.quiet)
-    folders = run_stages(stages(recipe, options.text), options.out, workers=options.workers, progress=progress)
+    folders = run_stages(
+        stages(recipe, options.text),
+        options.out,
+        workers=options.workers,
+        address=address,
+        resources=read_resources(options),
+        progress=Progress(quiet=options.quiet),
+    )
     (report_file,) = folders["tokenizer"].files("report")
     report = storage.read_json(report_file.url)
     counts = folders["tokens"].counts
@@ -139,6 +145,15 @@ def read_recipe(options: argparse.Namespace) -> TokenizerConfig:
     if not isinstance(section, dict):
         raise UsageError(f"{where}: tokenizer is a value, not a section.")
     return engine_config.parse(TokenizerConfig, section, f"{where} [tokenizer]")
+
+
+def read_resources(options: argparse.Namespace) -> dict[str, engine_config.Resources]:
+    """The [resources.STAGE] sections of a recipe; a stage of the corpus package may stand among them."""
+    if options.recipe is None:
+        return {}
+    path = engine_config.find_recipe(options.recipe)
+    section = {"resources": engine_config.load_toml(path).get("resources", {})}
+    return engine_config.parse(engine_config.WithResources, section, str(path)).resources
 
 
 def check(options: argparse.Namespace) -> None:
@@ -293,7 +308,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--text", nargs="+", default=(), metavar="PATH", help="Parquet files, folders, or another build"
             )
-            command.add_argument("--workers", type=int, help="processes; default one a core, 0 runs in this one")
+            add_executor_arguments(command)
             command.add_argument("--quiet", action="store_true", help="no progress, no summary")
             command.add_argument("--json", action="store_true", help="the summary as JSON on standard output")
     for function in (inspect, verify, head):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -128,6 +128,9 @@ class FileEncoding(Encoding):
 
     def inputs(self) -> tuple[File, ...]:
         return self.files
+
+    def for_worker(self) -> FileEncoding:
+        return replace(self, files=())
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         return self.tasks(list(self.files), upstream)

@@ -7,7 +7,7 @@ stage of its own it reads 5 TB in parallel (200 MB/s a core) and is not repeated
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,6 +77,9 @@ class FileSampling(Sampling):
 
     def inputs(self) -> tuple[File, ...]:
         return self.files
+
+    def for_worker(self) -> FileSampling:
+        return replace(self, files=())
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         return self.tasks(list(self.files), text_bytes(list(self.files)))

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from corpus.dedup.config import DedupConfig
 from corpus.dedup.in_memory import Duplicate, near_duplicates
-from corpus.dedup.stages import Candidates, Clusters, Signatures, Survivors
+from corpus.dedup.stages import Buckets, Candidates, Clusters, Members, Signatures, Survivors
 
-__all__ = ["Candidates", "Clusters", "DedupConfig", "Duplicate", "Signatures", "Survivors", "near_duplicates"]
+__all__ = [
+    "Buckets",
+    "Candidates",
+    "Clusters",
+    "DedupConfig",
+    "Duplicate",
+    "Members",
+    "Signatures",
+    "Survivors",
+    "near_duplicates",
+]

@@ -5,30 +5,39 @@ cycles and the rule has one solution, found in one pass in topological order: in
 resemble each other, A drops B and C stays. Exact copies are dropped beforehand, their fate that of their original: what
 resembles the original resembles them.
 
-Union-find over the same edges only numbers the clusters (root = the smallest ordinal, so the label is a function of the
-set of edges): 40 million edges/s a core, the whole of `resolve` 3 million. Memory was 144 bytes an edge; documents
-without a duplicate cost nothing here.
+Union-find over the same edges numbers the components (root = the smallest ordinal, so the label is a function of the
+set of edges) in an array that is mapped from a scratch file, 8 bytes a document. Then the edges are dealt by component
+into scratch files of about a million, and each file is resolved by itself. Memory is that of one such file or of the
+largest component, whichever is more; documents without a duplicate cost their 8 bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from corpus.dedup.candidates import EXACT, NEAR, Int64s, Take, unique_edges
-from corpus.dedup.keys import id_bytes, rank
-from corpus.dedup.records import Array, Ordinals
+from corpus.dedup.candidates import EDGE_DTYPE, EXACT, NEAR, Int64s, unique_edges
+from corpus.dedup.keys import DocumentKeys, id_bytes, id_words_bytes
+from corpus.dedup.minhash import GOLDEN, mix
+from corpus.dedup.records import Array, Ordinals, Runs
 from corpus.engine.compiled import kernel
 
+SURVIVOR = 2  # beside EXACT and NEAR
+KIND_NAMES = ("exact", "near", "survivor")
 FATE_DTYPE = np.dtype(
     [
-        ("document", "<i8"),  # ordinal of the document that is dropped
-        ("survivor", "<i8"),  # ordinal of the one that stays in its place
+        ("document", "<i8"),  # ordinal of a document that has a verified neighbour
+        ("survivor", "<i8"),  # ordinal of the one that stays in its place; its own when it stays
+        ("survivor_id", "<u8", (2,)),  # of dropped documents only
         ("similarity", "<f4"),
         ("kind", "u1"),
-        ("cluster", "<i8"),  # smallest ordinal of the connected component
+        ("component", "<i8"),  # smallest ordinal of the connected component
+        ("members", "<i8"),  # documents of the component
     ]
 )
 DROP_DTYPE = np.dtype(
@@ -40,60 +49,173 @@ DROP_DTYPE = np.dtype(
         ("cluster", "<i8"),
     ]
 )
+CLUSTER_SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.binary(16), False),
+        pa.field("row", pa.uint32(), False),  # position in the shard of the stage `filter`
+        pa.field("component", pa.int64(), False),  # a number of this build: the component's smallest ordinal
+        pa.field("members", pa.int64(), False),  # documents of the component, the survivors too
+        pa.field("survivor", pa.binary(16), False),  # who stays in its place: itself, where kind is survivor
+        pa.field("similarity", pa.float32(), False),  # estimated Jaccard with the survivor
+        pa.field("kind", pa.string(), False),
+    ]
+)
+GROUP_EDGES = 1 << 20  # 39 MB of edges
+MAX_GROUPS = 512  # scratch files open at once
+BLOCK_EDGES = 1 << 20
 
 
-def resolve(edges: Array, take_keys: Take) -> tuple[Array, dict[str, int]]:
-    """Return one `FATE_DTYPE` record for each dropped document, sorted by ordinal, and counts.
+def resolve_files(files: Sequence[Runs], num_documents: int, scratch: Path) -> Iterator[Array]:
+    """Yield the fates of `resolve` for the edges of many files, a group of whole components at a time.
 
     Args:
-        edges: `EDGE_DTYPE` records of all partitions, repeats allowed.
-        take_keys: gives the `KEY_DTYPE` records of documents.
+        files: `EDGE_DTYPE` records.
+        scratch: an empty folder for 8 bytes a document and a copy of the edges.
+    """
+    num_edges = sum(map(len, files))
+    if not num_edges:
+        return
+    roots = np.asarray(np.memmap(scratch / "components", np.int64, "w+", shape=(num_documents,)))
+    for start in range(0, num_documents, BLOCK_EDGES):
+        roots[start : start + BLOCK_EDGES] = np.arange(start, min(start + BLOCK_EDGES, num_documents))
+    for edges in _blocks(files):
+        _unite(roots, np.ascontiguousarray(edges["a"]), np.ascontiguousarray(edges["b"]))
+    _flatten(roots)
+    groups = min(MAX_GROUPS, num_edges // GROUP_EDGES + 1)
+    paths = [scratch / f"edges-{group}" for group in range(groups)]
+    if groups > 1:
+        _deal(files, roots, paths)
+    del roots
+    for path in paths:
+        yield resolve(np.fromfile(path, EDGE_DTYPE) if groups > 1 else np.concatenate([run.read() for run in files]))
+        path.unlink(missing_ok=True)
+
+
+def resolve(edges: Array) -> Array:
+    """Return one `FATE_DTYPE` record for each document of the edges, sorted by ordinal.
+
+    Args:
+        edges: `EDGE_DTYPE` records of whole components, repeats allowed.
     """
     edges = unique_edges(edges)
     documents, ends = np.unique(np.concatenate((edges["a"], edges["b"])), return_inverse=True)
     higher, lower = np.split(ends.astype(np.int64), 2)
-    cluster = _components(higher, lower, len(documents))
+    component = np.arange(len(documents))
+    _unite(component, higher, lower)
+    _flatten(component)
     near, exact = edges["kind"] == NEAR, edges["kind"] == EXACT
 
-    survives = _survivors(*_by_higher(higher[near], lower[near], len(documents)))
+    fates = np.zeros(len(documents), FATE_DTYPE)
+    fates["document"], fates["component"] = documents, documents[component]
+    fates["members"] = np.bincount(component, minlength=len(documents))[component]
     survivor, similarity = np.arange(len(documents)), np.ones(len(documents), np.float32)
-    decided = near & survives[higher]
-    best = _best(lower[decided], higher[decided], edges["similarity"][decided], documents, take_keys)
-    chosen = np.flatnonzero(decided)[best]
-    survivor[lower[chosen]], similarity[lower[chosen]] = higher[chosen], edges["similarity"][chosen]
+    kind, ids = np.full(len(documents), SURVIVOR, np.uint8), np.zeros((len(documents), 2), np.uint64)
 
-    kind = np.full(len(documents), NEAR, np.uint8)
+    survives = _survivors(*_by_higher(higher[near], lower[near], len(documents)))
+    chosen = np.flatnonzero(near & survives[higher])
+    chosen = chosen[_best(lower[chosen], edges[chosen])]
+    dropped = lower[chosen]
+    survivor[dropped], similarity[dropped], kind[dropped] = higher[chosen], edges["similarity"][chosen], NEAR
+    ids[dropped] = edges["id"][chosen]
+
     original, copy = higher[exact], lower[exact]
-    kind[copy[survives[original]]] = EXACT
-    survivor[copy], similarity[copy] = survivor[original], similarity[original]
+    stays = survives[original]
+    survivor[copy], similarity[copy], kind[copy] = (
+        survivor[original],
+        similarity[original],
+        np.where(stays, EXACT, NEAR),
+    )
+    ids[copy] = np.where(stays[:, None], edges["id"][exact], ids[original])
 
-    dropped = np.flatnonzero(survivor != np.arange(len(documents)))
-    fates = np.empty(len(dropped), FATE_DTYPE)
-    fates["document"], fates["survivor"] = documents[dropped], documents[survivor[dropped]]
-    fates["similarity"], fates["kind"] = similarity[dropped], kind[dropped]
-    fates["cluster"] = documents[cluster[dropped]]
-    return fates, {
-        "edges": len(edges),
-        "clusters": len(np.unique(cluster)),
-        "clustered_documents": len(documents),
+    fates["survivor"], fates["similarity"], fates["kind"] = documents[survivor], similarity, kind
+    fates["survivor_id"] = ids
+    return fates
+
+
+def count(fates: Array) -> dict[str, int]:
+    """Counts over whole components: how many, their documents, and how many of those are dropped as what."""
+    return {
+        "clusters": int((fates["document"] == fates["component"]).sum()),
+        "clustered_documents": len(fates),
         "exact": int((fates["kind"] == EXACT).sum()),
         "near": int((fates["kind"] == NEAR).sum()),
     }
 
 
-def shard_drops(fates: Array, bases: Ordinals, take_keys: Take) -> Iterator[Array]:
-    """Yield the `DROP_DTYPE` records of each shard, sorted by row; `bases` are the shards' first ordinals."""
-    cuts = np.searchsorted(fates["document"], bases)
-    for base, start, end in zip(bases[:-1], cuts[:-1], cuts[1:], strict=True):
-        part = fates[start:end]
-        drops = np.empty(len(part), DROP_DTYPE)
-        drops["row"] = part["document"] - base
-        for name in ("similarity", "kind", "cluster"):
-            drops[name] = part[name]
-        if len(part):
-            survivors, which = np.unique(part["survivor"], return_inverse=True)
-            drops["survivor"] = id_bytes(take_keys(survivors))[which]
-        yield drops
+class ShardedFates:
+    """Fates of many groups, kept in scratch files and read back shard by shard."""
+
+    def __init__(self, scratch: Path, bases: Ordinals) -> None:
+        self.scratch = scratch
+        self.bases = bases  # the shards' first ordinals, and the number of documents
+        self.cuts: list[Ordinals] = []
+        self.counts = count(np.empty(0, FATE_DTYPE))
+
+    def add(self, fates: Array) -> None:
+        """Keep one group."""
+        (self.scratch / f"fates-{len(self.cuts)}").write_bytes(fates.tobytes())
+        self.cuts.append(np.searchsorted(fates["document"], self.bases))
+        self.counts = {name: total + self.counts[name] for name, total in count(fates).items()}
+
+    def shard(self, shard: int) -> Array:
+        """Return the fates of one shard, sorted by ordinal."""
+        parts = [np.empty(0, FATE_DTYPE)]
+        for group, cuts in enumerate(self.cuts):
+            first, last = int(cuts[shard]), int(cuts[shard + 1])
+            path, offset = self.scratch / f"fates-{group}", first * FATE_DTYPE.itemsize
+            parts.append(np.fromfile(path, FATE_DTYPE, last - first, offset=offset))
+        fates = np.concatenate(parts)
+        return fates[np.argsort(fates["document"])]
+
+
+def drops(fates: Array, base: int) -> Array:
+    """Return the `DROP_DTYPE` records of one shard, sorted by row; `base` is its first ordinal."""
+    part = fates[fates["kind"] != SURVIVOR]
+    found = np.empty(len(part), DROP_DTYPE)
+    found["row"] = part["document"] - base
+    found["survivor"] = id_words_bytes(part["survivor_id"])
+    found["similarity"], found["kind"], found["cluster"] = part["similarity"], part["kind"], part["component"]
+    return found
+
+
+def cluster_table(fates: Array, base: int, keys: DocumentKeys) -> pa.Table:
+    """Return the `CLUSTER_SCHEMA` rows of one shard, one for each document of `fates`; `keys` are theirs."""
+    own = id_bytes(keys)
+    survivor = np.where((fates["kind"] == SURVIVOR)[:, None], own, id_words_bytes(fates["survivor_id"]))
+    columns = {
+        "id": _binary(own),
+        "row": (fates["document"] - base).astype(np.uint32),
+        "component": np.ascontiguousarray(fates["component"]),
+        "members": np.ascontiguousarray(fates["members"]),
+        "survivor": _binary(survivor),
+        "similarity": np.ascontiguousarray(fates["similarity"]),
+        "kind": pa.array(KIND_NAMES).take(pa.array(fates["kind"].astype(np.int64))),
+    }
+    return pa.table([columns[name] for name in CLUSTER_SCHEMA.names], schema=CLUSTER_SCHEMA)
+
+
+def _binary(ids: npt.NDArray[np.uint8]) -> pa.Array:
+    return pa.Array.from_buffers(pa.binary(16), len(ids), [None, pa.py_buffer(np.ascontiguousarray(ids))])
+
+
+def _blocks(files: Sequence[Runs]) -> Iterator[Array]:
+    """Edges in blocks of a bounded size, in order."""
+    for file in files:
+        for start in range(0, len(file), BLOCK_EDGES):
+            yield file.take(np.arange(start, min(start + BLOCK_EDGES, len(file))))
+
+
+def _deal(files: Sequence[Runs], roots: Int64s, paths: Sequence[Path]) -> None:
+    """Write every edge to the file of its component."""
+    with ExitStack() as stack:
+        outputs = [stack.enter_context(open(path, "wb")) for path in paths]
+        for edges in _blocks(files):
+            group = _groups(roots[edges["a"]], len(paths))
+            order = np.argsort(group, kind="stable")
+            cuts = np.searchsorted(group[order], np.arange(len(paths) + 1))
+            dealt = edges[order]
+            for output, first, last in zip(outputs, cuts[:-1], cuts[1:], strict=True):
+                output.write(dealt[first:last].tobytes())
 
 
 def _by_higher(higher: Int64s, lower: Int64s, num_documents: int) -> tuple[Int64s, Int64s]:
@@ -102,21 +224,27 @@ def _by_higher(higher: Int64s, lower: Int64s, num_documents: int) -> tuple[Int64
     return np.searchsorted(higher[order], np.arange(num_documents + 1)), lower[order]
 
 
-def _best(lower: Int64s, higher: Int64s, similarity: Array, documents: Int64s, take_keys: Take) -> Int64s:
-    """Positions of the edges that name a survivor: the most similar one, the highest in rank among equals."""
-    if not len(lower):
-        return np.empty(0, np.int64)
-    survivors, which = np.unique(higher, return_inverse=True)
-    order = np.lexsort((rank(take_keys(documents[survivors]))[which], -similarity, lower))
+def _best(lower: Int64s, edges: Array) -> Int64s:
+    """Positions of the edges that name a survivor: the most similar one, the smallest id among equals."""
+    ids = edges["id"]
+    order = np.lexsort((ids[:, 1], ids[:, 0], -edges["similarity"], lower))
     first = np.ones(len(order), bool)
     first[1:] = lower[order][1:] != lower[order][:-1]
     return order[first]
 
 
-@kernel("int64[::1](Array(int64, 1, 'C', True), Array(int64, 1, 'C', True), int64)")
-def _components(a: Int64s, b: Int64s, num_documents: int) -> Int64s:
-    """The smallest document of each one's connected component, by union-find with path halving."""
-    parent = np.arange(num_documents)
+@kernel("int64[::1](int64[::1], int64)")
+def _groups(roots: Int64s, groups: int) -> Int64s:
+    """A number below `groups` for each component."""
+    found = np.empty(len(roots), np.int64)
+    for i in range(len(roots)):
+        found[i] = (mix(np.uint64(roots[i]) * GOLDEN) >> np.uint64(32)) % np.uint64(groups)
+    return found
+
+
+@kernel("void(int64[::1], Array(int64, 1, 'C', True), Array(int64, 1, 'C', True))")
+def _unite(parent: Int64s, a: Int64s, b: Int64s) -> None:
+    """Union-find with path halving: joins the components of both ends of each edge, the smaller root staying."""
     for i in range(len(a)):
         x, y = a[i], b[i]
         while parent[x] != x:
@@ -126,9 +254,13 @@ def _components(a: Int64s, b: Int64s, num_documents: int) -> Int64s:
             parent[y] = parent[parent[y]]
             y = parent[y]
         parent[max(x, y)] = min(x, y)
-    for x in range(num_documents):  # a parent is never larger than its child, so one pass flattens
+
+
+@kernel("void(int64[::1])")
+def _flatten(parent: Int64s) -> None:
+    """Point everyone at the smallest of its component: a parent is never larger than its child, so one pass does."""
+    for x in range(len(parent)):
         parent[x] = parent[parent[x]]
-    return parent
 
 
 @kernel("boolean[::1](Array(int64, 1, 'C', True), Array(int64, 1, 'C', True))")

@@ -30,7 +30,7 @@ def near_duplicates(texts: Sequence[str], config: DedupConfig | None = None) -> 
     import pyarrow as pa
 
     from corpus.dedup.candidates import EXACT, find_edges
-    from corpus.dedup.clusters import resolve
+    from corpus.dedup.clusters import SURVIVOR, resolve
     from corpus.dedup.signatures import sign_texts
 
     config = config or DedupConfig()
@@ -44,8 +44,8 @@ def near_duplicates(texts: Sequence[str], config: DedupConfig | None = None) -> 
         config.threshold,
         config.max_leaders,
     )
-    fates, _ = resolve(edges, signed.keys.__getitem__)
     return [
         Duplicate(int(fate["document"]), int(fate["survivor"]), float(fate["similarity"]), bool(fate["kind"] == EXACT))
-        for fate in fates
+        for fate in resolve(edges)
+        if fate["kind"] != SURVIVOR
     ]

@@ -74,7 +74,12 @@ def rank(keys: DocumentKeys) -> npt.NDArray[np.int64]:
 
 def id_bytes(keys: DocumentKeys) -> Bytes:
     """Return uint8[n, 16]: the documents' ids as they were given."""
-    return keys["id"].astype(">u8").view(np.uint8).reshape(len(keys), 16)
+    return id_words_bytes(keys["id"])
+
+
+def id_words_bytes(words: Keys) -> Bytes:
+    """Return uint8[n, 16] of the field `id` of KEY_DTYPE, uint64[n, 2]."""
+    return words.astype(">u8").view(np.uint8).reshape(len(words), 16)
 
 
 def text_buffers(column: pa.ChunkedArray | pa.Array) -> tuple[Offsets, Bytes]:

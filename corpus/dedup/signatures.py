@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corpus.dedup import datasketch_scheme
 from corpus.dedup.config import DedupConfig
 from corpus.dedup.fold import fold
 from corpus.dedup.keys import KEY_DTYPE, DocumentKeys, document_keys, id_array, text_buffers
@@ -36,7 +37,8 @@ def sign_texts(ids: pa.ChunkedArray | pa.Array, texts: pa.ChunkedArray | pa.Arra
     offsets, data = text_buffers(texts)
     codes, code_offsets = fold(offsets, data)
     keys = document_keys(id_array(ids), offsets, data, codes, code_offsets)
-    signatures = minhash(codes, code_offsets, config.ngram, config.num_permutations)
+    scheme = datasketch_scheme.minhash if config.scheme == "datasketch" else minhash
+    signatures = scheme(codes, code_offsets, config.ngram, config.num_permutations)
     long_enough = np.flatnonzero(keys["quality"] >= config.ngram).astype(np.uint32)
     bands = band_keys(signatures[long_enough], config.bands, config.rows)
     rows = np.concatenate((np.arange(len(keys), dtype=np.uint32), np.repeat(long_enough, config.bands)))

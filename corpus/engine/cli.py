@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from corpus.engine.errors import Stopped, WenhaiError
+from corpus.engine.errors import Stopped, UsageError, WenhaiError
 
 Command = Callable[[argparse.Namespace], None]
 
@@ -47,6 +47,37 @@ def run_command(program: str, parser: argparse.ArgumentParser, arguments: Sequen
         )
         _discard_output()
         return WenhaiError.exit_code
+
+
+def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
+    """Who does the tasks of a run: `--workers`, `--executor`, `--address`."""
+    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core; 0: none)")
+    parser.add_argument(
+        "--executor", choices=("local", "ray"), default="local", help="processes here, or a Ray cluster's machines"
+    )
+    parser.add_argument(
+        "--address", metavar="HOST:PORT", help="the cluster (default: auto, the one this machine belongs to)"
+    )
+
+
+def cluster_address(arguments: argparse.Namespace) -> str | None:
+    """The Ray cluster that does the tasks, None for this machine.
+
+    Raises:
+        UsageError: the options contradict each other.
+    """
+    workers: int | None = arguments.workers
+    if workers is not None and workers < 0:
+        raise UsageError(f"--workers {workers}: give 0 (run in this process) or more.")
+    if arguments.executor == "local":
+        if arguments.address is not None:
+            raise UsageError(f"--address {arguments.address}: only for --executor ray.")
+        return None
+    if workers is not None:
+        raise UsageError(
+            "--workers: the cluster's CPUs count with --executor ray. Use [resources.STAGE] in the recipe."
+        )
+    return arguments.address or "auto"
 
 
 def _discard_output() -> None:

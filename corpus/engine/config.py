@@ -10,7 +10,7 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,8 @@ from corpus.engine.errors import UsageError
 RECIPES = Path(__file__).parent.parent / "recipes"
 MAX_TOML_BYTES = 1 << 20
 MAX_DEPTH = 16
+MAX_EXTENDS = 8  # recipes on top of each other
+SECTION_DEPTH = 2  # [filter.length]: what lies deeper is a value
 
 
 class Strict(pydantic.BaseModel):
@@ -30,6 +32,29 @@ class Strict(pydantic.BaseModel):
 
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
+
+
+class Resources(Strict):
+    """[resources.STAGE]: what a task of a stage asks of a machine. A cluster places tasks by it; no bytes depend on it."""
+
+    cpus: float = pydantic.Field(default=1.0, gt=0)
+    memory_gb: float = pydantic.Field(default=0.0, ge=0)
+    """0 asks for nothing: as many tasks as CPUs then share a machine's memory."""
+
+
+class WithResources(Strict):
+    """A recipe of which only the resources are read."""
+
+    resources: dict[str, Resources] = {}
+
+
+def check_resources(resources: Mapping[str, Resources], stages: Sequence[str], where: str) -> None:
+    """Refuse a section for a stage that does not exist; raises `UsageError`."""
+    for name in resources:
+        if name not in stages:
+            nearest = difflib.get_close_matches(name, stages, n=1)
+            hint = f"did you mean {nearest[0]}?" if nearest else f"stages: {', '.join(stages)}"
+            raise UsageError(f"{where}: resources.{name}: no such stage; {hint}")
 
 
 def find_recipe(recipe: str) -> Path:
@@ -53,17 +78,55 @@ def find_recipe(recipe: str) -> Path:
 def load_toml(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Read a TOML file (at most 1 MiB) and apply `a.b=value` overrides on top.
 
+    `extends = "web_zh"` (or a path, from the file's own folder) starts from another file: sections are merged key by
+    key, and a key's value, a range too, replaces the other whole.
+
     Raises:
-        UsageError: missing, too large, not TOML, nested too deeply, or an override without `=`.
+        UsageError: missing, too large, not TOML, nested too deeply, extends itself, or an override without `=`.
     """
+    return apply_overrides(_load(path, ()), overrides)
+
+
+def _load(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_TOML_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (OSError, ValueError) as error:  # ValueError: a null character
+        raise UsageError(f"{path}: cannot be read ({getattr(error, 'strerror', error)}).") from error
     if len(data) > MAX_TOML_BYTES:
         raise UsageError(f"{path}: larger than {MAX_TOML_BYTES:,} bytes; a recipe is a page of text.")
-    return apply_overrides(_parse_toml(data, str(path)), overrides)
+    values = _parse_toml(data, str(path))
+    base = values.pop("extends", None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise UsageError(f'{path}: extends names one recipe, for example extends = "web_zh".')
+    above = (*above, _resolved(path))
+    base_path = path.parent / base if base.endswith(".toml") or "/" in base else find_recipe(base)
+    if _resolved(base_path) in above:
+        raise UsageError(f"{path}: extends {base}, which extends this file again. Take one of the two out.")
+    if len(above) > MAX_EXTENDS:
+        raise UsageError(
+            f"{path}: extends {base}, the {len(above)}th in a row; at most {MAX_EXTENDS}. Write some into one."
+        )
+    return _merge(_load(base_path, above), values, SECTION_DEPTH)
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):  # a loop of links, a null character: opening it says so
+        return path
+
+
+def _merge(base: dict[str, Any], values: dict[str, Any], depth: int) -> dict[str, Any]:
+    """`values` over `base`: sections key by key down to `depth`, below it whole."""
+    merged = dict(base)
+    for key, value in values.items():
+        old = base.get(key)
+        both = depth and isinstance(old, dict) and isinstance(value, dict)
+        merged[key] = _merge(old, value, depth - 1) if both and isinstance(old, dict) else value
+    return merged
 
 
 def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from typing import Any
 
 from corpus.engine.errors import DiskError, LockHeld, UsageError, WenhaiError
 
+LOCK_NAME = ".lock"
 MAX_JSON_BYTES = 64 << 20
 HASH_BLOCK_BYTES = 1 << 20
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG, errno.EACCES, errno.ENOTDIR}
@@ -170,7 +171,7 @@ class RunLock:
 
     def __enter__(self) -> RunLock:
         """Take the lock or raise `LockHeld`, which names the holder's host, process and start."""
-        path = self.folder / ".lock"
+        path = self.folder / LOCK_NAME
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -205,6 +206,23 @@ class RunLock:
                 os.ftruncate(self._fd, 0)
             os.close(self._fd)
             self._fd = None
+
+
+def lock_holder(folder: Path) -> str | None:
+    """Who holds the lock of a folder, in words (process, host, start); None when nobody does. Changes nothing."""
+    try:
+        fd = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.pread(fd, 4096, 0).decode(errors="replace").strip() or "an unnamed process"
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return None
 
 
 def _refused(path: Path, error: OSError) -> DiskError:

@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -26,14 +27,18 @@ from typing import Any, Protocol
 
 from corpus.engine.errors import DiskError, WenhaiError
 
-DEATHS_BEFORE_GIVING_UP = 2
+DEATHS_BEFORE_GIVING_UP = 2  # the first may be another task's fault: the kernel's victim is whoever is large just then
 SECONDS_TO_DIE = 5.0
 SINGLE_THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a call: `value`, or `failure` in words with its `kind` (error, disk, killed, timeout)."""
+    """What became of a call: `value`, or `failure` in words with its `kind`.
+
+    Kinds: done; error; disk (it takes no more); killed and timeout (the worker died, or had to); setup (this machine of
+    a cluster cannot do the work at all: other code, or another disk).
+    """
 
     name: str
     value: Any = None
@@ -43,12 +48,19 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Call:
-    """A named call of a module-level function with picklable arguments."""
+    """A named call of a module-level function with picklable arguments.
+
+    `label` names it where calls of all stages are shown together; a cluster places it where `cpus` and `memory_bytes`
+    are free (0: no request).
+    """
 
     name: str
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     timeout_seconds: float | None = None
+    label: str = ""
+    cpus: float = 1.0
+    memory_bytes: int = 0
 
 
 class Executor(Protocol):
@@ -64,7 +76,7 @@ class InlineExecutor:
     def run(self, calls: Iterable[Call]) -> Iterator[Outcome]:
         """Yield one outcome a call, in order."""
         for call in calls:
-            yield _outcome(call)
+            yield attempt(call)
 
 
 class ProcessExecutor:
@@ -89,11 +101,29 @@ class ProcessExecutor:
             worker.close()
 
     def run(self, calls: Iterable[Call]) -> Iterator[Outcome]:
-        """Yield one outcome a call, as they finish; a call whose worker died is tried once more, in a fresh worker."""
+        """Yield one outcome a call, as they finish; a call whose worker died is tried once more.
+
+        That is done last, in a fresh worker and with no other beside it: what took too much memory among others may
+        have enough of it alone.
+        """
+        died: list[Call] = []
+        for call, outcome in self._run(calls, self.workers):
+            if outcome.kind == "killed":
+                died.append(call)
+            else:
+                yield outcome
+        for call in died:
+            while self._idle:
+                self._idle.pop().close()
+            yield from (outcome for _, outcome in self._run([call], workers=1))
+
+    def _run(self, calls: Iterable[Call], workers: int) -> Iterator[tuple[Call, Outcome]]:
         waiting = iter(calls)
         while True:
-            while len(self._busy) < self.workers and (call := next(waiting, None)):
-                self._start(call, attempt=1)
+            while len(self._busy) < workers and (call := next(waiting, None)):
+                worker = self._idle.pop() if self._idle else _Worker()
+                self._busy.append(worker)
+                worker.start(call)
             if not self._busy:
                 return
             wait([end for worker in self._busy for end in worker.ends], _seconds_left(self._busy))
@@ -103,15 +133,7 @@ class ProcessExecutor:
                 self._busy.remove(worker)
                 if worker.is_alive:
                     self._idle.append(worker)
-                if outcome.kind == "killed" and worker.attempt < DEATHS_BEFORE_GIVING_UP:
-                    self._start(worker.call, worker.attempt + 1)
-                else:
-                    yield outcome
-
-    def _start(self, call: Call, attempt: int) -> None:
-        worker = self._idle.pop() if self._idle and attempt == 1 else _Worker()
-        self._busy.append(worker)
-        worker.start(call, attempt)
+                yield worker.call, outcome
 
 
 class _Worker:
@@ -123,10 +145,17 @@ class _Worker:
         context: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_work, args=(theirs,), daemon=True)
-        self._process.start()
+        try:
+            self._process.start()
+        except OSError as error:
+            if "AF_UNIX" not in str(error):  # the fork server's socket lies in the folder for temporary files
+                raise
+            folder = tempfile.gettempdir()
+            raise WenhaiError(
+                f"{folder}: too long a path for a socket (Unix allows about 100 bytes). Set TMPDIR to a shorter one."
+            ) from error
         theirs.close()
         self.is_alive = True
-        self.attempt = 0
         self.deadline = math.inf
 
     @property
@@ -134,9 +163,9 @@ class _Worker:
         """What becomes readable when the worker answers or dies."""
         return self._pipe, self._process.sentinel
 
-    def start(self, call: Call, attempt: int) -> None:
+    def start(self, call: Call) -> None:
         """Send a call; a worker that has died meanwhile is found out by `outcome`."""
-        self.call, self.attempt = call, attempt
+        self.call = call
         self.deadline = time.monotonic() + (math.inf if call.timeout_seconds is None else call.timeout_seconds)
         with suppress(BrokenPipeError):
             self._pipe.send(call)
@@ -182,7 +211,7 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-def _outcome(call: Call) -> Outcome:
+def attempt(call: Call) -> Outcome:
     """Make a call; its errors become words here, because not every exception survives the way to another process."""
     try:
         return Outcome(call.name, call.function(*call.arguments))
@@ -208,7 +237,7 @@ def _work(pipe: Connection) -> None:
             call = pipe.recv()
         except EOFError:
             return
-        outcome = _outcome(call)
+        outcome = attempt(call)
         try:
             pipe.send(outcome)
         except Exception as error:  # a value that cannot be pickled; nothing of it was sent

@@ -10,17 +10,20 @@ over by hard links: who adds a file to the inputs pays for that file (and for wh
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from corpus.engine import durable, storage
-from corpus.engine.errors import DiskError, Stopped, UsageError, WenhaiError
+from corpus.engine import durable, running, storage
+from corpus.engine.errors import DiskError, Stopped, WenhaiError
 from corpus.engine.executor import Call, Executor, InlineExecutor, Outcome, ProcessExecutor
 from corpus.engine.progress import Progress
+from corpus.engine.space import Room
 from corpus.engine.stage import (
     FINGERPRINT_LENGTH,
     MANIFEST_NAME,
@@ -32,6 +35,11 @@ from corpus.engine.stage import (
     write_manifest,
 )
 
+if TYPE_CHECKING:
+    from corpus.engine.config import Resources  # pydantic: `status` does without
+
+ENDS_THE_STAGE = {"disk", "setup"}  # every other task would compute for nothing, or fail alike
+INPUTS_SHOWN = 3
 RUN_NAME = "run.json"
 RUN_FORMAT = 1
 TIMINGS_NAME = "timings.json"
@@ -43,6 +51,8 @@ def run_stages(
     out: str,
     *,
     workers: int | None = None,
+    address: str | None = None,
+    resources: Mapping[str, Resources] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Folder]:
     """Bring every stage below `out` up to date and return their folders by name.
@@ -50,7 +60,9 @@ def run_stages(
     Args:
         stages: in the order documents travel in; upstream stages stand earlier here or are complete below `out`.
         out: a local path or any fsspec URL.
-        workers: processes; default one a core, 0 runs in this process.
+        workers: processes on this machine; default one a core, 0 runs in this process.
+        address: of a Ray cluster whose machines do the tasks instead; all of them see the inputs and `out`.
+        resources: by stage, what a task asks of a machine of the cluster.
         progress: where progress goes; silent by default.
 
     Raises:
@@ -68,10 +80,14 @@ def run_stages(
             durable.sweep(storage.local_path(out))
             stack.callback(durable.sweep, storage.local_path(out))
         try:
-            executor: Executor = stack.enter_context(ProcessExecutor(workers)) if workers else InlineExecutor()
+            executor = _executor(out, workers, address, stack)
+            stack.callback(_clear, out)
+            stack.callback(storage.clear_scratch)
+            where = f"{workers} workers" if address is None else f"Ray at {address}"
             folders = {name: folder for name, folder in _known(out).items() if name not in {s.name for s in stages}}
             for stage in stages:
-                folders[stage.name] = _run_stage(stage, folders, out, executor, progress)
+                asked = (resources or {}).get(stage.name)
+                folders[stage.name] = _run_stage(stage, folders, out, executor, progress, asked, where)
                 _record(out, stage, folders)
             return folders
         except KeyboardInterrupt:
@@ -119,7 +135,28 @@ def folder_name(stage: Stage, upstream: Mapping[str, Folder]) -> str:
     return f"{stage.name}-{durable.digest(fingerprint(stage, upstream))[:FINGERPRINT_LENGTH]}"
 
 
-def _run_stage(stage: Stage, folders: Mapping[str, Folder], out: str, executor: Executor, progress: Progress) -> Folder:
+def _executor(out: str, workers: int, address: str | None, stack: ExitStack) -> Executor:
+    if address is not None:
+        from corpus.engine.ray_executor import RayExecutor
+
+        return stack.enter_context(RayExecutor(address, out))
+    return stack.enter_context(ProcessExecutor(workers)) if workers else InlineExecutor()
+
+
+def _clear(out: str) -> None:
+    with suppress(DiskError):
+        running.clear(out)
+
+
+def _run_stage(
+    stage: Stage,
+    folders: Mapping[str, Folder],
+    out: str,
+    executor: Executor,
+    progress: Progress,
+    asked: Resources | None,
+    where: str,
+) -> Folder:
     missing = [name for name in stage.upstream if name not in folders]
     if missing:
         raise WenhaiError(f"{out}: stage {stage.name} needs {', '.join(missing)}, which is not complete here.")
@@ -135,41 +172,78 @@ def _run_stage(stage: Stage, folders: Mapping[str, Folder], out: str, executor: 
     tasks = sorted(stage.plan(folders), key=lambda task: task.name)
     if len({task.name for task in tasks}) != len(tasks):
         raise WenhaiError(f"stage {stage.name}: two tasks share a name; this is a bug of the stage.")
+    by_name = {task.name: task for task in tasks}
     records = _done(url, tasks)
     if len(records) < len(tasks) and not storage.is_remote(out):
         records |= _take_over(storage.local_path(url), parts, [task for task in tasks if task.name not in records])
+    room, no_room = Room(out), ""
+    for name_done, record in records.items():
+        room.finished(by_name[name_done], record)
+
+    def calls() -> Iterator[Call]:
+        """One at a time, as workers get free."""
+        nonlocal no_room
+        cpus, memory_bytes = (asked.cpus, int(asked.memory_gb * 1e9)) if asked else (1.0, 0)
+        worker_stage = stage.for_worker()
+        for task in [task for task in tasks if task.name not in records]:
+            if no_room := room.start(task):
+                return
+            arguments, label = (worker_stage, task, url), f"{stage.name}/{task.name}"
+            yield Call(task.name, timed_task, arguments, stage.timeout_seconds, label, cpus, memory_bytes)
+
     failures: list[Outcome] = []
-    calls = (
-        Call(task.name, timed_task, (stage, task, url), stage.timeout_seconds)
-        for task in tasks
-        if task.name not in records
-    )
-    started, cpu_seconds = time.monotonic(), 0.0
+    started, cpu_seconds, peak_bytes = time.monotonic(), 0.0, 0
+    running.mark(out, stage.name, name, len(tasks), len(records), where)
     with progress.stage(stage.name, len(tasks), len(records)) as advance:
-        for outcome in executor.run(calls):
-            if outcome.kind == "done":
-                records[outcome.name], seconds = outcome.value
-                storage.remove(storage.join(url, "failed", f"{outcome.name}.json"))
-                cpu_seconds += seconds
-                advance(records[outcome.name]["counts"])
-            else:
-                failures.append(outcome)
-                with suppress(DiskError):  # a full disk must not hide what failed because of it
-                    _record_failure(url, outcome)
-                advance(None)
-                if outcome.kind == "disk":  # every other task would compute for nothing
-                    break
+        while True:
+            had = len(records)
+            for outcome in executor.run(calls()):
+                if outcome.kind == "done":
+                    records[outcome.name] = _read_record(url, by_name[outcome.name])
+                    storage.remove(storage.join(url, "failed", f"{outcome.name}.json"))
+                    cpu_seconds += outcome.value[0]
+                    peak_bytes = max(peak_bytes, outcome.value[1])
+                    room.finished(by_name[outcome.name], records[outcome.name])
+                    advance(records[outcome.name]["counts"])
+                else:
+                    failures.append(outcome)
+                    room.finished(by_name[outcome.name], None)
+                    with suppress(DiskError):  # a full disk must not hide what failed because of it
+                        _record_failure(url, outcome, by_name[outcome.name])
+                    advance(None)
+                    if outcome.kind in ENDS_THE_STAGE:
+                        break
+            if not no_room or failures or len(records) == had:
+                break  # else ask again: what the tasks under way had written by then was counted twice
         with suppress(DiskError):
-            _add_timing(out, name, cpu_seconds, time.monotonic() - started)
+            _add_timing(out, name, cpu_seconds, time.monotonic() - started, peak_bytes)
         if failures:
-            raise WenhaiError(_failure_table(stage, url, failures, len(tasks)))
+            raise WenhaiError(_failure_table(stage, url, failures, by_name))
+        if no_room:
+            todo = len(tasks) - len(records)
+            raise DiskError(
+                f"stage {stage.name} stopped before the disk is full: {no_room}. {todo} of {len(tasks)} tasks are left. "
+                "Free space, then run the same command again: finished work is kept."
+            )
         return write_manifest(stage, durable.digest(parts), url, list(records.values()))
 
 
-def timed_task(stage: Stage, task: Task, url: str) -> tuple[dict[str, Any], float]:
-    """Run one task in a worker; returns its record and the CPU seconds it took."""
+def timed_task(stage: Stage, task: Task, url: str) -> tuple[float, int]:
+    """Run one task in a worker; returns the CPU seconds it took and the worker's peak memory in bytes.
+
+    Its record stays in storage, where the run reads it: what travels back is small, whatever the task wrote.
+    """
     start = time.process_time()
-    return run_task(stage, task, url), time.process_time() - start
+    run_task(stage, task, url)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return time.process_time() - start, peak if sys.platform == "darwin" else peak * 1024
+
+
+def _read_record(url: str, task: Task) -> dict[str, Any]:
+    record: dict[str, Any] = storage.read_json(storage.join(url, "done", f"{task.name}.json"))
+    if record.get("digest") != task.digest:
+        raise WenhaiError(f"{url}: task {task.name}: its record is of another task. Is another run at work here?")
+    return record
 
 
 def _done(url: str, tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
@@ -256,7 +330,7 @@ def _base_name(folder: Folder) -> str:
     return folder.url.rstrip("/").rsplit("/", 1)[-1]
 
 
-def _add_timing(out: str, folder: str, cpu_seconds: float, wall_seconds: float) -> None:
+def _add_timing(out: str, folder: str, cpu_seconds: float, wall_seconds: float, peak_bytes: int) -> None:
     """Times stand apart from manifests and `run.json`, which are equal for equal inputs."""
     url = storage.join(out, TIMINGS_NAME)
     timings = storage.read_json(url) if storage.exists(url) else {}
@@ -264,22 +338,30 @@ def _add_timing(out: str, folder: str, cpu_seconds: float, wall_seconds: float) 
     timings[folder] = {
         "cpu_seconds": round(before["cpu_seconds"] + cpu_seconds, 3),
         "wall_seconds": round(before["wall_seconds"] + wall_seconds, 3),
+        "peak_bytes": max(
+            before.get("peak_bytes", 0), peak_bytes
+        ),  # of one worker; it may have grown in a stage before
     }
     storage.write_json(url, timings)
 
 
-def _record_failure(url: str, outcome: Outcome) -> None:
-    value = {"task": outcome.name, "kind": outcome.kind, "failure": outcome.failure}
+def _record_failure(url: str, outcome: Outcome, task: Task) -> None:
+    inputs = [file.url for file in task.inputs]
+    value = {"task": outcome.name, "kind": outcome.kind, "failure": outcome.failure, "inputs": inputs}
     storage.write_json(storage.join(url, "failed", f"{outcome.name}.json"), value)
 
 
-def _failure_table(stage: Stage, url: str, failures: Sequence[Outcome], tasks: int) -> str:
-    rows = [f"  {outcome.name}  {outcome.kind}: {outcome.failure}" for outcome in failures[:FAILURES_SHOWN]]
+def _failure_table(stage: Stage, url: str, failures: Sequence[Outcome], tasks: Mapping[str, Task]) -> str:
+    rows = []
+    for outcome in failures[:FAILURES_SHOWN]:
+        inputs = [file.url.rsplit("/", 1)[-1] for file in tasks[outcome.name].inputs]
+        more = f" and {len(inputs) - INPUTS_SHOWN} more" if len(inputs) > INPUTS_SHOWN else ""
+        rows.append(f"  {outcome.name}  {outcome.kind}: {outcome.failure} [{', '.join(inputs[:INPUTS_SHOWN])}{more}]")
     if len(failures) > FAILURES_SHOWN:
         rows.append(f"  and {len(failures) - FAILURES_SHOWN} more in {url}/failed")
     listing = "\n".join(rows)
     return (
-        f"stage {stage.name}: {len(failures)} of {tasks} tasks failed\n{listing}\n"
+        f"stage {stage.name}: {len(failures)} of {len(tasks)} tasks failed\n{listing}\n"
         "Finished tasks are kept: mend the cause and run the same command again."
     )
 
@@ -305,9 +387,3 @@ def _stop_on_sigterm() -> Iterator[None]:
     finally:
         if signal.getsignal(signal.SIGTERM) is interrupt:
             signal.signal(signal.SIGTERM, previous)
-
-
-def require_workers(workers: int | None) -> None:
-    """Check a `--workers` value."""
-    if workers is not None and workers < 0:
-        raise UsageError(f"--workers {workers}: give 0 (run in this process) or more.")

@@ -177,6 +177,10 @@ class Stage(ABC):
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """The stage's tasks; a function of the inputs and the recipe only."""
 
+    def for_worker(self) -> Stage:
+        """The stage as it travels with each task: one that holds the list of all inputs leaves it at home."""
+        return self
+
     @abstractmethod
     def run(self, task: Task, out: Output) -> Counts:
         """Do one task: read its inputs, create its outputs, return what happened to the documents."""
@@ -203,19 +207,20 @@ def run_task(stage: Stage, task: Task, folder: str) -> dict[str, Any]:
     out = Output(folder)
     try:
         counts = stage.run(task, out)
+        counts.check(f"{folder}: task {task.name}")
+        record = {
+            "task": task.name,
+            "digest": task.digest,
+            "counts": asdict(counts),
+            "files": {
+                name: {"bytes": file.bytes, "sha256": file.sha256, "rows": file.rows}
+                for name, file in out.files.items()
+            },
+        }
+        storage.write_json(storage.join(folder, "done", f"{task.name}.json"), record)
+        return record
     finally:
         storage.clear_scratch()
-    counts.check(f"{folder}: task {task.name}")
-    record = {
-        "task": task.name,
-        "digest": task.digest,
-        "counts": asdict(counts),
-        "files": {
-            name: {"bytes": file.bytes, "sha256": file.sha256, "rows": file.rows} for name, file in out.files.items()
-        },
-    }
-    storage.write_json(storage.join(folder, "done", f"{task.name}.json"), record)
-    return record
 
 
 def write_manifest(stage: Stage, fingerprint_digest: str, folder: str, records: list[dict[str, Any]]) -> Folder:

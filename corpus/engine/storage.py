@@ -7,8 +7,8 @@ object (seen with fsspec). An object appears at once or not at all, so the recor
 
 from __future__ import annotations
 
-import hashlib
 import os
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from corpus.engine import durable
+from corpus.engine import durable, scratch
 from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.scratch import clear_scratch as clear_scratch
 
 READ_BLOCK_BYTES = 4 << 20
 HASH_THREADS = 4
@@ -51,24 +52,23 @@ def join(folder: str, *names: str) -> str:
 
 
 def fetch(url: str) -> Path:
-    """A local path with the bytes of `url`: itself when local, else a copy in the process's scratch folder."""
+    """A local path with the bytes of `url`: itself when local, else a copy in the process's scratch folder.
+
+    Copies go when their task ends, and earlier when they grow too many (`scratch.copy_of`): open one before you fetch
+    the next.
+
+    Raises:
+        DiskError: the scratch disk has no room for the copy.
+    """
     if not is_remote(url):
         return local_path(url)
-    target = _scratch() / hashlib.sha256(url.encode()).hexdigest()[:24] / url.rsplit("/", 1)[-1]
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        filesystem, path = _filesystem(url)
+    filesystem, path = _filesystem(url)
+
+    def download(target: Path) -> None:
         with durable.commit(target) as temporary:
             filesystem.get_file(path, str(temporary))
-    return target
 
-
-def clear_scratch() -> None:
-    """Remove the copies that `fetch` made: at a task's end, so that a worker never holds more than one task's inputs."""
-    global _scratch_folder
-    if _scratch_folder is not None:
-        _scratch_folder.cleanup()
-        _scratch_folder = None
+    return scratch.copy_of(url, lambda: int(filesystem.info(path)["size"]), download)
 
 
 def open_stream(url: str) -> BinaryIO:
@@ -88,7 +88,7 @@ def create(url: str) -> Iterator[Path]:
             yield temporary
         return
     filesystem, path = _filesystem(url)
-    with tempfile.TemporaryDirectory(dir=_scratch()) as folder:
+    with tempfile.TemporaryDirectory(dir=scratch.folder()) as folder:
         temporary = Path(folder, "object")
         yield temporary
         filesystem.put_file(str(temporary), path)
@@ -150,6 +150,16 @@ def names(folder: str, suffix: str) -> list[str]:
     return sorted(name for name in found if name.endswith(suffix) and not name.startswith("."))
 
 
+def remove_tree(url: str) -> None:
+    """Remove a folder and everything below it, if it exists."""
+    if not is_remote(url):
+        shutil.rmtree(local_path(url), ignore_errors=False)
+        return
+    filesystem, path = _filesystem(url)
+    if filesystem.exists(path):
+        filesystem.rm(path, recursive=True)
+
+
 def remove(url: str) -> None:
     """Remove one file, if it exists."""
     if not is_remote(url):
@@ -204,8 +214,14 @@ def _expand(pattern: str) -> list[str]:
     if is_remote(pattern):
         filesystem, path_in_store = _filesystem(pattern)
         scheme = pattern.split("://", 1)[0]
-        found = [entry for entry in filesystem.glob(path_in_store) if filesystem.isfile(entry)]
-        return [f"{scheme}://{entry.lstrip('/')}" for entry in found]
+        if not filesystem.isfile(path_in_store) and filesystem.isdir(path_in_store):
+            path_in_store = path_in_store.rstrip("/") + "/**"
+        found = filesystem.glob(path_in_store, detail=True)
+        return [
+            f"{scheme}://{name.lstrip('/')}"
+            for name, entry in found.items()
+            if entry["type"] == "file" and not name.rsplit("/", 1)[-1].startswith(".")
+        ]
     path = local_path(pattern)
     if path.is_file():
         return [os.path.abspath(path)]
@@ -233,17 +249,8 @@ def _identify(url: str) -> File:
     return File(url, size, durable.digest({"checksum": str(filesystem.checksum(path_in_store)), "bytes": size}))
 
 
-_scratch_folder: tempfile.TemporaryDirectory[str] | None = None  # of this process; made when it is needed
-
-
-def _scratch() -> Path:
-    global _scratch_folder
-    if _scratch_folder is None:
-        _scratch_folder = tempfile.TemporaryDirectory(prefix=f"wenhai-{os.getpid()}-")
-    return Path(_scratch_folder.name)
-
-
 def _filesystem(url: str) -> tuple[Any, str]:
     import fsspec  # 28 MB and 0.2 s: only where a URL is used
 
-    return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
+    # No listing is remembered: other processes write what this one must see (s3fs asks its last listing even in `exists`).
+    return fsspec.core.url_to_fs(url, use_listings_cache=False)  # type: ignore[no-any-return]

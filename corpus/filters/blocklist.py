@@ -11,50 +11,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from corpus.filters.automaton import Automaton
-from corpus.filters.scan import covered_characters, fold_batch, fold_for_matching, matching_table
+from corpus.filters.automaton import COVERED_CHARS, DISTINCT_WORDS, MAX_WORD_CHARS, Automaton
+from corpus.filters.folding import fold_for_matching, matching_table, skipped_characters
+from corpus.filters.list_file import read_list
 from corpus.filters.statistic import Batch, Floats, share, statistic
 
 FOLDER = Path(__file__).parent / "lists"
-BUILT_IN = ("advertising", "gambling", "invoice", "porn", "seo")
-MAX_LIST_BYTES = 16 << 20
+BUILT_IN = ("advertising", "crypto", "gambling", "invoice", "lottery", "porn", "seo")
 MAX_WORDS = 200_000
-MAX_WORD_CHARS = 64
 
 
 class Blocklist:
     """The words of several lists, ready to be found in batches."""
 
-    def __init__(self, lists: Sequence[str] = BUILT_IN, engine: str | None = None) -> None:
+    def __init__(self, lists: Sequence[str] = BUILT_IN) -> None:
         self.words = sorted({word for name in lists for word in read_words(name)})
         if len(self.words) > MAX_WORDS:
             raise UsageError(f"filter.blocklist.lists: {len(self.words):,} words together; at most {MAX_WORDS:,}.")
         self.digest = durable.digest(self.words)
-        self._automaton = Automaton(self.words, engine)
+        self._automaton = Automaton(self.words, matching_table(), skipped_characters(), whole=True)
 
-    def measure(
-        self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Characters inside hits, and distinct words hit, of each document (int64 each)."""
-        documents = len(offsets) - 1
-        folded_offsets = np.empty(documents + 1, np.int64)
-        folded = np.empty(int(offsets[-1] - offsets[0]), np.uint8)
-        fold_batch(offsets, data, matching_table(), folded_offsets, folded)
-        hits = self._automaton.find(folded[: folded_offsets[-1]])
-        covered = np.zeros(documents, np.int64)
-        covered_characters(folded_offsets, folded, hits.starts, hits.ends, covered)
-        rows = np.searchsorted(folded_offsets, hits.starts, side="right") - 1
-        inside = hits.ends <= folded_offsets[rows + 1]
-        pairs = np.unique(rows[inside] * len(self.words) + hits.words[inside])
-        distinct = np.bincount(pairs // max(1, len(self.words)), minlength=documents)
-        return covered, distinct
+    def measure(self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+        """int64[documents, NUM_WORD_COLUMNS]: characters inside words, different words, lines that hold one."""
+        return self._automaton.measure(offsets, data)
 
 
 @lru_cache(maxsize=8)
@@ -70,30 +55,8 @@ def read_words(name: str) -> list[str]:
         UsageError: no such list or file, not UTF-8, too large, or a word of more than 64 characters.
     """
     path = FOLDER / f"{name}.txt" if name in BUILT_IN else Path(name)
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_LIST_BYTES + 1)
-    except OSError as error:
-        raise UsageError(
-            f"filter.blocklist.lists: {name} is neither a built-in list ({', '.join(BUILT_IN)}) "
-            f"nor a file that can be read ({error.strerror})."
-        ) from error
-    if len(data) > MAX_LIST_BYTES:
-        raise UsageError(f"{path}: larger than {MAX_LIST_BYTES:,} bytes; split off what is not needed.")
-    words = []
-    for number, line in enumerate(data.splitlines(), 1):
-        try:
-            word = line.decode().strip().lstrip("\ufeff")
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{path}, line {number}: not UTF-8. Convert it: iconv -f gb18030 -t utf-8") from error
-        if word.startswith("#") or not word:
-            continue
-        if len(word) > MAX_WORD_CHARS:
-            raise UsageError(
-                f"{path}, line {number}: {len(word)} characters; one word a line, at most {MAX_WORD_CHARS}."
-            )
-        words.append(fold_for_matching(word))
-    return words
+    hint = f"or one of the built-in lists {', '.join(BUILT_IN)}"
+    return [fold_for_matching(word) for word in read_list(path, "filter.blocklist.lists", MAX_WORD_CHARS, hint)]
 
 
 @statistic(unit="share of code points")
@@ -104,7 +67,7 @@ def blocklist_ratio(batch: Batch) -> Floats:
     >>> measure("blocklist.blocklist_ratio", ["需要代開發票加微信", "学而时习之"]).round(2)
     array([0.78, 0.  ])
     """
-    return share(batch.blocklist[0], batch.num_chars)
+    return share(batch.blocklist[:, COVERED_CHARS], batch.num_chars)
 
 
 @statistic(unit="words")
@@ -115,4 +78,4 @@ def blocklist_words(batch: Batch) -> Floats:
     >>> measure("blocklist.blocklist_words", ["加微信，加微信", "学而时习之"])
     array([2., 0.])
     """
-    return batch.blocklist[1].astype(np.float64)
+    return batch.blocklist[:, DISTINCT_WORDS].astype(np.float64)

@@ -1,7 +1,7 @@
 """Boilerplate lines: page furniture that extraction kept, removed line by line so that the document can stay.
 
 Only short lines go, and only where the whole line is of a known form: 责任编辑：张三 goes, a sentence about an editor
-stays. An automaton finds the trigger words in a whole batch (1 GB/s); only lines that hold one are looked at, and each
+stays. An automaton finds the trigger words in a whole batch; only lines that hold one are looked at, and each
 pattern is anchored and linear. What was removed is recorded by kind and line number.
 """
 
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from corpus.engine.compiled import kernel
 from corpus.filters.automaton import Automaton
 
 MAX_LINE_CHARS = 120
@@ -138,9 +139,10 @@ class Removed(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _automaton() -> tuple[Automaton, list[Pattern]]:
-    pairs = [(trigger, pattern) for pattern in PATTERNS for trigger in pattern.triggers]
-    return Automaton([trigger for trigger, _ in pairs]), [pattern for _, pattern in pairs]
+def _automaton() -> tuple[Automaton, list[list[Pattern]]]:
+    """The automaton of all triggers, and the patterns that each stands for: 更多 opens two kinds."""
+    words = list(dict.fromkeys(trigger for pattern in PATTERNS for trigger in pattern.triggers))
+    return Automaton(words), [[pattern for pattern in PATTERNS if word in pattern.triggers] for word in words]
 
 
 def remove_lines(
@@ -151,38 +153,46 @@ def remove_lines(
     At most the first 1,000 of a document go: one that has more is made of them, and the rules shall see it.
     """
     automaton, patterns = _automaton()
-    hits = automaton.find(data[offsets[0] : offsets[-1]])
-    starts = hits.starts + offsets[0]
-    rows = np.searchsorted(offsets, starts, side="right") - 1
-    edges = np.searchsorted(rows, np.arange(len(offsets)))
+    hits = automaton.find(offsets, data)
+    lines = np.empty((len(hits.rows), 2), np.int64)
+    _lines_around(offsets, data, hits.rows, hits.starts, lines)
+    short = np.flatnonzero(lines[:, 0] >= 0)
+    edges = np.searchsorted(hits.rows[short], np.arange(len(offsets)))
     buffer: Any = memoryview(data)  # type: ignore[arg-type]
     for row in np.flatnonzero(np.diff(edges)).tolist():
-        first, last = int(offsets[row]), int(offsets[row + 1])
+        chosen = short[edges[row] : edges[row + 1]]
         found: dict[int, tuple[int, str]] = {}  # start of a line -> its end and kind
-        for index in range(int(edges[row]), int(edges[row + 1])):
-            start, end, line = _line_around(buffer, first, last, int(starts[index]))
-            pattern = patterns[int(hits.words[index])]
-            whole = int(hits.ends[index] + offsets[0]) <= last  # else two neighbours were read as one word
-            if whole and line is not None and start not in found and pattern.form.fullmatch(line):
-                found[start] = end, pattern.kind
+        for (start, end), word in zip(lines[chosen].tolist(), hits.words[chosen].tolist(), strict=True):
+            line = "" if start in found else bytes(buffer[start:end]).decode().strip()
+            kind = _kind(line, patterns[word]) if line and len(line) <= MAX_LINE_CHARS else None
+            if kind:
+                found[start] = end, kind
                 if len(found) == MAX_REMOVED_LINES:
                     break
         if found:
-            yield row, *_cut(buffer, first, last, found)
+            yield row, *_cut(buffer, int(offsets[row]), int(offsets[row + 1]), found)
 
 
-def _line_around(buffer: Any, first: int, last: int, at: int) -> tuple[int, int, str | None]:
-    """Start, end and stripped text of the line at byte `at`; None for a line that is too long to be boilerplate."""
-    left = max(first, at - MAX_LINE_BYTES)
-    before = bytes(buffer[left:at]).rfind(b"\n")
-    start = left if before < 0 else left + before + 1
-    right = min(last, start + MAX_LINE_BYTES + 1)
-    after = bytes(buffer[start:right]).find(b"\n")
-    end = right if after < 0 else start + after
-    if (before < 0 and left > first) or (after < 0 and right < last):
-        return start, end, None
-    line = bytes(buffer[start:end]).decode().strip()
-    return start, end, line if len(line) <= MAX_LINE_CHARS else None
+def _kind(line: str, patterns: list[Pattern]) -> str | None:
+    return next((pattern.kind for pattern in patterns if pattern.form.fullmatch(line)), None)
+
+
+@kernel(leaf=True)
+def _lines_around(offsets: Any, data: Any, rows: Any, places: Any, out: Any) -> None:
+    """The bytes [start, end) of the line at each place into `out`, int64[places, 2]; -1 where it is too long to go."""
+    for k in range(len(rows)):
+        first, last = offsets[rows[k]], offsets[rows[k] + 1]
+        start = end = places[k]
+        while start > first and data[start - 1] != 10 and end - start <= MAX_LINE_BYTES:
+            start -= 1
+        size = 0  # characters that no strip() takes, at least
+        while end < last and data[end] != 10 and end - start <= MAX_LINE_BYTES:
+            end += 1
+        for i in range(start, end):
+            size += 0x20 < data[i] < 0x80 or data[i] >= 0xE4
+        is_short = end - start <= MAX_LINE_BYTES and size <= MAX_LINE_CHARS
+        out[k, 0] = start if is_short else -1
+        out[k, 1] = end
 
 
 def _cut(buffer: Any, first: int, last: int, lines: dict[int, tuple[int, str]]) -> tuple[str, list[Removed]]:

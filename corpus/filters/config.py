@@ -8,14 +8,16 @@ names the verdict.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import pydantic
 
 from corpus.engine.config import Strict
-from corpus.filters.blocklist import BUILT_IN, load_blocklist
+from corpus.filters.blocklist import BUILT_IN
+from corpus.filters.edits import ScriptPolicy
 from corpus.filters.measure import FAMILIES, STATISTICS
-from corpus.filters.personal import KINDS, Kind
+from corpus.filters.personal_data import KINDS, Kind
+from corpus.filters.resources import load_resources
 
 EMPTY_RULE = "length.num_chars"
 
@@ -35,10 +37,20 @@ class Range(Strict):
         return self
 
 
+def _no_rule_if_off(value: Any) -> Any:
+    return None if value == "off" else value
+
+
+Allowed = Annotated[
+    Range | None, pydantic.BeforeValidator(_no_rule_if_off)
+]  # "off" drops the rule of an extended recipe
+
+
 class EditConfig(Strict):
     """[filter.edit]: what is changed in kept documents. A change here needs a new run, other than a range."""
 
     boilerplate_lines: bool = True
+    script: ScriptPolicy = "keep"
     personal_data: tuple[Kind, ...] = pydantic.Field(default=KINDS, strict=False)
 
 
@@ -46,6 +58,30 @@ class BlocklistOptions(Strict):
     """[filter.blocklist]: built-in lists by name, and files of one's own by path."""
 
     lists: tuple[str, ...] = pydantic.Field(default=BUILT_IN, strict=False)
+
+
+class QualityOptions(Strict):
+    """[filter.quality]: files of a trained model (quality.py) and of a KenLM model (language_model.py).
+
+    Without a file its statistics are not measured.
+    """
+
+    model: str | None = None
+    language_model: str | None = None
+
+
+class UrlOptions(Strict):
+    """[filter.url]: lists of one's own by path, one host or one word of a path a line (url.py)."""
+
+    hosts: tuple[str, ...] = pydantic.Field(default=(), strict=False)
+    paths: tuple[str, ...] = pydantic.Field(default=(), strict=False)
+
+
+OPTIONS: dict[str, type[Strict]] = {
+    "blocklist": BlocklistOptions,
+    "url": UrlOptions,
+    "quality": QualityOptions,
+}  # families with keys beside their ranges
 
 
 class Rule(Strict):
@@ -61,6 +97,8 @@ class Sections(Strict):
 
     edit: EditConfig = EditConfig()
     blocklist: BlocklistOptions = BlocklistOptions()
+    quality: QualityOptions = QualityOptions()
+    url: UrlOptions = UrlOptions()
     _order: tuple[str, ...] = pydantic.PrivateAttr(default=())
 
     @pydantic.model_validator(mode="wrap")
@@ -95,16 +133,15 @@ class Sections(Strict):
             "rules": [[rule.key, rule.min, rule.max] for rule in self.rules],
             "statistics": list(STATISTICS),
             "edit": self.edit.model_dump(mode="json"),
-            "words": load_blocklist(self.blocklist.lists).digest,
+            **load_resources(self).meaning(),
         }
 
 
 def _family_model(family: str) -> type[Strict]:
-    ranges: dict[str, Any] = {
-        entry.name: (Range | None, None) for entry in STATISTICS.values() if entry.family == family
-    }
-    base = BlocklistOptions if family == "blocklist" else Strict
-    return pydantic.create_model(f"{family.capitalize()}Config", __base__=base, __module__=__name__, **ranges)
+    ranges: dict[str, Any] = {entry.name: (Allowed, None) for entry in STATISTICS.values() if entry.family == family}
+    return pydantic.create_model(
+        f"{family.capitalize()}Config", __base__=OPTIONS.get(family, Strict), __module__=__name__, **ranges
+    )
 
 
 _MODELS = {family: _family_model(family) for family in FAMILIES}

@@ -3,6 +3,7 @@
     data/<shard>.parquet         kept documents with edited text; `row` still names the row of the extract shard
     fates/<shard>.parquet        one row a dropped document: rule, value, threshold
     statistics/<shard>.parquet   one row a document of the shard, kept or not: verdict, edits, every statistic
+    samples/<shard>.parquet      a few masked beginnings on each side of every limit (samples.py)
 
 Statistics are stored for all documents, also where one rule alone would have dropped them, so that other thresholds can
 be tried later, looser ones too, without reading text. Memory is one row group.
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,15 +25,19 @@ from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, TableWriter, read_batc
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import fetch
 from corpus.filters.config import FilterConfig
+from corpus.filters.decide import first_failed
 from corpus.filters.filter import VERDICT_SCHEMA, Filter
 from corpus.filters.measure import STATISTICS
+from corpus.filters.samples import SAMPLES_SCHEMA, Sampler
 
 STATISTICS_SCHEMA = pa.schema(
     [
         pa.field("row", pa.uint32(), nullable=False),
-        *(VERDICT_SCHEMA.field(name) for name in ("kept", "rule", "edits", *STATISTICS)),
+        *(VERDICT_SCHEMA.field(name) for name in ("kept", "rule", "edits")),
+        pa.field("text_bytes", pa.uint32(), nullable=False),  # of the text after all edits
+        *(VERDICT_SCHEMA.field(name) for name in STATISTICS),
     ],
-    metadata={"wenhai.statistics": "1"},
+    metadata={"wenhai.statistics": "2"},
 )
 
 
@@ -41,7 +48,7 @@ class Filtering(Stage):
     filter: FilterConfig
 
     name: ClassVar[str] = "filter"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 3
     upstream: ClassVar[tuple[str, ...]] = ("extract",)
 
     def config(self) -> dict[str, Any]:
@@ -55,15 +62,18 @@ class Filtering(Stage):
     def run(self, task: Task, out: Output) -> Counts:
         """Filter one shard, row group by row group."""
         judge = _filter(self.filter)
-        names = [f"{kind}/{task.name}.parquet" for kind in ("data", "fates", "statistics")]
+        names = [f"{kind}/{task.name}.parquet" for kind in ("data", "fates", "statistics", "samples")]
+        sampler = Sampler(judge.limits)
         counts = Counts()
         with (
             out.create(names[0]) as data_path,
             out.create(names[1]) as fates_path,
             out.create(names[2]) as statistics_path,
+            out.create(names[3]) as samples_path,
             TableWriter(data_path, DOCUMENT_SCHEMA) as kept,
             TableWriter(fates_path, FATE_SCHEMA) as ended,
             TableWriter(statistics_path, STATISTICS_SCHEMA) as measured,
+            TableWriter(samples_path, SAMPLES_SCHEMA) as samples,
         ):
             for documents in read_batches(fetch(task.inputs[0].url)):
                 verdicts = judge.apply(documents).table
@@ -74,9 +84,12 @@ class Filtering(Stage):
                 survivors = edited.filter(keep)
                 kept.write(survivors)
                 ended.write(_fates(documents.filter(drop), verdicts.filter(drop), task.name))
-                measured.write(verdicts.append_column("row", documents["row"]))
+                sizes = pc.binary_length(verdicts["text"]).cast(pa.uint32())
+                measured.write(verdicts.append_column("row", documents["row"]).append_column("text_bytes", sizes))
+                sampler.add(documents, verdicts, _failed(judge, verdicts))
                 _count(counts, documents, survivors, verdicts)
-        for name, writer in zip(names, (kept, ended, measured), strict=True):
+            samples.write(sampler.table())
+        for name, writer in zip(names, (kept, ended, measured, samples), strict=True):
             out.set_rows(name, writer.rows)
         return counts
 
@@ -84,6 +97,12 @@ class Filtering(Stage):
 @lru_cache(maxsize=2)
 def _filter(config: FilterConfig) -> Filter:
     return Filter(config)
+
+
+def _failed(judge: Filter, verdicts: pa.Table) -> npt.NDArray[np.int64]:
+    """int64[documents]: the limit that each failed first."""
+    measured = {limit.key: np.asarray(verdicts[limit.key].to_numpy(), np.float64) for limit in judge.limits}
+    return first_failed(measured, judge.limits, verdicts.num_rows)
 
 
 def _fates(documents: pa.Table, verdicts: pa.Table, shard: str) -> pa.Table:

@@ -15,36 +15,42 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corpus.filters import kernels
-from corpus.filters.tables import class_table
+from corpus.filters.personal_data import PersonalData, find_personal_data
+from corpus.filters.statistics import line_kernel, repetition_kernel
+from corpus.filters.statistics.tables import class_table
 
 if TYPE_CHECKING:
-    from corpus.filters.blocklist import Blocklist
+    from corpus.filters.resources import Resources
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
 class Batch:
-    """Documents as Arrow buffers, and what each kernel counted in them, computed on first use."""
+    """Documents as Arrow buffers, and what each kernel counted in them, computed on first use.
 
-    def __init__(self, texts: pa.LargeStringArray, blocklist: Blocklist) -> None:
+    `urls` has a row a document, where the caller knows them; `resources` are the recipe's lists and models.
+    """
+
+    def __init__(self, texts: pa.LargeStringArray, resources: Resources, urls: pa.StringArray | None = None) -> None:
+        self.texts = texts
         self.offsets, self.data = buffers(texts)
-        self._blocklist = blocklist
+        self.resources = resources
+        self.urls = urls
 
     @cached_property
     def lines(self) -> Ints:
         """int64[documents, NUM_LINE_COLUMNS]: class counts and line statistics."""
-        out = np.empty((len(self.offsets) - 1, kernels.NUM_LINE_COLUMNS), np.int64)
-        kernels.measure_lines(self.offsets, self.data, class_table(), out)
+        out = np.empty((len(self.offsets) - 1, line_kernel.NUM_LINE_COLUMNS), np.int64)
+        line_kernel.measure_lines(self.offsets, self.data, class_table(), out)
         return out
 
     @cached_property
     def _repetition(self) -> tuple[Ints, Floats]:
         documents = len(self.offsets) - 1
-        out = np.empty((documents, kernels.NUM_REPETITION_COLUMNS), np.int64)
+        out = np.empty((documents, repetition_kernel.NUM_REPETITION_COLUMNS), np.int64)
         entropy = np.empty(documents, np.float64)
-        kernels.measure_repetition(self.offsets, self.data, class_table(), out, entropy)
+        repetition_kernel.measure_repetition(self.offsets, self.data, class_table(), out, entropy)
         return out, entropy
 
     @property
@@ -58,14 +64,30 @@ class Batch:
         return self._repetition[1]
 
     @cached_property
-    def blocklist(self) -> tuple[Ints, Ints]:
-        """Characters inside hits and distinct words hit."""
-        return self._blocklist.measure(self.offsets, self.data)
+    def blocklist(self) -> Ints:
+        """int64[documents, NUM_WORD_COLUMNS]: characters inside words, different words, lines that hold one."""
+        return self.resources.blocklist.measure(self.offsets, self.data)
+
+    @cached_property
+    def personal(self) -> PersonalData:
+        """Spans and counts of personal data."""
+        return find_personal_data(self.texts, self.offsets, self.data)
+
+    @cached_property
+    def bigrams(self) -> Ints:
+        """int64[documents, NUM_COLUMNS]: adjacent Han pairs and the sums of their scores."""
+        return self.resources.bigrams.measure(self.offsets, self.data)
+
+    @cached_property
+    def quality(self) -> Floats:
+        """float64[documents, classes]: probabilities of the recipe's quality model, which must be there."""
+        assert self.resources.quality is not None
+        return self.resources.quality.measure(self.offsets, self.data)
 
     @property
     def num_chars(self) -> Ints:
         """int64[documents]: code points."""
-        return self.column(kernels.NUM_CHARS)
+        return self.column(line_kernel.NUM_CHARS)
 
     def column(self, *columns: int) -> Ints:
         """The sum of columns of `lines`."""
@@ -82,6 +104,7 @@ class Statistic:
     unit: str
     doc: str
     compute: Callable[[Batch], Floats]
+    optional: bool  # NaN here and null in tables where the recipe names no model for it
 
     @property
     def key(self) -> str:
@@ -92,12 +115,14 @@ class Statistic:
 REGISTRY: dict[str, Statistic] = {}  # by key, in the order of import; `measure.STATISTICS` is in the ledger's order
 
 
-def statistic(unit: str) -> Callable[[Callable[[Batch], Floats]], Callable[[Batch], Floats]]:
-    """Register a function of a family's module as a statistic."""
+def statistic(
+    unit: str, family: str | None = None, *, optional: bool = False
+) -> Callable[[Callable[[Batch], Floats]], Callable[[Batch], Floats]]:
+    """Register a function as a statistic; its family is its module's name unless another is given."""
 
     def register(compute: Callable[[Batch], Floats]) -> Callable[[Batch], Floats]:
-        family = compute.__module__.rsplit(".", 1)[-1]
-        entry = Statistic(family, compute.__name__, unit, (compute.__doc__ or "").strip(), compute)
+        room = family or compute.__module__.rsplit(".", 1)[-1]
+        entry = Statistic(room, compute.__name__, unit, (compute.__doc__ or "").strip(), compute, optional)
         REGISTRY[entry.key] = entry
         return compute
 

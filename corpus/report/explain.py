@@ -9,6 +9,7 @@ document 0856944aa196efc850079dc881405cd7
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ ID_DIGITS = 12
 STATISTICS_SHOWN = 12
 EDITS_SHOWN = 8
 TITLE_CHARS = 60
+TEXT_COLUMNS = 100
 OPERATORS = {"min": "<", "max": ">"}
 
 
@@ -59,7 +61,18 @@ def verdict(values: Mapping[str, Any]) -> str:
     value, threshold, bound = (values.get(name) for name in ("value", "threshold", "bound"))
     if value is None or threshold is None or bound not in OPERATORS:
         return plain(str(values["detail"])) if values.get("detail") else ""
-    return f"{number(value)} {OPERATORS[bound]} {bound} {number(threshold)}"
+    detail = f" ({plain(str(values['detail']))})" if values.get("detail") else ""
+    return comparison(value, bound, threshold) + detail
+
+
+def comparison(value: float, bound: str, threshold: float) -> str:
+    """How a value breaks a limit, with as many digits as it takes to see it.
+
+    >>> comparison(0.3142, "max", 0.2), comparison(0.2001, "max", 0.2)
+    ('0.314 > max 0.2', '0.2001 > max 0.2')
+    """
+    shown, limit = number(value), number(threshold)
+    return f"{f'{value:.12g}' if shown == limit else shown} {OPERATORS[bound]} {bound} {limit}"
 
 
 def number(value: float) -> str:
@@ -79,12 +92,31 @@ def _block(out: str, document: Document) -> str:
         ("text", _snippet(out, document) or ""),
     ):
         if value:
-            lines.append(f"  {label:<10} {value}")
+            first, *rest = wrapped(value)
+            lines.append(f"  {label:<10} {first}")
+            lines.extend(f"  {'':<10} {line}" for line in rest)
     for event in ledger.history(out, document):
         first, *rest = _sentences(event)
         lines.append(f"  {event.stage:<10} {first}")
         lines.extend(f"  {'':<10} {line}" for line in rest)
     return "\n".join(lines)
+
+
+def wrapped(text: str, columns: int = TEXT_COLUMNS) -> list[str]:
+    """Lines of at most `columns` terminal columns; Han and other wide characters take two.
+
+    >>> wrapped("学而时习之，不亦说乎", 12)
+    ['学而时习之，', '不亦说乎']
+    """
+    lines, used = [""], 0
+    for char in text:
+        wide = 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        if used + wide > columns:
+            lines.append("")
+            used = 0
+        lines[-1] += char
+        used += wide
+    return lines
 
 
 def _snippet(out: str, document: Document) -> str | None:

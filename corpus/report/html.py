@@ -1,37 +1,49 @@
 """`report.html`: one page without a single request, that opens from disk, light or dark.
 
-A page is text of strangers, so it may do nothing: its content-security policy allows one style sheet by its hash and no
-script, image, font, frame, form or connection at all; and every string is escaped where it is put in.
+A page is text of strangers, so it may do little: its content-security policy allows one style sheet and one script, by
+their hashes, and no image, font, frame, form or connection at all; and every string is escaped where it is put in. The
+script moves the sliders; without it the page has everything but those.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from importlib import resources
 
 from corpus.engine import storage
-from corpus.report.facts import Facts, Sample, gather
-from corpus.report.histograms import Histogram
+from corpus.filters.decide import Limit
+from corpus.report.card import CARD_NAME, render_card
+from corpus.report.distributions import Distribution
+from corpus.report.examples import Sample
+from corpus.report.explain import number
+from corpus.report.facts import Facts, gather
 from corpus.report.markdown import render_markdown
 from corpus.report.safe import escape_html
+from corpus.report.sliders import page_data
 from corpus.report.summary import share, size
-from corpus.report.svg import cell_bar, funnel_bars, histogram_chart
-from corpus.report.tables import CODE_COLUMNS, TITLES, Table, funnel_rows, tables
+from corpus.report.svg import CHART_WIDTH, cell_bar, funnel_bars, histogram_chart
+from corpus.report.tables import CODE_COLUMNS, TITLES, Table, described, funnel_rows, tables
 
 HTML_NAME = "report.html"
 MARKDOWN_NAME = "report.md"
+STYLE, SCRIPT = "page.css", "page.js"
 
 
 def write_report(out: str) -> str:
-    """Write `report.html` and `report.md` below `out`, each complete or not at all; returns where the page is.
+    """Write `report.html`, `report.md` and `DATASET_CARD.md` below `out`, each complete or not at all; returns where the page is.
 
     Raises:
         WenhaiError: `out` holds no run, a file is damaged, or the disk refuses.
     """
     facts = gather(out)
-    for name, text in ((MARKDOWN_NAME, render_markdown(facts)), (HTML_NAME, render_html(facts))):
+    written = (
+        (MARKDOWN_NAME, render_markdown(facts)),
+        (CARD_NAME, render_card(out, facts)),
+        (HTML_NAME, render_html(facts)),
+    )
+    for name, text in written:
         with storage.create(storage.join(out, name)) as path:
             path.write_text(text, encoding="utf-8")
     return storage.join(out, HTML_NAME)
@@ -39,9 +51,12 @@ def write_report(out: str) -> str:
 
 def render_html(facts: Facts) -> str:
     """The whole page."""
-    style = resources.files("corpus.report").joinpath("page.css").read_text(encoding="utf-8")
-    hashed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{hashed}'; base-uri 'none'; form-action 'none'"
+    style, script = (resources.files("corpus.report").joinpath(name).read_text("utf-8") for name in (STYLE, SCRIPT))
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{_hash(style)}'; script-src 'sha256-{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    live = bool(facts.measured.distributions)
     return "".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
@@ -50,9 +65,27 @@ def render_html(facts: Facts) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
             f"<title>Corpus report</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n",
             *_body(facts),
-            "</main>\n</body>\n</html>\n",
+            "</main>\n",
+            *(_live(facts, script) if live else ()),
+            "</body>\n</html>\n",
         ]
     )
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _live(facts: Facts, script: str) -> Iterator[str]:
+    """The panel of the sliders, the numbers behind it and the one script."""
+    yield (
+        '<aside id="panel" class="live" aria-label="Other limits"><p id="answer" role="status" aria-live="polite"></p>'
+        '<div class="command"><span class="soft">exact, by rule, with examples:</span>'
+        '<code id="command" tabindex="0" aria-label="command"></code><button id="copy" type="button">Copy</button>'
+        '<button id="reset" type="button">Reset</button></div></aside>\n'
+    )
+    numbers = page_data(facts.measured, facts.samples, CHART_WIDTH)
+    yield f'<script type="application/json" id="data">{numbers}</script>\n<script>{script}</script>\n'
 
 
 def _body(facts: Facts) -> Iterator[str]:
@@ -72,7 +105,7 @@ def _body(facts: Facts) -> Iterator[str]:
     if facts.samples:
         yield from _samples(facts.samples)
     yield '<div class="pair">\n'
-    for name in ("domains", "sources", "encodings", "clusters"):
+    for name in ("lengths", "scripts", "languages", "domains", "sources", "encodings", "clusters"):
         if name in shown:
             yield f"<section>{''.join(_section(shown[name], facts))}</section>\n"
     yield "</div>\n"
@@ -106,42 +139,75 @@ def _section(table: Table, facts: Facts) -> Iterator[str]:
         counts = [one.documents for one in facts.reasons]
         yield _table(table, [cell_bar(count, max(counts)) for count in counts])
     elif table.name == "statistics":
-        judged = [one for one in facts.histograms if one.limits]
-        others = [one for one in facts.histograms if not one.limits]
-        yield f'<p class="soft">{escape_html(table.caption)} Heights are logarithms of counts.</p>\n'
-        yield f'<div class="grid">{"".join(map(_chart, judged))}</div>\n'
+        charts = [(_chart(one, index), one) for index, one in enumerate(facts.measured.distributions)]
+        judged, others = ([chart for chart, one in charts if bool(one.limits) == ruled] for ruled in (True, False))
+        yield f'<p class="soft">{escape_html(table.caption)} Blue bars are inside the limits, orange ones outside; pale '
+        yield "bars are documents that another rule drops anyway, full ones are decided by this limit. Heights are "
+        yield 'logarithms of counts.<span class="live"> Move a slider: the line at the foot of the page tells what the '
+        yield "filter would then keep, and the command that makes it so.</span></p>\n"
+        yield f'<div class="grid">{"".join(judged)}</div>\n'
         if others:
             yield f"<details><summary>{len(others)} statistics without a rule</summary>"
-            yield f'<div class="grid">{"".join(map(_chart, others))}</div></details>\n'
+            yield f'<div class="grid">{"".join(others)}</div></details>\n'
         yield f"<details><summary>All {len(table.rows)} as a table</summary>{_table(table)}</details>\n"
     else:
         yield _table(table)
 
 
-def _chart(histogram: Histogram) -> str:
-    outside = histogram.num_below + histogram.num_above
-    part = share(outside, histogram.num_documents)
-    note = f"<figcaption>{outside:,} outside ({part})</figcaption>" if histogram.limits else ""
-    return f"<figure><h3>{escape_html(histogram.name)}</h3>{histogram_chart(histogram)}{note}</figure>"
+def _chart(one: Distribution, index: int) -> str:
+    outside = one.num_below + one.num_above
+    alone = one.passing_others - _inside(one)
+    unit, meaning = described(one.name)
+    what = f'<p class="soft unit"><b>{escape_html(unit)}</b>. {escape_html(meaning)}</p>' if unit else ""
+    note = (
+        f"{outside:,} outside ({share(outside, one.num_documents)}), {alone:,} by this rule alone. "
+        if one.limits
+        else f"{one.num_documents:,} values. "
+    )
+    return (
+        f'<figure id="f{index}" data-name="{escape_html(one.name)}"><h3>{escape_html(one.name)}</h3>{what}'
+        f'{histogram_chart(one, index)}<div class="live">{"".join(_sliders(one))}</div>'
+        f'<figcaption>{note}<b class="effect"></b></figcaption></figure>'
+    )
 
 
-def _samples(samples: Iterable[Sample]) -> Iterator[str]:
+def _inside(one: Distribution) -> int:
+    """Documents that the rule keeps of those that pass all other rules."""
+    low = one.below[one.grid.index(one.limits["min"])] if "min" in one.limits else 0
+    high = one.up_to[-1] - one.up_to[one.grid.index(one.limits["max"])] if "max" in one.limits else 0
+    return one.passing_others - low - high
+
+
+def _sliders(one: Distribution) -> Iterator[str]:
+    """One for each limit; where there is none, one for each that there could be. The ends mean no limit."""
+    for bound, first, last, off in (("min", -1, len(one.grid) - 1, -1), ("max", 0, len(one.grid), len(one.grid))):
+        if bound in one.limits or not one.limits:
+            value = one.grid.index(one.limits[bound]) if bound in one.limits else off
+            yield (
+                f'<label class="slider"><span>{bound}</span><input type="range" min="{first}" max="{last}" '
+                f'value="{value}" data-bound="{bound}" aria-label="{escape_html(one.name)} {bound}" autocomplete="off">'
+                "<output></output></label>"
+            )
+
+
+def _samples(samples: Sequence[Sample]) -> Iterator[str]:
     yield f'<h2 id="samples">{TITLES["samples"]}</h2>\n'
-    yield "<p>The documents nearest to a limit on both sides of it, for the rules that drop most."
-    yield " Judge the limit by them.</p>\n"
-    head = '<thead><tr><th></th><th class="num">value</th><th>document</th><th>text</th></tr></thead>'
-    by_rule: dict[str, list[Sample]] = {}
-    for sample in samples:
-        by_rule.setdefault(sample.rule, []).append(sample)
-    for index, (rule, group) in enumerate(by_rule.items()):
-        yield f"<details{'' if index else ' open'}><summary><code>{escape_html(rule)}</code> {escape_html(group[0].limit)}</summary>"
-        yield f'<div class="scroll"><table>{head}<tbody>'
-        for one in group:
-            tag = '<td class="tag lost">dropped</td>' if one.dropped else '<td class="tag">passes</td>'
+    yield "<p>Documents on both sides of each limit: the nearest ones, then others. The page says which of them the "
+    yield "sliders would keep or drop. Judge the limits by them.</p>\n"
+    head = '<thead><tr><th>verdict</th><th class="num">value</th><th>document</th><th>text</th></tr></thead>'
+    by_limit: dict[Limit, list[tuple[int, Sample]]] = {}
+    for index, sample in enumerate(samples):
+        by_limit.setdefault(sample.limit, []).append((index, sample))
+    for place, (limit, group) in enumerate(by_limit.items()):
+        bound = f"{limit.bound} {number(limit.threshold)}"
+        yield f"<details{'' if place else ' open'}><summary><code>{escape_html(limit.key)}</code> {bound}</summary>"
+        yield f'<div class="scroll"><table class="samples">{head}<tbody>'
+        for index, one in group:
+            tag = '<td class="tag lost">dropped</td>' if one.dropped else '<td class="tag">kept</td>'
             text = escape_html(one.text) + (f'<br><span class="soft">{escape_html(one.url)}</span>' if one.url else "")
             yield (
-                f'<tr>{tag}<td class="num">{one.value}</td><td class="code">{escape_html(one.name)}</td>'
-                f"<td>{text}</td></tr>"
+                f'<tr data-sample="{index}" data-dropped="{int(one.dropped)}">{tag}<td class="num">{number(one.value)}</td>'
+                f'<td class="code">{escape_html(one.name)}</td><td class="text">{text}</td></tr>'
             )
         yield "</tbody></table></div></details>\n"
 

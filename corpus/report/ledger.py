@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import difflib
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -147,12 +149,21 @@ def rules(folder: Folder) -> dict[str, dict[str, float]]:
     The filter stage lists them as [statistic, min, max]; near duplicates have the limit of their similarity.
     """
     config = storage.read_json(storage.join(folder.url, "stage.json")).get("config", {})
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for key, low, high in config.get("rules", []):
-        found[str(key)] = {bound: float(limit) for bound, limit in (("min", low), ("max", high)) if limit is not None}
+        limits = found.setdefault(str(key), {})
+        limits |= {bound: float(limit) for bound, limit in (("min", low), ("max", high)) if limit is not None}
     if folder.name == LAST_STAGE and isinstance(config.get("threshold"), int | float):
         found["dedup.near"] = {"max": float(config["threshold"])}
     return found
+
+
+def priorities(shard: str, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """uint64[rows]: a number for each ordinal that has nothing to do with it, by SplitMix64 (Steele et al. 2014)."""
+    mixed = rows.astype(np.uint64) + np.uint64(zlib.crc32(shard.encode()) << 32) + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
 
 
 def is_statistic(column: str) -> bool:
@@ -164,7 +175,7 @@ def _find_ordinal(stages: Mapping[str, Folder], key: str) -> Iterator[Document]:
     match = ORDINAL.fullmatch(key)
     for file in _files(stages, FIRST_STAGE, "data"):
         if match and shard_name(file) == match[1] and int(match[2]) < file.rows:
-            table = _read_row(file, int(match[2]), ID_COLUMNS)
+            table = read_row(file, int(match[2]), ID_COLUMNS)
             yield from _documents(file, table)
 
 
@@ -177,7 +188,7 @@ def _find_documents(stages: Mapping[str, Folder], key: str) -> Iterator[Document
             rows = np.flatnonzero(_matches(keys[column], key)) + start
             start += keys.num_rows
             for row in rows[:remaining]:
-                yield from _documents(file, _read_row(file, int(row), ID_COLUMNS))
+                yield from _documents(file, read_row(file, int(row), ID_COLUMNS))
             remaining -= len(rows[:remaining])
             if not remaining:
                 return
@@ -261,7 +272,9 @@ def _sidecar_events(stage: str, folder: Folder, document: Document) -> Iterator[
     row = _row(folder, "statistics", document)
     if row.get("edits"):
         yield Event(stage, "edited", {"edits": row["edits"]})
-    statistics = {name: value for name, value in row.items() if is_statistic(name)}
+    statistics = {
+        name: value for name, value in row.items() if is_statistic(name) and value == value
+    }  # NaN: not measured
     if statistics:
         limits = rules(folder)
         measured = {name: {"value": value} | limits.get(name, {}) for name, value in statistics.items()}
@@ -271,7 +284,7 @@ def _sidecar_events(stage: str, folder: Folder, document: Document) -> Iterator[
 def _row(folder: Folder, kind: str, document: Document, columns: Sequence[str] | None = None) -> dict[str, Any]:
     """The row of one document in a file that has one row a document; empty where it has none."""
     found = _position(folder, kind, document)
-    row: dict[str, Any] = _read_row(*found, columns).to_pylist()[0] if found else {}
+    row: dict[str, Any] = read_row(*found, columns).to_pylist()[0] if found else {}
     return row
 
 
@@ -297,7 +310,7 @@ def column_names(file: File) -> list[str]:
         return list(parquet.schema_arrow.names)
 
 
-def _read_row(file: File, row: int, columns: Sequence[str] | None) -> pa.Table:
+def read_row(file: File, row: int, columns: Sequence[str] | None) -> pa.Table:
     """One row by its position; only the row group that holds it is read."""
     with _open(file) as parquet:
         start = 0

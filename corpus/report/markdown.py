@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from corpus.report.facts import Facts, Sample
-from corpus.report.safe import code_markdown, escape_markdown
+from corpus.report.examples import Sample
+from corpus.report.explain import number
+from corpus.report.facts import Facts
+from corpus.report.safe import code_markdown, cut, escape_markdown
 from corpus.report.summary import size
 from corpus.report.tables import CODE_COLUMNS, TITLES, Table, tables
+
+SAMPLES_A_SIDE = 3
+TEXT_CHARS = 90
 
 
 def render_markdown(facts: Facts) -> str:
@@ -41,8 +46,20 @@ def _lines(facts: Facts) -> Iterator[str]:
 
 
 def _samples(samples: Sequence[Sample]) -> Table:
+    shown: dict[tuple[str, bool], list[Sample]] = {}
+    for sample in samples:
+        shown.setdefault((sample.limit.name, sample.dropped), []).append(sample)
     rows = [
-        (one.rule, one.limit, "dropped" if one.dropped else "passes", one.value, one.name, one.text) for one in samples
+        (
+            one.limit.key,
+            f"{one.limit.bound} {number(one.limit.threshold)}",
+            "dropped" if one.dropped else "kept",
+            number(one.value),
+            one.name,
+            cut(one.text, TEXT_CHARS),
+        )
+        for group in shown.values()
+        for one in group[:SAMPLES_A_SIDE]
     ]
     return Table("samples", "", ("rule", "limit", "verdict", "value", "document", "text"), rows, frozenset({3}))
 

@@ -1,8 +1,9 @@
 """What may be shown: text, titles and URLs of strangers made harmless before they reach a terminal, HTML or Markdown.
 
 A crawled page chooses its own title, URL and text, and every report prints some of them. Three things are done, always
-in this order: personal data are masked (by the filters' own editor, so that there is one definition of it), terminal
-escapes and invisible characters are removed, and what is left is cut. HTML and Markdown then escape their own marks.
+in this order: terminal escapes and invisible characters are removed (one of them inside a telephone number would hide
+it), personal data are masked (by the filters' own editor, so that there is one definition of it), and what is left is
+cut. HTML and Markdown then escape their own marks.
 All patterns are linear in the length of the text, and the text is cut to `MAX_SCAN_CHARS` before any of them runs.
 """
 
@@ -21,6 +22,7 @@ TERMINAL_ESCAPE = re.compile(
     r"|(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI: colours, cursor
     r"|\x1b[ -/]{0,8}[0-~]"  # the rest
 )
+URL = re.compile(r"https?://[!-~]+")
 MARKDOWN_MARKS = re.compile(r"([\\`*_\[\]|~$]|:(?=//))")
 PLAIN_NAME = re.compile(r"[0-9A-Za-z_.:-]+")
 INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -32,12 +34,13 @@ def snippet(text: str, limit: int = SNIPPET_CHARS) -> str:
     >>> snippet("学而时习之\\x1b]0;title\\x07，\\n\\x1b[31m不亦说乎\\u202e")
     '学而时习之， 不亦说乎'
     """
-    return plain(mask(text[:MAX_SCAN_CHARS]), limit)
+    shown = URL.sub(lambda url: plain_url(url[0], MAX_SCAN_CHARS), plain(text, MAX_SCAN_CHARS))
+    return cut(mask(shown), limit)
 
 
 def mask(text: str) -> str:
     """`text` with personal data as typed placeholders, by the filters' editor; imported when first used (numba)."""
-    from corpus.filters.personal import mask as mask_personal
+    from corpus.filters.personal_data import mask as mask_personal
 
     return mask_personal(text)
 
@@ -47,11 +50,18 @@ def plain(text: str, limit: int = SNIPPET_CHARS) -> str:
     text = TERMINAL_ESCAPE.sub("", text[:MAX_SCAN_CHARS])
     visible = (" " if char in "\t\n\r\x0b\x0c\x85\u2028\u2029" else char for char in text if _is_shown(char))
     text = " ".join("".join(visible).split())
+    return cut(text, limit)
+
+
+def cut(text: str, limit: int) -> str:
+    """At most `limit` characters; where some are missing the last one says so."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def plain_url(url: str, limit: int = URL_CHARS) -> str:
     """A URL without what may be personal: user names, query and fragment are cut, the path is masked.
+
+    Part by part: in a whole URL the filter takes a number for the number of a page, and leaves it.
 
     >>> plain_url("https://user:pw@example.org/论语?mobile=1#a")
     'https://example.org/论语?…'
@@ -61,7 +71,8 @@ def plain_url(url: str, limit: int = URL_CHARS) -> str:
     if slashes:
         host, slash, path = rest.partition("/")
         base = scheme + slashes + host.rpartition("@")[2] + slash + path
-    return plain(mask(base), limit) + ("?…" if mark else "")
+    parts = plain(base, MAX_SCAN_CHARS).split("/")
+    return cut("/".join(map(mask, parts)), limit) + ("?…" if mark else "")
 
 
 def domain(url: str) -> str:

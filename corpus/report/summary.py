@@ -21,7 +21,8 @@ SUMMARY_COLUMNS = 80
 DUPLICATE_RULES = {"dedup.exact": "exact duplicates", "dedup.near": "near duplicates"}
 SAMPLING_STAGES = {"sample", "tokenizer"}  # read a part of the documents on purpose
 TOKEN_STAGE = "tokens"
-USUAL_ORDER = ("extract", "filter", "signatures", "candidates", "clusters", "text", "sample", "tokenizer", "tokens")
+DEDUP_ORDER = ("signatures", "buckets", "members", "candidates", "clusters")
+USUAL_ORDER = ("extract", "filter", *DEDUP_ORDER, "text", "sample", "tokenizer", "tokens")
 
 
 @dataclass(frozen=True)

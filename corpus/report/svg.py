@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from corpus.report.distributions import Distribution
 from corpus.report.explain import number
-from corpus.report.histograms import Histogram
 from corpus.report.safe import escape_html
 from corpus.report.summary import share, size
 
@@ -39,55 +39,73 @@ def funnel_bars(rows: Sequence[tuple[str, int, int, int]]) -> str:
     return _svg(FUNNEL_WIDTH, height, "Funnel: documents after each step", "".join(parts), "funnel")
 
 
-def histogram_chart(histogram: Histogram) -> str:
-    """One histogram: bars (height: log of the count), limits as dashed lines, what lies outside in another colour."""
-    low, high = histogram.edges[0], histogram.edges[-1]
-    tallest = math.log1p(max(histogram.counts, default=0)) or 1.0
-    minimum, maximum = histogram.limits.get("min", -math.inf), histogram.limits.get("max", math.inf)
-    parts = []
-    for left, right, count in zip(histogram.edges, histogram.edges[1:], histogram.counts, strict=False):
-        if not count:
-            continue
-        x, end = _x(left, low, high, histogram.is_log), _x(right, low, high, histogram.is_log)
-        tall = CHART_HEIGHT * math.log1p(count) / tallest
-        middle = (left + right) / 2
-        kind = "lost" if middle < minimum or middle > maximum else "kept"
-        parts.append(
-            f'<rect class="{kind}" x="{x:.1f}" y="{TOP_MARGIN + CHART_HEIGHT - tall:.1f}" '
-            f'width="{max(0.6, end - x - 0.6):.1f}" height="{tall:.1f}">'
-            f"<title>{number(left)} to {number(right)}: {count:,}</title></rect>"
-        )
+def histogram_chart(one: Distribution, index: int) -> str:
+    """One histogram, heights logarithms of counts: all documents pale, those that pass all other rules full.
+
+    Both are drawn in the colour of what is lost, and over it, inside the limits, in that of what is kept; a slider of
+    the page moves the window (`clipPath`) and the lines.
+    """
+    xs = [CHART_WIDTH * one.axis(value) for value in one.grid]
+    ends = [*xs[1:], CHART_WIDTH]
+    passing = [right - left for left, right in zip(one.below, (*one.below[1:], one.up_to[-1]), strict=True)]
+    tallest = math.log1p(max(one.counts, default=0)) or 1.0
+    shapes = "".join(
+        f'<path id="{kind}{index}" d="{_bars(xs, ends, counts, tallest)}"/>'
+        for kind, counts in (("a", one.counts), ("p", passing))
+    )
+    low = CHART_WIDTH * one.axis(one.limits["min"]) if "min" in one.limits else -1.0
+    high = CHART_WIDTH * one.axis(one.limits["max"]) if "max" in one.limits else CHART_WIDTH + 1.0
+    both = f'<use class="pale" href="#a{index}"/><use href="#p{index}"/>'
     base = TOP_MARGIN + CHART_HEIGHT
-    parts.append(f'<line class="axis" x1="0" y1="{base}" x2="{CHART_WIDTH}" y2="{base}"/>')
-    for bound, value in sorted(histogram.limits.items()):
-        x = _x(value, low, high, histogram.is_log)
-        anchor = "start" if x < CHART_WIDTH / 2 else "end"
-        offset = 4 if anchor == "start" else -4
+    parts = [
+        f'<defs>{shapes}<clipPath id="c{index}">'
+        f'<rect x="{low:.1f}" y="0" width="{high - low:.1f}" height="{base}"/></clipPath></defs>',
+        f'<g class="lost">{both}</g><g class="kept" clip-path="url(#c{index})">{both}</g>',
+        f'<line class="axis" x1="0" y1="{base}" x2="{CHART_WIDTH}" y2="{base}"/>',
+    ]
+    for bound, value in sorted(one.limits.items()):
+        x = CHART_WIDTH * one.axis(value)
+        anchor, offset = ("start", 4) if x < CHART_WIDTH / 2 else ("end", -4)
         parts.append(
             f'<line class="limit" x1="{x:.1f}" y1="{TOP_MARGIN - 12}" x2="{x:.1f}" y2="{base}"/>'
+            f'<line class="moved" data-bound="{bound}" x1="{x:.1f}" y1="{TOP_MARGIN - 12}" x2="{x:.1f}" y2="{base}"/>'
             f'<text class="limit-label" x="{x + offset:.1f}" y="{TOP_MARGIN - 3}" text-anchor="{anchor}">'
             f"{bound} {number(value)}</text>"
         )
+    if not one.limits:
+        parts += [
+            f'<line class="moved" visibility="hidden" data-bound="{bound}" y1="{TOP_MARGIN - 12}" y2="{base}"/>'
+            for bound in ("min", "max")
+        ]
     parts.append(
-        f'<text class="tick" x="0" y="{base + 13}">{number(low)}</text>'
-        f'<text class="tick" x="{CHART_WIDTH}" y="{base + 13}" text-anchor="end">{number(high)}</text>'
+        f'<text class="tick" x="0" y="{base + 13}">{number(one.grid[0])}</text>'
+        f'<text class="tick" x="{CHART_WIDTH}" y="{base + 13}" text-anchor="end">{number(one.grid[-1])}</text>'
     )
-    if histogram.is_log:
-        parts.append(f'<text class="tick" x="{CHART_WIDTH / 2}" y="{base + 13}" text-anchor="middle">log axis</text>')
+    if one.bend:
+        middle = one.grid[min(range(len(xs)), key=lambda i: abs(xs[i] - CHART_WIDTH / 2))]
+        parts.append(
+            f'<text class="tick" x="{CHART_WIDTH / 2}" y="{base + 13}" text-anchor="middle">{number(middle)}</text>'
+        )
     height = TOP_MARGIN + CHART_HEIGHT + AXIS_HEIGHT
-    return _svg(CHART_WIDTH, height, f"Histogram of {histogram.name}", "".join(parts), "histogram")
+    return _svg(CHART_WIDTH, height, f"Histogram of {one.name}", "".join(parts), "histogram")
+
+
+def _bars(xs: Sequence[float], ends: Sequence[float], counts: Sequence[int], tallest: float) -> str:
+    """A path of one bar for each cell of the grid that holds documents; each at least a pixel and a half wide."""
+    base = TOP_MARGIN + CHART_HEIGHT
+    steps = []
+    for x, end, count in zip(xs, ends, counts, strict=True):
+        if count:
+            tall = max(1.5, CHART_HEIGHT * math.log1p(count) / tallest)
+            wide = max(1.5, end - x - 0.3)
+            steps.append(f"M{min(x, CHART_WIDTH - wide):.1f} {base}v{-tall:.1f}h{wide:.1f}V{base}z")
+    return "".join(steps)
 
 
 def cell_bar(part: int, whole: int) -> str:
     """A small horizontal bar for a table."""
     width = 100 * part / whole if whole else 0
     return _svg(100, 8, share(part, whole), f'<rect class="lost" width="{width:.1f}" height="8" rx="1"/>', "cell")
-
-
-def _x(value: float, low: float, high: float, is_log: bool) -> float:
-    if is_log:
-        value, low, high = math.log1p(value), math.log1p(low), math.log1p(high)
-    return CHART_WIDTH * (value - low) / (high - low)
 
 
 def _svg(width: int, height: int, label: str, body: str, kind: str) -> str:

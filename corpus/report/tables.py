@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from corpus.filters.measure import STATISTICS
+from corpus.report.distributions import Group
 from corpus.report.explain import number
-from corpus.report.facts import Facts
+from corpus.report.facts import TOP_ROWS, Facts
 from corpus.report.summary import DUPLICATE_RULES, share, size
 
 TITLES = {
@@ -17,6 +19,9 @@ TITLES = {
     "edits": "What was changed in texts",
     "statistics": "Statistics",
     "samples": "Near the limits",
+    "lengths": "Lengths",
+    "scripts": "Scripts",
+    "languages": "Languages",
     "domains": "Domains",
     "sources": "Sources",
     "encodings": "Encodings",
@@ -24,6 +29,10 @@ TITLES = {
     "throughput": "Throughput",
 }
 EDIT_PREFIX = "edited."
+EDITS_CAPTION = (
+    "By kind, in documents that were dropped afterwards, too: boilerplate lines, normalised characters, masked "
+    "personal data, undone double encodings (mojibake)."
+)
 CODE_COLUMNS = {"rule", "edit", "statistic", "document", "folder"}
 
 
@@ -36,6 +45,32 @@ class Table:
     headings: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     numeric: frozenset[int]
+
+
+def described(statistic: str) -> tuple[str, str]:
+    """A statistic's unit and what it is, in one line; empty where it is not one of this version's.
+
+    >>> described("script.hangul_ratio")
+    ('share of Han and hangul', 'Hangul over Han, kana and hangul. Korean prose has 0.9 or more.')
+    """
+    known = STATISTICS.get(statistic)
+    return (known.unit, known.doc.partition("\n")[0].replace("`", "")) if known else ("", "")
+
+
+def edit_counts(facts: Facts) -> dict[str, int]:
+    """How often each kind of edit was made, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for step in facts.funnel.steps:
+        extra = step.counts.extra
+        counts.update({key.removeprefix(EDIT_PREFIX): extra[key] for key in extra if key.startswith(EDIT_PREFIX)})
+        if repaired := extra.get("repaired"):
+            counts["encoding.repaired"] += repaired
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def largest_only(groups: Sequence[Group]) -> str:
+    """Says that a list of groups was cut to its first rows, where it may have been."""
+    return f"The {TOP_ROWS} largest." if len(groups) == TOP_ROWS else ""
 
 
 def funnel_rows(facts: Facts) -> list[tuple[str, int, int, int]]:
@@ -62,6 +97,7 @@ def tables(facts: Facts) -> Iterator[Table]:
         _failures(facts),
         _edits(facts),
         _statistics(facts),
+        *_groups(facts),
         *_origins(facts),
         _clusters(facts),
         _times(facts),
@@ -92,17 +128,8 @@ def _failures(facts: Facts) -> Table:
 
 
 def _edits(facts: Facts) -> Table:
-    counts: Counter[str] = Counter()
-    for step in facts.funnel.steps:
-        counts.update({key: count for key, count in step.counts.extra.items() if key.startswith(EDIT_PREFIX)})
-    rows = [(kind.removeprefix(EDIT_PREFIX), f"{count:,}") for kind, count in counts.most_common()]
-    return Table(
-        "edits",
-        "Edits by kind: in documents that were dropped afterwards, too.",
-        ("edit", "times"),
-        rows,
-        frozenset({1}),
-    )
+    rows = [(kind, f"{count:,}") for kind, count in edit_counts(facts).items()]
+    return Table("edits", EDITS_CAPTION, ("edit", "times"), rows, frozenset({1}))
 
 
 def _statistics(facts: Facts) -> Table:
@@ -114,15 +141,25 @@ def _statistics(facts: Facts) -> Table:
             *(number(value) for value in one.quantiles),
             share(one.num_below + one.num_above, one.num_documents) if one.limits else "",
         )
-        for one in facts.histograms
+        for one in facts.measured.distributions
     ]
-    read = facts.histograms[0].num_documents if facts.histograms else 0
     caption = (
-        f"Measured on {read:,} documents. Outside counts a document under every rule that it breaks; "
+        f"Measured on {facts.measured.documents:,} documents. Outside counts a document under every rule that it breaks; "
         "the ledger counts it once, under the first."
     )
     headings = ("statistic", "min", "max", "1 %", "median", "99 %", "outside")
     return Table("statistics", caption, headings, rows, frozenset(range(1, 7)))
+
+
+def _groups(facts: Facts) -> Iterator[Table]:
+    measured = facts.measured
+    for name, what, groups, caption in (
+        ("lengths", "characters", measured.lengths, "After line edits; kept: by the filter."),
+        ("scripts", "script", measured.scripts, "By the characters that only one script uses."),
+        ("languages", "language", measured.languages, "Guessed from the shares of Han, kana and hangul alone."),
+    ):
+        rows = [(one.name, f"{one.documents:,}", f"{one.kept:,}", share(one.kept, one.documents)) for one in groups]
+        yield Table(name, caption, (what, "documents", "kept", "share"), rows, frozenset({1, 2, 3}))
 
 
 def _origins(facts: Facts) -> Iterator[Table]:
@@ -130,7 +167,8 @@ def _origins(facts: Facts) -> Iterator[Table]:
         rows = [(one.name, f"{one.documents:,}", f"{one.kept:,}", share(one.kept, one.documents)) for one in origins]
         named = [one for one in origins if one.name != "(none)"]
         total = sum(step.counts.documents_out for step in facts.funnel.steps if step.stage == "extract")
-        caption = "" if facts.documents_read == total else f"Of {facts.documents_read:,} of {total:,} documents."
+        part = "" if facts.documents_read == total else f"Of {facts.documents_read:,} of {total:,} documents."
+        caption = " ".join(filter(None, (largest_only(origins), part)))
         if named:
             headings = (what, "documents", "kept", "share")
             yield Table(f"{what}s", caption, headings, rows, frozenset({1, 2, 3}))
@@ -151,7 +189,9 @@ def _times(facts: Facts) -> Table:
             size(step.counts.bytes_in),
             size(step.file_bytes),
             f"{step.cpu_seconds:,.1f}",
-            f"{step.counts.bytes_in / 1e6 / step.cpu_seconds:,.1f}" if step.cpu_seconds >= 0.05 else "",
+            f"{step.counts.bytes_in / 1e6 / step.cpu_seconds:,.1f}"
+            if step.cpu_seconds >= 0.05 and step.counts.bytes_in
+            else "",
         )
         for step in facts.funnel.steps
     ]

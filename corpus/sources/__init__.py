@@ -6,15 +6,16 @@ with a record never reaches the next one: it is yielded as a `BadRecord` with it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from corpus.engine import storage
 from corpus.sources.compression import DamagedStream, compression_of, read_pieces
 from corpus.sources.config import Kind, SourcesConfig
-from corpus.sources.record import BadRecord, Record
+from corpus.sources.record import DAMAGE_KINDS, BadRecord, Record
 
-__all__ = ["BadRecord", "Record", "SourcesConfig", "kind_of", "read"]
+__all__ = ["DAMAGE_KINDS", "BadRecord", "Record", "SourcesConfig", "can_be_cut", "kind_of", "read"]
 
 SUFFIXES: dict[str, Kind] = {
     ".warc": "warc",
@@ -32,9 +33,33 @@ SUFFIXES: dict[str, Kind] = {
 }
 
 
-def read(url: str, config: SourcesConfig) -> Iterator[Record | BadRecord]:
-    """The records of one file, in order. An empty file has none."""
+def read(url: str, config: SourcesConfig, span: tuple[int, int] | None = None) -> Iterator[Record | BadRecord]:
+    """The records of one file, in order. An empty file has none.
+
+    With `span`, only the lines that begin at bytes `start` to `end` of a file that `can_be_cut`. With
+    `config.keep_prefix` off, a damaged file is read to its damage first and then gives that and nothing else.
+    """
+    if span is not None:
+        from corpus.sources.jsonl import read_span
+
+        yield from read_span(url, config, *span)
+        return
     path = storage.fetch(url)
+    if not config.keep_prefix:
+        damage = next((found for found in _read(path, config) if _is_damage(found)), None)
+        if damage is not None:
+            yield damage
+            return
+    yield from _read(path, config)
+
+
+def can_be_cut(url: str, config: SourcesConfig) -> bool:
+    """Whether ranges of a file can be read by themselves: JSONL, by its name neither compressed nor anything else."""
+    suffix = os.path.splitext(url.lower())[1]
+    return SUFFIXES.get(suffix) == "jsonl" and config.kind in ("auto", "jsonl") and config.keep_prefix
+
+
+def _read(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
     if path.stat().st_size == 0:
         return
     kind = kind_of(path) if config.kind == "auto" else config.kind
@@ -55,6 +80,10 @@ def read(url: str, config: SourcesConfig) -> Iterator[Record | BadRecord]:
 
         whole = kind == "html" or config.document == "file"
         yield from read_file(path, config, kind) if whole else read_blocks(path, config)
+
+
+def _is_damage(found: Record | BadRecord) -> bool:
+    return isinstance(found, BadRecord) and found.kind in DAMAGE_KINDS
 
 
 def kind_of(path: Path) -> Kind:

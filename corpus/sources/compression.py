@@ -6,13 +6,15 @@ and then `DamagedStream` is raised for what follows: a cut (`truncated`), bad da
 frame (`trailing`) or a bomb (`bomb`). Members and frames may follow each other; zero padding at the end is allowed.
 
 A bomb is more than MAX_RATIO times its compressed size, beyond the first FREE_BYTES: real text reaches a ratio of 20,
-a line of one repeated character 1,000 in gzip and 30,000 in zstd, and both are still read when they stay below 1 GiB.
+one repeated character 1,000 in gzip and 30,000 in zstd.
+
+What damage costs is its own member or frame where there are several: `next_member` says where the next one begins.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -20,25 +22,33 @@ import zstandard
 
 PIECE_BYTES = 256 << 10
 MAX_RATIO = 200
-FREE_BYTES = 1 << 30
+FREE_BYTES = 1 << 20
 MAX_ZSTD_WINDOW_BYTES = 128 << 20  # zstd's own limit for files packed without --ultra --long
 
 GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MEMBER = GZIP_MAGIC + b"\x08"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 SKIPPABLE_MAGICS = tuple(bytes([low, 0x2A, 0x4D, 0x18]) for low in range(0x50, 0x60))
 GZIP_WINDOW_BITS = 31
+SCAN_BYTES = 1 << 20
+HEAD_INPUT_BYTES = 4096
+HEAD_BYTES = 64
 
 Compression = Literal["none", "gzip", "zstd"]
 
 
 class DamagedStream(ValueError):
-    """What follows cannot be read; `kind` says why and `offset` where in the compressed file, about."""
+    """What follows cannot be read; `kind` says why, `offset` where in the compressed file, about.
 
-    def __init__(self, kind: str, offset: int, detail: str) -> None:
+    `start` is where the damaged member or frame began, as far as is known.
+    """
+
+    def __init__(self, kind: str, offset: int, detail: str, start: int | None = None) -> None:
         super().__init__(detail)
         self.kind = kind
         self.offset = offset
         self.detail = detail
+        self.start = offset if start is None else start
 
 
 def compression_of(path: Path) -> Compression:
@@ -48,23 +58,67 @@ def compression_of(path: Path) -> Compression:
     if path.suffix in (".zst", ".zstd"):
         return "zstd"
     with path.open("rb") as file:
-        magic = file.read(4)
-    if magic.startswith(GZIP_MAGIC):
+        return magic_of(file.read(4))
+
+
+def magic_of(head: bytes) -> Compression:
+    """By a file's first four bytes."""
+    if head.startswith(GZIP_MAGIC):
         return "gzip"
-    return "zstd" if magic == ZSTD_MAGIC else "none"
+    return "zstd" if head.startswith((ZSTD_MAGIC, *SKIPPABLE_MAGICS)) else "none"
 
 
-def read_pieces(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
-    """The decompressed bytes of a file in pieces of at most PIECE_BYTES.
+def read_pieces(file: BinaryIO, compression: Compression, start: int = 0) -> Iterator[bytes]:
+    """The decompressed bytes of a file in pieces of at most PIECE_BYTES, from the member or frame at `start` on.
 
     Raises:
         DamagedStream: after every byte before the damage was delivered.
     """
+    file.seek(start)
     if compression == "gzip":
         return _gunzip(file)
     if compression == "zstd":
-        return _unzstd(file)
+        return _unzstd(file, start)
     return iter(lambda: file.read(PIECE_BYTES), b"")
+
+
+def next_member(
+    file: BinaryIO,
+    compression: Compression,
+    start: int,
+    plausible: Callable[[bytes], bool],
+    decoder: zstandard.ZstdDecompressor | None = None,
+) -> int | None:
+    """The first place from `start` on where a gzip member or zstd frame begins whose first bytes are `plausible`.
+
+    `decoder` is for zstd frames that need a dictionary. The three or four bytes that mark one also stand in compressed
+    data by chance, so its head is decompressed.
+    """
+    if compression == "none":
+        return None
+    magic = GZIP_MEMBER if compression == "gzip" else ZSTD_MAGIC
+    decoder = decoder or zstd_decoder()
+    while (found := find(file, start, magic)) is not None:
+        file.seek(found)
+        data = file.read(HEAD_INPUT_BYTES)
+        head = _gzip_head(data) if compression == "gzip" else _zstd_head(data, decoder)
+        if head and plausible(head):
+            return found
+        start = found + 1
+    return None
+
+
+def find(file: BinaryIO, start: int, wanted: bytes) -> int | None:
+    """The first place from `start` on where `wanted` stands; reads in blocks that overlap."""
+    while True:
+        file.seek(start)
+        block = file.read(SCAN_BYTES)
+        found = block.find(wanted)
+        if found >= 0:
+            return start + found
+        if len(block) < SCAN_BYTES:
+            return None
+        start += len(block) - len(wanted) + 1
 
 
 class Meter:
@@ -84,6 +138,7 @@ class Meter:
 
 def _gunzip(file: BinaryIO) -> Iterator[bytes]:
     meter = Meter()
+    first = file.tell()
     members = 0
     data = b""
     while data := data or _more(file, meter):
@@ -91,20 +146,22 @@ def _gunzip(file: BinaryIO) -> Iterator[bytes]:
             data = data.lstrip(b"\0")
             if not data:
                 continue
+        start = first + meter.bytes_in - len(data)
         decoder = zlib.decompressobj(GZIP_WINDOW_BITS)
         starved = False
         while not decoder.eof:
             if starved and not data:
                 data = _more(file, meter)
                 if not data:
-                    raise DamagedStream("truncated", meter.bytes_in, "the file ends inside a gzip member")
+                    offset = first + meter.bytes_in
+                    raise DamagedStream("truncated", offset, "the file ends inside a gzip member", start)
             try:
                 piece = decoder.decompress(data, PIECE_BYTES)
             except zlib.error as error:
                 garbage = members > 0 and not data.startswith(GZIP_MAGIC) and not starved
-                offset = meter.bytes_in - len(data)
-                raise DamagedStream("trailing" if garbage else "corrupt", offset, str(error)) from error
-            meter.add(len(piece), meter.bytes_in)
+                offset = first + meter.bytes_in - len(data)
+                raise DamagedStream("trailing" if garbage else "corrupt", offset, str(error), start) from error
+            meter.add(len(piece), start)
             if piece:
                 yield piece
             data, starved = decoder.unconsumed_tail, len(piece) < PIECE_BYTES
@@ -118,46 +175,78 @@ def _more(file: BinaryIO, meter: Meter) -> bytes:
     return data
 
 
-def _unzstd(file: BinaryIO) -> Iterator[bytes]:
-    """Find where the last whole frame ends by walking the block headers, read, then say what followed it."""
-    end, damage = _walk_zstd(file)
+def _gzip_head(data: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(GZIP_WINDOW_BITS).decompress(data, HEAD_BYTES)
+    except zlib.error:
+        return b""
+
+
+def _zstd_head(data: bytes, decoder: zstandard.ZstdDecompressor) -> bytes:
+    try:
+        return decoder.stream_reader(data).read(HEAD_BYTES)
+    except zstandard.ZstdError:
+        return b""
+
+
+def zstd_decoder(dictionary: bytes | None = None) -> zstandard.ZstdDecompressor:
+    """A decoder that refuses windows above MAX_ZSTD_WINDOW_BYTES."""
+    trained = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
+    return zstandard.ZstdDecompressor(dict_data=trained, max_window_size=MAX_ZSTD_WINDOW_BYTES)
+
+
+def _unzstd(file: BinaryIO, start: int) -> Iterator[bytes]:
+    decoder = zstd_decoder()
     meter = Meter()
-    file.seek(0)
-    source = _Limited(file, end, meter)
-    decoder = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
+    for frame, end in zstd_frames(file, start):
+        yield from unzstd_frame(file, frame, end, decoder, meter)
+
+
+def unzstd_frame(
+    file: BinaryIO, start: int, end: int, decoder: zstandard.ZstdDecompressor, meter: Meter
+) -> Iterator[bytes]:
+    """The decompressed bytes of one frame, which its headers say ends at `end`; raises `DamagedStream`."""
+    file.seek(start)
+    source = _Limited(file, end - start, meter)
     with decoder.stream_reader(source, read_across_frames=True, closefd=False) as reader:  # type: ignore[arg-type]
         while True:
             try:
                 piece = reader.read(PIECE_BYTES)
             except zstandard.ZstdError as error:
-                raise DamagedStream("corrupt", meter.bytes_in, str(error)) from error
+                raise DamagedStream("corrupt", start, f"zstd: {error}", start) from error
             if not piece:
                 break
-            meter.add(len(piece), meter.bytes_in)
+            meter.add(len(piece), start)
             yield piece
-    if damage:
-        raise damage
+    if source.left:
+        raise DamagedStream("truncated", start + source.used, "the file ends inside a zstd frame", start)
 
 
 class _Limited:
-    """The first `end` bytes of a file, counted."""
+    """The next `left` bytes of a file, counted."""
 
-    def __init__(self, file: BinaryIO, end: int, meter: Meter) -> None:
-        self._file, self._end, self._meter = file, end, meter
+    def __init__(self, file: BinaryIO, left: int, meter: Meter) -> None:
+        self._file, self._meter = file, meter
+        self.left, self.used = left, 0
 
     def read(self, size: int) -> bytes:
-        data = self._file.read(min(size, self._end - self._meter.bytes_in))
+        data = self._file.read(min(size, self.left))
+        self.left -= len(data)
+        self.used += len(data)
         self._meter.bytes_in += len(data)
         return data
 
 
-def _walk_zstd(file: BinaryIO) -> tuple[int, DamagedStream | None]:
-    """Follow frame and block headers to the end of the file (RFC 8878, section 3.1) without decompressing.
+def zstd_frames(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Where each frame begins and ends by its frame and block headers (RFC 8878, section 3.1), without decompressing.
 
-    Returns how many bytes there are to decompress, and what is wrong with the file's structure after them.
+    Skippable frames are left out. The last end may lie beyond the file's.
+
+    Raises:
+        DamagedStream: what follows the last frame is neither a frame nor zero padding.
     """
     size = file.seek(0, 2)
-    position = 0
+    position = start
     while position < size:
         file.seek(position)
         head = file.read(18)
@@ -166,15 +255,18 @@ def _walk_zstd(file: BinaryIO) -> tuple[int, DamagedStream | None]:
         elif head.startswith(ZSTD_MAGIC) and len(head) >= 5:
             end = _walk_frame(file, position, head[4])
             if end is None:
-                return size, DamagedStream("corrupt", position, "a zstd block of the reserved type")
+                yield position, size  # what is good of it comes out; the decoder says what is wrong
+                raise DamagedStream("corrupt", position, "a zstd block of the reserved type")
+            yield position, end
             position = end
         elif ZSTD_MAGIC.startswith(head[:4]) or head.startswith(SKIPPABLE_MAGICS):
             position = size + 1
-        elif position and not head.strip(b"\0") and not _rest_is_data(file):
-            return position, None
+        elif position > start and not head.strip(b"\0") and not _rest_is_data(file):
+            return
         else:
-            return position, DamagedStream("trailing" if position else "corrupt", position, "not a zstd frame")
-    return size, DamagedStream("truncated", size, "the file ends inside a zstd frame") if position > size else None
+            raise DamagedStream("trailing" if position > start else "corrupt", position, "not a zstd frame")
+    if position > size:
+        raise DamagedStream("truncated", size, "the file ends inside a zstd frame")
 
 
 def _walk_frame(file: BinaryIO, start: int, descriptor: int) -> int | None:

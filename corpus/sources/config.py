@@ -27,7 +27,9 @@ class SourcesConfig(Strict):
     document: Literal["file", "line", "blank_line"] = "file"
     """What a document is in a plain text file."""
     encoding: str | None = None
-    """The encoding of plain text and HTML files; None finds it out, file by file."""
+    """The encoding of plain text, HTML and JSONL files; None finds it out file by file, and takes JSONL for UTF-8 or UTF-16."""
+    keep_prefix: bool = True
+    """Keep the documents before a cut or damage in a file. False: a damaged file gives none; each is read twice."""
     max_line_bytes: int = Field(default=10_000_000, gt=0)
     """Longer JSONL lines and text documents are `too_long`; this is also what one record costs in memory."""
     max_page_bytes: int = Field(default=2_000_000, gt=0)

@@ -3,44 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line without its line end; `data` is None when it was longer than the cap (`length` says how long)."""
+class Line(msgspec.Struct, frozen=True):
+    """A line without its line end; `data` is None when it was longer than the cap (`length` says how long).
+
+    `cut` marks a last line that the stream's end, and no line end, closes.
+    """
 
     offset: int
     length: int
     data: bytes | None
+    cut: bool = False
 
 
-def split_lines(pieces: Iterable[bytes], max_line_bytes: int) -> Iterator[Line]:
+def split_lines(pieces: Iterable[bytes], max_line_bytes: int, offset: int = 0) -> Iterator[Line]:
     """Cut pieces at newlines; at most `max_line_bytes` and one piece are held at any time.
 
-    A line that the end of the pieces cuts off is yielded too; where the pieces end in an exception it is lost, and the
-    exception says so.
+    The first line's offset is `offset`. A line that the end of the pieces cuts off is yielded too; where the pieces end
+    in an exception it is lost, and the exception says so.
 
     >>> [line.data for line in split_lines([b"ab\\nc", b"d\\n", b"efgh"], 3)]
     [b'ab', b'cd', None]
     """
     held: list[bytes] = []
-    offset = length = 0
+    length = 0
     for piece in pieces:
         *ended, rest = piece.split(b"\n")
         for part in ended:
-            length += len(part)
-            data = None
-            if length <= max_line_bytes:
-                data = b"".join([*held, part]) if held else part
-            yield Line(offset, length, data)
-            held.clear()
-            offset += length + 1
-            length = 0
+            if length:
+                length += len(part)
+                yield Line(offset, length, b"".join([*held, part]) if length <= max_line_bytes else None)
+                held.clear()
+                offset += length + 1
+                length = 0
+            else:
+                size = len(part)
+                yield Line(offset, size, part if size <= max_line_bytes else None)
+                offset += size + 1
         length += len(rest)
         if length > max_line_bytes:
             held.clear()
         elif rest:
             held.append(rest)
     if length:
-        yield Line(offset, length, b"".join(held) if length <= max_line_bytes else None)
+        yield Line(offset, length, b"".join(held) if length <= max_line_bytes else None, True)

@@ -1,14 +1,15 @@
-"""WARC 1.0 and 1.1 and WET, gzipped or plain: pages, with every damaged record costing itself only.
+"""WARC 1.0 and 1.1 and WET, in gzip, zstd or plain: pages, with every damaged record costing itself only.
 
 fastwarc reads the records, we cut the file: it stops at the first corrupt gzip member (one bad record of 100 would cost
 fifty) and passes a truncated last member without a word. So each member is inflated to its end and its checksum before
-its last record is yielded, and after damage the file is scanned for the next gzip member that begins with `WARC/`. In a
-plain file records are cut by their Content-Length, which must lead to a record's end; after damage the next
+its last record is yielded, and after damage the file is scanned for the next member that begins with `WARC/`. In a plain
+file records are cut by their Content-Length, which must lead to a record's end; after damage the next
 `WARC/1.` at a line's start is taken.
 
 Documents are `response` records and `resource` records of HTML or plain text, and `conversion` records (WET). Of those,
 other status codes and content types are yielded as bad records (`http_status`, `content_type`), so that they are
-counted; requests, revisits and metadata are no documents. Cutting costs 10 us a record; zlib inflates 300 MB/s.
+counted; so are records of unknown type (damage that no checksum tells) and continuations, which are not joined.
+Requests, revisits and metadata are no documents. Cutting costs 10 us a record; zlib inflates 300 MB/s.
 """
 
 from __future__ import annotations
@@ -22,22 +23,21 @@ from typing import BinaryIO, Protocol
 from fastwarc.stream_io import BrotliReader, ChunkedReader
 from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
-from corpus.sources.compression import GZIP_MAGIC, GZIP_WINDOW_BITS, DamagedStream, Meter, compression_of
+from corpus.sources.compression import GZIP_MAGIC, DamagedStream, compression_of, find
 from corpus.sources.config import SourcesConfig
+from corpus.sources.members import GzipMembers, ZstdMembers
 from corpus.sources.record import BadRecord, Record
 
 READ_BYTES = 64 << 10
-SCAN_BYTES = 1 << 20
 MAX_HEADER_BYTES = 64 << 10
-FREE_MEMBER_BYTES = 64 << 20  # a member may inflate to this much whatever its size
 MAX_LINE_ENDS = 16  # between two records of a plain file; four are proper
 MAX_ENCODINGS = 5  # of one payload; servers use two
-GZIP_MEMBER = GZIP_MAGIC + b"\x08"
 RECORD_START = b"WARC/1."
 
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml"})
 TEXT_TYPES = frozenset({"text/plain"})
 DOCUMENT_TYPES = WarcRecordType.response | WarcRecordType.resource | WarcRecordType.conversion
+LOST_TYPES = WarcRecordType.unknown | WarcRecordType.continuation  # a document's, perhaps
 
 
 class _Stream(Protocol):
@@ -54,18 +54,16 @@ class _BadPayload(ValueError):
 def read_warc(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
     """The documents of a WARC file in file order, and what could not be read in its place."""
     compression = compression_of(path)
-    if compression == "zstd":
-        yield BadRecord(0, path.stat().st_size, "unsupported", "zstd-compressed WARC; recompress it with gzip")
-        return
     with path.open("rb") as file:
         if compression == "gzip":
-            yield from _read_members(file, config)
+            yield from _read_members(GzipMembers(file, RECORD_START), config)
+        elif compression == "zstd":
+            yield from _read_members(ZstdMembers(file, RECORD_START), config)
         else:
             yield from _read_plain(file, config)
 
 
-def _read_members(file: BinaryIO, config: SourcesConfig) -> Iterator[Record | BadRecord]:
-    members = _Members(file)
+def _read_members(members: GzipMembers | ZstdMembers, config: SourcesConfig) -> Iterator[Record | BadRecord]:
     while members.advance():
         start = members.start
         try:
@@ -74,7 +72,7 @@ def _read_members(file: BinaryIO, config: SourcesConfig) -> Iterator[Record | Ba
             kind, detail = damage.kind, damage.detail
             found = members.resync(start + 1)
             if found and kind == "truncated":
-                kind, detail = "corrupt", "a gzip member without its end"
+                kind, detail = "corrupt", "a member without its end"
             yield BadRecord(start, members.start - start, kind, detail)
             if not found:
                 return
@@ -93,7 +91,7 @@ def _read_plain(file: BinaryIO, config: SourcesConfig) -> Iterator[Record | BadR
                 continue
             except DamagedStream:
                 pass
-        following = _find(file, start + 1, b"\n" + RECORD_START)
+        following = find(file, start + 1, b"\n" + RECORD_START)
         kind = "truncated" if following is None and end is not None and end > size else "warc"
         after = size if following is None else following + 1
         yield BadRecord(start, after - start, kind, "no WARC record, or one without its end")
@@ -110,7 +108,7 @@ def _read_records(stream: _Stream, start: int, config: SourcesConfig) -> Iterato
     try:
         for record in ArchiveIterator(
             stream,  # type: ignore[arg-type]
-            record_types=DOCUMENT_TYPES,
+            record_types=DOCUMENT_TYPES | LOST_TYPES,
             parse_http=True,
             max_header_len=MAX_HEADER_BYTES,
             stream_detect=False,
@@ -132,6 +130,8 @@ def _read_records(stream: _Stream, start: int, config: SourcesConfig) -> Iterato
 
 def _to_record(record: WarcRecord, start: int, config: SourcesConfig) -> Record | BadRecord:
     url = (record.headers.get("WARC-Target-URI") or "").strip("<>") or None
+    if record.record_type & LOST_TYPES:
+        return BadRecord(start, record.content_length, "warc", "of no known WARC-Type, or a continuation")
     try:
         kind, charset = _content_kind(record)
         raw = _payload(record, config.max_page_bytes)
@@ -216,77 +216,6 @@ def _inflate(raw: bytes, max_bytes: int) -> bytes:
     return raw
 
 
-class _Members:
-    """A gzip file as a row of members, each readable like a file; damage raises `DamagedStream`."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.start = 0  # where the current member begins in the file
-        self._file = file
-        self._data = b""  # compressed bytes that were read and not yet used
-        self._position = 0  # of the end of _data in the file
-        self._decoder = zlib.decompressobj(GZIP_WINDOW_BITS)
-        self._meter = Meter(FREE_MEMBER_BYTES)
-        self._told = 0
-
-    def advance(self) -> bool:
-        """Go to the next member, which begins where the last one ended (or at `resync`'s place); False at the end."""
-        self._data = self._decoder.unused_data if self._decoder.eof else self._data
-        self._data = self._data.lstrip(b"\0")
-        while not self._data:
-            if not self._fill():
-                return False
-            self._data = self._data.lstrip(b"\0")
-        self.start = self._position - len(self._data)
-        self._decoder = zlib.decompressobj(GZIP_WINDOW_BITS)
-        self._meter = Meter(FREE_MEMBER_BYTES)
-        self._told = 0
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """At most `size` decompressed bytes of the current member, nothing at its sound end."""
-        size = READ_BYTES if size < 0 else max(1, size)
-        while not self._decoder.eof:
-            starved = not self._data and not self._fill()
-            self._meter.bytes_in = self._position - self.start
-            try:
-                piece = self._decoder.decompress(self._data, size)
-            except zlib.error as error:
-                raise DamagedStream("corrupt", self.start, f"gzip: {error}") from error
-            self._data = self._decoder.unconsumed_tail
-            self._meter.add(len(piece), self.start)
-            if piece:
-                self._told += len(piece)
-                return piece
-            if starved and not self._decoder.eof:
-                raise DamagedStream("truncated", self.start, "the file ends inside a gzip member")
-        return b""
-
-    def tell(self) -> int:
-        return self._told
-
-    def resync(self, start: int) -> bool:
-        """Find the next member from `start` on whose content begins like a WARC record; False when there is none."""
-        while (found := _find(self._file, start, GZIP_MEMBER)) is not None:
-            self._file.seek(found)
-            try:
-                head = zlib.decompressobj(GZIP_WINDOW_BITS).decompress(self._file.read(512), len(RECORD_START))
-            except zlib.error:
-                head = b""
-            if head == RECORD_START:
-                break
-            start = found + 1
-        self._file.seek(found or 0, io.SEEK_SET if found is not None else io.SEEK_END)
-        self.start = self._position = self._file.tell()
-        self._data = b""
-        self._decoder = zlib.decompressobj(GZIP_WINDOW_BITS)
-        return found is not None
-
-    def _fill(self) -> bool:
-        self._data = self._file.read(READ_BYTES)
-        self._position += len(self._data)
-        return bool(self._data)
-
-
 class _Slice:
     """The bytes of one record of a plain file."""
 
@@ -325,16 +254,3 @@ def _start_after(file: BinaryIO, end: int) -> int | None:
     rest = data.lstrip(b"\r\n")
     is_end = data.startswith(b"\r\n\r\n") or not rest or rest.startswith(RECORD_START)
     return end + len(data) - len(rest) if is_end else None
-
-
-def _find(file: BinaryIO, start: int, wanted: bytes) -> int | None:
-    """The first place from `start` on where `wanted` stands; reads in blocks that overlap."""
-    while True:
-        file.seek(start)
-        block = file.read(SCAN_BYTES)
-        found = block.find(wanted)
-        if found >= 0:
-            return start + found
-        if len(block) < SCAN_BYTES:
-            return None
-        start += len(block) - len(wanted) + 1

@@ -12,14 +12,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = {
-    "corpus run": "--input --out --quiet --recipe --set --workers",
-    "corpus plan": "--input --out --recipe --set",
-    "corpus filter": "--dropped --recipe --set --text-field",
+    "corpus run": "--address --executor --input --out --quiet --recipe --set --workers",
+    "corpus plan": "--input --json --out --recipe --set --workers",
+    "corpus prune": "--json --recipe --set --yes",
+    "corpus filter": "--column --dropped --input --out --pii-only --recipe --set --statistics --threads",
+    "corpus quality train": "--advertisement --bad --bits --class --column --from-build --good --inverse-penalty --json --max-documents --orders --out --seed",
+    "corpus quality evaluate": "--advertisement --bad --class --column --good --json --model",
     "corpus status": "--json",
     "corpus report": "--json",
     "corpus verify": "--json",
+    "corpus retune": "--json --set --unset --write",
     "corpus explain": "--json",
-    "tokenizer run": "--json --out --quiet --recipe --set --text --workers",
+    "tokenizer run": "--address --executor --json --out --quiet --recipe --set --text --workers",
     "tokenizer check": "--recipe --set",
     "tokenizer inspect": "--json",
     "tokenizer verify": "",

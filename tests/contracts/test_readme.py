@@ -63,7 +63,7 @@ def test_every_command_exists_with_its_options(repository: Path, page: str) -> N
                     name, assigned, _ = word.partition("=")
                     assert f"    {name}=" in told if assigned else name in targets, f"{page}: {command}: {word}"
             elif words[:2] == [".venv/bin/python", "-m"]:
-                text = help_of(words[2], words[3])
+                text = help_of(*words[2 : 5 if words[3] == "quality" else 4])
                 for option in (word for word in words if word.startswith("-") and word != "-m"):
                     assert option.partition("=")[0] in text, f"{page}: {command}: {option}"
             else:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus import encoding, euc_tw
+from corpus import encoding, escapes, euc_tw, mojibake
 from corpus.encoding import UndecodableError, codec_of, decode, repair_mojibake, replace_surrogates, score
 
 SIMPLIFIED = "学而时习之，不亦说乎？有朋自远方来，不亦乐乎？人不知而不愠，不亦君子乎？"
@@ -21,7 +21,7 @@ LIES = [None, "utf-8", "gbk", "big5", "iso-8859-1", "no-such-charset"]
 
 
 def test_doctests() -> None:
-    assert doctest.testmod(encoding).failed == doctest.testmod(euc_tw).failed == 0
+    assert not any(doctest.testmod(module).failed for module in (encoding, escapes, euc_tw, mojibake))
 
 
 @pytest.mark.parametrize("declared", LIES)
@@ -59,6 +59,54 @@ def test_what_is_not_euc_tw_is_refused(bad: str) -> None:
         euc_tw.decode_euc_tw(bytes.fromhex(bad + "c4a1"))
 
 
+def test_seven_bit_chinese() -> None:
+    data = b"Subject: \n" + SIMPLIFIED.replace("愠", "怒").encode("hz") + b"\nend ~~"
+    assert decode(data).text == "Subject: \n" + SIMPLIFIED.replace("愠", "怒") + "\nend ~"
+    assert decode(data).encoding == "hz"
+    assert (
+        decode(b"\x1b$)A\x0e" + bytes(byte & 0x7F for byte in "学而时习之".encode("gb2312")) + b"\x0f abc").text
+        == "学而时习之 abc"
+    )
+    cns = bytes.fromhex("f0d0c8d4d5ebdce4c4e6")  # in EUC-TW, whose plane 1 it shares
+    text = "學而時習之乂"
+    assert (
+        decode(b"\x1b$)G\x1b$*H\x0e" + bytes(byte & 0x7F for byte in cns) + b"\x1bN\x21\x21\x0f\n").text == text + "\n"
+    )
+
+
+@pytest.mark.parametrize("data", [b"~{ab~}", b"a ~{cd~} ~~", b"\x1b$)Z abc", b"ls ~{foo,bar}~"])
+def test_ascii_that_only_looks_like_escapes_stays(data: bytes) -> None:
+    assert decode(data).text == data.decode()
+
+
+def test_utf_32_with_and_without_a_mark() -> None:
+    for codec in ("utf-32", "utf-32-le", "utf-32-be"):
+        assert decode(SIMPLIFIED.encode(codec)).text == SIMPLIFIED
+
+
+WHATWG_NAMES = (
+    "UTF-8 IBM866 ISO-8859-2 ISO-8859-3 ISO-8859-4 ISO-8859-5 ISO-8859-6 ISO-8859-7 ISO-8859-8 ISO-8859-8-I ISO-8859-10 "
+    "ISO-8859-13 ISO-8859-14 ISO-8859-15 ISO-8859-16 KOI8-R KOI8-U macintosh windows-874 windows-1250 windows-1251 "
+    "windows-1252 windows-1253 windows-1254 windows-1255 windows-1256 windows-1257 windows-1258 x-mac-cyrillic GBK "
+    "gb18030 Big5 EUC-JP ISO-2022-JP Shift_JIS EUC-KR UTF-16BE UTF-16LE"
+)
+
+
+def test_every_encoding_of_the_standard_has_a_codec() -> None:
+    """All but `replacement` and `x-user-defined`, which are no encodings of text."""
+    for name in WHATWG_NAMES.split():
+        codec = codec_of(name)
+        assert codec is not None and "a".encode(codec), name
+    labels = {
+        "chinese": "gb18030",
+        "iso-ir-58": "gb18030",
+        "x-x-big5": "big5hkscs",
+        "ms_kanji": "cp932",
+        "l1": "cp1252",
+    }
+    assert {label: codec_of(f' "{label.upper()}"') for label in labels} == labels
+
+
 def test_a_label_names_its_superset() -> None:
     text = "朱镕基与陶喆，" + SIMPLIFIED
     page = b'<meta charset="gb2312">' + text.encode("gbk")
@@ -90,7 +138,15 @@ def test_a_few_bad_bytes_become_replacement_characters() -> None:
     assert len(text.replace("\ufffd", "")) == len(SIMPLIFIED) * 100 - 1
 
 
+def test_a_mark_before_bad_bytes_another_encoding_or_doubled_text() -> None:
+    text = SIMPLIFIED * 40
+    for data in (text.encode() + b"\xff" + text.encode(), text.encode("gbk"), text.encode().decode("latin-1").encode()):
+        assert decode(b"\xef\xbb\xbf" + data).text.replace("\ufffd", "") in (text, text * 2)
+
+
 def test_nothing_plausible_is_an_error() -> None:
+    with pytest.raises(UndecodableError, match="control"):
+        decode(bytes(100))  # not UTF-32
     for data in (bytes(range(256)) * 20, b"\x89PNG\r\n\x1a\n" + bytes(range(128, 256)) * 9, b"\x00\x01\x02" * 100):
         with pytest.raises(UndecodableError):
             decode(data)
@@ -102,12 +158,21 @@ def test_other_languages_are_decoded_as_declared() -> None:
     assert decode(b"").text == ""
 
 
-@pytest.mark.parametrize("right", ["utf-8", "gbk"])
-def test_text_read_as_latin1_is_restored(right: str) -> None:
-    garbled = SIMPLIFIED.encode(right).decode("latin-1")
-    assert repair_mojibake(garbled) == SIMPLIFIED
+@pytest.mark.parametrize("right", ["utf-8", "gbk", "big5"])
+@pytest.mark.parametrize("wrong", ["latin-1", "windows-1252"])
+def test_text_read_as_a_latin_codepage_is_restored(right: str, wrong: str) -> None:
+    text = TRADITIONAL if right == "big5" else SIMPLIFIED
+    garbled = text.encode(right).decode("latin-1")
+    if wrong == "windows-1252":  # as browsers have it: the five bytes it lacks stay controls
+        garbled = "".join(char.encode("latin-1").decode("cp1252", "ignore") or char for char in garbled)
+    assert repair_mojibake(garbled) == text
     decoded = decode(garbled.encode())
-    assert decoded.text == SIMPLIFIED and decoded.repaired
+    assert decoded.text == text and decoded.repaired
+
+
+def test_big5_read_as_gbk_is_restored() -> None:
+    text = "".join(char for char in TRADITIONAL * 3 if "\ufffd" not in char.encode("big5").decode("gb18030", "replace"))
+    assert repair_mojibake(text.encode("big5").decode("gb18030")) == text
 
 
 def test_utf8_read_as_gbk_is_restored() -> None:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import time
 import unicodedata
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.filters.scan import CHARACTERS, SHAPE, needs_normalizing, suspicious_table
-from corpus.filters.statistic import buffers
 from corpus.normalize import MAX_MARKS_PER_BASE, normalize, normalize_with_changes
 
 TROUBLE = "\u200d\u200c\ufe0f\u0301\u0344\u1100\u1161\u11a8❤👩 \u3000\n\t\r\ufb2c\u0338←\u212a\u2581\xa0\xad\u202e\ufeff\ue000"
@@ -76,20 +72,6 @@ def test_idempotent_and_composed(text: str) -> None:
     assert normalize(once) == once
     assert unicodedata.is_normalized("NFC", once)
     once.encode()
-
-
-@given(st.lists(TEXTS, max_size=4))
-@settings(max_examples=60)
-def test_the_kernel_misses_nothing(texts: list[str]) -> None:
-    offsets, data = buffers(pa.array(texts, pa.large_string()))
-    flags = np.zeros(len(texts), np.uint8)
-    needs_normalizing(offsets, data, suspicious_table(), flags)
-    for text, flag in zip(texts, flags.tolist(), strict=True):
-        if not flag:
-            assert normalize(text) == text
-        if not flag & CHARACTERS:
-            assert normalize_with_changes(text, characters=False) == normalize_with_changes(text)
-    assert CHARACTERS | SHAPE == 3
 
 
 def test_marks_are_capped_before_composition() -> None:

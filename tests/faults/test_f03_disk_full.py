@@ -22,12 +22,15 @@ from tests.faults.test_f01_kill_anywhere import tree
 
 RUN = """
 import resource, sys
+from unittest import mock
 from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
 from corpus.engine.run import run_stages
 from tests.corpus.engine.toy import Joined, Lines
 if __name__ == "__main__":
     limit = int(sys.argv[3])
+    mock.patch("corpus.engine.space.FIRST_GUESS", 0.0).start()  # the forecast (row 4) must not come before the disk
+    mock.patch("corpus.engine.space.RESERVE_RATIO", -1.0).start()
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from corpus.dedup import Candidates, Clusters, DedupConfig, Signatures, Survivors
+from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members, Signatures, Survivors
 from corpus.engine.run import run_stages
 from tests.corpus.dedup.build import Deduplicate, Feed, Result, Shards
 
@@ -21,6 +21,8 @@ def deduplicate(tmp_path: Path) -> Deduplicate:
         stages = [
             Feed(tuple(map(tuple, shards))),
             Signatures(config),
+            Buckets(),
+            Members(config),
             Candidates(config),
             Clusters(config),
             Survivors(config),

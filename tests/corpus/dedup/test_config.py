@@ -25,9 +25,10 @@ def test_defaults_are_fourteen_bands_of_eight_rows() -> None:
         {"ngram": 0},
         {"max_leaders": 0},
         {"ngrams": 5},
+        {"scheme": "datasketch", "ngram": 14},
     ],
 )
-def test_what_cannot_work_is_refused(values: dict[str, float]) -> None:
+def test_what_cannot_work_is_refused(values: dict[str, float | str]) -> None:
     with pytest.raises(UsageError, match=r"dedup\.toml: 1 error"):
         parse(DedupConfig, values, "dedup.toml")
 

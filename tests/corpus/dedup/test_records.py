@@ -8,16 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.dedup.records import (
-    HEADER_BYTES,
+    NUM_SLOTS,
     RECORD_DTYPE,
     Array,
-    ShardedRows,
+    Runs,
+    array_rows,
+    band_slots,
     bases,
+    cuts_of,
     map_array,
     partition_bits,
-    read_bands,
+    section,
     write_array,
     write_bands,
+    write_sections,
 )
 from corpus.engine.errors import WenhaiError
 from corpus.engine.storage import File
@@ -32,8 +36,12 @@ def bands_file(path: Path, keys: list[int]) -> File:
     return file_of(path, len(keys))
 
 
+def read_bands(file: File, partition: int, bits: int) -> Array:
+    return Runs([section(file, *band_slots(partition, bits), RECORD_DTYPE)], RECORD_DTYPE).read()
+
+
 @settings(max_examples=40)
-@given(st.lists(st.integers(0, 2**64 - 1), max_size=40), st.integers(0, 12))
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=40), st.sampled_from([0, 1, 5]))
 def test_partitions_cut_the_records_by_key_range(tmp_path: Path, keys: list[int], bits: int) -> None:
     file = bands_file(tmp_path / "bands", keys)
     expected = sorted((key, row) for row, key in enumerate(keys))
@@ -49,7 +57,7 @@ def test_the_bytes_do_not_depend_on_the_order_of_the_records(tmp_path: Path) -> 
     write_bands(tmp_path / "b", keys[::-1].copy(), rows[::-1].copy())
     data = (tmp_path / "a").read_bytes()
     assert data == (tmp_path / "b").read_bytes()
-    assert data[:8] == b"WHBANDS1" and len(data) == 8 + 8 * 4097 + 4 * 12 == HEADER_BYTES + 4 * RECORD_DTYPE.itemsize
+    assert data[:8] == b"WHCUTS01" and len(data) == 8 + 8 * (NUM_SLOTS + 2) + 4 * 12
 
 
 @pytest.mark.parametrize("damage", ["empty", "magic", "header", "offset", "cut"])
@@ -60,7 +68,7 @@ def test_a_damaged_band_file_is_named(tmp_path: Path, damage: str) -> None:
     if damage == "magic":
         data[0] ^= 1
     elif damage == "offset":
-        data[8 + 8 * 4096 + 4] = 1
+        data[8 + 8 * (NUM_SLOTS + 1) + 4] = 1
     data = {"empty": bytearray(), "header": data[:500], "cut": data[:-12]}.get(damage, data)
     path.write_bytes(data)
     with pytest.raises(WenhaiError, match=r"bands\.bin"):
@@ -82,20 +90,47 @@ def test_an_array_of_objects_is_never_unpickled(tmp_path: Path) -> None:
 
 
 def test_the_number_of_partitions_follows_the_number_of_records() -> None:
-    sizes = [0, 1, 1 << 22, 1 << 23, 1 << 30, 1 << 40]
-    assert [partition_bits(size) for size in sizes] == [0, 0, 1, 2, 9, 12]
+    sizes = [0, 1, 1 << 20, 1 << 21, 1 << 28, 1 << 40]
+    assert [partition_bits(size) for size in sizes] == [0, 0, 1, 2, 9, 14]
 
 
-def test_rows_are_taken_across_files(tmp_path: Path) -> None:
-    sizes = [3, 0, 4, 1]
+@pytest.mark.parametrize("block_bytes", [1, 48, 4 << 20])
+def test_rows_are_taken_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int) -> None:
+    monkeypatch.setattr("corpus.dedup.records.BLOCK_BYTES", block_bytes)
+    sizes, dtype = [3, 0, 4, 1], np.dtype(("<i8", (2,)))
     files = []
     for i, size in enumerate(sizes):
         write_array(tmp_path / f"{i}.npy", np.arange(size)[:, None] + 10 * i + np.zeros(2, np.int64))
         files.append(file_of(tmp_path / f"{i}.npy", size))
-    rows = ShardedRows(files)
+    rows = Runs([array_rows(file, dtype) for file in files], dtype)
     everything = [0, 1, 2, 20, 21, 22, 23, 30]
-    for ordinals in ([0], [2, 3], [7], [1, 3, 6, 7], list(range(8))):
-        assert rows.take(np.array(ordinals))[:, 0].tolist() == [everything[o] for o in ordinals]
+    assert rows.read()[:, 1].tolist() == everything
+    for ordinals in ([], [0], [2, 3], [7], [1, 3, 6, 7], list(range(8))):
+        assert rows.take(np.array(ordinals, np.int64))[:, 0].tolist() == [everything[o] for o in ordinals]
+
+
+def test_sections_are_ranges_of_one_file(tmp_path: Path) -> None:
+    dtype = np.dtype("<u4")
+    write_sections(tmp_path / "x.bin", cuts_of(np.array([2, 0, 3])), [np.arange(4, dtype=dtype), np.array([9], dtype)])
+    file = file_of(tmp_path / "x.bin", 5)
+    ranges = {(0, 1): [0, 1], (1, 2): [], (2, 3): [2, 3, 9], (0, 3): [0, 1, 2, 3, 9]}
+    for (first, last), expected in ranges.items():
+        assert Runs([section(file, first, last, dtype)], dtype).read().tolist() == expected
+    for first, last, other in ((2, 4, dtype), (0, 3, np.dtype("<u8"))):
+        with pytest.raises(WenhaiError, match=r"x\.bin"):
+            section(file, first, last, other)
+
+
+def test_an_array_cut_short_is_named(tmp_path: Path) -> None:
+    dtype = np.dtype("<u4")
+    write_array(tmp_path / "x.npy", np.arange(9, dtype=dtype))
+    file = file_of(tmp_path / "x.npy", 9)
+    run = array_rows(file, dtype)
+    (tmp_path / "x.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-4])
+    with pytest.raises(WenhaiError, match=r"x\.npy"):
+        Runs([run], dtype).read()
+    with pytest.raises(WenhaiError, match=r"x\.npy"):
+        array_rows(File(file.url, 20, "", 9), dtype)
 
 
 def test_ordinals_are_wider_than_32_bits() -> None:

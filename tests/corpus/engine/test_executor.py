@@ -130,3 +130,15 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.05)
+
+
+def test_a_folder_too_long_for_sockets_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    program = (
+        "from corpus.engine.executor import *\nwith ProcessExecutor(1) as pool: list(pool.run([Call('a', len, ([],))]))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"TMPDIR": str(folder)}, capture_output=True, text=True
+    )
+    assert "Set TMPDIR to a shorter one" in ended.stderr

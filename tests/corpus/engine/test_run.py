@@ -22,7 +22,7 @@ from corpus.engine.stage import ConservationError
 from corpus.engine.storage import File
 from tests.corpus.engine.toy import Joined, Lines
 
-OUTSIDE_THE_PROMISE = {"timings.json", ".lock"}
+OUTSIDE_THE_PROMISE = {"timings.json", "running.json", ".lock"}
 
 
 def tree(folder: Path) -> dict[str, str]:

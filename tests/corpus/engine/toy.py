@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from corpus.engine import storage
@@ -22,7 +22,7 @@ class Lines(Stage):
     files: tuple[File, ...]
     min_chars: int = 3
     loses: int = 0  # breaks the conservation law when not 0
-    fault: str = ""  # "<task>:kill|hang|error|disk[@file]"; with a file: once, while the file exists
+    fault: str = ""  # "<task>:kill|hang|error|disk[@file]"; with a file: once, while the file exists; "*:hold@file"
 
     name: ClassVar[str] = "lines"
     version: ClassVar[int] = 1
@@ -32,6 +32,9 @@ class Lines(Stage):
 
     def inputs(self) -> tuple[File, ...]:
         return self.files
+
+    def for_worker(self) -> Lines:
+        return replace(self, files=())
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         return [Task(f"{index:05d}", (file,)) for index, file in enumerate(self.files)]
@@ -72,6 +75,8 @@ class Joined(Stage):
 def misbehave(task: str, fault: str) -> None:
     """Do what `fault` asks of this task."""
     wanted, _, fault = fault.partition(":")
+    if wanted == "*":
+        hold(task, fault.partition("@")[2])
     if wanted != task:
         return
     fault, _, flag = fault.partition("@")
@@ -87,3 +92,11 @@ def misbehave(task: str, fault: str) -> None:
         raise ValueError("a bad shard")
     if fault == "disk":
         raise DiskError("somewhere: cannot be written (No space left on device).")
+
+
+def hold(task: str, file: str) -> None:
+    """Say in `<file>.log` that the task has begun, and wait until the file is gone."""
+    with open(f"{file}.log", "a") as log:
+        log.write(f"{task} {os.getpid()}\n")
+    while os.path.exists(file):
+        time.sleep(0.05)

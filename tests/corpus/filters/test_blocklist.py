@@ -1,10 +1,13 @@
-"""Word lists: folded matching, equal hits from both engines, lists of one's own, and their errors."""
+"""Word lists: every occurrence is found, spelling is seen through, lists of one's own, and their errors."""
 
 from __future__ import annotations
 
+import random
+import re
+import time
 from pathlib import Path
 
-import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,8 +15,8 @@ from hypothesis import strategies as st
 from corpus.engine.errors import UsageError
 from corpus.filters import load, measure
 from corpus.filters.automaton import Automaton
-from corpus.filters.blocklist import BUILT_IN, Blocklist, read_words
-from corpus.filters.scan import fold_for_matching
+from corpus.filters.blocklist import BUILT_IN, read_words
+from corpus.filters.statistic import buffers
 from tests.corpus.texts import document
 
 WORDS = ["甲乙", "甲乙丙", "乙", "丙甲", "a甲", "𠮷乙"]
@@ -31,33 +34,86 @@ def naive(words: list[str], text: str) -> list[tuple[int, int, int]]:
     return sorted(found, key=lambda hit: (hit[0], hit[2]))
 
 
-@given(st.text(st.sampled_from("甲乙丙a𠮷 \n"), max_size=60))
+def find(words: list[str], texts: list[str]) -> list[tuple[int, int, int, int]]:
+    """(row, start, end, word) of all hits; offsets are the document's own."""
+    offsets, data = buffers(pa.array(texts, pa.large_string()))
+    return [
+        (row, start - int(offsets[row]), end - int(offsets[row]), word)
+        for row, start, end, word in zip(*(part.tolist() for part in Automaton(words).find(offsets, data)), strict=True)
+    ]
+
+
+@given(st.lists(st.text(st.sampled_from("甲乙丙a𠮷 \n"), max_size=40), max_size=4))
 @settings(max_examples=80)
-@pytest.mark.parametrize("engine", ["hyperscan", "ahocorasick"])
-def test_every_occurrence_is_found(engine: str, text: str) -> None:
-    if engine == "hyperscan":
-        pytest.importorskip("hyperscan")
-    hits = Automaton(WORDS, engine).find(np.frombuffer(text.encode(), np.uint8))
-    assert list(zip(hits.starts.tolist(), hits.ends.tolist(), hits.words.tolist(), strict=True)) == naive(WORDS, text)
+def test_every_occurrence_is_found(texts: list[str]) -> None:
+    expected = [(row, *hit) for row, text in enumerate(texts) for hit in naive(WORDS, text)]
+    assert sorted(find(WORDS, texts)) == sorted(expected)
 
 
-def test_both_engines_agree_on_the_built_in_lists() -> None:
-    pytest.importorskip("hyperscan")
-    text = "需要代開發票加ＶＸ，澳门威尼斯人娱乐城，" * 3 + document(1)
-    data = np.frombuffer(fold_for_matching(text).encode(), np.uint8)
-    fast, portable = (Automaton(Blocklist().words, engine).find(data) for engine in ("hyperscan", "ahocorasick"))
-    assert len(fast.starts) > 10
-    for left, right in zip(fast, portable, strict=True):
-        assert left.tolist() == right.tolist()
+def test_every_occurrence_of_many_words_is_found() -> None:
+    chance = random.Random(5)
+    words = sorted({"".join(chance.choices("天地玄黄宇宙洪荒日月", k=chance.randrange(1, 5))) for _ in range(3000)})
+    text = "".join(chance.choices("天地玄黄宇宙洪荒日月，", k=3000))
+    assert [hit[1:] for hit in sorted(find(words, [text]))] == sorted(naive(words, text))
 
 
-def test_hyperscan_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "hyperscan", None)
-    hits = Automaton(["发票"]).find(np.frombuffer("代开发票".encode(), np.uint8))
-    assert hits.starts.tolist() == [6]
+@given(st.text(st.sampled_from("甲乙丙丁* \n，"), max_size=40))
+@settings(max_examples=80)
+def test_covered_characters_distinct_words_and_lines_equal_plain_python(text: str) -> None:
+    """Skipped characters hold a word apart and count for nothing."""
+    words = ["甲乙", "乙丙丁", "丙"]
+    solid = re.sub("[* ]", "", re.sub("[* ]{4,}", "，", text))
+    covered, distinct, lines = set[int](), set[str](), set[int]()
+    for word in words:
+        for at in range(len(solid)):
+            if solid.startswith(word, at):
+                covered.update(range(at, at + len(word)))
+                distinct.add(word)
+                lines.add(solid[:at].count("\n"))
+    measured = Automaton(words, skipped=[ord("*"), ord(" ")]).measure(
+        *buffers(pa.array(["甲", text], pa.large_string()))
+    )
+    assert measured[1].tolist() == [len(covered), len(distinct), len(lines)]
 
 
-@pytest.mark.parametrize("text", ["代开发票", "代開發票", "加ＶＸ", "加vx", "PK10", "ｐｋ１０", "ＵＳＤＴ", "①②③代开"])
+def test_results_do_not_depend_on_the_batch() -> None:
+    texts = [document(seed) + "加微信" * (seed % 3) for seed in range(20)]
+    together = measure("blocklist.blocklist_ratio", texts)
+    assert together.tolist() == [float(measure("blocklist.blocklist_ratio", [text])[0]) for text in texts]
+
+
+@pytest.mark.parametrize("filling", ["加", "加微", "加 ", "*", "加vx", "乙甲"])
+def test_time_is_linear(filling: str) -> None:
+    words = ["加" * 40, "加微信", "加vx", "甲" * 30]
+
+    def seconds(copies: int) -> float:
+        offsets, data = buffers(pa.array([filling * copies], pa.large_string()))
+        automaton = Automaton(words, skipped=[32, 42])
+        start = time.process_time()
+        automaton.measure(offsets, data)
+        return time.process_time() - start
+
+    seconds(100)
+    assert min(seconds(80_000) for _ in range(2)) < 8 * min(seconds(20_000) for _ in range(3)) + 0.1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "代开发票",
+        "代開發票",
+        "加ＶＸ",
+        "加vx",
+        "PK10",
+        "ｐｋ１０",
+        "ＵＳＤＴ",
+        "①②③代开",
+        "加 微 信",
+        "微*信号",
+        "加薇❤：abc",
+        "🅥🅧加🅥🅧",
+    ],
+)
 def test_the_folded_view_sees_through_spelling(text: str) -> None:
     assert measure("blocklist.blocklist_words", [text])[0] >= 1
 
@@ -71,6 +127,11 @@ def test_no_word_is_found_across_two_documents() -> None:
     assert measure("blocklist.blocklist_ratio", ["代开", "发票", "我要代开发", "票"])[1] == 0.0
     assert measure("blocklist.blocklist_words", ["六合", "彩"]).tolist() == [0.0, 0.0]
     assert measure("blocklist.blocklist_ratio", ["六合", "彩"]).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("text", ["添加Vue组件", "加\n微信", "加，微信", "加****微", "pk100", "spk10", "添加VPN"])
+def test_what_is_no_word_is_not_found(text: str) -> None:
+    assert measure("blocklist.blocklist_words", [text])[0] == 0
 
 
 def test_prose_has_no_hits() -> None:
@@ -110,6 +171,6 @@ def test_bad_lists(tmp_path: Path, content: bytes, message: str) -> None:
 
 
 def test_unknown_list() -> None:
-    with pytest.raises(UsageError, match=r"nothing\.txt is neither a built-in list"):
+    with pytest.raises(UsageError, match=r"nothing\.txt: No such file.*built-in lists advertising"):
         load("web_zh", ['filter.blocklist.lists=["nothing.txt"]'])
     assert load("web_zh", ["filter.blocklist.lists=[]"]).apply(["加微信" * 20])

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from corpus.engine.config import find_recipe, load_toml
 from corpus.engine.errors import UsageError
 from corpus.filters import STATISTICS, Filter, FilterConfig, Rule, load
+from corpus.toml import plain
 
 
 def write(folder: Path, text: str) -> Path:
@@ -119,3 +121,68 @@ def test_built_in_recipes_explain_each_range(repository: Path) -> None:
     ranges = [line for line in lines if "= {" in line]
     assert len(ranges) == len(load("web_zh").rules)
     assert all("#" in line and len(line.partition("#")[2]) > 15 for line in ranges)
+
+
+def test_a_recipe_extends_another_key_by_key(tmp_path: Path) -> None:
+    base = write(
+        tmp_path,
+        """
+        [filter.length]
+        num_chars = { min = 50, max = 1000 }
+        [filter.lines]
+        label_char_ratio = { max = 0.4 }
+        num_lines = { max = 9 }
+        """,
+    )
+    base.rename(tmp_path / "base.toml")
+    mine = write(
+        tmp_path,
+        """
+        extends = "base.toml"
+        [filter.length]
+        num_chars = { min = 5 }
+        [filter.lines]
+        label_char_ratio = "off"
+        """,
+    )
+    assert load(mine).rules == (
+        Rule(key="length.num_chars", min=5, max=None),
+        Rule(key="lines.num_lines", min=None, max=9),
+    )
+    assert [rule.key for rule in load(mine, ["filter.lines.num_lines=off"]).rules] == ["length.num_chars"]
+
+
+def test_a_recipe_extends_a_built_in_one(tmp_path: Path) -> None:
+    recipe = write(tmp_path, 'extends = "web_zh"\n[filter.length]\nnum_chars = { min = 5 }\n')
+    expected = [rule for rule in load("web_zh").rules if rule.key != "length.num_chars"]
+    assert [rule for rule in load(recipe).rules if rule.key != "length.num_chars"] == expected
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ('"recipe.toml"', "extends this file again"),
+        ('"none.toml"', r"none\.toml: cannot be read"),
+        ("3", "names one recipe"),
+        ('"webzh"', "did you mean web_zh"),
+        ('"loop.toml"', r"loop\.toml: cannot be read"),
+        ('"a\\u0000/b"', "null byte"),
+        ('"large.toml"', "larger than"),
+        ('"/dev/zero"', "larger than"),
+        ('"chain1.toml"', "the 9th in a row"),
+        ('"./"', "Is a directory"),
+    ],
+)
+def test_what_cannot_be_extended(tmp_path: Path, base: str, message: str) -> None:
+    (tmp_path / "loop.toml").symlink_to("loop.toml")
+    (tmp_path / "large.toml").write_bytes(b"#" * (2 << 20))
+    for link in range(1, 10):
+        (tmp_path / f"chain{link}.toml").write_text(f'extends = "chain{link + 1}.toml"\n')
+    with pytest.raises(UsageError, match=message):
+        load(write(tmp_path, f"extends = {base}\n[filter.length]\nnum_chars = {{ min = 5 }}\n"))
+
+
+@pytest.mark.parametrize("name", ["books_zh", "classical_zh", "forum_zh", "news_zh"])
+def test_a_recipe_written_out_has_the_fingerprint_of_the_one_that_extends(tmp_path: Path, name: str) -> None:
+    written = write(tmp_path, plain(load_toml(find_recipe(name))))
+    assert load(written).config.meaning() == load(name).config.meaning()

@@ -58,7 +58,7 @@ def test_verdicts_carry_rule_value_threshold_and_all_statistics(web_zh: Filter) 
     row = verdicts.table.to_pylist()[1]
     assert row[menu.rule] == menu.value  # and the others are stored too
     assert row["lines.label_char_ratio"] > 0.9
-    assert all(isinstance(row[key], float) for key in STATISTICS)
+    assert all(entry.optional or isinstance(row[key], float) for key, entry in STATISTICS.items())
 
 
 def test_the_first_failing_rule_of_the_recipe_names_the_verdict(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_verdicts_do_not_depend_on_the_split_into_batches(texts: list[str], data
 
 def test_large_input_is_cut_into_bounded_slices(web_zh: Filter, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = web_zh.apply(TEXTS).table
-    monkeypatch.setattr("corpus.filters.filter.MAX_SLICE_BYTES", 2000)
-    monkeypatch.setattr("corpus.filters.filter.MAX_SLICE_ROWS", 2)
+    monkeypatch.setattr("corpus.filters.columns.MAX_SLICE_BYTES", 2000)
+    monkeypatch.setattr("corpus.filters.columns.MAX_SLICE_ROWS", 2)
     assert web_zh.apply(TEXTS).table.combine_chunks().equals(expected.combine_chunks())
 
 
@@ -159,6 +159,10 @@ def test_not_a_text_column(web_zh: Filter) -> None:
         web_zh.apply(pa.table({"text": [1]}))
     with pytest.raises(UsageError, match="holds dictionary"):
         web_zh.apply(pa.table({"text": pa.array([1]).dictionary_encode()}))
+    with pytest.raises(UsageError, match="several columns 'text'"):
+        web_zh.apply(pa.table([pa.array(["x"]), pa.array(["y"])], names=["text", "text"]))
+    with pytest.raises(UsageError, match="not int"):
+        web_zh.apply([1])
     with pytest.raises(UsageError, match="not a sequence of documents"):
         web_zh.apply("学而时习之")
 

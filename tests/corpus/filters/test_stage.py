@@ -53,14 +53,16 @@ def run(folder: Path, table: pa.Table, stage: Filtering) -> tuple[Output, dict[s
     (task,) = stage.plan({"extract": upstream})
     assert task.name == "00003-00"
     task = type(task)(task.name, (File(str(shard), 0, "", table.num_rows),))
-    for kind in ("data", "fates", "statistics"):
+    for kind in ("data", "fates", "statistics", "samples"):
         (folder / kind).mkdir(exist_ok=True)
     out = Output(str(folder))
     counts = stage.run(task, out)
     counts.check("test")
     assert counts.documents_in == table.num_rows
     assert counts.bytes_in == pc.sum(pc.binary_length(table["text"])).as_py() if table.num_rows else True
-    assert {name: file.rows for name, file in out.files.items()} == {
+    rows = {name: file.rows for name, file in out.files.items()}
+    assert rows.pop("samples/00003-00.parquet") == min(table.num_rows, rows["statistics/00003-00.parquet"])
+    assert rows == {
         "data/00003-00.parquet": counts.documents_out,
         "fates/00003-00.parquet": sum(counts.dropped.values()),
         "statistics/00003-00.parquet": table.num_rows,

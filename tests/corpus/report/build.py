@@ -18,6 +18,7 @@ from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, document_id, read_tabl
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import fetch
+from corpus.report.safe import plain_url, snippet
 
 MIN_CHARS, MAX_REPEATED = 12, 0.20
 RULE = "repetition.top_2_gram_ratio"
@@ -165,10 +166,25 @@ class Filter(Stage):
                 "script.kana_ratio": [0.0 for _ in records],
             }
         )
+        failed = {"length.num_chars": "length.num_chars.min", RULE: f"{RULE}.max"}
+        samples = [
+            {
+                "row": row,
+                "id": record.id(SOURCE),
+                "url": plain_url(record.url or ""),
+                "excerpt": snippet(record.text),
+                "failed": failed.get(fate_of.get(row, "")),
+                "chosen_for": [failed[fate_of[row]]] if row in fate_of else list(failed.values()),
+                "length.num_chars": float(len(record.text)),
+                RULE: record.repeated,
+            }
+            for row, record in enumerate(records)
+        ]
         for kind, made in (
             ("data", pa.Table.from_pylist(kept, DOCUMENT_SCHEMA)),
             ("fates", pa.Table.from_pylist(fates, FATE_SCHEMA)),
             ("statistics", statistics),
+            ("samples", pa.Table.from_pylist(samples)),
         ):
             with out.create(f"{kind}/{task.name}.parquet", rows=made.num_rows) as path:
                 write_table(path, made)

@@ -1,4 +1,4 @@
-"""The page: complete, escaped, without a request or a script, equal for equal builds; drawn by a real browser."""
+"""The page: complete, escaped, without a request, equal for equal builds; test_browser.py opens it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import base64
 import hashlib
 import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,8 +15,6 @@ from corpus.report.facts import gather
 from corpus.report.html import render_html, write_report
 from corpus.report.markdown import render_markdown
 from tests.corpus.report.build import BROKEN_PLACE, MAIL, MOBILE, RULE, build
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class Page(HTMLParser):
@@ -54,23 +50,30 @@ def test_the_page_tells_all(page: str) -> None:
     assert page.count('class="histogram"') == 3
 
 
-def test_nothing_is_requested_and_nothing_runs(page: str) -> None:
+def test_nothing_is_requested_and_one_script_may_run(page: str) -> None:
     tags = Page(page).tags
-    assert not {"script", "img", "link", "iframe", "object", "form", "base"} & {tag for tag, _ in tags}
+    assert not {"img", "link", "iframe", "object", "form", "base"} & {tag for tag, _ in tags}
     for tag, attributes in tags:
         assert not any(name.startswith("on") or name in ("src", "style") for name in attributes), (tag, attributes)
         assert (attributes.get("href") or "#").startswith("#")
-    style = re.search(r"<style>(.*)</style>", page, re.DOTALL)
-    assert style and "url(" not in style[1] and "@import" not in style[1]
-    hashed = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    style, script = (re.search(f"<{tag}>(.*)</{tag}>", page, re.DOTALL) for tag in ("style", "script"))
+    assert style and script and "url(" not in style[1] and "@import" not in style[1]
+    assert [attributes for tag, attributes in tags if tag == "script"] == [
+        {"type": "application/json", "id": "data"},
+        {},
+    ]
+    hashes = [base64.b64encode(hashlib.sha256(one[1].encode()).digest()).decode() for one in (style, script)]
     policy = next(a["content"] for tag, a in tags if a.get("http-equiv") == "Content-Security-Policy")
-    assert policy == f"default-src 'none'; style-src 'sha256-{hashed}'; base-uri 'none'; form-action 'none'"
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def test_hostile_text_is_text(page: str, markdown: str) -> None:
     assert "alert(3)" in page and "&lt;script&gt;alert(3)" in page
     for text in (page, markdown):
-        assert "<script" not in text
+        assert text.count("<script") == (2 if text is page else 0)
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
         assert MOBILE not in text and MAIL not in text and "mobile=" not in text
     row = next(line for line in markdown.splitlines() if "alert(3)" in line)
@@ -78,21 +81,10 @@ def test_hostile_text_is_text(page: str, markdown: str) -> None:
 
 
 def test_samples_stand_on_both_sides_nearest_first(out: str) -> None:
-    samples = [one for one in gather(out).samples if one.rule == RULE]
-    assert [one.value for one in samples if one.dropped] == ["0.31"]  # the same text twice is shown once
-    assert next(one.value for one in samples if not one.dropped) == "0.19"
-    assert len(samples) <= 10
-
-
-def test_histograms_are_cut_at_the_limits(out: str) -> None:
-    found = {one.name: one for one in gather(out).histograms}
-    one = found[RULE]
-    assert 0.2 in one.edges
-    assert sum(one.counts) == one.num_documents == 24
-    assert (one.num_below, one.num_above) == (0, 2)
-    assert sum(count for left, count in zip(one.edges, one.counts, strict=False) if left >= 0.2) == 2
-    assert found["length.num_chars"].num_below == 2
-    assert found["script.kana_ratio"].quantiles == (0.0, 0.0, 0.0)
+    samples = [one for one in gather(out).samples if one.limit.key == RULE]
+    assert [one.value for one in samples if one.dropped] == [0.31]  # the same text twice is shown once
+    assert next(one.value for one in samples if not one.dropped) == 0.19
+    assert len(samples) <= 20
 
 
 def test_clusters_and_origins(out: str) -> None:
@@ -131,19 +123,3 @@ def test_both_files_are_written(copy: Path) -> None:
     assert path == copy / "report.html"
     assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert (copy / "report.md").read_text(encoding="utf-8").startswith("# Corpus report")
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-@pytest.mark.timeout(90)
-def test_a_browser_draws_the_page_from_disk(copy: Path, tmp_path: Path) -> None:
-    assert CHROMIUM
-    path = write_report(str(copy))
-    flags = [
-        "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-        "--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path / 'profile'}",
-        "--enable-logging=stderr", "--v=0", "--window-size=1100,900",
-    ]  # fmt: skip
-    command = [CHROMIUM, *flags, "--dump-dom", f"file://{path}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=80, check=True)
-    assert "Near the limits" in Page(done.stdout).text
-    assert "Refused to" not in done.stderr and "Content Security Policy" not in done.stderr

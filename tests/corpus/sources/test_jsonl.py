@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,11 @@ def line(index: int, **fields: object) -> bytes:
     return json.dumps({"text": f"第{index}篇：学而时习之。", **fields}, ensure_ascii=False).encode()
 
 
-PACKERS = {".jsonl": bytes, ".jsonl.gz": gzip.compress, ".jsonl.zst": zstandard.ZstdCompressor().compress}
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    ".jsonl": bytes,
+    ".jsonl.gz": gzip.compress,
+    ".jsonl.zst": zstandard.ZstdCompressor().compress,
+}
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
@@ -99,21 +105,39 @@ def test_a_truncated_file_keeps_the_lines_before_the_cut(tmp_path: Path, suffix:
 def test_an_empty_file_has_no_records(tmp_path: Path, suffix: str) -> None:
     assert read_all(tmp_path / f"a{suffix}", b"") == ([], [])
     assert read_all(tmp_path / f"b{suffix}", PACKERS[suffix](b"")) == ([], [])
+    assert read_all(tmp_path / f"c{suffix}", PACKERS[suffix](b"\xef\xbb\xbf")) == ([], [])
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
 def test_a_line_of_50_mb_costs_itself_only_and_no_memory(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a{suffix}"
-    size = 50_000_000
-    path.write_bytes(PACKERS[suffix](line(1) + b'\n{"text": "' + b"x" * size + b'"}\n' + line(2) + b"\n"))
+    size = 20_000_000
+    noise = random.Random(1).randbytes(size // 2).hex().encode()  # what compresses well would be a bomb
+    path.write_bytes(PACKERS[suffix](line(1) + b'\n{"text": "' + noise + b'"}\n' + line(2) + b"\n"))
     tracemalloc.start()
     found = list(read(str(path), SourcesConfig(max_line_bytes=1_000_000)))
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert [type(record).__name__ for record in found] == ["Record", "BadRecord", "Record"]
-    assert found[1].kind == "too_long" and found[1].offset == len(line(1)) + 1  # type: ignore[union-attr]
+    assert found[1].kind == "too_long" and found[1].offset == len(line(1)) + 1
     assert found[2].offset == len(line(1)) + 1 + size + 12 + 1
     assert peak_bytes < 5_000_000
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_ranges_give_the_same_records_wherever_they_are_cut(tmp_path: Path, line_end: bytes, mark: bytes) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [line(1), b"", line(2), b"{bad", b"  ", line(3) + b" " * 60, line(4)]
+    for end in (b"", line_end):
+        path.write_bytes(mark + line_end.join(lines) + end)
+        size = path.stat().st_size
+        config = SourcesConfig(max_line_bytes=80)
+        whole = list(read(str(path), config))
+        assert [type(record).__name__ for record in whole] == ["Record", "Record", "BadRecord", "BadRecord", "Record"]
+        for step in range(1, size + 1):
+            spans = [(start, start + step) for start in range(0, size, step)]
+            assert [record for span in spans for record in read(str(path), config, span)] == whole, step
 
 
 def test_split_lines_equals_split_whatever_the_pieces() -> None:

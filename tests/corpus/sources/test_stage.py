@@ -114,7 +114,7 @@ def test_same_bytes_for_any_number_of_workers(inputs: Path, tmp_path: Path) -> N
         extract(inputs, tmp_path / f"out{workers}", workers, task_bytes=1, shard_bytes=3_000) for workers in (0, 2)
     ]
     assert folders[0].manifest == folders[1].manifest
-    assert folders[0].manifest["tasks"] == 7
+    assert folders[0].manifest["tasks"] == 7 + 2  # e.jsonl in three ranges
 
 
 def test_shards_roll_over_and_number_their_rows(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_shards_roll_over_and_number_their_rows(tmp_path: Path) -> None:
     (tmp_path / "in" / "a.jsonl").write_bytes(b"\n".join(lines))
     files = extract(tmp_path / "in", tmp_path / "out", shard_bytes=8_000).files()
     assert [file.url.rsplit("/", 1)[-1] for file in files] == [
-        f"00000-{part:02d}.parquet" for part in range(len(files))
+        f"00000-{part:05d}.parquet" for part in range(len(files))
     ]
     tables = [pq.read_table(file.url) for file in files]
     assert len(files) > 3 and sum(table.num_rows for table in tables) == 20
@@ -156,6 +156,23 @@ def test_small_files_share_a_task(tmp_path: Path) -> None:
         ("00001", ["/c.jsonl"]),
         ("00002", ["/d.jsonl"]),
     ]
+
+
+def test_a_large_plain_file_is_cut_into_ranges_and_read_as_if_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corpus.sources.stage.MIN_SPAN_BYTES", 1)
+    (tmp_path / "in").mkdir()
+    lines = [json.dumps({"text": document(index, 1 + index % 9)}).encode() for index in range(40)]
+    lines[5] = b"not json"
+    (tmp_path / "in" / "a.jsonl").write_bytes(b"\n".join(lines))
+    whole = extract(tmp_path / "in", tmp_path / "whole")
+    for size in (1_000, 4_096, 50_000):
+        cut = extract(tmp_path / "in", tmp_path / f"out{size}", task_bytes=size)
+        assert cut.manifest["tasks"] == -(-(tmp_path / "in" / "a.jsonl").stat().st_size // size)
+        assert [row["id"] for row in rows(cut)] == [row["id"] for row in rows(whole)]
+        assert [row["place"] for row in rows(cut, "fates")] == [row["place"] for row in rows(whole, "fates")]
+        assert cut.counts == whole.counts
 
 
 def test_huge_and_odd_fields_are_bounded(tmp_path: Path) -> None:

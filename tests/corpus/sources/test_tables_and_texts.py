@@ -44,6 +44,36 @@ def test_a_damaged_row_group_costs_itself_only(tmp_path: Path) -> None:
     assert [(error.kind, error.offset) for error in bad] == [("parquet", 100)]
 
 
+def test_a_value_that_python_lacks_costs_nothing_and_bad_utf_8_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    bad = pa.array(["好".encode(), b"\xff", b"x"], pa.binary())
+    strings = pa.Array.from_buffers(pa.string(), 3, bad.buffers())
+    columns: dict[str, pa.Array] = {
+        "nanoseconds": pa.array([1, 2000, 3000], pa.timestamp("ns")),
+        "year": pa.array([2**50, 0, 0], pa.timestamp("ms")),
+        "zone": pa.array([7, 7, 7], pa.timestamp("s", tz="Nowhere/At_all")),
+        "string": strings,
+    }
+    pq.write_table(pa.table({"text": ["甲", "乙", "丙"], **columns}), path)
+    good, errors = read_all(path, path.read_bytes())
+    assert [record.text for record in good] == ["甲", "乙", "丙"] and not errors
+    assert good[0].fields["nanoseconds"] == "1970-01-01 00:00:00.000000001"
+    assert "1125899906842624" in good[0].fields["year"] and [record.fields["string"] for record in good] == [
+        "好",
+        "\ufffd",
+        "x",
+    ]
+    pq.write_table(pa.table({"text": strings}), path)
+    good, errors = read_all(path, path.read_bytes())
+    assert [record.text for record in good] == ["好", "x"]
+    assert [(error.kind, error.offset) for error in errors] == [("charset", 1)]
+
+
+def test_a_table_without_rows_has_no_records(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "a.parquet")
+    assert read_all(tmp_path / "a.parquet", (tmp_path / "a.parquet").read_bytes()) == ([], [])
+
+
 @pytest.mark.parametrize("data", [b"PAR1", b"no parquet at all", b"PAR1" + bytes(100) + b"PAR1"])
 def test_what_is_no_parquet_file_is_one_bad_record(tmp_path: Path, data: bytes) -> None:
     good, bad = read_all(tmp_path / "a.parquet", data)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,6 +108,8 @@ def test_what_is_no_page_is_counted_or_no_document(tmp_path: Path) -> None:
         warc_record(5, b""),
         warc_record(6, kind="conversion", mime="text/plain", body="抽取好的文字".encode()),
         warc_record(7, kind="resource", mime="text/html"),
+        warc_record(8, kind="respons\x1a"),
+        warc_record(9, kind="continuation"),
     ]
     good, bad = read_all(tmp_path / "a.warc.gz", b"".join(map(gzip.compress, records)))
     assert [(record.kind, index) for record, index in zip(good, indexes(good), strict=True)] == [
@@ -114,7 +118,7 @@ def test_what_is_no_page_is_counted_or_no_document(tmp_path: Path) -> None:
         ("html", 7),
     ]
     assert good[0].charset == "gbk" and good[1].charset == "utf-8"
-    assert [error.kind for error in bad] == ["http_status", "content_type", "empty"]
+    assert [error.kind for error in bad] == ["http_status", "content_type", "empty", "warc", "warc"]
 
 
 BOMB = gzip.compress(bytes(60_000_000))
@@ -154,11 +158,43 @@ def test_a_bomb_of_a_member_is_stopped_and_the_next_is_read(tmp_path: Path) -> N
     assert indexes(good) == [1] and bad[0].kind in ("bomb", "warc") and len(bad) == 1
 
 
-def test_wet_without_suffix_and_unsupported_zstd(tmp_path: Path) -> None:
+def test_wet_without_suffix(tmp_path: Path) -> None:
     good, _ = read_all(tmp_path / "unnamed", members(1)[0])
     assert len(good) == 1
-    _, bad = read_all(tmp_path / "a.warc.zst", b"\x28\xb5\x2f\xfd")
-    assert [error.kind for error in bad] == ["unsupported"]
+
+
+def frames(count: int, dictionary: zstandard.ZstdCompressionDict | None = None) -> list[bytes]:
+    packer = zstandard.ZstdCompressor(dict_data=dictionary, write_checksum=True)
+    return [packer.compress(warc_record(index)) for index in range(count)]
+
+
+def test_zstd_frames_are_read_and_damaged_alone(tmp_path: Path) -> None:
+    parts = frames(COUNT)
+    good, bad = read_all(tmp_path / "a.warc.zst", b"".join(parts))
+    assert indexes(good) == list(range(COUNT)) and not bad
+    assert [record.offset for record in good] == starts(parts)[:-1]
+    for place in (0, 8, 60, len(parts[4]) - 2):
+        good, bad = read_all(tmp_path / "b.warc.zst", flipped(b"".join(parts), starts(parts)[4] + place))
+        assert indexes(good) == [0, 1, 2, 3, 5, 6, 7, 8], place
+        assert [error.offset for error in bad] == [starts(parts)[4]]
+    good, bad = read_all(tmp_path / "c.warc.zst", b"".join(parts)[:-7])
+    assert indexes(good) == list(range(COUNT - 1)) and [error.kind for error in bad] == ["truncated"]
+    good, bad = read_all(tmp_path / "d.warc.zst", b"".join([*parts[:2], b"GARBAGE" * 9, *parts[2:], bytes(99)]))
+    assert indexes(good) == list(range(COUNT)) and [error.length for error in bad] == [63]
+
+
+@pytest.mark.parametrize("pack", [bytes, zstandard.ZstdCompressor().compress])
+def test_a_dictionary_in_the_first_frame(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    trained = zstandard.train_dictionary(2_000, [warc_record(index) for index in range(200)])
+    data = pack(trained.as_bytes())
+    first = b"\x5d\x2a\x4d\x18" + len(data).to_bytes(4, "little") + data
+    parts = frames(COUNT, trained)
+    good, bad = read_all(tmp_path / "a.warc.zst", first + flipped(b"".join(parts), starts(parts)[4] + 30))
+    assert indexes(good) == [0, 1, 2, 3, 5, 6, 7, 8] and len(bad) == 1
+    damaged = first[:8] + pack(trained.as_bytes()[:8] + bytes(1_000))
+    damaged = damaged[:4] + (len(damaged) - 8).to_bytes(4, "little") + damaged[8:]
+    good, bad = read_all(tmp_path / "b.warc.zst", damaged + b"".join(parts))
+    assert not good and [error.kind for error in bad] == ["corrupt"]
 
 
 @settings(max_examples=60)

@@ -1,0 +1,48 @@
+"""Other extractors of main text, chosen by `[extract] backend`: resiliparse's main content, and trafilatura.
+
+Both build a tree, whose worst cases are quadratic: pages pass corpus.shape before. Title, date and author are
+trafilatura's own there; resiliparse finds only the title, the rest is read from the head (facts.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from corpus.extract import facts
+from corpus.extract.config import Page
+from corpus.shape import check_shape, limit_lists
+
+
+def extract_with(backend: Literal["resiliparse", "trafilatura"], page: bytes) -> Page:
+    """The article of a page in UTF-8, by another library.
+
+    Raises:
+        RefusedPage: the page's shape would cost a parser more than linear time or memory.
+    """
+    html = page.decode()
+    check_shape(html)
+    return _resiliparse(page, html) if backend == "resiliparse" else _trafilatura(html)
+
+
+def _resiliparse(page: bytes, html: str) -> Page:
+    from resiliparse.extract.html2text import extract_plain_text
+    from resiliparse.parse.html import HTMLTree
+
+    tree = HTMLTree.parse(limit_lists(html))
+    text = extract_plain_text(tree, main_content=True, preserve_formatting=True, alt_texts=False)
+    head = facts.head_facts(page, facts.MAX_HEAD_BYTES)
+    heading = tree.body.query_selector("h1") if tree.body is not None else None
+    headline = " ".join((heading.text or "").split()) if heading is not None else ""
+    title = head.title or facts.title_of(" ".join((tree.title or "").split()), headline)
+    date, author = head.date or facts.later_date(page), head.author or facts.later_author(page)
+    return Page(title, date, "\n".join(line.strip() for line in text.split("\n") if line.strip()), author)
+
+
+def _trafilatura(html: str) -> Page:
+    from trafilatura import bare_extraction
+
+    found: Any = bare_extraction(html, fast=True, include_comments=False, with_metadata=True)
+    if found is None:
+        return Page(None, None, "")
+    title = (found.title or "")[: facts.MAX_TITLE_CHARS] or None
+    return Page(title, found.date or None, found.text or "", found.author or None)

@@ -1,0 +1,84 @@
+"""What runs in the child process (corpus.sandbox): bytes of a page in, an `Extracted` out, both as MessagePack."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from corpus.encoding import UndecodableError, decode
+from corpus.extract import extract_html
+from corpus.extract.config import ExtractConfig
+from corpus.shape import RefusedPage
+
+
+class Request(msgspec.Struct, array_like=True, frozen=True):
+    """A page to extract: the [extract] section as JSON, the declared charset, the page as it was read."""
+
+    config: bytes
+    charset: str | None
+    raw: bytes
+
+
+class Extracted(msgspec.Struct, array_like=True, frozen=True):
+    """A page's article, or with `error` the kind of what was wrong; `repaired` tells of an undone double encoding."""
+
+    error: str | None = None
+    detail: str = ""
+    encoding: str | None = None
+    repaired: bool = False
+    title: str | None = None
+    date: str | None = None
+    author: str | None = None
+    text: bytes = b""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_requests = msgspec.msgpack.Decoder(Request)
+_results = msgspec.msgpack.Decoder(Extracted)
+
+
+def pack(config: ExtractConfig, charset: str | None, raw: bytes) -> bytes:
+    """A request as bytes."""
+    return _encoder.encode(Request(_config_json(config), charset, raw))
+
+
+def unpack(result: bytes) -> Extracted:
+    """The answer to a request."""
+    return _results.decode(result)
+
+
+def extract_payload(payload: bytes) -> bytes:
+    """Answer a request."""
+    request = _requests.decode(payload)
+    return _encoder.encode(extract_page(request.raw, request.charset, _config(request.config)))
+
+
+def extract_page(raw: bytes, charset: str | None, config: ExtractConfig) -> Extracted:
+    """Decode a page and find its article; whatever is wrong with the page becomes a kind of error."""
+    try:
+        decoded = decode(raw, charset)
+    except UndecodableError as error:
+        return Extracted(error="charset", detail=str(error))
+    try:
+        page = extract_html(decoded.text, config)
+    except RefusedPage as refused:
+        return Extracted(refused.kind, str(refused), decoded.encoding, decoded.repaired)
+    return Extracted(
+        None, "", decoded.encoding, decoded.repaired, page.title, page.date, page.author, page.text.encode()
+    )
+
+
+def warm_up() -> None:
+    """Load code and tables before the memory limit is set."""
+    extract_html("<p>文", ExtractConfig())
+
+
+@lru_cache(maxsize=8)
+def _config_json(config: ExtractConfig) -> bytes:
+    return config.model_dump_json().encode()
+
+
+@lru_cache(maxsize=8)
+def _config(data: bytes) -> ExtractConfig:
+    return ExtractConfig.model_validate_json(data)

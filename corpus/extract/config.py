@@ -1,0 +1,43 @@
+"""Section [extract] of a recipe, and what extraction makes of a page."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from corpus.engine.config import Strict
+
+
+class ExtractConfig(Strict):
+    """How pages become text, and what one page may cost."""
+
+    backend: Literal["wenhai", "resiliparse", "trafilatura"] = "wenhai"
+    """Who finds the article: this package, resiliparse's main content, or trafilatura (fast mode; install it first)."""
+    max_page_bytes: int = Field(default=2_000_000, gt=0)
+    """Pages with more bytes of HTML are refused (`too_long`)."""
+    max_page_seconds: float = Field(default=20.0, gt=0)
+    """A page that takes longer is given up, with its child process (`killed`)."""
+    max_page_mb: int = Field(default=1024, ge=64)
+    """Megabytes that the child process may grow to beyond its size at the start, before it is killed."""
+    min_text_chars: int = Field(default=1, ge=0)
+    """Articles with fewer characters count as empty."""
+
+    @field_validator("backend")
+    @classmethod
+    def _is_installed(cls, backend: str) -> str:
+        if backend == "trafilatura" and importlib.util.find_spec("trafilatura") is None:
+            raise ValueError("trafilatura is not installed. Install it: pip install 'wenhai[trafilatura]'")
+        return backend
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The article of a page: `text` has one paragraph a line, `date` is ISO 8601 (YYYY-MM-DD)."""
+
+    title: str | None
+    date: str | None
+    text: str
+    author: str | None = None

@@ -1,0 +1,215 @@
+"""What the reader of HTML looks up: elements, the names of classes and ids, character references, character classes.
+
+Everything is an open-addressed hash table over 64-bit FNV-1a hashes of lower-case names, or an array indexed by code
+point, so that the reader (reader.py) makes no Python object. Built once a process, in about 10 ms.
+"""
+
+from __future__ import annotations
+
+import html.entities
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+# What an element does, as bits.
+BREAK = 1  # a new line begins before and after it
+PUSH = 2  # it stands on the stack of open elements
+SKIP = 4  # it and all below it is no article text
+RAW = 8  # what it holds is text up to its end tag, and no article text
+CELL = 16
+ROW = 32  # ends an open cell
+ITEM = 64
+TERM = 128
+LIST = 256
+ORDERED = 512
+TABLE = 1024
+PRE = 2048
+LINK = 4096
+HEADING = 8192
+PARAGRAPH = 1 << 14
+FORM = 1 << 15
+HEADER = 1 << 16  # skipped where it is no part of another element
+VOID = 1 << 17
+TITLE = 1 << 18
+IGNORED = (
+    1 << 19
+)  # html, head and body: their attributes say nothing about the text (style="display:none" until loaded)
+CLOSES_PARAGRAPH = 1 << 20
+FIRST_HEADING = 1 << 21
+CONTAINER = 1 << 22  # may be the article; on the stack only
+RUBY = 1 << 23  # a part of a ruby annotation: the next part, or a block, ends it
+FOREIGN = 1 << 24  # XML inside HTML: there `<x/>` is a whole element
+CODE = 1 << 25  # raw text that nobody reads, also where it never ends
+
+BLOCK = BREAK | PUSH | CLOSES_PARAGRAPH
+ELEMENTS: Mapping[str, int] = {
+    **dict.fromkeys(
+        "address blockquote center details div fieldset figcaption figure hgroup menu search section summary".split(),
+        BLOCK,
+    ),
+    **dict.fromkeys("article main".split(), BLOCK),
+    **dict.fromkeys("h2 h3 h4 h5 h6".split(), BLOCK | HEADING),
+    "h1": BLOCK | HEADING | FIRST_HEADING,
+    **dict.fromkeys("ul dir dl".split(), BLOCK | LIST),
+    "ol": BLOCK | LIST | ORDERED,
+    "li": BLOCK | ITEM,
+    **dict.fromkeys("dt dd".split(), BLOCK | TERM),
+    **dict.fromkeys("pre listing".split(), BLOCK | PRE),
+    "header": BLOCK | HEADER,
+    "table": BLOCK | TABLE,
+    **dict.fromkeys("td th".split(), PUSH | CELL),
+    **dict.fromkeys("tr tbody thead tfoot caption".split(), BREAK | ROW),
+    "p": BREAK | PARAGRAPH | CLOSES_PARAGRAPH,
+    **dict.fromkeys("br hr".split(), BREAK | VOID),
+    **dict.fromkeys("area base col embed img input link meta param source track wbr".split(), VOID),
+    "form": BREAK | FORM | CLOSES_PARAGRAPH,
+    "a": LINK,
+    **dict.fromkeys("nav footer aside dialog".split(), BLOCK | SKIP),
+    **dict.fromkeys("noscript template button select datalist object canvas audio video map".split(), PUSH | SKIP),
+    "svg": PUSH | SKIP | FOREIGN,
+    "ruby": PUSH,
+    **dict.fromkeys("rb rtc".split(), PUSH | RUBY),
+    **dict.fromkeys("rt rp".split(), PUSH | SKIP | RUBY),
+    **dict.fromkeys("script style".split(), RAW | CODE),
+    **dict.fromkeys("iframe noembed noframes textarea".split(), RAW),
+    "title": RAW | TITLE,
+    **dict.fromkeys("html head body".split(), IGNORED),
+}
+
+# What a class or id says about its element. Whole names only: parts of names ("content-header") mislead.
+SKIPPED_NAMES = (
+    "breadcrumb breadcrumbs crumb crumbs bread position location curpos nav navbar navigation navheader navfooter "
+    "docnav subnav topnav mainnav menu submenu topbar toolbar pagination pager pagebar page-nav pages toc header "
+    "site-header topleftheader footer site-footer copyright share sharing bdsharebuttonbox social qrcode login search "
+    "comments comment-list related relate related-posts recommend hot-list rank ranking ad ads advert adsense tags "
+    "tag-list friendlink friend-link links debug skip-link sr-only headerlink mw-editsection reference sup--normal"
+).split()
+CONTAINER_NAMES = (
+    "js_content artibody article content main zoom ucap-content trs_editor article-content article_content "
+    "article-body articlebody content-article post-content entry-content post_text main-content detail-content endtext "
+    "main_content articlecontent article_text newscontent news_content pages_content vsb_content contenttext "
+    "cnblogs_post_body content_views article-detail article-holder t_f postmessage rich_media_content"
+).split()
+THREAD_NAMES = "t_f postmessage post_text reply_content d_post_content topic-richtext".split()  # one a post
+CONTAINER_NAMES += [name for name in THREAD_NAMES if name not in CONTAINER_NAMES]
+CONTAINER_ELEMENTS = ("article", "main")
+SKIPPED_ROLES = "navigation menu menubar banner contentinfo search dialog".split()
+NAME_SKIPPED = -1  # value of a skipped name; containers have values from 1 on
+(ATTRIBUTE_CLASS, ATTRIBUTE_ID, ATTRIBUTE_STYLE, ATTRIBUTE_HIDDEN) = (1, 2, 3, 4)
+(ATTRIBUTE_ARIA_HIDDEN, ATTRIBUTE_ROLE, ATTRIBUTE_ITEMPROP, ATTRIBUTE_HREF) = (5, 6, 7, 8)
+ATTRIBUTES = {
+    "class": ATTRIBUTE_CLASS,
+    "id": ATTRIBUTE_ID,
+    "style": ATTRIBUTE_STYLE,
+    "hidden": ATTRIBUTE_HIDDEN,
+    "aria-hidden": ATTRIBUTE_ARIA_HIDDEN,
+    "role": ATTRIBUTE_ROLE,
+    "itemprop": ATTRIBUTE_ITEMPROP,
+    "href": ATTRIBUTE_HREF,
+}
+
+# Classes of characters, as bits.
+LETTER = 1
+END = 2  # the last character of a sentence
+OPENER = 4  # may stand before what a line begins with
+START = 8  # first character of a line that may be page furniture (lines.py)
+INSIDE = 16  # a line that holds one may be page furniture
+BYLINE = 32  # a line that holds one may name the author
+SPACE = 64  # collapses with its neighbours into one space
+DROPPED = 128  # noncharacters and NUL
+
+END_MARKS = "。！？；…!?.;:：”」』）)"
+OPENERS = "（(【[［〔■◆★●•-—<>«»›|· \u3000"
+
+HASH_START = -3750763034362895579  # FNV-1a, as signed 64-bit integers
+HASH_PRIME = 1099511628211
+
+
+class Tables(NamedTuple):
+    """The arguments of the reader, in its order."""
+
+    elements: Array  # int64[slots, 3]: hash, bits, number of the container it may be, or 0
+    names: Array  # int64[slots, 2]: hash (of kind and name), value
+    references: Array  # int64[slots, 4]: hash, first code point, second or 0, whether it needs no semicolon
+    characters: Array  # uint8[65536]
+
+
+def name_hash(name: str, kind: int = 0) -> int:
+    """FNV-1a of a lower-case ASCII name; `kind` tells apart the spaces of names that share a table.
+
+    >>> name_hash("")
+    -3750763034362895579
+    """
+    value = (HASH_START + kind) & (2**64 - 1)
+    for byte in name.encode():
+        value = ((value ^ byte) * HASH_PRIME) & (2**64 - 1)
+    return value - 2**64 if value >= 2**63 else value
+
+
+def _hash_table(rows: Iterable[tuple[int, ...]], slots: int, width: int) -> Array:
+    table = np.zeros((slots, width), np.int64)
+    for row in rows:
+        slot = (row[0] >> 17) & (slots - 1)
+        while table[slot, 0] not in (0, row[0]):
+            slot = (slot + 1) & (slots - 1)
+        table[slot, : len(row)] = row
+    table.setflags(write=False)
+    return table
+
+
+THREAD_NUMBERS = frozenset(CONTAINER_NAMES.index(name) + 1 for name in THREAD_NAMES)
+KIND_ATTRIBUTE, KIND_NAME, KIND_ROLE, KIND_ITEMPROP = 1, 2, 3, 4
+
+
+@lru_cache(maxsize=1)
+def tables(start: str, inside: str, byline: str) -> Tables:
+    """The tables of the reader; the arguments are the characters that the line rules (lines.py) want to be told of."""
+    named: list[tuple[int, int]] = [(name_hash(name, KIND_ATTRIBUTE), value) for name, value in ATTRIBUTES.items()]
+    named += [(name_hash(name, KIND_NAME), NAME_SKIPPED) for name in SKIPPED_NAMES]
+    containers = [*CONTAINER_NAMES, *(f"<{name}>" for name in CONTAINER_ELEMENTS)]
+    named += [(name_hash(name, KIND_NAME), index) for index, name in enumerate(containers, 1)]
+    named += [(name_hash(name, KIND_ROLE), NAME_SKIPPED) for name in SKIPPED_ROLES]
+    named += [(name_hash("main", KIND_ROLE), containers.index("<main>") + 1)]
+    named += [(name_hash("articlebody", KIND_ITEMPROP), containers.index("articlebody") + 1)]
+    elements = [
+        (name_hash(name), bits, containers.index(f"<{name}>") + 1 if name in CONTAINER_ELEMENTS else 0)
+        for name, bits in ELEMENTS.items()
+    ]
+    references = []
+    for name, text in html.entities.html5.items():
+        if name.endswith(";"):
+            codes = [ord(character) for character in text]
+            is_legacy = name[:-1] in html.entities.html5
+            references.append((name_hash(name[:-1]), codes[0], codes[1] if len(codes) > 1 else 0, int(is_legacy)))
+    return Tables(
+        _hash_table(elements, 512, 3),
+        _hash_table(named, 1024, 2),
+        _hash_table(references, 8192, 4),
+        _characters(start, inside, byline),
+    )
+
+
+def _characters(start: str, inside: str, byline: str) -> Array:
+    bits = np.zeros(0x10000, np.uint8)
+    for code in range(0x10000):
+        character = chr(code)
+        if character.isalnum() and not character.isdecimal():
+            bits[code] = LETTER
+    for characters, bit in (
+        (END_MARKS, END),
+        (OPENERS, OPENER),
+        (start, START),
+        (inside, INSIDE),
+        (byline, BYLINE),
+        ("\u00a0" + "".join(map(chr, range(0x2002, 0x200B))), SPACE),
+        ("\0\ufffe\uffff" + "".join(map(chr, range(0xFDD0, 0xFDF0))), DROPPED),
+    ):
+        for character in characters:
+            bits[ord(character)] |= bit
+    bits.setflags(write=False)
+    return bits

@@ -1,0 +1,328 @@
+"""A linear quality model over hashed character n-grams, as Yuan's fine filter has it: high, low, advertisement.
+
+The model is multinomial logistic regression on the mean of per-n-gram weights, so a document's score is one table
+lookup an n-gram and a class. A fastText classifier is the same sum after its embedding and output matrices are
+multiplied, which its own `predict` never does. Weights are int16 and sums are integers: a score depends on nothing but
+the text. Text is seen folded as word lists see it (half-width, lower case, Simplified), digits as one, a run of white
+space as one space: script and typing habits are no sign of quality.
+
+Only files that a recipe names are read, [filter.quality] model = "quality.model"; `python -m corpus quality train` makes them.
+
+File: the line `wenhai quality 1`, a line of JSON (`Header`), then int16 weights, little endian, [buckets, classes - 1]:
+the first class is the reference with weight 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pydantic
+
+from corpus.engine import durable
+from corpus.engine.compiled import kernel
+from corpus.engine.config import Strict
+from corpus.engine.errors import UsageError
+from corpus.filters.folding import matching_table
+from corpus.filters.statistic import Batch, Floats, Ints, statistic
+from corpus.filters.statistics.kernels import decode
+from corpus.filters.statistics.tables import CODE_POINTS
+
+Array = npt.NDArray[Any]
+
+MAGIC = b"wenhai quality 1\n"
+MAX_HEADER_BYTES = 64 << 10
+MIN_BITS, MAX_BITS = 12, 22
+MAX_CLASSES = 8
+ORDERS = (1, 2, 3)
+ADVERTISEMENT = "advertisement"
+MODEL_STATISTICS = ("score", ADVERTISEMENT)
+MAX_WEIGHT = 32767
+MAX_NATS = 1e6  # beyond anything trained; keeps logits finite: a NaN would read as "not measured" and pass every rule
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 / golden ratio
+SPACE = 32
+
+
+class Header(Strict):
+    """What a model file says of itself. `trained` is free: counts, digests of inputs, versions, held-out quality."""
+
+    classes: tuple[str, ...] = pydantic.Field(min_length=2, max_length=MAX_CLASSES, strict=False)
+    orders: tuple[int, ...] = pydantic.Field(min_length=1, strict=False)
+    bits: int = pydantic.Field(ge=MIN_BITS, le=MAX_BITS)
+    seed: int = pydantic.Field(ge=0, lt=1 << 63)
+    unit: float = pydantic.Field(gt=0, le=MAX_NATS)  # a weight of 1 in the file, in nats
+    bias: tuple[Annotated[float, pydantic.Field(ge=-MAX_NATS, le=MAX_NATS)], ...] = pydantic.Field(
+        strict=False
+    )  # of every class but the first, nats
+    temperature: float = pydantic.Field(ge=1 / MAX_NATS, le=MAX_NATS)  # logits are divided by it
+    weights: str  # sha256
+    trained: dict[str, Any] = {}
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(set(self.classes)) != len(self.classes) or len(self.bias) != len(self.classes) - 1:
+            raise ValueError("classes must differ, and all but the first have a bias")
+        if sorted(set(self.orders)) != list(self.orders) or not set(self.orders) <= set(ORDERS):
+            raise ValueError("n-gram orders are some of 1, 2, 3, ascending")
+        return self
+
+
+class Model:
+    """A trained model; `digest` is the sha256 of its file."""
+
+    def __init__(self, header: Header, weights: npt.NDArray[np.int16]) -> None:
+        self.header = header
+        self.classes = header.classes
+        self.weights = weights
+        self.digest = hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        header = json.dumps(self.header.model_dump(mode="json"), ensure_ascii=False, sort_keys=True)
+        return MAGIC + header.encode() + b"\n" + self.weights.astype("<i2").tobytes()
+
+    def save(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        durable.write_bytes(path, self.to_bytes())
+
+    def logits(self, offsets: Ints, data: npt.NDArray[np.uint8]) -> Floats:
+        """float64[documents, classes]: log-odds against the first class, nats, before the temperature."""
+        header = self.header
+        columns = len(self.classes) - 1
+        sums = np.zeros((len(offsets) - 1, columns + 1), np.int64)
+        score_ngrams(
+            offsets, data, feature_table(), order_mask(header.orders), header.bits, np.uint64(header.seed),
+            self.weights.reshape(-1), columns, sums,
+        )  # fmt: skip
+        mean = sums[:, :columns] * header.unit / np.maximum(sums[:, columns:], 1)
+        return np.hstack((np.zeros((len(mean), 1)), mean + np.array(header.bias)))
+
+    def measure(self, offsets: Ints, data: npt.NDArray[np.uint8]) -> Floats:
+        """float64[documents, classes]: probabilities. A text without an n-gram has those of the biases."""
+        return softmax(self.logits(offsets, data) / self.header.temperature)
+
+
+def softmax(logits: Floats) -> Floats:
+    """Rows of probabilities.
+
+    >>> softmax(np.log([[1.0, 3.0]]))
+    array([[0.25, 0.75]])
+    """
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True), np.float64)
+
+
+@lru_cache(maxsize=4)
+def load_model(path: str) -> Model:
+    """Read a model file, once a process.
+
+    Raises:
+        UsageError: it cannot be read, or is not a whole model file of this format.
+    """
+    try:
+        with open(path, "rb") as file:
+            magic = file.read(len(MAGIC))
+            line = file.readline(MAX_HEADER_BYTES)
+            if magic != MAGIC or not line.endswith(b"\n"):
+                raise ValueError("its first line is not that of a model")
+            header = Header.model_validate(json.loads(line))
+            size = (2 << header.bits) * (len(header.classes) - 1)
+            payload = file.read(size + 1)
+    except OSError as error:
+        raise UsageError(f"filter.quality.model: {path} cannot be read ({error.strerror}).") from error
+    except (ValueError, RecursionError) as error:
+        reason = "a damaged header" if isinstance(error, pydantic.ValidationError) else "no model header"
+        raise UsageError(f"filter.quality.model: {path} has {reason}. {MAKE_ONE}") from error
+    if len(payload) != size or hashlib.sha256(payload).hexdigest() != header.weights:
+        raise UsageError(f"filter.quality.model: {path} is cut or damaged: its weights' sha256 differs. {MAKE_ONE}")
+    return Model(header, np.frombuffer(payload, "<i2").astype(np.int16).reshape(1 << header.bits, -1))
+
+
+MAKE_ONE = "Make one: python -m corpus quality train --help"
+
+
+def require_model(model: Model | None, rules: Sequence[str]) -> None:
+    """Refuse rules on statistics that have no model, or whose model has no such class.
+
+    Raises:
+        UsageError: with what to write into the recipe.
+    """
+    if model is None and rules:
+        raise UsageError(
+            f'filter.quality.{rules[0]}: a rule on a model\'s statistic needs a model: [filter.quality] model = "path". {MAKE_ONE}'
+        )
+    if model is not None and ADVERTISEMENT in rules and ADVERTISEMENT not in model.classes:
+        raise UsageError(
+            f"filter.quality.{ADVERTISEMENT}: the model's classes are {', '.join(model.classes)}; "
+            "train one with --advertisement, or take the rule out."
+        )
+
+
+@lru_cache(maxsize=1)
+def feature_table() -> npt.NDArray[np.uint32]:
+    """uint32[0x20000]: each code point as the model sees it."""
+    table = matching_table().copy()
+    for code in range(CODE_POINTS):
+        if 0xD800 <= code < 0xE000:
+            continue
+        character = chr(code)
+        if character.isspace():
+            table[code] = SPACE
+        elif character.isdecimal():
+            table[code] = ord("0")
+    table.setflags(write=False)
+    return table
+
+
+def order_mask(orders: Sequence[int]) -> int:
+    """One bit an order: (1, 2) is 0b11."""
+    return sum(1 << (order - 1) for order in orders)
+
+
+@kernel()
+def bucket(ngram: Any, seed: Any, shift: Any) -> Any:
+    """The bucket of an n-gram packed as 21-bit code points, the last lowest."""
+    h = (ngram ^ seed) * MULTIPLIER
+    h ^= h >> np.uint64(32)
+    return (h * MULTIPLIER) >> shift
+
+
+@kernel()
+def score_ngrams(
+    offsets: Array,
+    data: Array,
+    table: Array,
+    orders: int,
+    bits: int,
+    seed: Any,
+    weights: Array,
+    columns: int,
+    out: Array,
+) -> None:
+    """Sums of the weights of each document's n-grams, and their number, into int64[documents, columns + 1]."""
+    shift = np.uint64(64 - bits)
+    for row in range(len(offsets) - 1):
+        i = offsets[row]
+        end = offsets[row + 1]
+        ngrams = 0
+        first = second = 0
+        earlier = np.uint64(0)  # the code points before, 21 bits each
+        known = 0
+        previous = np.uint32(SPACE)
+        while i < end:
+            c, i = decode(data, i)
+            if c < CODE_POINTS:
+                c = table[c]
+            if c == SPACE and previous == SPACE:
+                continue
+            previous = c
+            earlier = (earlier << np.uint64(21)) | np.uint64(c)
+            known += 1
+            for order in range(1, 4):
+                if known < order:
+                    break
+                if orders & (1 << (order - 1)) == 0:
+                    continue
+                ngram = earlier & ((np.uint64(1) << np.uint64(21 * order)) - np.uint64(1))
+                at = np.int64(bucket(ngram, seed, shift)) * columns
+                ngrams += 1
+                if columns <= 2:
+                    first += weights[at]
+                    second += weights[at + columns - 1]
+                else:
+                    for k in range(columns):
+                        out[row, k] += weights[at + k]
+        if columns <= 2:
+            out[row, 0] = first
+            out[row, columns - 1] = second
+        out[row, columns] = ngrams
+
+
+@kernel()
+def count_ngrams(
+    offsets: Array,
+    data: Array,
+    table: Array,
+    orders: int,
+    bits: int,
+    seed: Any,
+    indptr: Array,
+    buckets: Array,
+    counts: Array,
+) -> int:
+    """The rows of a sparse matrix of n-gram counts: int64 `indptr`, int32 `buckets` and `counts`; returns their length."""
+    shift = np.uint64(64 - bits)
+    place = np.full(1 << bits, -1, np.int64)  # where in the row a bucket's count is
+    length = 0
+    for row in range(len(offsets) - 1):
+        indptr[row] = start = length
+        i = offsets[row]
+        end = offsets[row + 1]
+        earlier = np.uint64(0)
+        known = 0
+        previous = np.uint32(SPACE)
+        while i < end:
+            c, i = decode(data, i)
+            if c < CODE_POINTS:
+                c = table[c]
+            if c == SPACE and previous == SPACE:
+                continue
+            previous = c
+            earlier = (earlier << np.uint64(21)) | np.uint64(c)
+            known += 1
+            for order in range(1, 4):
+                if known < order:
+                    break
+                if orders & (1 << (order - 1)) == 0:
+                    continue
+                ngram = earlier & ((np.uint64(1) << np.uint64(21 * order)) - np.uint64(1))
+                at = np.int64(bucket(ngram, seed, shift))
+                if place[at] < start:
+                    place[at] = length
+                    buckets[length] = at
+                    counts[length] = 0
+                    length += 1
+                counts[place[at]] += 1
+    indptr[len(offsets) - 1] = length
+    return length
+
+
+@statistic(unit="probability", family="quality", optional=True)
+def score(batch: Batch) -> Floats:
+    """The probability of the recipe's model that the text is of its first class, "high"; NaN without a model.
+
+    ChineseWebText keeps above 0.5 of a fastText model trained like this; there is no default.
+
+    >>> from corpus.filters import measure
+    >>> measure("quality.score", ["without a model nothing is measured"])
+    array([nan])
+    """
+    return _probability(batch, 0)
+
+
+@statistic(unit="probability", family="quality", optional=True)
+def advertisement(batch: Batch) -> Floats:
+    """The probability of the recipe's model that the text is of its class "advertisement"; NaN without such a class.
+
+    Yuan's fine filter drops by it; there is no default.
+
+    >>> from corpus.filters import measure
+    >>> measure("quality.advertisement", ["without a model nothing is measured"])
+    array([nan])
+    """
+    model = batch.resources.quality
+    if model is None or ADVERTISEMENT not in model.classes:
+        return _probability(batch, None)
+    return _probability(batch, model.classes.index(ADVERTISEMENT))
+
+
+def _probability(batch: Batch, index: int | None) -> Floats:
+    if batch.resources.quality is None or index is None:
+        return np.full(len(batch.offsets) - 1, np.nan)
+    return np.ascontiguousarray(batch.quality[:, index])

@@ -1,0 +1,121 @@
+"""Which web addresses a user's lists of hosts and of words in paths name.
+
+A host names itself and all hosts below it, in any spelling: upper case, a trailing dot, a port, Chinese or punycode. A
+word is found in what follows the host, percent-decoded, without regard to case; one that begins or ends with a letter
+is not found inside a longer word (`bet` is in /bet365, not in /alphabet). No patterns: lists are data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from corpus.engine import durable
+from corpus.engine.errors import UsageError
+from corpus.filters.automaton import MAX_WORD_CHARS, Automaton
+from corpus.filters.folding import fold_for_matching, matching_table
+from corpus.filters.list_file import read_list
+
+MAX_HOST_CHARS = 253  # RFC 1035
+_HOST = re.compile(r"(?!.*\.\.)[\w\-.。．｡]+|\[[0-9A-Fa-f:.]+\]")
+_PARTS = (  # RE2; a browser's reading: a backslash is a slash, the last at sign ends the user
+    r"^[\x00-\x20]*(?:(?:[A-Za-z][A-Za-z0-9+.\-]*:)?[/\\]{2,}|(?i:https?:)[/\\]?)?(?:[^/\\?#]*@)?"
+    r"(?P<host>\[[^\]]*\]|[^/\\?#:]*)(?::[0-9]*)?(?P<path>(?s:.*))"
+)
+
+
+class UrlRules:
+    """Hosts and words, ready to be looked up; without any, nothing is blocked."""
+
+    def __init__(self, hosts: tuple[str, ...] = (), words: tuple[str, ...] = ()) -> None:
+        self.hosts = frozenset(normal_host(host) for host in hosts)
+        folded = sorted({fold_for_matching(word) for word in words})
+        self.digest = durable.digest([sorted(self.hosts), folded])
+        self._words = Automaton(folded, matching_table(), whole=True) if folded else None
+
+    def blocked(self, urls: pa.StringArray) -> npt.NDArray[np.bool_]:
+        """bool[urls]: named by a list; False for a null."""
+        out = np.zeros(len(urls), np.bool_)
+        if not self.hosts and self._words is None:
+            return out
+        parts = pc.extract_regex(urls.fill_null("").cast(pa.large_string()), _PARTS)
+        if self.hosts:
+            hosts = parts.field("host").dictionary_encode()
+            named = np.array([self.is_blocked_host(host) for host in hosts.dictionary.to_pylist()], np.bool_)
+            out |= named[hosts.indices.to_numpy()]
+        if self._words is not None:
+            paths = [unquote(path) if "%" in path else path for path in parts.field("path").to_pylist()]
+            encoded = [path.encode() for path in paths]
+            offsets = np.concatenate([[0], np.cumsum([len(path) for path in encoded])]).astype(np.int64)
+            out[self._words.find(offsets, np.frombuffer(b"".join(encoded), np.uint8)).rows] = True
+        return out
+
+    def is_blocked_host(self, host: str) -> bool:
+        """True for a listed host and for every host below one.
+
+        >>> rules = UrlRules(("例子.cn",))
+        >>> rules.is_blocked_host("WWW.xn--fsqu00a.CN."), rules.is_blocked_host("文海.cn")
+        (True, False)
+        """
+        host = unquote(host) if "%" in host else host
+        if (
+            len(host) > MAX_HOST_CHARS
+        ):  # no host: its last labels are looked at, so that none costs more than a host does
+            host = host[-MAX_HOST_CHARS:].partition(".")[2]
+        labels = normal_host(host).split(".")
+        return any(".".join(labels[first:]) in self.hosts for first in range(len(labels)))
+
+
+def normal_host(host: str) -> str:
+    """A host in lower case and punycode, without trailing dots and white space.
+
+    >>> normal_host("Bücher.例子.CN."), normal_host("文海。公司")
+    ('xn--bcher-kva.xn--fsqu00a.cn', 'xn--7dvq0p.xn--55qx5d')
+    """
+    host = host.strip().strip(".").lower()
+    if host.isascii():
+        return host
+    labels = [_punycode(label) for label in host.replace("。", ".").replace("．", ".").replace("｡", ".").split(".")]
+    return ".".join(labels).strip(".")
+
+
+def _punycode(label: str) -> str:
+    try:
+        return label.encode("idna").decode()
+    except UnicodeError:  # too long, or characters that no host has
+        return label
+
+
+NO_URL_RULES = UrlRules()
+
+
+@lru_cache(maxsize=8)
+def load_url_rules(hosts: tuple[str, ...], paths: tuple[str, ...]) -> UrlRules:
+    """The rules of these files.
+
+    Raises:
+        UsageError: a file cannot be read, is not UTF-8, too large, or has an entry that is too long or no host.
+    """
+    return UrlRules(
+        tuple(host for file in hosts for host in _read_hosts(Path(file))),
+        tuple(word for file in paths for word in read_list(Path(file), "filter.url.paths", MAX_WORD_CHARS)),
+    )
+
+
+def _read_hosts(file: Path) -> Iterator[str]:
+    """The hosts of a file. What would never match (an address, a pattern, a line of /etc/hosts) is refused."""
+    for host in read_list(file, "filter.url.hosts", MAX_HOST_CHARS):
+        if not _HOST.fullmatch(host):
+            raise UsageError(
+                f"filter.url.hosts: {file}: {host!r} is no host. One host a line, without scheme, port, path, pattern or "
+                "comment; example.com names all hosts below it too."
+            )
+        yield host

@@ -1,0 +1,270 @@
+"""`DATASET_CARD.md`: what a stranger must know of the dataset, in the form that the Hugging Face hub reads.
+
+Everything is taken from this build, the biases too: they are the shares that the filter kept of kinds of documents
+that can be told apart by their statistics. What only a person can say (name, licence, contact) stands in the recipe's
+[card]; where it is missing the card says so in a line to fill in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from corpus.engine import storage
+from corpus.engine.config import parse
+from corpus.engine.stage import Folder
+from corpus.recipe import CardConfig, recorded_recipe
+from corpus.report.distributions import Group
+from corpus.report.explain import number
+from corpus.report.facts import Facts
+from corpus.report.safe import code_markdown, escape_markdown, plain, snippet
+from corpus.report.summary import folders, share, size
+from corpus.report.tables import EDITS_CAPTION, described, edit_counts, largest_only
+
+CARD_NAME = "DATASET_CARD.md"
+SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
+         (10**8, "10M<n<100M"), (10**9, "100M<n<1B"))  # fmt: skip
+INPUTS_SHOWN = 20
+SMALL_GROUP = 20  # documents: below it a share says little
+NOTABLE = 0.10  # below the overall share by this much
+FILL_IN = "**To fill in:** `[card] {key}` of the recipe."
+
+
+def render_card(out: str, facts: Facts) -> str:
+    """The whole file."""
+    recorded = recorded_recipe(out)
+    values = recorded.values if recorded else {}
+    card = parse(CardConfig, values.get("card", {}), "[card] of the recorded recipe")
+    stages = folders(out)
+    configs = {name: storage.read_json(storage.join(folder.url, "stage.json")) for name, folder in stages.items()}
+    title = snippet(card.name) or "Chinese text, filtered and deduplicated"
+    sections: list[tuple[str, Iterator[str]]] = [
+        ("", _summary(facts, str(values.get("description", "")))),
+        ("Sources", _sources(facts, configs)),
+        ("Composition", _composition(facts)),
+        ("Rules and what each removed", _rules(facts)),
+        ("Changes to texts", _edits(facts)),
+        ("Duplicates", _duplicates(facts, configs)),
+        ("Known biases", _biases(facts)),
+        ("Personal data", _personal(facts, configs)),
+        ("Removal of a text", _removal(card)),
+        ("How to make it again", _reproduction(recorded.name if recorded else None, configs, stages)),
+        ("Citation", _citation(card, title)),
+    ]
+    lines = [*_front_matter(card, title, facts.funnel.documents_kept), f"# {escape_markdown(title)}"]
+    for heading, body in sections:
+        text = list(body)
+        if text:
+            lines += ["", *([f"## {heading}", ""] if heading else []), *text]
+    return "\n".join(lines) + "\n"
+
+
+def _front_matter(card: CardConfig, title: str, documents: int) -> Iterator[str]:
+    """YAML; JSON strings are YAML strings."""
+    yield "---"
+    yield f"pretty_name: {json.dumps(title, ensure_ascii=False)}"
+    yield "language:"
+    yield "- zh"
+    yield (
+        f"license: {json.dumps(snippet(card.license), ensure_ascii=False)}"
+        if card.license
+        else ("license: unknown  # to fill in: [card] license of the recipe")
+    )
+    yield "task_categories:"
+    yield "- text-generation"
+    yield "size_categories:"
+    yield f"- {json.dumps(next((name for limit, name in SIZES if documents < limit), 'n>1T'))}"
+    yield "---"
+    yield ""
+
+
+def _summary(facts: Facts, description: str) -> Iterator[str]:
+    funnel = facts.funnel
+    if description:
+        yield escape_markdown(snippet(description))
+        yield ""
+    tokens = f", {sum(funnel.tokens.values()):,} tokens" if funnel.tokens else ""
+    yield (
+        f"{funnel.documents_kept:,} documents, {size(funnel.bytes_kept)} of UTF-8 text{tokens}: "
+        f"{share(funnel.documents_kept, funnel.documents_in)} of the {funnel.documents_in:,} documents that were read."
+    )
+
+
+def _sources(facts: Facts, configs: Mapping[str, Any]) -> Iterator[str]:
+    inputs = configs.get("extract", {}).get("inputs", [])
+    if inputs:
+        yield f"{len(inputs):,} input file{'s' if len(inputs) > 1 else ''}, {size(sum(entry[1] for entry in inputs))}."
+    for what in ("source", "domain"):
+        groups = facts.origins.get(what, [])
+        if any(one.name != "(none)" for one in groups):
+            yield ""
+            if cut := largest_only(groups):
+                yield cut
+                yield ""
+            yield from _table((what, "documents", "kept"), groups)
+
+
+def _composition(facts: Facts) -> Iterator[str]:
+    measured = facts.measured
+    yield "What the filter kept, before duplicates were removed:"
+    for what, groups in (
+        ("script", measured.scripts),
+        ("language, by scripts", measured.languages),
+        ("characters", measured.lengths),
+    ):
+        if groups:
+            yield ""
+            yield from _table((what, "documents", "kept"), groups)
+
+
+def _rules(facts: Facts) -> Iterator[str]:
+    yield "Rules are tried in the recipe's order; a document is counted under the first that it fails."
+    yield ""
+    yield "| rule | limit | measures | documents removed | share of all read |"
+    yield "|---|---|---|---:|---:|"
+    removed = {one.rule: one for one in facts.reasons}
+    for one in facts.measured.distributions:
+        if one.limits:
+            limit = ", ".join(f"{bound} {number(value)}" for bound, value in sorted(one.limits.items(), reverse=True))
+            reason = removed.get(one.name)
+            measures = ". ".join(filter(None, described(one.name)))
+            count, part = (f"{reason.documents:,}", reason.share) if reason else ("0", "0.00 %")
+            yield f"| {code_markdown(one.name)} | {limit} | {escape_markdown(measures)} | {count} | {part} |"
+
+
+def _edits(facts: Facts) -> Iterator[str]:
+    counts = edit_counts(facts)
+    if counts:
+        yield EDITS_CAPTION
+        yield ""
+        yield "| edit | times |"
+        yield "|---|---:|"
+        yield from (f"| {code_markdown(kind)} | {count:,} |" for kind, count in counts.items())
+    else:
+        yield "None."
+
+
+def _duplicates(facts: Facts, configs: Mapping[str, Any]) -> Iterator[str]:
+    settings = {
+        key: value
+        for stage in ("signatures", "candidates", "clusters", "text")
+        for key, value in configs.get(stage, {}).get("config", {}).items()
+        if isinstance(value, int | float)
+    }
+    if settings:
+        yield (
+            "Settings: "
+            + ", ".join(f"{code_markdown(key)} {number(value)}" for key, value in sorted(settings.items()))
+            + "."
+        )
+        yield ""
+    exact, near = (facts.funnel.duplicates.get(f"dedup.{kind}", 0) for kind in ("exact", "near"))
+    yield f"{exact:,} exact and {near:,} near duplicates were removed; one document of each group stays."
+
+
+def _biases(facts: Facts) -> Iterator[str]:
+    """Kinds of documents of which the filter kept clearly less than of all."""
+    measured = facts.measured
+    overall = measured.kept / measured.documents if measured.documents else 0.0
+    yield (
+        f"Of all documents measured the filter kept {share(measured.kept, measured.documents)}. Kinds of at least "
+        f"{SMALL_GROUP} documents of which it kept less than that by {100 * NOTABLE:.0f} points or more:"
+    )
+    yield ""
+    kinds = [
+        *((f"of {one.name} characters", one) for one in measured.lengths),
+        *((f"in script: {one.name}", one) for one in measured.scripts),
+        *((f"by language: {one.name}", one) for one in measured.languages),
+        *((f"by shape: {one.name}", one) for one in measured.shapes),
+        *(
+            (f"from {what}: {one.name}", one)
+            for what in ("source", "domain")
+            for one in facts.origins.get(what, [])
+            if one.name != "(none)"
+        ),
+    ]
+    losses = [
+        (one.kept / one.documents, label, one)
+        for label, one in kinds
+        if one.documents >= SMALL_GROUP and one.kept / one.documents <= overall - NOTABLE
+    ]
+    for part, label, one in sorted(losses, key=lambda item: item[:2]):
+        yield f"- {escape_markdown(label)}: {one.kept:,} of {one.documents:,} kept ({100 * part:.1f} %)"
+    if not losses:
+        yield "- none"
+    yield ""
+    yield "Kinds are told apart by statistics of characters and lines, not by reading; sources and domains count duplicates as lost, too."
+
+
+def _personal(facts: Facts, configs: Mapping[str, Any]) -> Iterator[str]:
+    edit = configs.get("filter", {}).get("config", {}).get("edit", {})
+    policy = edit.get("personal_data")
+    masked = {kind: count for kind, count in edit_counts(facts).items() if kind.startswith("personal.")}
+    if policy:
+        shown = ", ".join(sorted(map(str, policy))) if isinstance(policy, list) else json.dumps(policy, sort_keys=True)
+        yield f"Policy of the recipe: {escape_markdown(shown)}."
+    else:
+        yield "The recipe keeps personal data as they are."
+    total = sum(masked.values())
+    yield (
+        f"{total:,} places were masked, in documents that were dropped afterwards, too"
+        + (
+            ": " + ", ".join(f"{kind.removeprefix('personal.')} {count:,}" for kind, count in masked.items())
+            if masked
+            else ""
+        )
+        + "."
+    )
+    yield ""
+    yield "Masking finds patterns. Names, addresses and what is written in unusual ways remain."
+
+
+def _removal(card: CardConfig) -> Iterator[str]:
+    if card.contact:  # published on purpose, so not masked
+        yield f"Write to {escape_markdown(plain(card.contact))} with the URL or the beginning of the text."
+    else:
+        yield FILL_IN.format(key="contact") + " Whom may an author ask to remove a text?"
+    yield ""
+    yield "`python -m corpus explain OUT URL` finds a document and every stage that it went through."
+
+
+def _reproduction(recipe: str | None, configs: Mapping[str, Any], stages: Mapping[str, Folder]) -> Iterator[str]:
+    name = snippet(recipe.rsplit("/", 1)[-1]) if recipe else "the recipe"
+    yield f"The same inputs, {escape_markdown(name)} (kept whole in `recipe.json`) and code give the same bytes:"
+    yield ""
+    yield "| stage | version | folder | SHA-256 of its list of files |"
+    yield "|---|---:|---|---|"
+    for stage, folder in stages.items():
+        base = folder.url.rstrip("/").rsplit("/", 1)[-1]
+        yield f"| {code_markdown(stage)} | {configs[stage].get('version', '')} | {code_markdown(base)} | `{folder.digest}` |"
+    inputs: Sequence[Sequence[Any]] = configs.get("extract", {}).get("inputs", [])
+    if inputs:
+        yield ""
+        yield "| input | bytes | SHA-256 |"
+        yield "|---|---:|---|"
+        for file, num_bytes, digest in inputs[:INPUTS_SHOWN]:
+            yield f"| {escape_markdown(snippet(str(file)))} | {num_bytes:,} | {code_markdown(str(digest))} |"
+        if len(inputs) > INPUTS_SHOWN:
+            yield ""
+            yield f"And {len(inputs) - INPUTS_SHOWN:,} more in the extract folder's `stage.json`."
+    yield ""
+    yield "`python -m corpus verify OUT` checks every file against these."
+
+
+def _citation(card: CardConfig, title: str) -> Iterator[str]:
+    yield f"Homepage: {escape_markdown(snippet(card.homepage))}" if card.homepage else FILL_IN.format(key="homepage")
+    yield ""
+    yield "```bibtex"
+    yield "@misc{dataset,"
+    yield "  title = {" + "".join(char for char in title if char not in "{}\\`") + "},"
+    yield "  howpublished = {made with wenhai},"
+    yield "}"
+    yield "```"
+
+
+def _table(headings: tuple[str, str, str], rows: Sequence[Group]) -> Iterator[str]:
+    yield f"| {headings[0]} | {headings[1]} | {headings[2]} | share |"
+    yield "|---|---:|---:|---:|"
+    for one in rows:
+        yield f"| {escape_markdown(one.name)} | {one.documents:,} | {one.kept:,} | {share(one.kept, one.documents)} |"

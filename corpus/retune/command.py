@@ -1,0 +1,111 @@
+"""`python -m corpus retune`: the words around a prediction, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from corpus.engine.errors import UsageError
+from corpus.engine.run import current
+from corpus.report.explain import comparison, wrapped
+from corpus.report.facts import limit_text
+from corpus.report.summary import folders, share, size
+from corpus.retune.predict import Example, Prediction, predict
+from corpus.retune.thresholds import Thresholds, read_thresholds
+from corpus.toml import write_recipe
+
+RULE_WIDTH = 38
+
+
+def retune(out: str, sets: Sequence[str], unsets: Sequence[str], write: str | None) -> tuple[Prediction, Thresholds]:
+    """Predict, and write the new recipe where one is asked for.
+
+    Raises:
+        UsageError: nothing to change, a key that is no range, a recipe's file that exists, ...
+        WenhaiError: `out` holds no finished filter stage, or a file is damaged.
+    """
+    if not sets and not unsets:
+        raise UsageError("retune: give at least one --set filter.FAMILY.STATISTIC.min|max=VALUE or --unset KEY.")
+    folder = current(out, "filter")
+    thresholds = read_thresholds(out, folder, sets, unsets)
+    prediction = predict(folder, thresholds, folders(out).get("extract"))
+    if write is not None:
+        if thresholds.recorded is None:
+            raise UsageError(
+                f"--write {write}: {out} keeps no recipe of its present rules. Finish `python -m corpus run` with the "
+                "recipe first; what is done is not repeated."
+            )
+        write_recipe(Path(write), thresholds.recorded.text, thresholds.recorded.base, thresholds.values)
+    return prediction, thresholds
+
+
+def as_json(out: str, prediction: Prediction, thresholds: Thresholds, write: str | None) -> dict[str, Any]:
+    """A JSON value: the prediction, the `--set` values that mean the new rules, and the command that makes it so."""
+    return prediction.as_json() | {"set": thresholds.overrides, "next": next_commands(out, thresholds, write)[-1]}
+
+
+def render(out: str, prediction: Prediction, thresholds: Thresholds, write: str | None) -> str:
+    """The prediction as text."""
+    return "\n".join(_lines(out, prediction, thresholds, write))
+
+
+def next_commands(out: str, thresholds: Thresholds, write: str | None) -> list[str]:
+    """What to type next: how to keep the new rules as a recipe, and how to build with them."""
+    sets = "".join(f" --set {shlex.quote(override)}" for override in thresholds.overrides)
+    target = shlex.quote(out)
+    if write is not None:
+        return [f"python -m corpus run --recipe {shlex.quote(write)} --input ... --out {target}"]
+    commands = []
+    name = "..."
+    if thresholds.recorded is not None:
+        commands.append(f"python -m corpus retune {target}{sets} --write my.toml")
+        name = shlex.quote(thresholds.recorded.name)
+        sets = "".join(f" --set {shlex.quote(override)}" for override in thresholds.recorded.overrides) + sets
+    return [*commands, f"python -m corpus run --recipe {name} --input ... --out {target}{sets}"]
+
+
+def _lines(out: str, prediction: Prediction, thresholds: Thresholds, write: str | None) -> Iterator[str]:
+    before, after, total = prediction.before, prediction.after, prediction.measured
+    yield f"{total:,} documents were measured; their texts were not read again."
+    yield ""
+    yield f"{'kept by the filter':<24}{'before':>18}{'after':>18}{'change':>16}"
+    for label, old, new in (
+        ("documents", before.documents, after.documents),
+        ("characters", before.characters, after.characters),
+    ):
+        yield f"  {label:<22}{old:>18,}{new:>18,}{new - old:>+16,}"
+    change = after.text_bytes - before.text_bytes
+    yield f"  {'text':<22}{size(before.text_bytes):>18}{size(after.text_bytes):>18}{('-' if change < 0 else '+') + size(abs(change)):>16}"
+    yield f"  {'share of documents':<22}{share(before.documents, total):>18}{share(after.documents, total):>18}"
+    yield ""
+    yield f"{'dropped first by':<{RULE_WIDTH + 2}}{'before':>12}{'after':>12}{'change':>12}  limit"
+    for rule in prediction.rules:
+        old_limit, new_limit = limit_text(rule.limits_before) or "none", limit_text(rule.limits_after) or "none"
+        changed = rule.limits_before != rule.limits_after
+        if changed or rule.dropped_before != rule.dropped_after:
+            limit = f"{old_limit} -> {new_limit}" if changed else old_limit
+            difference = rule.dropped_after - rule.dropped_before
+            yield f"  {rule.rule:<{RULE_WIDTH}}{rule.dropped_before:>12,}{rule.dropped_after:>12,}{difference:>+12,}  {limit}"
+    yield ""
+    yield f"{prediction.kept_anew:,} documents come in, {prediction.dropped_anew:,} go, {prediction.dropped_by_another:,} are dropped by another rule than before."
+    for title, examples in (("come in", prediction.examples_kept), ("go", prediction.examples_dropped)):
+        if examples:
+            yield ""
+            yield f"some of those that {title}:"
+            for one in examples:
+                yield from _example(one)
+    yield ""
+    yield "Duplicates are looked for after the filter and are not part of these numbers."
+    if write is not None:
+        yield f"wrote {write}"
+    yield "next:"
+    yield from (f"  {command}" for command in next_commands(out, thresholds, write))
+
+
+def _example(one: Example) -> Iterator[str]:
+    verdict = comparison(one.value, one.limit.bound, one.limit.threshold)
+    yield f"  {one.ordinal}  {one.limit.key}: {verdict}  {one.url or one.id}"
+    if one.excerpt:
+        yield from (f"      {line}" for line in wrapped(one.excerpt))

@@ -1,0 +1,135 @@
+"""What a task of the extract stage writes: parts of documents, and the fates of records that end here.
+
+Rows are held as columns of Python values until a block is full, and a text is encoded once, to bytes that Arrow takes
+as they are. That is what keeps reading JSONL cheaper than filtering it.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any, TypedDict
+
+import pyarrow as pa
+
+from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, TableWriter
+from corpus.engine.stage import Output
+
+FLUSH_BYTES = 8 << 20
+FLUSH_ROWS = 8192
+PART_DIGITS = 5  # parts of 256 MiB: a task may write 25 TB and its parts still sort by name
+
+
+class Row(TypedDict):
+    """The columns of a document but for `id`, `row` and `source`; `text` in UTF-8."""
+
+    url: str | None
+    title: str | None
+    date: str | None
+    encoding: str | None
+    meta: bytes | None
+    text: bytes
+
+
+class Shards:
+    """The parts of a task: a part is closed once it holds `shard_bytes` of text."""
+
+    def __init__(self, task: str, out: Output, shard_bytes: int) -> None:
+        self._task, self._out, self._shard_bytes = task, out, shard_bytes
+        self._part = self._part_bytes = self._part_rows = 0
+        self._stack = ExitStack()
+        self._clear()
+
+    def __enter__(self) -> Shards:
+        self._stack.__enter__()
+        self._open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if kind is None:
+            self._close()
+        self._stack.__exit__(kind, error, trace)
+
+    def add(self, identity: bytes, source: str, row: Row) -> None:
+        """Add a document."""
+        size = len(row["text"])
+        if self._part_bytes + size > self._shard_bytes and self._part_rows:
+            self._close()
+            self._part += 1
+            self._open()
+        self._ids.append(identity)
+        self._sources.append(source)
+        self._rows.append(row)
+        self._part_rows += 1
+        self._part_bytes += size
+        self._held_bytes += size
+        if self._held_bytes >= FLUSH_BYTES or len(self._rows) >= FLUSH_ROWS:
+            self._flush()
+
+    @property
+    def _file(self) -> str:
+        return f"data/{self._task}-{self._part:0{PART_DIGITS}d}.parquet"
+
+    def _open(self) -> None:
+        path = self._stack.enter_context(self._out.create(self._file))
+        self._writer = self._stack.enter_context(TableWriter(path, DOCUMENT_SCHEMA))
+        self._part_bytes = self._part_rows = 0
+
+    def _clear(self) -> None:
+        self._ids: list[bytes] = []
+        self._sources: list[str] = []
+        self._rows: list[Row] = []
+        self._held_bytes = 0
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        columns: dict[str, list[Any] | range] = {
+            "id": self._ids,
+            "row": range(self._part_rows - len(self._rows), self._part_rows),
+            "source": self._sources,
+        }
+        for name in Row.__annotations__:
+            columns[name] = [row[name] for row in self._rows]  # type: ignore[literal-required]
+        arrays = [pa.array(columns[field.name], field.type) for field in DOCUMENT_SCHEMA]
+        self._writer.write(pa.Table.from_arrays(arrays, schema=DOCUMENT_SCHEMA))
+        self._clear()
+
+    def _close(self) -> None:
+        self._flush()
+        name, rows = self._file, self._part_rows
+        self._stack.close()
+        self._out.set_rows(name, rows)
+
+
+class Fates:
+    """The records of a task that end here, written in blocks: a file of nothing but bad lines costs no memory."""
+
+    def __init__(self, task: str, out: Output) -> None:
+        self._name, self._out = f"fates/{task}.parquet", out
+        self._rows: list[dict[str, Any]] = []
+        self._num_rows = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Fates:
+        path = self._stack.enter_context(self._out.create(self._name))
+        self._writer = self._stack.enter_context(TableWriter(path, FATE_SCHEMA))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if kind is None:
+            self._flush()
+        self._stack.__exit__(kind, error, trace)
+        if kind is None:
+            self._out.set_rows(self._name, self._num_rows)
+
+    def add(self, identity: bytes, source: str, url: str | None, place: str, kind: str, detail: str) -> None:
+        """Add the fate of one record."""
+        row = {"id": identity, "source": source, "url": url, "place": place, "rule": f"error:{kind}", "detail": detail}
+        self._rows.append(row)
+        if len(self._rows) >= FLUSH_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._writer.write(pa.Table.from_pylist(self._rows, schema=FATE_SCHEMA))
+        self._num_rows += len(self._rows)
+        self._rows = []

@@ -1,0 +1,101 @@
+"""Documents that contain an evaluation item are found whatever its script and width, and the ledger names the item."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from corpus.dedup.config import ContaminationConfig, DedupConfig
+from corpus.dedup.contamination import MAX_ITEMS, build_index, find, load_index
+from corpus.dedup.contamination_stage import RULE, Contamination
+from corpus.dedup.stages import Signatures
+from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.run import run_stages
+from corpus.engine.storage import list_inputs
+from tests.corpus.dedup.build import Feed, Result
+from tests.corpus.texts import document
+
+ITEM = "这趟列车晚点了四十分钟，站台上的人却没有一个抱怨，因为大家都知道山里下了大雪。"
+TRADITIONAL = "這趟列車晚點了四十分鐘，站臺上的人卻沒有一個抱怨，因為大家都知道山裡下了大雪。"
+OTHER = "图书馆的管理员把借书卡按照颜色排好，又把它们全部打乱，说这样才有意思。"
+
+
+@pytest.fixture
+def items(tmp_path: Path) -> Path:
+    folder = tmp_path / "tnews"
+    folder.mkdir()
+    lines = [{"id": 7, "sentence": ITEM, "label": "news"}, {"id": 8, "pair": {"a": OTHER, "b": ["短句"]}}]
+    path = folder / "test.json"
+    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
+    return path
+
+
+def column(*texts: str) -> pa.Array:
+    return pa.array(texts, pa.large_string())
+
+
+def clean(path: Path, items: Path, texts: list[str], **values: Any) -> Result:
+    config = ContaminationConfig(files=(str(items),), **values)
+    stages = [
+        Feed((tuple(texts[:2]), tuple(texts[2:]))),
+        Contamination(config),
+        Signatures(DedupConfig(), "contamination"),
+    ]
+    return Result(run_stages(stages, str(path / "build"), workers=0))
+
+
+def test_an_item_inside_a_page_is_removed_and_named(tmp_path: Path, items: Path) -> None:
+    texts = [document(1), document(2) + TRADITIONAL + document(3), document(4), OTHER, document(5) + ITEM[:14]]
+    result = clean(tmp_path, items, texts)
+    assert result.table("contamination", "data")["text"].to_pylist() == [texts[0], texts[2], texts[4]]
+    fates = result.table("contamination", "fates").to_pylist()
+    assert [fate["detail"] for fate in fates] == ["tnews/test.json id 7 sentence", "tnews/test.json id 8 pair.a"]
+    assert [(fate["rule"], fate["bound"], fate["threshold"]) for fate in fates] == [(RULE, "max", 0.5)] * 2
+    assert fates[1]["value"] == 1.0 and fates[0]["value"] > 0.9
+    counts = result.counts("contamination")
+    assert counts.dropped == {RULE: 2} and counts.extra == {"contaminated": 2, "items": 4, "items_too_short": 2}
+    measured = result.table("contamination", "statistics").to_pylist()
+    assert len(measured) == 5 and 0 < measured[4][RULE] < 0.5 and measured[0][RULE] == 0
+    assert result.counts("signatures").documents_in == 3
+
+
+def test_flagged_documents_stay(tmp_path: Path, items: Path) -> None:
+    result = clean(tmp_path, items, [document(1), ITEM], action="flag")
+    assert result.counts("contamination").documents_out == 2
+    assert result.counts("contamination").extra["contaminated"] == 1
+    assert [row[RULE] for row in result.table("contamination", "statistics").to_pylist()] == [0.0, 1.0]
+
+
+def test_the_share_is_of_different_ngrams() -> None:
+    index = build_index(["a"], ["学而时习之不亦说乎"], 4)
+    (match,) = find(column("无关的话", "学而时习之，学而时习之"), index, 4)
+    assert match.document == 1 and match.share == pytest.approx(2 / 6)  # 学而时习 and 而时习之, of six
+    assert find(column("无关的话"), index, 4) == [] == find(column(), index, 4)
+    assert find(column("学而时习之"), build_index([], [], 4), 4) == []
+
+
+def test_what_every_item_says_tells_nothing() -> None:
+    texts = [f"请根据下面的文章回答问题{document(number, 3)}" for number in range(MAX_ITEMS + 1)]
+    index = build_index([str(number) for number in range(len(texts))], texts, 10)
+    assert find(column("请根据下面的文章回答问题"), index, 10) == []
+    assert find(column(texts[5]), index, 10)[0].item == "5"
+
+
+def test_broken_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "items.jsonl"
+    path.write_text('{"a": "b"}\n{"a": ', encoding="utf-8")
+    with pytest.raises(WenhaiError, match=r"items\.jsonl: line 2 is not JSON"):
+        load_index(tuple(list_inputs([str(path)])), 10)
+    with pytest.raises(UsageError, match="matches no file"):
+        Contamination(ContaminationConfig(files=(str(tmp_path / "none"),))).inputs()
+
+
+def test_plain_text_is_an_item_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "items.txt"
+    path.write_text(f"{OTHER}\n{ITEM}\n", encoding="utf-8")
+    index = load_index(tuple(list_inputs([str(path)])), 10)
+    assert find(column(ITEM), index, 10)[0].item.endswith("items.txt line 2")

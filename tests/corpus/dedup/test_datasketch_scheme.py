@@ -1,0 +1,61 @@
+"""Against datasketch itself, which the scheme must equal bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from datasketch import LeanMinHash, MinHash, MinHashLSH
+
+from corpus.dedup import DedupConfig, near_duplicates
+from corpus.dedup.datasketch_scheme import MAX_NGRAM, minhash
+from corpus.dedup.minhash import NO_SHINGLE
+from tests.corpus.dedup.build import Deduplicate
+from tests.corpus.dedup.test_minhash import fold_all
+from tests.corpus.dedup.texts import ANALECTS, POEM, edited, random_text
+
+MIXED = POEM + "abc é ж €𠮷🀄" + ANALECTS  # code points of one to four bytes
+OURS = {"seed": 1, "scheme": "affine32"}
+
+
+def theirs(form: str, ngram: int, k: int) -> MinHash:
+    sketch = MinHash(num_perm=k)
+    sketch.update_batch([form[i : i + ngram].encode() for i in range(len(form) - ngram + 1)])
+    return sketch
+
+
+@pytest.mark.parametrize(("ngram", "k"), [(5, 112), (1, 16), (MAX_NGRAM, 64)])
+def test_signatures_are_datasketchs(ngram: int, k: int) -> None:
+    texts = [POEM, "短", MIXED, "", "𠮷" * 30, random_text(np.random.default_rng(0), 500)]
+    codes, offsets, forms = fold_all(texts)
+    for row, form in zip(minhash(codes, offsets, ngram, k), forms, strict=True):
+        assert row.tolist() == theirs(form, ngram, k).hashvalues.tolist()
+
+
+def test_a_text_shorter_than_the_shingle_has_no_minimum() -> None:
+    codes, offsets, _ = fold_all(["天地"])
+    assert (minhash(codes, offsets, 5, 16) == NO_SHINGLE).all()
+
+
+def test_signatures_of_a_build_load_as_lean_minhash_and_work_in_its_index(deduplicate: Deduplicate) -> None:
+    generator = np.random.default_rng(1)
+    text = random_text(generator, 800)
+    texts = [text, edited(generator, text, 0.005), ANALECTS]
+    result = deduplicate([texts], DedupConfig(scheme="datasketch"))
+    assert len(result.texts) == 2 and [fate["rule"] for fate in result.fates] == ["dedup.near"]
+    rows = np.load(result.folders["signatures"].files("signatures")[0].url)
+    sketches = [LeanMinHash(hashvalues=row, **OURS) for row in rows]
+    _, _, forms = fold_all(texts)
+    assert sketches[2].jaccard(theirs(forms[2], 5, 112)) == 1.0
+    index = MinHashLSH(params=(14, 8), num_perm=112)
+    for number, sketch in enumerate(sketches):
+        index.insert(number, sketch)
+    assert sorted(index.query(theirs(forms[1], 5, 112))) == [0, 1]
+
+
+def test_both_schemes_find_the_same_pair() -> None:
+    generator = np.random.default_rng(2)
+    text = random_text(generator, 1500)
+    texts = [text, edited(generator, text, 0.004), ANALECTS]
+    found = [near_duplicates(texts, DedupConfig(scheme=scheme)) for scheme in ("classic", "datasketch")]
+    assert [(pair.index, pair.survivor) for pair in found[0]] == [(pair.index, pair.survivor) for pair in found[1]]
+    assert len(found[0]) == 1

@@ -1,0 +1,63 @@
+"""Another shell sees how far a run is, and whether it still lives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from corpus.engine import durable, running, storage
+from corpus.engine.errors import WenhaiError
+from corpus.engine.run import run_stages
+from corpus.engine.storage import File
+from tests.corpus.engine.test_run import start, wait_for
+from tests.corpus.engine.toy import Lines
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[File, ...]:
+    (tmp_path / "in").mkdir()
+    for index in range(6):
+        (tmp_path / "in" / f"{index}.txt").write_text("学而时习之\n" * 20)
+    return tuple(storage.list_inputs([str(tmp_path / "in")]))
+
+
+def test_a_run_is_seen_from_outside_and_its_end_too(files: tuple[File, ...], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert running.pace(str(out)) is None
+    process = start(tmp_path, out, "00005:hang")
+    wait_for(lambda: len(list(out.glob("lines-*/done/*.json"))) >= 5)
+    pace = running.pace(str(out))
+    assert pace is not None and pace.is_alive and (pace.running.stage, pace.running.tasks, pace.done) == ("lines", 6, 5)
+    assert pace.seconds_left is not None and pace.seconds_left > 0
+    shown = running.render(pace)
+    assert "running: lines, 5 of 6 tasks, about" in shown and f"process {process.pid}" in shown
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=30)
+    wait_for(lambda: durable.lock_holder(out) is None)
+    dead = running.pace(str(out))
+    assert dead is not None and not dead.is_alive
+    assert running.render(dead).startswith("stopped in lines (5 of 6 tasks): its process is gone.")
+    run_stages([Lines(files)], str(out), workers=0)
+    assert running.pace(str(out)) is None
+
+
+def test_a_failed_run_is_not_running(files: tuple[File, ...], tmp_path: Path) -> None:
+    with pytest.raises(WenhaiError):
+        run_stages([Lines(files, fault="00001:error")], str(tmp_path / "out"), workers=0)
+    assert running.pace(str(tmp_path / "out")) is None
+
+
+def test_the_pace_is_of_this_run_only(files: tuple[File, ...], tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    run_stages([Lines(files)], out, workers=0)
+    folder = next((tmp_path / "out").glob("lines-*")).name
+    running.mark(out, "lines", folder, tasks=8, done=4, workers="2 workers")
+    record = storage.join(out, running.RUNNING_NAME)
+    storage.write_json(record, storage.read_json(record) | {"since": time.time() - 10})
+    pace = running.pace(out)
+    assert pace is not None and pace.done == 6
+    assert pace.seconds_left == pytest.approx(10, rel=0.1)  # two tasks took 10 s, two are left

@@ -1,0 +1,201 @@
+"""The linear quality model: exact scores, strict files, honest errors, and a trainer that tells obvious classes apart."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpus.engine.errors import UsageError
+from corpus.filters import load, measure
+from corpus.filters.quality import model as quality
+from corpus.filters.quality import training
+from corpus.filters.quality.model import Header, Model, load_model
+from corpus.filters.statistic import buffers
+from tests.corpus.texts import document
+
+NAMES = ("high", "low", "advertisement")
+OFFERS = (
+    "加微信领取优惠 全场五折起 点击链接立即下单 名额有限先到先得 扫码进群送礼品 客服二十四小时在线 专业代办包过".split()
+)
+
+
+def advertisement(seed: int) -> str:
+    chance = random.Random(seed)
+    return "，".join(chance.choices(OFFERS, k=40)) + f"。编号{seed}"
+
+
+def scrambled(seed: int) -> str:
+    characters = list(document(seed))
+    random.Random(seed).shuffle(characters)
+    return "".join(characters)
+
+
+def classes(count: int, start: int = 0) -> dict[str, list[str]]:
+    numbers = range(start, start + count)
+    return {
+        "high": [document(number) for number in numbers],
+        "low": [scrambled(10_000 + number) for number in numbers],
+        "advertisement": [advertisement(number) for number in numbers],
+    }
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    pytest.importorskip("sklearn")
+    options = training.Options(bits=14)
+    made, assessment = training.train(training.gather(classes(150), options), NAMES, options)
+    assert min(entry.f1 for entry in assessment.classes) > 0.9
+    return made
+
+
+def random_model(orders: tuple[int, ...], columns: int, bits: int = 12) -> Model:
+    weights = np.random.default_rng(3).integers(-32767, 32768, (1 << bits, columns)).astype(np.int16)
+    header = Header(
+        classes=tuple("甲乙丙丁"[: columns + 1]), orders=orders, bits=bits, seed=5, unit=1e-3,
+        bias=(0.5,) * columns, temperature=1.0, weights=digest(weights),
+    )  # fmt: skip
+    return Model(header, weights)
+
+
+def digest(weights: np.ndarray) -> str:
+    import hashlib
+
+    return hashlib.sha256(weights.astype("<i2").tobytes()).hexdigest()
+
+
+def naive_logits(model: Model, text: str) -> list[float]:
+    """The definition, in Python integers."""
+    table = quality.feature_table()
+    codes: list[int] = []
+    for character in text:
+        code = ord(character)
+        code = int(table[code]) if code < len(table) else code
+        if code != 32 or (codes and codes[-1] != 32):
+            codes.append(code)
+    sums, ngrams = [0] * model.weights.shape[1], 0
+    for order in model.header.orders:
+        for end in range(order, len(codes) + 1):
+            packed = 0
+            for code in codes[end - order : end]:
+                packed = packed << 21 | code
+            h = (packed ^ model.header.seed) * int(quality.MULTIPLIER) % 2**64
+            h = (h ^ h >> 32) * int(quality.MULTIPLIER) % 2**64 >> (64 - model.header.bits)
+            ngrams += 1
+            sums = [total + int(weight) for total, weight in zip(sums, model.weights[h], strict=True)]
+    return [0.0] + [
+        total * model.header.unit / max(ngrams, 1) + bias for total, bias in zip(sums, model.header.bias, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+@pytest.mark.parametrize("orders", [(1, 2), (1, 2, 3), (3,)])
+@given(text=st.text(st.sampled_from("学而 時\n\t　Ａa１２𠮷"), max_size=30))
+def test_the_kernel_equals_the_definition(orders: tuple[int, ...], columns: int, text: str) -> None:
+    made = random_model(orders, columns)
+    logits = made.logits(*buffers(pa.array(["前", text, "后后"], pa.large_string())))
+    assert logits[1].tolist() == pytest.approx(naive_logits(made, text))
+
+
+def test_script_width_case_digits_and_spacing_are_no_sign_of_quality() -> None:
+    made = random_model((1, 2), 2)
+    same = ["開發 ABC12", "开发　abc 99".replace(" ", ""), "  开发\n\tABC４５"]
+    scores = made.measure(*buffers(pa.array(same, pa.large_string())))
+    assert np.ptp(scores, axis=0).max() == 0
+
+
+def test_training_counts_what_scoring_adds_up() -> None:
+    made, options = random_model((1, 2), 1), training.Options(orders=(1, 2), bits=12, seed=5)
+    texts = [document(1), "短", advertisement(2)]
+    shares = training.features(texts, options)
+    mean = shares @ made.weights.astype(np.float64) * made.header.unit + np.array(made.header.bias)
+    logits = made.logits(*buffers(pa.array(texts, pa.large_string())))
+    assert logits[:, 1:] == pytest.approx(mean, abs=1e-5)
+    assert shares.sum(axis=1) == pytest.approx(np.ones((3, 1)), abs=1e-5)
+
+
+def test_a_trained_model_tells_unseen_documents_apart(model: Model) -> None:
+    for index, texts in enumerate(classes(30, start=5_000).values()):
+        scores = model.measure(*buffers(pa.array(texts, pa.large_string())))
+        assert (scores.argmax(axis=1) == index).mean() > 0.9
+
+
+def test_the_same_documents_give_the_same_bytes(model: Model) -> None:
+    options = training.Options(bits=14)
+    backwards = {name: texts[::-1] for name, texts in classes(150).items()}
+    again, _ = training.train(training.gather(backwards, options), NAMES, options)
+    assert again.to_bytes() == model.to_bytes()
+
+
+def test_a_recipe_with_a_model(model: Model, tmp_path: Path) -> None:
+    path = tmp_path / "quality.model"
+    model.save(path)
+    assert load_model(str(path)).digest == model.digest
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(
+        f'[filter.quality]\nmodel = "{path}"\nscore = {{ min = 0.5 }}\nadvertisement = {{ max = 0.5 }}\n'
+        "[filter.edit]\nboilerplate_lines = false\npersonal_data = []\n"
+    )
+    judge = load(recipe)
+    verdicts = list(judge.apply([document(9_001), scrambled(9_002), advertisement(9_003)]))
+    assert [verdict.rule for verdict in verdicts] == [None, "quality.score", "quality.score"]
+    assert judge.config.meaning()["quality"] == model.digest  # another model is another stage
+
+
+def test_without_a_model_nothing_is_measured_and_a_rule_says_how_to_get_one(tmp_path: Path) -> None:
+    assert np.isnan(measure("quality.score", ["学而时习之", ""])).all()
+    for name in quality.MODEL_STATISTICS:
+        with pytest.raises(UsageError, match=rf"filter\.quality\.{name}.*model = "):
+            load("web_zh", [f"filter.quality.{name}.min=0.5"])
+
+
+def test_a_model_without_the_class_refuses_its_rule(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    random_model((1,), 1).save(path)
+    with pytest.raises(UsageError, match="classes are 甲, 乙"):
+        load("web_zh", [f"filter.quality.model={path}", "filter.quality.advertisement.max=0.5"])
+
+
+def _header(data: bytes, **changes: object) -> bytes:
+    magic, header, weights = data.split(b"\n", 2)
+    return b"\n".join((magic, json.dumps(json.loads(header) | changes).encode(), weights))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:10],
+        lambda data: data[:-1],
+        lambda data: data + b"x",
+        lambda data: data[:-2] + bytes([data[-2] ^ 1, data[-1]]),
+        lambda data: b"\x80\x04K\x01.",
+        lambda data: data.replace(b"quality 1", b"quality 2", 1),
+        lambda data: data[:17] + b"[" * 60_000 + b"\n",
+        lambda data: _header(data, bits=40),
+        lambda data: _header(data, bits=13),  # more buckets than the weights, whose digest is right
+        lambda data: _header(data, classes=["one"]),
+        lambda data: _header(data, unit=-1.0),
+        lambda data: _header(data, unit=1e308),  # logits beyond what a float holds would be NaN: not measured, so kept
+        lambda data: _header(data, bias=[1e308]),
+        lambda data: _header(data, temperature=1e-320),
+        lambda data: _header(data, more=1),
+    ],
+    ids=list("abcdefghijklmnop"),
+)
+def test_a_damaged_file_is_refused(damage: object, tmp_path: Path) -> None:
+    path = tmp_path / "quality.model"
+    path.write_bytes(damage(random_model((1, 2), 1).to_bytes()))  # type: ignore[operator]
+    with pytest.raises(UsageError, match=r"filter\.quality\.model.*quality\.model"):
+        load_model(str(path))
+
+
+def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_model(str(tmp_path / "none"))

@@ -1,0 +1,290 @@
+"""The kernels against plain Python, on any text: exact equality."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpus.filters.measure import measure
+from corpus.filters.resources import built_in
+from corpus.filters.statistic import Batch
+from corpus.filters.statistics import kernels, line_kernel, repetition_kernel, tables
+
+LETTERS = '図広锟斤拷烫锛ÖÐ天地玄黄宇宙洪荒學説abZ19，。、；：！？…·-•\n \t\u3000。。"”)𠮷é\ue000\ufffdあア한👍'
+TEXTS = st.text(st.one_of(st.sampled_from(LETTERS), st.characters(codec="utf-8")), max_size=80)
+REPETITIVE = st.text(st.sampled_from("天地人 \n"), max_size=120)
+
+
+def batch(texts: list[str]) -> Batch:
+    return Batch(pa.array(texts, pa.large_string()), built_in())
+
+
+def repetition_oracle(text: str) -> list[int]:
+    characters = "".join(c for c in text if not c.isspace())
+    n = len(characters)
+    result = [n]
+    for size in (2, 3, 4):
+        counts = Counter(characters[i : i + size] for i in range(n - size + 1))
+        most = max(counts.values(), default=0)
+        result.append(most if most > 1 else 0)
+    for size in range(5, 11):
+        seen: set[str] = set()
+        covered = bytearray(n)
+        for i in range(n - size + 1):
+            gram = characters[i : i + size]
+            if gram in seen:
+                covered[i : i + size] = b"\1" * size
+            seen.add(gram)
+        result.append(sum(covered))
+    return result
+
+
+@given(st.lists(st.one_of(TEXTS, REPETITIVE), max_size=5))
+@settings(max_examples=150)
+def test_repetition_equals_marking_every_n_gram(texts: list[str]) -> None:
+    measured = batch(texts)
+    assert measured.repetition.tolist() == [repetition_oracle(text) for text in texts]
+    for text, entropy in zip(texts, measured.entropy.tolist(), strict=True):
+        counts = Counter(c for c in text if not c.isspace())
+        total = counts.total()
+        expected = -sum(count / total * math.log(count / total) for count in counts.values()) if total else 0.0
+        assert entropy == pytest.approx(expected, abs=1e-9)
+
+
+def test_repetition_of_a_long_document() -> None:
+    text = "".join(chr(0x4E00 + (i * i * 7919 + i) % 5000) for i in range(40_000)) + "学而时习之，不亦说乎？" * 300
+    assert batch([text]).repetition.tolist() == [repetition_oracle(text)]
+
+
+def test_repetition_of_many_documents_that_share_names() -> None:
+    draw = random.Random(0)
+    texts = ["".join(draw.choices("天地人和", k=draw.randint(10, 60))) for _ in range(300)]
+    assert batch(texts).repetition.tolist() == [repetition_oracle(text) for text in texts]
+
+
+def test_repetition_looks_at_a_bounded_part() -> None:
+    assert (
+        batch(["天地" * repetition_kernel.MAX_REPETITION_CHARS]).repetition[0, 0]
+        == repetition_kernel.MAX_REPETITION_CHARS
+    )
+
+
+def flags_of(character: str) -> int:
+    return int(kernels.code_point_class(tables.class_table(), np.uint32(ord(character))))
+
+
+def class_of(character: str) -> int:
+    return flags_of(character) & tables.CLASS_MASK
+
+
+def is_han(character: str) -> bool:
+    return tables.HAN <= class_of(character) <= tables.HAN_EXTENSION
+
+
+def sentences(line: str) -> list[bool]:
+    """For each sentence of a line, whether a mark ends it; marks with nothing but marks before them end nothing."""
+    found: list[bool] = []
+    is_open = False
+    for c in line:
+        if c in tables.SENTENCE_END_MARKS:
+            found += [True] * is_open
+            is_open = False
+        elif not c.isspace() and c not in tables.CLOSING_MARKS:
+            is_open = True
+    return found + [False] * is_open
+
+
+def is_terminal(line: str) -> bool:
+    bare = line
+    while bare and (bare[-1] in tables.CLOSING_MARKS or bare[-1].isspace()):
+        bare = bare[:-1]
+    return bool(bare) and bare[-1] in tables.TERMINAL_MARKS
+
+
+def is_entry(line: str) -> bool:
+    return (
+        len(line) < line_kernel.ENTRY_BELOW and not is_terminal(line) and any(class_of(c) == tables.DIGIT for c in line)
+    )
+
+
+def counting(line: str) -> list[str] | None:
+    signs = ["#" if class_of(c) == tables.DIGIT else c for c in line]
+    return [s for i, s in enumerate(signs) if s != "#" or i == 0 or signs[i - 1] != "#"] if is_entry(line) else None
+
+
+def shape(line: str) -> list[str] | None:
+    signs = ["汉" if is_han(c) else {tables.LATIN: "a", tables.DIGIT: "0"}.get(class_of(c), c) for c in line]
+    return (
+        [s for i, s in enumerate(signs) if s not in "汉a0" or i == 0 or signs[i - 1] != s] if is_entry(line) else None
+    )
+
+
+def mojibake_chars(text: str) -> int:
+    high = re.findall("[À-ÖØ-öø-ÿ]{4,}", text)
+    ends = [text[max(0, i - 2) : i + 1] for i in range(len(text))]
+    return (
+        sum(map(len, high))
+        + 2 * sum(c in "锛銆鈥" for c in text)
+        + 3 * sum(end in ("锟斤拷", "烫烫烫", "屯屯屯") for end in ends)
+    )
+
+
+def line_oracle(text: str) -> dict[str, int]:
+    lines = [line.strip() for line in text.split("\n")]
+    lines = [line for line in lines if line]
+    seen: set[str] = set()
+    duplicates = []
+    for line in lines:
+        if line in seen:
+            duplicates.append(line)
+        seen.add(line)
+
+    def is_ellipsis(line: str) -> bool:
+        dots = 0
+        for c in line:
+            if not c.isspace():
+                dots = dots + 3 if c == "…" else dots + 1 if c in ".。" else dots if c in tables.CLOSING_MARKS else 0
+        return dots >= 3
+
+    terminal = [line for line in lines if is_terminal(line)]
+    short = [line for line in lines if len(line) < line_kernel.SHORT_BELOW]
+    return {
+        "num_lines": len(lines),
+        "line_chars": sum(map(len, lines)),
+        "longest": max(map(len, lines), default=0),
+        "duplicates": len(duplicates),
+        "duplicate_chars": sum(map(len, duplicates)),
+        "bullets": sum(line[0] in tables.BULLET_MARKS for line in lines),
+        "terminal": len(terminal),
+        "terminal_chars": sum(map(len, terminal)),
+        "ellipsis": sum(map(is_ellipsis, lines)),
+        "label_chars": sum(len(line) for line in lines if len(line) < line_kernel.LABEL_BELOW and is_han(line[-1])),
+        "stray": sum(
+            c in tables.STOP_MARKS and all(b in tables.STOP_MARKS for b in line[:i].rstrip()[-1:])
+            for line in lines
+            for i, c in enumerate(line)
+        ),
+        "isolated": sum(
+            is_han(text[i - 1]) and class_of(text[i]) == tables.LATIN and is_han(text[i + 1])
+            for i in range(1, len(text) - 1)
+        ),
+        "longest_run": max((len(list(run)) for c, run in itertools.groupby(text) if not c.isspace()), default=0),
+        "sentences": sum(len(sentences(line)) for line in lines),
+        "ends": sum(sum(ended for ended in sentences(line)) for line in lines),
+        "counted": sum(a is not None and a == b for a, b in itertools.pairwise(map(counting, lines))),
+        "like": sum(a is not None and a == b for a, b in itertools.pairwise(map(shape, lines))),
+        "mojibake": mojibake_chars(text),
+        "japanese": sum(flags_of(c) & tables.JAPANESE != 0 for c in text),
+        "short": len(short),
+        "short_chars": sum(map(len, short)),
+    }
+
+
+COLUMNS = {
+    "num_lines": line_kernel.NUM_LINES,
+    "line_chars": line_kernel.LINE_CHARS,
+    "longest": line_kernel.LONGEST_LINE,
+    "duplicates": line_kernel.DUPLICATE_LINES,
+    "duplicate_chars": line_kernel.DUPLICATE_LINE_CHARS,
+    "bullets": line_kernel.BULLET_LINES,
+    "terminal": line_kernel.TERMINAL_LINES,
+    "terminal_chars": line_kernel.TERMINAL_LINE_CHARS,
+    "ellipsis": line_kernel.ELLIPSIS_LINES,
+    "label_chars": line_kernel.LABEL_LINE_CHARS,
+    "stray": line_kernel.STRAY_MARKS,
+    "isolated": line_kernel.ISOLATED_LATIN,
+    "longest_run": line_kernel.LONGEST_RUN,
+    "sentences": line_kernel.NUM_SENTENCES,
+    "ends": line_kernel.SENTENCE_ENDS,
+    "counted": line_kernel.COUNTED_LINES,
+    "like": line_kernel.LIKE_LINES,
+    "mojibake": line_kernel.MOJIBAKE_CHARS,
+    "japanese": line_kernel.JAPANESE_HAN,
+    "short": line_kernel.SHORT_LINES,
+    "short_chars": line_kernel.SHORT_LINE_CHARS,
+}
+
+
+DENSE = st.text(st.sampled_from("天天地。！？”锟斤拷烫 \nÖ"), max_size=60)
+ENTRIES = st.text(st.sampled_from("第1２3章 a,\n"), max_size=40)
+
+
+@given(st.lists(st.one_of(TEXTS, DENSE, ENTRIES), max_size=5))
+@settings(max_examples=300)
+def test_lines_and_classes_equal_plain_python(texts: list[str]) -> None:
+    measured = batch(texts).lines
+    for row, text in enumerate(texts):
+        assert {name: int(measured[row, column]) for name, column in COLUMNS.items()} == line_oracle(text)
+        classes = Counter(map(class_of, text))
+        assert measured[row, : tables.NUM_CLASSES].tolist() == [classes[k] for k in range(tables.NUM_CLASSES)]
+        assert measured[row, line_kernel.NUM_CHARS] == len(text)
+
+
+def test_column_names_do_not_collide_with_constants() -> None:
+    assert len({*COLUMNS.values()}) == len(COLUMNS)
+    assert (line_kernel.SHORT_BELOW, line_kernel.LABEL_BELOW) == (10, 30)
+    assert max(line_kernel.JAPANESE_HAN, *COLUMNS.values()) + 1 == line_kernel.NUM_LINE_COLUMNS
+
+
+def test_entries_are_short() -> None:
+    assert line_kernel.ENTRY_BELOW == 100
+    for length, twins in ((99, 1), (100, 0)):
+        text = "1" + "天" * (length - 1) + "\n2" + "天" * (length - 1)
+        columns = [line_kernel.COUNTED_LINES, line_kernel.LIKE_LINES]
+        assert batch([text]).lines[0, columns].tolist() == [twins, twins]
+
+
+def test_many_lines() -> None:
+    text = "\n".join(str(i % 7000) for i in range(20_000))
+    assert int(batch([text]).lines[0, line_kernel.DUPLICATE_LINES]) == 13_000
+
+
+@pytest.mark.parametrize(
+    ("character", "expected"),
+    [
+        ("的", tables.HAN),
+        ("后", tables.HAN),
+        ("说", tables.HAN_SIMPLIFIED),
+        ("說", tables.HAN_TRADITIONAL),
+        ("鐨", tables.HAN_RARE),
+        ("㐂", tables.HAN_EXTENSION),
+        ("𠮷", tables.HAN_EXTENSION),
+        ("\ufa0e", tables.HAN_EXTENSION),
+        ("あ", tables.KANA),
+        ("한", tables.HANGUL),
+        ("Ａ", tables.LATIN),
+        ("é", tables.LATIN),
+        ("７", tables.DIGIT),
+        ("٣", tables.DIGIT),
+        ("~", tables.ASCII_PUNCTUATION),
+        ("，", tables.WIDE_PUNCTUATION),
+        ("…", tables.WIDE_PUNCTUATION),
+        ("·", tables.WIDE_PUNCTUATION),
+        ("👍", tables.SYMBOL),
+        ("\u3000", tables.WHITESPACE),
+        ("\n", tables.NEWLINE),
+        ("\u200b", tables.CONTROL),
+        ("\ue000", tables.PRIVATE_USE),
+        ("\U000f0000", tables.PRIVATE_USE),
+        ("\ufffd", tables.REPLACEMENT),
+        ("д", tables.OTHER),
+    ],
+)
+def test_classes(character: str, expected: int) -> None:
+    counts = batch([character]).lines[0, : tables.NUM_CLASSES]
+    assert np.flatnonzero(counts).tolist() == [expected]
+
+
+def test_long_good_documents_are_not_condemned_by_entropy() -> None:
+    page = "天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往秋收冬藏闰余成岁律吕调阳"
+    short, long = measure("repetition.unigram_entropy", [page, page * 1000])
+    assert long == pytest.approx(short)

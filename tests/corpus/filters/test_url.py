@@ -1,0 +1,104 @@
+"""URL rules: a host with all below it in any spelling, words of paths, lists of one's own and their errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from corpus.engine.errors import UsageError
+from corpus.filters import load
+from corpus.filters.url_rules import UrlRules
+from tests.corpus.texts import document
+
+RULES = UrlRules(("Bad.example.com", "例子.公司", "1.2.3.4", "xn--bcher-kva.de."), ("bet", "/av/", "博彩", "casino"))
+
+
+def blocked(*urls: str | None) -> list[bool]:
+    return [bool(value) for value in RULES.blocked(pa.array(urls, pa.string()))]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://bad.example.com",
+        "https://WWW.BAD.example.com./index.html",
+        "//m.bad.example.com:8080?x=1",
+        "bad.example.com/path",
+        "http://user:secret@bad.example.com/",
+        "http://新闻.例子.公司/a",
+        "http://xn--fsqu00a.xn--55qx5d/a",
+        "http://例子。公司/a",
+        "http://1.2.3.4:80/",
+        "https://www.bücher.de/x",
+        "bad.example.com:8080/path",
+        " http:\\\\a@b@bad.example.com\\x",
+        "http://b%61d.example.com/",
+        "http://ｂａｄ.example.com/",
+        "http://" + "a." * 500 + "bad.example.com",
+        "http://good.cn/bet365/a.html",
+        "http://good.cn/a?site=BET",
+        "http://good.cn/av/1.html",
+        "http://good.cn/%E5%8D%9A%E5%BD%A9",
+        "http://good.cn/online-casino",
+    ],
+)
+def test_named(url: str) -> None:
+    assert blocked(url) == [True]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com/",
+        "http://notbad.example.com/",
+        "http://bad.example.com.cn/",
+        "http://good.cn/alphabet/",
+        "http://casino.good.cn/",  # a host is named by the list of hosts
+        "http://good.cn/?u=bad.example.com",
+        "http://11.2.3.4/",
+        "",
+        None,
+        "不是地址",
+        "http://[::1]/a",
+    ],
+)
+def test_not_named(url: str | None) -> None:
+    assert blocked(url) == [False]
+
+
+def test_rows_keep_their_order() -> None:
+    assert blocked("http://a.cn", "http://bad.example.com", None, "http://a.cn/bet") == [False, True, False, True]
+
+
+def test_a_hostile_host_costs_no_more_than_a_host() -> None:
+    """Suffixes of a million labels are 1 TB of text, which no time limit allows; only a host's length is looked at."""
+    assert blocked("http://" + "a." * 1_000_000, "http://" + "例" * 100_000 + ".com") == [False, False]
+    assert RULES.is_blocked_host("a." * 1_000_000 + "bad.example.com")
+
+
+def test_as_a_rule(tmp_path: Path) -> None:
+    hosts, words = tmp_path / "hosts.txt", tmp_path / "words.txt"
+    hosts.write_text("# mine\nbad.example.com\n", encoding="utf-8")
+    words.write_text("bet\n", encoding="utf-8")
+    judge = load(
+        "web_zh", [f'filter.url.hosts=["{hosts}"]', f'filter.url.paths=["{words}"]', "filter.url.blocked.max=0"]
+    )
+    urls = ["http://bad.example.com/1", "http://good.example.com/1", None, "http://good.example.com/bet/1"]
+    table = pa.table({"text": [document(seed) for seed in range(4)], "url": pa.array(urls, pa.string())})
+    assert [verdict.rule for verdict in judge.apply(table)] == ["url.blocked", None, None, "url.blocked"]
+    assert judge.apply([document(1)]).kept.all()
+    hosts.write_text("worse.example.com\n", encoding="utf-8")
+    assert load("web_zh").config.meaning()["url"] != judge.config.meaning()["url"]
+
+
+def test_a_list_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"filter\.url\.hosts: .*nowhere\.txt: No such file"):
+        load("web_zh", [f'filter.url.hosts=["{tmp_path}/nowhere.txt"]'])
+    (tmp_path / "hosts.txt").write_bytes(b"\xef\xbb\xbf# mine\r\nbad.example.com\r\nhttp://worse.example.com/\r\n")
+    with pytest.raises(UsageError, match=r"'http://worse.example.com/' is no host"):
+        load("web_zh", [f'filter.url.hosts=["{tmp_path}/hosts.txt"]'])
+    (tmp_path / "long.txt").write_text("a" * 300, encoding="utf-8")
+    with pytest.raises(UsageError, match="line 1: 300 characters"):
+        load("web_zh", [f'filter.url.hosts=["{tmp_path}/long.txt"]'])

@@ -1,0 +1,78 @@
+"""The dataset card: what the build says of itself, and a line to fill in where only a person can know."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from corpus.recipe import record_recipe
+from corpus.report.card import CARD_NAME, render_card
+from corpus.report.facts import gather
+from tests.corpus.report.build import MAIL, MOBILE, RULE
+from tests.corpus.retune.conftest import built, inputs  # noqa: F401  (fixtures)
+
+
+@pytest.fixture(scope="module")
+def card(built: Path) -> str:  # noqa: F811
+    return render_card(str(built), gather(str(built)))
+
+
+def test_it_starts_with_front_matter(card: str) -> None:
+    front = re.match(r"---\n(.*?)\n---\n", card, re.DOTALL)
+    assert front
+    keys = [line.split(":")[0] for line in front[1].splitlines() if not line.startswith("-")]
+    assert keys == ["pretty_name", "language", "license", "task_categories", "size_categories"]
+    assert '"n<1K"' in front[1]
+
+
+def test_rules_stand_with_limits_and_what_they_removed(card: str, built: Path) -> None:  # noqa: F811
+    facts = gather(str(built))
+    for one in facts.reasons:
+        assert re.search(rf"\| `{re.escape(one.rule)}` \| .* \| {one.documents:,} \| {re.escape(one.share)} \|", card)
+    assert "| `length.num_chars` | min 150, max 900 | code points. Unicode code points of the document" in card
+    assert "1 input files" not in card
+    assert "in documents that were dropped afterwards, too" in card
+
+
+def test_biases_are_those_of_this_build(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setattr("corpus.report.card.SMALL_GROUP", 10)
+    card = render_card(str(built), gather(str(built)))
+    lost = next(one for one in gather(str(built)).measured.lengths if one.name == "100 to 199")
+    assert f"- of 100 to 199 characters: {lost.kept} of {lost.documents} kept" in card
+    assert "by language: Chinese:" not in card
+
+
+def test_what_only_a_person_knows_is_asked_for_or_shown(built: Path, inputs: Path, tmp_path: Path, card: str) -> None:  # noqa: F811
+    assert card.count("to fill in") == 1 and card.count("**To fill in:**") == 2
+    out = Path(shutil.copytree(built, tmp_path / "out"))
+    person = [
+        "card.name=论语选",
+        "card.license=cc-by-4.0",
+        "card.contact=corpus@example.org",
+        "card.homepage=https://example.org",
+    ]
+    record_recipe(str(out), str(inputs / "small.toml"), person)
+    filled = render_card(str(out), gather(str(out)))
+    assert "o fill in" not in filled
+    assert 'license: "cc-by-4.0"' in filled and "# 论语选" in filled and "corpus@example.org" in filled
+
+
+def test_it_can_be_made_again_from_what_it_says(card: str) -> None:
+    assert "| 0.jsonl |" in card and "small.toml" in card
+    assert len(re.findall(r"`[0-9a-f]{64}`", card)) == 2 + 2  # stages and inputs
+
+
+def test_hostile_sources_are_text(out: str) -> None:
+    card = render_card(out, gather(out))
+    assert "<script" not in card and MOBILE not in card and MAIL not in card
+    assert f"| `{RULE}` | max 0.2 |" in card
+
+
+def test_it_is_written_with_the_report(copy: Path) -> None:
+    from corpus.report.html import write_report
+
+    write_report(str(copy))
+    assert (copy / CARD_NAME).read_text(encoding="utf-8").startswith("---\n")

@@ -1,0 +1,75 @@
+"""A plan tells tasks and costs before the run, from an earlier run's rates where there are any."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from corpus import plan
+from corpus.__main__ import main
+from tests.corpus.texts import document
+
+OPTIONS = ["--recipe", "web_zh", "--set", "sources.task_bytes=1000"]
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    for shard in range(2):
+        records = [
+            {"text": document(seed), "url": f"https://example.org/{seed}"} for seed in range(shard * 9, shard * 9 + 9)
+        ]
+        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        (tmp_path / "in" / f"{shard}.jsonl").write_text(text)
+    return tmp_path / "in"
+
+
+def planned(capsys: pytest.CaptureFixture[str], inputs: Path, out: Path) -> dict[str, object]:
+    assert main(["plan", *OPTIONS, "--input", str(inputs), "--out", str(out), "--json"]) == 0
+    value: dict[str, object] = json.loads(capsys.readouterr().out)
+    return value
+
+
+def test_defaults_then_what_was_measured(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    before = planned(capsys, inputs, out)
+    assert str(before["rates"]).startswith("defaults: ") and not out.exists()
+    extract, later = before["stages"][0], before["stages"][1:]  # type: ignore[index]
+    assert (extract["tasks"], extract["to_run"]) == (2, 2)
+    total = sum(path.stat().st_size for path in inputs.iterdir())
+    assert extract["disk_bytes"] == int(plan.DEFAULT_RATES["extract"].disk_bytes * total)
+    assert all(one["tasks"] is None for one in later)
+    files = ["--input", str(inputs), "--out", str(out)]
+    assert main(["run", *OPTIONS, *files, "--workers", "0", "--quiet"]) == 0
+    assert str(planned(capsys, inputs, out)["rates"]).startswith("defaults")  # too small a build to measure by
+    monkeypatch.setattr(plan, "MIN_MEASURED_BYTES", 1)
+    done = planned(capsys, inputs, out)
+    assert str(done["rates"]).startswith("measured on")
+    assert all(one["to_run"] == 0 and one["disk_bytes"] == 0 for one in done["stages"])  # type: ignore[attr-defined]
+    (inputs / "2.jsonl").write_bytes((inputs / "0.jsonl").read_bytes())
+    more = planned(capsys, inputs, out)["stages"][0]  # type: ignore[index]
+    [folder] = out.glob("extract-*")
+    written = sum(path.stat().st_size for kind in ("data", "fates") for path in (folder / kind).iterdir())
+    assert more["tasks"] == 3 and more["disk_bytes"] == pytest.approx(1.5 * written, rel=0.1)
+
+
+def test_the_table_tells_when_the_disk_is_too_small(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["plan", *OPTIONS, "--input", str(inputs), "--out", str(tmp_path / "out"), "--workers", "4"]
+    assert main(words) == 0
+    table = capsys.readouterr().out
+    assert "2 input files" in table and "4 workers" in table and "enough" in table
+    rate = plan.Rate(1e-3, 1e12, 1 << 30)
+    monkeypatch.setattr(plan, "DEFAULT_RATES", dict.fromkeys(plan.DEFAULT_RATES, rate))
+    assert main(words) == 0
+    table = capsys.readouterr().out
+    assert "NOT ENOUGH" in table and "2.1 GB" in table  # two tasks beside each other
+
+
+def test_compressed_inputs_weigh_their_text() -> None:
+    assert plan._text_ratio("s3://crawl/A.WARC.GZ") > plan._text_ratio("a.jsonl") == 1.0

@@ -1,0 +1,88 @@
+"""FAULTS row 8: any codec, declared rightly, wrongly or not at all, cut anywhere: the text, or `UndecodableError`."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpus.encoding import UndecodableError, decode
+from corpus.euc_tw import decode_euc_tw, encode_euc_tw
+from corpus.mojibake import COMMON_HAN
+from tests.corpus.sources.files import read_all
+from tests.corpus.test_encoding import LIES
+from tests.corpus.texts import document
+
+SIMPLIFIED = "".join(char for char in sorted(COMMON_HAN) if char.encode("gb2312", "ignore")) + "，。？！"
+TRADITIONAL = "".join(char for char in sorted(COMMON_HAN) if char.encode("big5", "ignore")) + "，。？！"
+BOTH = "".join(sorted({*SIMPLIFIED, *TRADITIONAL}))
+CODECS = {
+    "utf-8": BOTH,
+    "gb2312": SIMPLIFIED,
+    "gbk": BOTH,
+    "gb18030": BOTH + "𠮷镕",
+    "big5": TRADITIONAL,
+    "big5hkscs": TRADITIONAL + "嘅",
+    "euc_tw": TRADITIONAL,
+    "utf-16": BOTH,
+    "utf-16-le": BOTH,
+    "utf-32": BOTH,
+    "utf-8-sig": BOTH,
+}
+codec_and_text = st.sampled_from(sorted(CODECS)).flatmap(
+    lambda codec: st.tuples(
+        st.just(codec), st.lists(st.sampled_from(CODECS[codec]), min_size=60, max_size=200, unique=True).map("".join)
+    )
+)
+
+
+def encode(text: str, codec: str) -> bytes:
+    return encode_euc_tw(text) if codec == "euc_tw" else text.encode(codec)
+
+
+def whole_characters(data: bytes, codec: str) -> str:
+    if codec == "euc_tw":
+        return decode_euc_tw(data)
+    return codecs.getincrementaldecoder(codec)().decode(data)
+
+
+@settings(max_examples=150)
+@given(codec_and_text, st.integers(0, 10_000), st.sampled_from(LIES))
+def test_random_text_in_each_codec_cut_anywhere(case: tuple[str, str], cut: int, declared: str | None) -> None:
+    codec, text = case
+    data = encode(text, codec)
+    data = data[: len(data) // 2 + cut % (len(data) // 2 + 1)]
+    if codec == "euc_tw" and declared == "big5":
+        declared = None  # most of its bytes are Big5 too, and whoever says so is believed
+    assert decode(data, declared).text == whole_characters(data, codec)
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "gb18030", "big5"])
+def test_many_bad_bytes_are_refused_and_a_few_replaced(codec: str) -> None:
+    text = "學而時習之，不亦說乎？" * 400
+    data = bytearray(text.encode(codec))
+    data[999] = 0xFF
+    assert 0 < decode(bytes(data)).text.count("\ufffd") < 4
+    for place in range(0, len(data), 100):
+        data[place] = 0xFF
+    with pytest.raises(UndecodableError):
+        decode(bytes(data), codec)
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_jsonl_in_utf_16(tmp_path: Path, codec: str) -> None:
+    lines = [json.dumps({"text": document(index)}, ensure_ascii=False) for index in range(300)]
+    good, bad = read_all(tmp_path / "a.jsonl", "\n".join(lines).encode(codec))
+    assert [record.text for record in good] == [document(index) for index in range(300)] and not bad
+
+
+def test_jsonl_in_an_encoding_that_the_recipe_names(tmp_path: Path) -> None:
+    lines = [json.dumps({"text": document(index)}, ensure_ascii=False).encode("gbk") for index in range(9)]
+    lines[4] = lines[4][:20] + b"\xff\xff" + lines[4][22:]
+    good, bad = read_all(tmp_path / "a.jsonl", b"\n".join(lines), encoding="gb2312")
+    assert [record.text for record in good] == [document(index) for index in range(9) if index != 4]
+    assert [error.kind for error in bad] == ["charset"]

@@ -1,0 +1,66 @@
+"""FAULTS row 27: a worker that the kernel kills costs its task one attempt; the second is made with no other beside it.
+
+A task that dies twice is set aside with its input's name in `failed/`, all others are done, and the run exits with 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from corpus.engine import storage
+from corpus.engine.errors import WenhaiError
+from corpus.engine.executor import Call, ProcessExecutor
+from corpus.engine.run import run_stages
+from corpus.engine.storage import File
+from tests.corpus.engine.toy import Joined, Lines
+from tests.faults.test_f01_kill_anywhere import tree
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[File, ...]:
+    (tmp_path / "in").mkdir()
+    for index in range(6):
+        (tmp_path / "in" / f"{index}.txt").write_text("\n".join(f"第{line}行之文" for line in range(index + 3)))
+    return tuple(storage.list_inputs([str(tmp_path / "in")]))
+
+
+def record(folder: str, name: str, dies: bool) -> list[str]:
+    """Stand in a folder while at work; returns who else stood there. With `dies`, killed when somebody does."""
+    mine = Path(folder, name)
+    mine.touch()
+    time.sleep(0.1)
+    others = sorted(path.name for path in Path(folder).iterdir() if path != mine)
+    if dies and others:
+        mine.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    mine.unlink()
+    return others
+
+
+def test_what_died_among_others_is_tried_again_alone(tmp_path: Path) -> None:
+    """Like a task that has enough memory only by itself."""
+    calls = [Call(f"{index}", record, (str(tmp_path), f"{index}", index == 1)) for index in range(6)]
+    with ProcessExecutor(3) as executor:
+        outcomes = list(executor.run(calls))
+    assert {outcome.kind for outcome in outcomes} == {"done"} and len(outcomes) == 6
+    assert outcomes[-1].name == "1" and outcomes[-1].value == []
+
+
+def test_a_task_that_always_dies_is_set_aside_by_name(files: tuple[File, ...], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(WenhaiError) as caught:
+        run_stages([Lines(files, fault="00003:kill"), Joined()], str(out), workers=2)
+    assert "1 of 6 tasks failed\n  00003  killed: its worker was killed by SIGKILL (out of memory?" in str(caught.value)
+    assert "[3.txt]" in str(caught.value) and caught.value.exit_code == 1
+    failure = json.loads(next(out.glob("lines-*/failed/00003.json")).read_text())
+    assert (failure["kind"], failure["inputs"]) == ("killed", [files[3].url])
+    assert len(list(out.glob("lines-*/done/*"))) == 5 and not list(out.glob("*/MANIFEST.json"))
+    run_stages([Lines(files), Joined()], str(out), workers=2)
+    run_stages([Lines(files), Joined()], str(tmp_path / "reference"), workers=0)
+    assert tree(out) == tree(tmp_path / "reference")

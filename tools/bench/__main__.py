@@ -1,0 +1,59 @@
+"""`python -m tools.bench`: choose what is timed, and one core for it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from corpus.engine.cli import add_examples
+from tools.bench import __doc__ as about
+
+EXAMPLES = """
+python -m tools.bench filters --input 'data/*.parquet' --column text
+python -m tools.bench filters --input 'data/*.jsonl.zst' --recipe my.toml --peers --memory
+python -m tools.bench rooms --data build/demo
+python -m tools.bench dedup --documents 1_000_000 --peers
+python -m tools.bench.retune build/demo
+"""
+
+
+def main() -> None:
+    """Parse, keep to one core, print a table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.bench", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_examples(parser, EXAMPLES)
+    parser.add_argument(
+        "what", nargs="?", choices=("rooms", "filters", "dedup"), default="rooms", help="default: rooms"
+    )
+    parser.add_argument("--data", type=Path, help="the output folder of a finished build; dedup: where to work")
+    parser.add_argument("--html", type=Path, help="rooms: a WARC file of pages, for extraction")
+    parser.add_argument("--input", nargs="+", metavar="GLOB", help="filters: JSONL or Parquet files with text")
+    parser.add_argument("--recipe", default="web_zh", help="filters: whose rules (default: web_zh)")
+    parser.add_argument("--column", default="text", help="filters: the field or column with the text")
+    parser.add_argument("--peers", action="store_true", help="filters: install datatrove and fastText, and time them")
+    parser.add_argument("--memory", action="store_true", help="filters: also the peak memory on a JSONL.zst of 1 GB")
+    parser.add_argument("--documents", type=int, default=1_000_000, help="dedup: how many (default: a million)")
+    parser.add_argument("--planted", type=float, default=0.1, help="dedup: share of documents in planted clusters")
+    parser.add_argument("--workers", type=int, default=0, help="dedup: processes (default: one, this one's child)")
+    arguments = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"  # before numpy is loaded, and for children
+    if arguments.what == "rooms":
+        from tools.bench import rooms
+
+        if arguments.data is None:
+            parser.error("rooms needs --data, the output folder of a finished build")
+        rooms.run(arguments.data, arguments.html)
+    elif arguments.what == "dedup":
+        from tools.bench import dedup
+
+        dedup.run(arguments)
+    else:
+        from tools.bench import filters
+
+        filters.run(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Seconds of work and lines of a table: what all benchmarks share."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+RUNS = 3
+
+
+def num_bytes(texts: Any) -> int:
+    """UTF-8 bytes of an Arrow string array."""
+    import pyarrow.compute as pc
+
+    return int(pc.sum(pc.binary_length(texts)).as_py() or 0)
+
+
+def speed(size: int, work: Callable[[], Any]) -> float:
+    """MB of `size` bytes for each CPU second of `work`."""
+    return size / 1e6 / cpu_seconds(work)
+
+
+def cpu_seconds(work: Callable[[], Any]) -> float:
+    """The median CPU time of several runs, after one that is not counted."""
+    return _median(work, time.process_time)
+
+
+def wall_seconds(work: Callable[[], Any]) -> float:
+    """The median time on the clock of several runs, after one that is not counted: for what uses several cores."""
+    return _median(work, time.perf_counter)
+
+
+def _median(work: Callable[[], Any], clock: Callable[[], float]) -> float:
+    work()
+    times = []
+    for _ in range(RUNS):
+        start = clock()
+        work()
+        times.append(clock() - start)
+    return statistics.median(times)
+
+
+def show(what: str, rate: float, other: float | None = None, note: str = "") -> None:
+    """One line of the table: MB/s, the ratio to `other`, and a note."""
+    ratio = f"x {rate / other:,.2f}" if other else ""
+    digits = 1 if rate >= 1 else 3
+    print(f"{what:<46}{rate:>10,.{digits}f} MB/s {ratio:>11}   {note}".rstrip(), flush=True)
