@@ -40,6 +40,9 @@ python -m corpus status build/my
     "report": """
 python -m corpus report build/my
 """,
+    "mixture": """
+python -m corpus mixture build/my
+""",
     "retune": """
 python -m corpus retune build/my --set filter.repetition.top_2_gram_ratio.max=0.18
 python -m corpus retune build/my --unset filter.lines.label_char_ratio --write my.toml
@@ -49,7 +52,7 @@ python -m corpus verify build/my
 """,
     "explain": """
 python -m corpus explain build/my https://example.org/page.html
-python -m corpus explain build/my 00003.jsonl.gz:1234 --json
+python -m corpus explain build/my '00003.jsonl.gz:offset 1234' --json
 """,
 }
 
@@ -98,10 +101,13 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "retune", _retune, "show what other thresholds would keep, from stored statistics, without reading text"
     )
     explain = verb("explain", _explain, "tell the fate of one document")
+    verifying = verb("verify", _verify, "check every file of OUT against its manifest")
+    verifying.add_argument("--workers", type=int, metavar="N", help="files read at a time (default: one a core)")
     reporting = [
         verb("status", _status, "what is done, failed or missing below OUT"),
         verb("report", _report, "write OUT/report.html, report.md and DATASET_CARD.md"),
-        verb("verify", _verify, "check every file of OUT against its manifest"),
+        verb("mixture", _mixture, "show what the mixture takes of each source and bucket"),
+        verifying,
         explain,
         retune,
     ]
@@ -116,7 +122,8 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     pruning.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="override the recipes' values")
     pruning.add_argument("--yes", action="store_true", help="remove them")
     pruning.add_argument("--json", action="store_true", help="print JSON")
-    explain.add_argument("key", metavar="KEY", help="a URL, a document id (hex, or its beginning), or file:offset")
+    names = "a URL, a document id (hex, or its beginning), SHARD:ROW, text/SHARD:ROW, or a bad record's FILE:offset N"
+    explain.add_argument("key", metavar="KEY", help=names)
     retune.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="filter.FAMILY.STATISTIC.min|max=VALUE"
     )
@@ -134,6 +141,7 @@ def _add_build_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from corpus.build import check_recipe_resources, stages
+    from corpus.dedup.earlier import check_earlier
     from corpus.engine.progress import Progress
     from corpus.engine.run import run_stages
     from corpus.recipe import load_recipe, record_recipe
@@ -143,6 +151,7 @@ def _run(arguments: argparse.Namespace) -> None:
     address = cluster_address(arguments)
     recipe = load_recipe(arguments.recipe, arguments.set)
     check_recipe_resources(recipe, arguments.recipe)
+    earlier = check_earlier(recipe.dedup, arguments.out)
     inputs = _inputs(arguments)
     run_stages(
         stages(recipe, inputs),
@@ -152,7 +161,7 @@ def _run(arguments: argparse.Namespace) -> None:
         resources=recipe.resources,
         progress=Progress(quiet=arguments.quiet),
     )
-    record_recipe(arguments.out, arguments.recipe, arguments.set)
+    record_recipe(arguments.out, arguments.recipe, arguments.set, earlier.outs())
     report = write_report(arguments.out)
     if not arguments.quiet:
         print(render(funnel(arguments.out), terminal=sys.stderr.isatty()), file=sys.stderr)
@@ -161,10 +170,12 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _plan(arguments: argparse.Namespace) -> None:
     from corpus.build import stages
+    from corpus.dedup.earlier import check_earlier
     from corpus.plan import plan, render
     from corpus.recipe import load_recipe
 
     recipe = load_recipe(arguments.recipe, arguments.set)
+    check_earlier(recipe.dedup, arguments.out)
     inputs = _inputs(arguments)
     planned = plan(stages(recipe, inputs), inputs, arguments.out)
     if arguments.json:
@@ -219,7 +230,7 @@ def _status(arguments: argparse.Namespace) -> None:
 
     from corpus.engine.running import pace
     from corpus.engine.running import render as render_pace
-    from corpus.report.verify import render_status, status
+    from corpus.report.status import render_status, status
 
     if not exists(arguments.out):
         raise WenhaiError(f"{arguments.out}: does not exist. Give the output folder of a run.")
@@ -242,19 +253,29 @@ def _report(arguments: argparse.Namespace) -> None:
     print(f"report: {report}", file=sys.stderr)
 
 
+def _mixture(arguments: argparse.Namespace) -> None:
+    from corpus.report.mixture import as_json, mixture, render
+
+    groups = mixture(arguments.out)
+    print(json.dumps(as_json(groups), ensure_ascii=False, indent=1) if arguments.json else render(groups))
+
+
 def _verify(arguments: argparse.Namespace) -> None:
     from dataclasses import asdict
 
-    from corpus.report.verify import verify
+    from corpus.engine.progress import Progress
+    from corpus.report.verify import summary, verify
 
-    problems = verify(arguments.out)
+    if arguments.workers is not None and arguments.workers < 1:
+        raise UsageError(f"--workers {arguments.workers}: give 1 or more.")
+    problems = verify(arguments.out, arguments.workers, Progress())
     if arguments.json:
         print(json.dumps([asdict(problem) for problem in problems], ensure_ascii=False, indent=1))
     else:
         for problem in problems:
             print(problem)
     if problems:
-        raise WenhaiError(f"{arguments.out}: {len(problems)} problems; each line above says what to do.")
+        raise WenhaiError(f"{arguments.out}: {summary(problems)}; each line above says what to do.")
     print(f"{arguments.out}: every file matches its manifest", file=sys.stderr)
 
 

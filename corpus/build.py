@@ -1,6 +1,6 @@
 """The pipeline, top to bottom: which stages there are and the order documents travel in.
 
-    inputs -> extract -> filter -> signatures -> buckets -> members -> candidates -> clusters -> text
+    inputs -> extract -> filter -> signatures -> buckets -> members -> candidates -> clusters -> text [-> mixture]
 
 Each stage reads the manifests of earlier ones and writes a folder of committed files; shards stay one to one from
 `extract` to `text`, so a document's place (shard, row) is its address in every sidecar. The tokenizer package goes on
@@ -13,11 +13,14 @@ from collections.abc import Sequence
 
 from corpus.dedup import Buckets, Candidates, Clusters, Members, Signatures, Survivors
 from corpus.dedup.contamination_stage import Contamination
+from corpus.dedup.earlier import EarlierBuilds
 from corpus.dedup.line_stages import LineCounts, LineKeys, RepeatedLines
+from corpus.dedup.substring_stages import CutSurvivors, PassageKeys, PassageRanks, Substrings
 from corpus.engine.config import check_resources
 from corpus.engine.stage import Stage
 from corpus.engine.storage import File
 from corpus.filters.stage import Filtering
+from corpus.mixture import Mixture, MixtureTotals
 from corpus.recipe import Recipe
 from corpus.sources.stage import Extract
 
@@ -37,15 +40,22 @@ def stages(recipe: Recipe, inputs: Sequence[File]) -> list[Stage]:
     items = recipe.dedup.contamination
     clean = [Contamination(items, documents)] if items else []
     documents = "contamination" if items else documents
+    mixing = [MixtureTotals(recipe.mixture), Mixture(recipe.mixture)] if recipe.mixture else []
+    earlier = EarlierBuilds(recipe.dedup)
+    copied = recipe.dedup.substrings
+    passages = [PassageKeys(copied, documents), PassageRanks(), Substrings(copied, documents)] if copied else []
+    survivors = CutSurvivors if copied else Survivors
     return [
         Extract(tuple(inputs), recipe.sources, recipe.extract),  # records -> documents; bad records end here
         Filtering(recipe.filter),  # edit lines, measure, decide, mask -> kept documents
         *cutting,  # lines that stand on many pages of a site -> documents without them
         *clean,  # documents that hold no evaluation item
         Signatures(recipe.dedup, documents),  # exact keys and MinHash per document, band keys by range
-        Buckets(),  # documents that share a key
-        Members(recipe.dedup),  # those with their signatures, by range
-        Candidates(recipe.dedup),  # compared -> edges
-        Clusters(recipe.dedup),  # one survivor per neighbourhood
-        Survivors(recipe.dedup, documents),  # kept documents minus duplicates -> text shards
+        Buckets(earlier=earlier),  # documents that share a key
+        Members(recipe.dedup, earlier=earlier),  # those with their signatures, by range
+        Candidates(recipe.dedup, earlier=earlier),  # compared -> edges
+        Clusters(recipe.dedup, earlier=earlier),  # one survivor per neighbourhood
+        *passages,  # documents without what they copy from better ones
+        survivors(recipe.dedup, documents),  # kept documents minus duplicates -> text shards
+        *mixing,  # how often the tokenizer takes each
     ]

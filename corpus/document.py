@@ -1,10 +1,10 @@
 """The document table: one row a document, the same columns from extraction to the final text shards.
 
 Parquet with page checksums: without them a flipped bit in a page of text is read back silently wrong 40 times in 60;
-with them written and verified, never. Compression is zstd level 1 between stages and level 3 for the final shards (a
-level-3 write costs 16 of the 73 ms per MB that everything else takes together). Row groups end after so many rows or
-bytes of text, whichever comes first, so a streaming reader needs tens of megabytes whatever the file's size and whatever
-the documents', and the same rows give the same bytes.
+with them written and verified, never. Compression is zstd level 1 between stages and level 3 for the final shards,
+which are written once and read often. Row groups end after so many rows or bytes of text, whichever comes first, so a
+streaming reader needs tens of megabytes whatever the file's size and whatever the documents', and the same rows give
+the same bytes.
 """
 
 from __future__ import annotations

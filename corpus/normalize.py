@@ -9,9 +9,9 @@ U+FFFD. Then NFC. Kept: every Chinese and full-width mark, Traditional and varia
 Not NFKC and not ftfy: their tables turn ，！（） into ASCII for good. Joiners are cut everywhere but between emoji: this
 is a Chinese corpus, and inside Han they only hide words from filters.
 
-Marks are capped before any `unicodedata.normalize`, which is quadratic in a run of marks (160 KB: 54 s). Every step
-is linear. This is the definition, for one string; filters/normalizing.py does the same to a batch with kernels and
-comes here only for documents that Unicode's composition may touch.
+Marks are capped before any `unicodedata.normalize`, which is quadratic in a run of marks. Every step is linear. This
+is the definition, for one string; filters/normalizing.py does the same to a batch with kernels and comes here only
+for documents that Unicode's composition may touch.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """What a build will cost before it runs: tasks, time, memory and disk of every stage, from measured rates.
 
-Rates are those of the last build in OUT where there is one, else `DEFAULT_RATES`. All are per byte of input files, so
-they hold for a corpus of the same kind and a recipe that keeps about as much: an estimate to choose a disk and a
-machine by. Finished tasks cost nothing again; the tasks of a stage are known once the stages before it are complete.
+Rates are those of the last build in OUT, else `DEFAULT_RATES`, and for a stage of which neither knows `OTHER_RATE`. They
+are per byte of input, so they hold for a corpus of the same kind and a recipe that keeps about as much: an estimate to
+choose a disk and a machine by. Finished tasks cost nothing again; the tasks of a stage are known once the stages before
+it are complete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,24 +25,48 @@ COMPRESSED = {".gz": 2.5, ".zst": 2.5, ".parquet": 2.0}  # bytes of text records
 
 @dataclass(frozen=True)
 class Rate:
-    """A stage's CPU seconds and bytes written per byte of input files, and a worker's peak memory in bytes."""
+    """A stage's CPU seconds and bytes written per byte of input, and a worker's peak memory in bytes.
+
+    A byte of input is one of an input file where a build was measured, and one of text in `DEFAULT_RATES`.
+    """
 
     cpu_seconds: float
     disk_bytes: float
     peak_bytes: int
 
 
-# `corpus run --recipe web_zh --workers 1 --set sources.task_bytes=3000000` over 15 MB of JSONL (novels, encyclopedia,
-# poetry, articles) on a 2.25 GHz Zen 3 core; the seconds in which each worker loads compiled kernels are in them.
+# python -m tools.bench pipeline --input TEXT --out BENCH --set dedup.repeated_lines.min_documents=10 \
+#     --set dedup.substrings.min_chars=100 --set 'dedup.contamination.files=["EVALUATION"]' --set 'mixture.sources={local=1}'
+# python -m tools.projection --rates BENCH/build --show-rates
+# (the machine had other work; memory is that of `corpus run --workers 1`, a worker grows as its shards do)
 DEFAULT_RATES: dict[str, Rate] = {
-    "extract": Rate(1.2e-08, 0.53, 140_000_000),
-    "filter": Rate(8.9e-08, 0.61, 340_000_000),
-    "signatures": Rate(2.3e-08, 0.26, 350_000_000),
-    "candidates": Rate(1.6e-09, 1.3e-05, 350_000_000),
-    "clusters": Rate(1.4e-09, 8.9e-05, 350_000_000),
-    "text": Rate(8.2e-09, 0.42, 350_000_000),
+    "extract": Rate(2.0e-08, 0.60, 250_000_000),
+    "filter": Rate(5.0e-08, 0.51, 600_000_000),
+    "line_keys": Rate(1.4e-08, 0.066, 600_000_000),
+    "line_counts": Rate(1.4e-09, 1e-4, 600_000_000),
+    "repeated_lines": Rate(1.5e-08, 0.46, 600_000_000),
+    "contamination": Rate(2.5e-08, 0.46, 600_000_000),
+    "signatures": Rate(8.2e-09, 0.18, 600_000_000),
+    "buckets": Rate(9.4e-11, 9.5e-3, 600_000_000),
+    "members": Rate(1.3e-10, 0.014, 600_000_000),
+    "candidates": Rate(4.4e-11, 9.2e-4, 600_000_000),
+    "clusters": Rate(1.2e-10, 2.5e-3, 600_000_000),
+    "passage_keys": Rate(1.1e-08, 0.14, 600_000_000),
+    "passage_ranks": Rate(4.0e-10, 1e-4, 600_000_000),
+    "substrings": Rate(1.7e-08, 0.44, 600_000_000),
+    "text": Rate(9.0e-09, 0.36, 600_000_000),
+    "mixture_totals": Rate(5.0e-11, 1e-4, 600_000_000),
+    "mixture": Rate(2.3e-10, 4e-3, 600_000_000),
+    "sample": Rate(3.8e-09, 0.0, 600_000_000),  # of the tokenizer package, for tools/projection.py
+    "tokens": Rate(8.2e-08, 0.36, 1_000_000_000),
 }
-DEFAULT_SOURCE = "defaults: 15 MB of JSONL through web_zh on one 2.25 GHz core (corpus/plan.py)"
+OTHER_RATE = Rate(1.5e-08, 0.5, 600_000_000)  # of a stage that reads and writes the text once, as most do
+DEFAULT_SOURCE = "defaults: 160 MB of text through web_zh on one 2.25 GHz core (corpus/plan.py)"
+
+
+def default_rate(stage: str) -> Rate:
+    """The rate of a stage, per byte of text, that no build has told."""
+    return DEFAULT_RATES.get(stage, OTHER_RATE)
 
 
 @dataclass(frozen=True)
@@ -52,9 +77,9 @@ class StagePlan:
     folder: str | None
     tasks: int | None
     to_run: int | None
-    cpu_seconds: float | None
-    disk_bytes: int | None
-    peak_bytes: int | None
+    cpu_seconds: float
+    disk_bytes: int
+    peak_bytes: int
 
 
 @dataclass(frozen=True)
@@ -74,15 +99,18 @@ class Plan:
 
 def plan(stages: Sequence[Stage], inputs: Sequence[File], out: str) -> Plan:
     """What `run` would do with these stages and inputs."""
-    rates, source = measured_rates(out)
-    weight: float = sum(file.bytes for file in inputs)
-    if not rates:
-        rates, source = DEFAULT_RATES, DEFAULT_SOURCE
-        weight = sum(file.bytes * _text_ratio(file.url) for file in inputs)
+    measured, source = measured_rates(out)
+    num_bytes = sum(file.bytes for file in inputs)
+    text_bytes = sum(file.bytes * _text_ratio(file.url) for file in inputs)
     known = {stage.name: (folder, tasks, tasks - done) for stage, folder, tasks, done in plan_stages(stages, out)}
-    planned = tuple(_stage_plan(stage, known.get(stage.name), rates.get(stage.name), weight) for stage in stages)
+    planned = tuple(
+        _stage_plan(stage, known.get(stage.name), measured[stage.name], num_bytes)
+        if stage.name in measured
+        else _stage_plan(stage, known.get(stage.name), default_rate(stage.name), text_bytes)
+        for stage in stages
+    )
     free = None if storage.is_remote(out) else free_space(storage.local_path(out)).free_bytes
-    return Plan(planned, len(inputs), sum(file.bytes for file in inputs), free, source)
+    return Plan(planned, len(inputs), num_bytes, free, _source(source, [stage.name for stage in stages], measured))
 
 
 def measured_rates(out: str) -> tuple[dict[str, Rate], str]:
@@ -109,29 +137,23 @@ def measured_rates(out: str) -> tuple[dict[str, Rate], str]:
 
 
 def render(plan: Plan, workers: int) -> str:
-    """The plan as a table of at most 88 columns, and whether the disk will do."""
+    """The plan as a table of at most 90 columns, and whether the disk will do."""
     lines = [
         f"{plan.input_files:,} input files, {_size(plan.input_bytes)}",
-        f"{'stage':<12}{'tasks':>8}{'to run':>8}{'disk':>11}{'memory':>11}{'CPU':>12}{'time':>12}  folder",
+        f"{'stage':<14}{'tasks':>8}{'to run':>8}{'disk':>11}{'memory':>11}{'CPU':>12}{'time':>12}  folder",
     ]
     seconds, disk, memory = 0.0, 0, 0
     for one in plan.stages:
         tasks, to_run = ("?" if value is None else f"{value:,}" for value in (one.tasks, one.to_run))
         folder = one.folder or "(after those above)"
-        if one.cpu_seconds is None or one.disk_bytes is None or one.peak_bytes is None:
-            lines.append(f"{one.stage:<12}{tasks:>8}{to_run:>8}{'?':>11}{'?':>11}{'?':>12}{'?':>12}  {folder}")
-            continue
         busy = max(1, min(workers, one.to_run if one.to_run is not None else workers))
         wall, peak = one.cpu_seconds / busy, one.peak_bytes * (busy if one.to_run != 0 else 0)
         seconds, disk, memory = seconds + wall, disk + one.disk_bytes, max(memory, peak)
         costs = f"{_size(one.disk_bytes):>11}{_size(peak):>11}{duration(one.cpu_seconds):>12}{duration(wall):>12}"
-        lines.append(f"{one.stage:<12}{tasks:>8}{to_run:>8}{costs}  {folder}")
+        lines.append(f"{one.stage:<14}{tasks:>8}{to_run:>8}{costs}  {folder}")
     lines.append(
-        f"{'in all':<28}{_size(disk):>11}{_size(memory):>11}{'':>12}{duration(seconds):>12}  {workers} workers"
+        f"{'in all':<30}{_size(disk):>11}{_size(memory):>11}{'':>12}{duration(seconds):>12}  {workers} workers"
     )
-    unknown = [one.stage for one in plan.stages if one.cpu_seconds is None]
-    if unknown:
-        lines.append(f"not in this: {', '.join(unknown)}, of which no rate is known")
     lines.append(f"rates: {plan.rates}")
     if plan.free_bytes is not None:
         verdict = "enough" if plan.free_bytes > disk else "NOT ENOUGH: give --out a larger disk"
@@ -139,10 +161,18 @@ def render(plan: Plan, workers: int) -> str:
     return "\n".join(lines)
 
 
-def _stage_plan(stage: Stage, known: tuple[str, int, int] | None, rate: Rate | None, weight: float) -> StagePlan:
+def _source(measured_on: str, names: Sequence[str], measured: Mapping[str, Rate]) -> str:
+    """Where the rates come from, in words."""
+    others = [name for name in names if name not in measured]
+    source = DEFAULT_SOURCE
+    if measured_on:
+        source = measured_on + (f"; {', '.join(others)} by {DEFAULT_SOURCE}" if others else "")
+    unknown = [name for name in others if name not in DEFAULT_RATES]
+    return source + (f"; {', '.join(unknown)} as one pass over the text" if unknown else "")
+
+
+def _stage_plan(stage: Stage, known: tuple[str, int, int] | None, rate: Rate, weight: float) -> StagePlan:
     folder, tasks, to_run = known if known is not None else (None, None, None)
-    if rate is None:
-        return StagePlan(stage.name, folder, tasks, to_run, None, None, None)
     share = to_run / tasks if tasks and to_run is not None else 1.0
     cpu_seconds, disk_bytes = rate.cpu_seconds * weight * share, int(rate.disk_bytes * weight * share)
     return StagePlan(stage.name, folder, tasks, to_run, round(cpu_seconds, 1), disk_bytes, rate.peak_bytes)

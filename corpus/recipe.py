@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
+
+from pydantic import model_validator
 
 from corpus.dedup import DedupConfig
+from corpus.dedup.contamination_stage import RULE as CONTAMINATION
 from corpus.engine import storage
 from corpus.engine.config import Resources, Strict, find_recipe, load_toml, parse
 from corpus.engine.errors import WenhaiError
 from corpus.extract import ExtractConfig
 from corpus.filters import FilterConfig
+from corpus.mixture import MixtureConfig
 from corpus.sources import SourcesConfig
 from corpus.toml import plain
 
@@ -38,9 +42,19 @@ class Recipe(Strict):
     extract: ExtractConfig = ExtractConfig()
     filter: FilterConfig
     dedup: DedupConfig = DedupConfig()
+    mixture: MixtureConfig | None = None  # absent: the tokenizer takes every document once
     tokenizer: dict[str, Any] = {}
     resources: dict[str, Resources] = {}  # by stage; a cluster places tasks by it, and no byte depends on it
     card: CardConfig = CardConfig()
+
+    @model_validator(mode="after")
+    def _measured(self) -> Self:
+        statistics = [table.statistic for table in self.mixture.buckets] if self.mixture else []
+        if CONTAMINATION in statistics and self.dedup.contamination is None:
+            raise ValueError(
+                f"mixture.buckets: {CONTAMINATION} is measured by [dedup.contamination], which is not here"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,7 @@ class RecordedRecipe:
     base: dict[str, Any]
     overrides: tuple[str, ...]
     values: dict[str, Any]
+    earlier: Mapping[str, str]  # where the run found the earlier builds of [dedup], by their names
 
 
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
@@ -60,8 +75,8 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     return parse(Recipe, load_toml(path, overrides), str(path))
 
 
-def record_recipe(out: str, name: str, overrides: Sequence[str] = ()) -> None:
-    """Keep the recipe of a finished run as `OUT/recipe.json`, for `retune` and the dataset card."""
+def record_recipe(out: str, name: str, overrides: Sequence[str] = (), earlier: Mapping[str, str] | None = None) -> None:
+    """Keep the recipe of a finished run as `OUT/recipe.json`, for `retune`, reports and the dataset card."""
     path = find_recipe(name)
     values = {
         "format": RECORD_FORMAT,
@@ -71,6 +86,8 @@ def record_recipe(out: str, name: str, overrides: Sequence[str] = ()) -> None:
         "overrides": list(overrides),
         "values": plain(load_toml(path, overrides)),
     }
+    if earlier:
+        values["earlier"] = dict(earlier)
     storage.write_json(storage.join(out, RECORD_NAME), values)
 
 
@@ -80,16 +97,16 @@ def recorded_recipe(out: str) -> RecordedRecipe | None:
     record = storage.read_json(url) if storage.exists(url) else None
     if not isinstance(record, dict) or record.get("format") != RECORD_FORMAT:
         return None
-    overrides = record.get("overrides")
+    overrides, earlier = record.get("overrides"), record.get("earlier", {})
     try:
         if not isinstance(overrides, list) or not all(
-            isinstance(one, str) for one in (*overrides, *map(record.get, RECORD_KEYS))
+            isinstance(one, str) for one in (*overrides, *map(record.get, RECORD_KEYS), *dict(earlier).values())
         ):
             raise ValueError("a key is missing, or no string")
         base, values = (tomllib.loads(record[key]) for key in ("base", "values"))  # TOML: the order of rules counts
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise WenhaiError(
             f"{url}: damaged ({type(error).__name__}). Remove it and finish `python -m corpus run` with the recipe "
             "again; what is done is not repeated."
         ) from error
-    return RecordedRecipe(record["name"], record["text"], base, tuple(overrides), values)
+    return RecordedRecipe(record["name"], record["text"], base, tuple(overrides), values, dict(earlier))

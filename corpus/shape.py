@@ -1,9 +1,9 @@
 """The shape of a page before it is parsed: what would cost a parser quadratic time or memory is refused or defused.
 
-Measured on resiliparse 2.0.1: depth alone is harmless (100,000 nested elements parse in 20 ms), but 50,000 attributes
-in one tag take 9 s, misnested formatting tags grow with the square of their depth, and an indent is written for each
-level of nested lists and each line in them. The checks are linear and cost 0.5 ms on a page of 60 KB; what they miss is
-left to the limits of corpus.sandbox. Only the backends that build a tree need them (corpus/extract/backends.py).
+As resiliparse 2.0.1 behaves: depth alone is harmless, but the attributes of one tag cost the square of their number,
+misnested formatting tags grow with the square of their depth, and an indent is written for each level of nested lists
+and each line in them. The checks are linear; what they miss is left to the limits of corpus.sandbox. Only the backends
+that build a tree need them (corpus/extract/backends.py).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from corpus.engine import durable, storage
 from corpus.engine.cli import Command, add_examples, add_executor_arguments, cluster_address, run_command
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.stage import Stage
-from tokenizer.config import TokenizerConfig
+from tokenizer.config import MIXTURE_STAGE, TokenizerConfig
 from tokenizer.model import Tokenizer
 from tokenizer.shards import SPLITS, ShardError, TokenShard, listed_shards, open_listed, open_split, tokens_folder
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
     address = cluster_address(options)
     recipe = read_recipe(options)
     folders = run_stages(
-        stages(recipe, options.text),
+        stages(recipe, options.text, mixed=is_mixed(options)),
         options.out,
         workers=options.workers,
         address=address,
@@ -91,14 +91,18 @@ def run(options: argparse.Namespace) -> None:
             _say(f"{key:<22} {value:,}" if isinstance(value, int) else f"{key:<22} {value}")
 
 
-def stages(recipe: TokenizerConfig, text: Sequence[str] = ()) -> list[Stage]:
-    """The stages in order: sample, vocabulary, token shards; over the build's text, or over Parquet files."""
+def stages(recipe: TokenizerConfig, text: Sequence[str] = (), *, mixed: bool = False) -> list[Stage]:
+    """The stages in order: sample, vocabulary, token shards; over the build's text, or over Parquet files.
+
+    The vocabulary is trained on the text as it is, also where a mixture is encoded: so mixtures of one corpus share a
+    vocabulary, trying another one repeats only the encoding, and their losses can be compared.
+    """
     from tokenizer.encode import Encoding, FileEncoding
     from tokenizer.sample import FileSampling, Sampling
     from tokenizer.train import TokenizerTraining
 
     if not text:
-        return [Sampling(recipe), TokenizerTraining(recipe), Encoding(recipe)]
+        return [Sampling(recipe), TokenizerTraining(recipe), Encoding(recipe, mixed=mixed)]
     files = tuple(text_files(text))
     return [FileSampling(recipe, files), TokenizerTraining(recipe), FileEncoding(recipe, files)]
 
@@ -145,6 +149,23 @@ def read_recipe(options: argparse.Namespace) -> TokenizerConfig:
     if not isinstance(section, dict):
         raise UsageError(f"{where}: tokenizer is a value, not a section.")
     return engine_config.parse(TokenizerConfig, section, f"{where} [tokenizer]")
+
+
+def is_mixed(options: argparse.Namespace) -> bool:
+    """Whether the build's mixture is encoded: where the recipe has a [mixture], and the text is the build's own."""
+    from corpus.engine.run import RUN_NAME, read_run
+
+    asked = options.recipe is not None and "mixture" in engine_config.load_toml(
+        engine_config.find_recipe(options.recipe)
+    )
+    if options.text:
+        if asked:
+            _say("the recipe's [mixture] is of the build's own text; every document of --text is taken once")
+        return False
+    there = storage.exists(storage.join(options.out, RUN_NAME)) and MIXTURE_STAGE in read_run(options.out)["stages"]
+    if there and not asked:
+        _say(f"{options.out} holds a mixture and this recipe has no [mixture]: every document is taken once")
+    return asked
 
 
 def read_resources(options: argparse.Namespace) -> dict[str, engine_config.Resources]:

@@ -9,6 +9,7 @@ from pydantic import Field
 from corpus.engine.config import Strict
 from tokenizer.shards import UINT16_VOCAB_LIMIT
 
+MIXTURE_STAGE = "mixture"  # of the corpus: how often each document is encoded
 SMALLEST_VOCABULARY = 300  # two control ids, 256 bytes, and room for the required characters
 
 

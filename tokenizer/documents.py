@@ -22,6 +22,7 @@ from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.storage import File
 
 BATCH_ROWS = 1024
+READ_BYTES = 1 << 20
 ID_BYTES = 16
 UNIT = 1 << 64  # keys are uniform in [0, UNIT)
 
@@ -48,7 +49,9 @@ def read_documents(path: Path) -> Iterator[Batch]:
         WenhaiError: the file is damaged, or has no `text` column of strings.
     """
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pq.ParquetFile(
+            path, pre_buffer=False, buffer_size=READ_BYTES, page_checksum_verification=True
+        ) as file:  # by default a column's whole row group is held, and others' row groups have no bound
             schema = file.schema_arrow
             if "text" not in schema.names or not _is_text(schema.field("text").type):
                 raise WenhaiError(f"{path}: has no column `text` of strings; it has {', '.join(schema.names)}.")

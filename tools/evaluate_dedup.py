@@ -9,12 +9,17 @@ FOLDER holds `text/*.jsonl` (prose), `dups/*.jsonl` (labelled pairs) and `html/`
 3. Labelled pairs: how many of each label are merged.
 4. Shingle lengths: merges of a manual's pages, whose frame is the same and whose content is not.
 5. The choice of shingle, bands and threshold: what each would find and merge.
-6. The S-curve: pairs that meet in a band by Jaccard, against 1 - (1 - j^rows)^bands. --svg FILE draws it.
+6. Strangers of the same band: what the number of rows costs at a billion documents.
+7. The S-curve: pairs that meet in a band by Jaccard, against 1 - (1 - j^rows)^bands, and those that are then verified.
+   --svg FILE draws it for the default shingle.
+
+--seed N takes other passages for other kinds and other edits: what holds for one seed only is chance.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import re
 import tempfile
@@ -30,17 +35,21 @@ import pyarrow as pa
 from corpus.dedup import DedupConfig, near_duplicates
 from corpus.dedup.fold import fold
 from corpus.dedup.keys import text_buffers
-from corpus.dedup.signatures import sign_texts
+from corpus.dedup.minhash import SignatureArray, minhash
 from tools.bench.peers import environment
 from tools.curves import Curve, write_svg
 from tools.evaluate_encoding import print_table
 from tools.planted_duplicates import KINDS, Planted, passages, plant, read_pairs
 
 PAIRS = 200  # of each kind, and of each step of the S-curve
-NGRAMS = range(4, 10)
-BANDS = ((14, 8), (20, 6), (16, 7), (9, 12), (8, 14))  # bands x rows, of one signature
-PERMUTATIONS = 120
+NGRAMS = range(3, 10)
+BANDS = ((14, 8), (16, 7), (20, 6), (9, 12))  # bands x rows
+MAX_PERMUTATIONS = 120  # of BANDS: the S-curves are of one signature
+CHOSEN_BANDS = 3  # of BANDS, in the table of choices
 THRESHOLDS = (0.7, 0.75, 0.8)
+STRANGERS, STRANGER_PERMUTATIONS, STRANGER_JACCARD = 100_000, 512, 0.5  # pairs, minima, not above
+AT_ONCE = 2000  # pairs
+BILLION = 1e9
 CHOICES = (
     "edits 1 %",
     "edits 3 %",
@@ -64,27 +73,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="see above")
     parser.add_argument("--pairs", type=int, default=PAIRS, help=f"of each kind ({PAIRS})")
+    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (0)")
     parser.add_argument("--peers", action="store_true", help="also run datatrove and text-dedup (installs them)")
     parser.add_argument("--svg", type=Path, help="draw the S-curve into this file")
     options = parser.parse_args(arguments)
-    documents = plant(options.data / "text", options.pairs)
+    documents = plant(options.data / "text", options.pairs, options.seed)
     kept = {"ours": _kept_by_us(documents)} | (_kept_by_peers(documents) if options.peers else {})
-    curves = measure_curves(options.data / "text", options.pairs)
+    curves = measure_curves(options.data / "text", options.pairs, options.seed)
+    chosen, manuals = DedupConfig(), read_manuals(options.data / "html")
     tables = [
         recall_table(documents, kept),
         false_merge_table(documents, kept),
         pairs_table(options.data / "dups"),
-        boilerplate_table(options.data / "html"),
-        choice_table(documents, options.data / "dups"),
+        boilerplate_table(manuals),
+        choice_table(documents, options.data / "dups", manuals),
+        stranger_table(options.data / "text", options.seed),
         curve_table(curves),
     ]
     for table in tables:
         print_table(table)
         print()
     if options.svg:
-        write_svg(
-            options.svg, [curve for curve in curves if curve.name.startswith("n = 5")], "Jaccard", "share that meet"
-        )
+        shown = [curve for curve in curves if curve.name.startswith(f"n = {chosen.ngram},")]
+        mark = (chosen.threshold, f"threshold {chosen.threshold}")
+        write_svg(options.svg, shown, "Jaccard", "share of pairs found", mark)
 
 
 def recall_table(documents: Sequence[Planted], kept: dict[str, set[int]]) -> list[list[str]]:
@@ -127,9 +139,13 @@ def pairs_table(folder: Path) -> list[list[str]]:
     return rows
 
 
-def boilerplate_table(folder: Path) -> list[list[str]]:
-    """By shingle length: pages of the manuals, frame and all, that are dropped, and the lowest Jaccard at which one is."""
-    texts = [TAG.sub("", path.read_text("utf-8", "replace")) for path in sorted(folder.rglob("*.html"))]
+def read_manuals(folder: Path) -> list[str]:
+    """The pages of all manuals, frame and all, without their tags."""
+    return [TAG.sub("", path.read_text("utf-8", "replace")) for path in sorted(folder.rglob("*.html"))]
+
+
+def boilerplate_table(texts: Sequence[str]) -> list[list[str]]:
+    """By shingle length: pages of the manuals that are dropped, and the lowest Jaccard at which one is."""
     rows = [["pages with their frame", "pages", "dropped", "exact", "lowest Jaccard", "below threshold"]]
     for ngram in NGRAMS:
         found = near_duplicates(texts, DedupConfig(ngram=ngram))
@@ -141,37 +157,61 @@ def boilerplate_table(folder: Path) -> list[list[str]]:
     return rows
 
 
-def choice_table(documents: Sequence[Planted], folder: Path) -> list[list[str]]:
+def choice_table(documents: Sequence[Planted], folder: Path, manuals: Sequence[str]) -> list[list[str]]:
     """By shingle, bands and threshold: pairs found of each kind that a choice can lose, and what is merged besides.
 
     "templated" are pages without a duplicate that are dropped; "related" are revisions of one page that share less
-    than `near_dup` ones, which a corpus may want merged or not.
+    than `near_dup` ones, which a corpus may want merged or not. "manuals" are pages of the manuals that are dropped.
     """
     texts = [document.text for document in documents]
     clusters = {kind: _clusters(documents, kind) for kind in (*CHOICES, "templated")}
     related = _labelled(folder).get("related", [])
-    header = [*CHOICES, "templated", "related"]
-    rows = [["choice", *header], ["of", *(str(len(found)) for found in clusters.values()), str(len(related))]]
+    header = [*CHOICES, "templated", "related", "manuals"]
+    sizes = [*map(len, clusters.values()), len(related), len(manuals)]
+    rows = [["choice", *header], ["of", *map(str, sizes)]]
     for ngram in NGRAMS:
-        for bands, band_rows in BANDS[:3]:
+        for bands, band_rows in BANDS[:CHOSEN_BANDS]:
             for threshold in THRESHOLDS:
                 config = DedupConfig(
-                    ngram=ngram, num_permutations=PERMUTATIONS, bands=bands, rows=band_rows, threshold=threshold
+                    ngram=ngram, num_permutations=bands * band_rows, bands=bands, rows=band_rows, threshold=threshold
                 )
                 gone = {duplicate.index for duplicate in near_duplicates(texts, config)}
                 counts = [sum(bool(gone & set(members)) for members in found) for found in clusters.values()]
                 counts.append(sum(bool(near_duplicates(pair, config)) for pair in related))
+                counts.append(len(near_duplicates(manuals, config)))
                 rows.append([f"n = {ngram}, {bands} x {band_rows}, {threshold}", *map(str, counts)])
     return rows
 
 
-def measure_curves(folder: Path, pairs: int) -> list[Curve]:
+def stranger_table(folder: Path, seed: int) -> list[list[str]]:
+    """By shingle and rows: with how many of a billion documents a document shares one band by chance.
+
+    The mean of j^rows over random pairs of different documents (estimated j, none above a half), times a billion.
+    """
+    lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text("utf-8").split("\n") if line]
+    texts = [json.loads(line)["text"] for line in lines]
+    a, b = np.random.default_rng(seed).integers(0, len(texts), (2, STRANGERS))
+    a, b = a[a != b], b[a != b]
+    shown = sorted({rows for _, rows in BANDS})
+    table = [["of a billion, in one band by chance", "mean Jaccard", *(f"{rows} rows" for rows in shown)]]
+    for ngram in NGRAMS:
+        signatures = _signatures(texts, DedupConfig(ngram=ngram, num_permutations=STRANGER_PERMUTATIONS))
+        chunks = [slice(start, start + AT_ONCE) for start in range(0, len(a), AT_ONCE)]
+        equal = [np.count_nonzero(signatures[a[chunk]] == signatures[b[chunk]], axis=1) for chunk in chunks]
+        found = np.concatenate(equal) / STRANGER_PERMUTATIONS
+        found = found[found <= STRANGER_JACCARD]
+        mates = [f"{BILLION * (found**rows).mean():.2g}" for rows in shown]
+        table.append([f"n = {ngram}", f"{found.mean():.4f}", *mates])
+    return table
+
+
+def measure_curves(folder: Path, pairs: int, seed: int = 0) -> list[Curve]:
     """For every shingle length and choice of bands: the share of pairs that meet, by Jaccard, and the theory's.
 
-    A pair is a passage's beginning with two other passages' ends, cut so that it has about the wanted Jaccard; it is
-    counted at its exact one.
+    The last curve is of the pairs that the defaults find, verification and all. A pair is a passage's beginning with two
+    other passages' ends, cut so that it has about the wanted Jaccard; it is counted at its exact one.
     """
-    taken = list(zip(range(3 * pairs), passages(folder, random.Random(1)), strict=False))
+    taken = list(zip(range(3 * pairs), passages(folder, random.Random(seed + 1)), strict=False))
     thirds = [[text for number, text in taken if number % 3 == part] for part in range(3)]
     texts: list[str] = []
     for step in STEPS.tolist():
@@ -179,27 +219,30 @@ def measure_curves(folder: Path, pairs: int) -> list[Curve]:
             length = min(map(len, (passage, *ends)))
             shared = round(length * 2 * step / (1 + step))
             texts += [passage[:shared] + end[: length - shared] for end in ends]
-    curves = []
+    made, chosen, curves = list(zip(texts[::2], texts[1::2], strict=True)), DedupConfig(), []
     for ngram in NGRAMS:
-        config = DedupConfig(ngram=ngram, num_permutations=PERMUTATIONS, bands=1, rows=1)
-        signed = sign_texts(
-            pa.array([bytes(16)] * len(texts), pa.binary(16)), pa.array(texts, pa.large_string()), config
-        )
-        equal = signed.signatures[::2] == signed.signatures[1::2]
-        similarities = jaccards(list(zip(texts[::2], texts[1::2], strict=True)), ngram).reshape(len(STEPS), -1)
+        signatures = _signatures(texts, DedupConfig(ngram=ngram, num_permutations=MAX_PERMUTATIONS))
+        equal = signatures[::2] == signatures[1::2]
+        similarities = jaccards(made, ngram).reshape(len(STEPS), -1)
         for bands, rows in BANDS:
             meets = equal[:, : bands * rows].reshape(len(equal), bands, rows).all(axis=2).any(axis=1)
             chances = 1 - (1 - similarities**rows) ** bands
-            curves.append(
-                Curve(
-                    f"n = {ngram}, {bands} x {rows}",
-                    similarities.mean(axis=1),
-                    meets.reshape(similarities.shape).mean(axis=1),
-                    chances.mean(axis=1),
-                    np.sqrt((chances * (1 - chances)).sum(axis=1)) / similarities.shape[1],
-                )
-            )
-    return curves
+            curves.append(_curve(f"n = {ngram}, {bands} x {rows}", similarities, meets, chances))
+    similarities = jaccards(made, chosen.ngram).reshape(len(STEPS), -1)
+    found = np.array([bool(near_duplicates(pair)) for pair in made])
+    name = f"n = {chosen.ngram}, {chosen.bands} x {chosen.rows}, verified at {chosen.threshold}"
+    return [*curves, _curve(name, similarities, found, promised(similarities, chosen))]
+
+
+def _curve(name: str, similarities: Floats, found: npt.NDArray[np.bool_], chances: Floats) -> Curve:
+    error = np.sqrt((chances * (1 - chances)).sum(axis=1)) / similarities.shape[1]
+    share = found.reshape(similarities.shape).mean(axis=1)
+    return Curve(name, similarities.mean(axis=1), share, chances.mean(axis=1), error)
+
+
+def _signatures(texts: Sequence[str], config: DedupConfig) -> SignatureArray:
+    codes, offsets = fold(*text_buffers(pa.array(texts, pa.large_string())))
+    return minhash(codes, offsets, config.ngram, config.num_permutations)
 
 
 def curve_table(curves: Sequence[Curve]) -> list[list[str]]:

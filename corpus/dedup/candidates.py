@@ -21,21 +21,24 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
 
 from corpus.dedup.buckets import EXACT_FLAG, Buckets, number_buckets
-from corpus.dedup.keys import KEY_DTYPE, DocumentKeys
+from corpus.dedup.keys import EARLIER, KEY_DTYPE, DocumentKeys
 from corpus.dedup.minhash import Keys, SignatureArray, min_matches
-from corpus.dedup.records import RECORD_DTYPE, Array, Ordinals
+from corpus.dedup.records import RECORD_DTYPE, Array, Ordinals, pick
 from corpus.engine.compiled import kernel
 
 EXACT, NEAR = 0, 1
 EDGE_DTYPE = np.dtype([("a", "<i8"), ("b", "<i8"), ("similarity", "<f4"), ("kind", "u1"), ("id", "<u8", (2,))])
 CHUNK_MEMBERS = 1 << 17  # bucket members whose sketches are held at once: 29 MB at k = 112
+CHUNK_ROWS = 128  # and as many from each file that they are read from, at least
 FIRST_CAPACITY = 1 << 12  # edges
 SORTED_AT_ONCE = 16  # members sorted by insertion
 
 Take = Callable[[Ordinals], Array]  # rows of rising numbers
 Int64s = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 SketchArray = npt.NDArray[np.uint16]
 
 
@@ -50,12 +53,11 @@ def find_edges(
     """
     records = np.zeros(len(keys), RECORD_DTYPE)
     records["key"] = keys
-    bucket, num_buckets = number_buckets(records)
-    shared = np.flatnonzero(bucket)
+    shared, bucket, num_buckets = number_buckets(records)
     counts = {"records": len(keys), "buckets": num_buckets}
     if not len(shared):
         return np.empty(0, EDGE_DTYPE), counts | {"comparisons": 0, "overflow": 0, "edges": 0}
-    bucket, ordinals = bucket[shared], ordinals[shared]
+    ordinals = ordinals[shared]
     compared = ordinals[bucket & EXACT_FLAG == 0]
     edges, extra = verify(
         bucket,
@@ -75,6 +77,7 @@ def verify(
     take_sketches: Take,
     threshold: float,
     max_leaders: int,
+    num_files: int = 1,
 ) -> tuple[Array, dict[str, int]]:
     """Return the edges among the members of buckets, unique and sorted by (a, b), and counts.
 
@@ -82,25 +85,32 @@ def verify(
         bucket, ordinals, document_keys: one a member, in any order.
         take_sketches: the sketches of members of buckets that are not of the exact key, by their rising position
             among those.
+        num_files: that they are read from.
     """
     order, original = arrange(bucket, document_keys)
-    is_exact = bucket & EXACT_FLAG != 0
-    copied = (original != order) & is_exact[order]
-    exact = np.empty(int(copied.sum()), EDGE_DTYPE)
-    exact["a"], exact["b"] = ordinals[original[copied]], ordinals[order[copied]]
-    exact["similarity"], exact["kind"], exact["id"] = 1, EXACT, document_keys["id"][original[copied]]
+    is_exact, earlier = bucket & EXACT_FLAG != 0, document_keys["quality"] >= EARLIER
+    copied = (original != order) & is_exact[order] & ~earlier[order]
+    higher, lower = [original[copied]], [order[copied]]
+    similarity = [np.ones(len(higher[0]), np.float32)]
 
     rest = order[(original == order) & ~is_exact[order]]
     rest = rest[_repeated(bucket[rest])]
     place = np.cumsum(~is_exact) - 1
     counts = {"comparisons": 0, "overflow": 0, "edges": 0}
-    found = [exact]
-    for a, b, similarity in _compare(bucket[rest], place[rest], take_sketches, threshold, max_leaders, counts):
-        near = np.empty(len(a), EDGE_DTYPE)
-        near["a"], near["b"], near["id"] = ordinals[rest[a]], ordinals[rest[b]], document_keys["id"][rest[a]]
-        near["similarity"], near["kind"] = similarity, NEAR
-        found.append(unique_edges(near))
-    edges = unique_edges(np.concatenate(found))
+    old = earlier[rest]
+    chunk = max(CHUNK_MEMBERS, num_files * CHUNK_ROWS)
+    compared = _compare(bucket[rest], place[rest], old, take_sketches, threshold, max_leaders, chunk, counts)
+    for a, b, found in compared:
+        higher.append(rest[a])
+        lower.append(rest[b])
+        similarity.append(found)
+    kind = np.repeat(np.array([EXACT, NEAR], np.uint8), [len(higher[0]), sum(map(len, higher[1:]))])
+    source, target = np.concatenate(higher), np.concatenate(lower)
+    kept = _unique_pairs(ordinals[source], ordinals[target])
+    edges = np.empty(len(kept), EDGE_DTYPE)
+    edges["a"], edges["b"] = ordinals[source[kept]], ordinals[target[kept]]
+    edges["similarity"], edges["kind"] = np.concatenate(similarity)[kept], kind[kept]
+    edges["id"] = document_keys["id"][source[kept]]
     counts["edges"] = len(edges)
     return edges, counts
 
@@ -110,9 +120,15 @@ def arrange(bucket: Buckets, document_keys: DocumentKeys) -> tuple[Int64s, Int64
 
     Members equal in rank keep their order.
     """
-    words = np.ascontiguousarray(document_keys).view(np.uint64).reshape(-1, KEY_DTYPE.itemsize // 8)
-    order, original = _arrange(bucket & ~EXACT_FLAG, words)
+    order, original = _arrange(bucket & ~EXACT_FLAG, key_words(document_keys))
     return order, original
+
+
+def key_words(document_keys: DocumentKeys) -> Keys:
+    """Return uint64[n, 8]: `KEY_DTYPE` as integers."""
+    first = document_keys["exact"]
+    words = as_strided(first, (len(first), KEY_DTYPE.itemsize // 8), first.strides, writeable=False)
+    return np.ascontiguousarray(words)
 
 
 def sketches(signatures: SignatureArray) -> SketchArray:
@@ -122,10 +138,16 @@ def sketches(signatures: SignatureArray) -> SketchArray:
 
 def unique_edges(edges: Array) -> Array:
     """Return the edges sorted by (a, b), each pair once: the same pair has the same similarity in every bucket."""
-    ordered = edges[_order(edges["a"], edges["b"])]
-    new = np.ones(len(ordered), bool)
-    new[1:] = (ordered["a"][1:] != ordered["a"][:-1]) | (ordered["b"][1:] != ordered["b"][:-1])
-    return ordered[new]
+    return pick(edges, _unique_pairs(edges["a"], edges["b"]))
+
+
+def _unique_pairs(a: Int64s, b: Int64s) -> Int64s:
+    """Positions in the order of (a, b), one of each pair."""
+    order = _order(a, b)
+    first, second = a[order], b[order]
+    new = np.ones(len(order), bool)
+    new[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+    return order[new]
 
 
 def _order(a: Int64s, b: Int64s) -> Int64s:
@@ -138,7 +160,7 @@ def _order(a: Int64s, b: Int64s) -> Int64s:
     return np.lexsort((b, a))
 
 
-def _repeated(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _repeated(values: npt.NDArray[Any]) -> Flags:
     """Which of sorted values occur more than once."""
     equal = values[1:] == values[:-1]
     repeated = np.zeros(len(values), bool)
@@ -148,16 +170,24 @@ def _repeated(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _compare(
-    bucket: Buckets, place: Int64s, take_sketches: Take, threshold: float, max_leaders: int, counts: dict[str, int]
+    bucket: Buckets,
+    place: Int64s,
+    earlier: Flags,
+    take_sketches: Take,
+    threshold: float,
+    max_leaders: int,
+    chunk_members: int,
+    counts: dict[str, int],
 ) -> Iterator[tuple[Int64s, Int64s, npt.NDArray[np.float32]]]:
     """Yield verified pairs of positions among members in (bucket, rank) order, a bounded number of sketches in memory.
 
+    Members of earlier builds come first in their buckets, and lead without being compared with each other.
     A bucket may be larger than that bound: its leaders so far are then carried into the next round, where they meet
     each other again (they do not match) and the members still to come.
     """
     carried = np.empty(0, np.int64)
-    for start in range(0, len(bucket), CHUNK_MEMBERS):
-        end = min(start + CHUNK_MEMBERS, len(bucket))
+    for start in range(0, len(bucket), chunk_members):
+        end = min(start + chunk_members, len(bucket))
         members = np.concatenate((carried, np.arange(start, end)))
         rising = np.argsort(place[members])
         rows = np.empty(len(members), np.int64)
@@ -165,7 +195,9 @@ def _compare(
         chunk: SketchArray = take_sketches(place[members][rising])
         k = chunk.shape[1]
         least = min_matches(threshold, k)
-        a, b, matches, leaders, comparisons, overflow = _lead(bucket[members], rows, chunk, least, max_leaders)
+        a, b, matches, leaders, comparisons, overflow = _lead(
+            bucket[members], rows, earlier[members], chunk, least, max_leaders
+        )
         yield members[a], members[b], (matches / k).astype(np.float32)
         counts["comparisons"] += comparisons
         counts["overflow"] += overflow
@@ -247,10 +279,11 @@ def _arrange(bucket: Buckets, words: Keys) -> tuple[Int64s, Int64s]:
 
 @kernel(
     "Tuple((int64[::1], int64[::1], int64[::1], int64[::1], int64, int64))"
-    "(Array(uint32, 1, 'C', True), Array(int64, 1, 'C', True), Array(uint16, 2, 'C', True), int64, int64)"
+    "(Array(uint32, 1, 'C', True), Array(int64, 1, 'C', True), Array(boolean, 1, 'C', True), "
+    "Array(uint16, 2, 'C', True), int64, int64)"
 )
 def _lead(
-    bucket: Buckets, rows: Int64s, sketches: SketchArray, least: int, max_leaders: int
+    bucket: Buckets, rows: Int64s, earlier: Flags, sketches: SketchArray, least: int, max_leaders: int
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, int, int]:
     """Positions (leader, member) and equal minima of each verified pair; the last bucket's leaders; two counters."""
     edges = np.empty((3, FIRST_CAPACITY), np.int64)
@@ -264,7 +297,8 @@ def _lead(
             larger[:, :num_edges] = edges[:, :num_edges]
             edges = larger
         alone = True
-        for j in range(num_leaders):
+        compared = 0 if earlier[i] else num_leaders
+        for j in range(compared):
             equal = 0
             for p in range(sketches.shape[1]):
                 equal += sketches[rows[i], p] == sketches[rows[leaders[j]], p]
@@ -272,7 +306,7 @@ def _lead(
                 edges[0, num_edges], edges[1, num_edges], edges[2, num_edges] = leaders[j], i, equal
                 num_edges += 1
                 alone = False
-        comparisons += num_leaders
+        comparisons += compared
         if alone and num_leaders < max_leaders:
             leaders[num_leaders] = i
             num_leaders += 1

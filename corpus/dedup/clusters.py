@@ -5,10 +5,10 @@ cycles and the rule has one solution, found in one pass in topological order: in
 resemble each other, A drops B and C stays. Exact copies are dropped beforehand, their fate that of their original: what
 resembles the original resembles them.
 
-Union-find over the same edges numbers the components (root = the smallest ordinal, so the label is a function of the
-set of edges) in an array that is mapped from a scratch file, 8 bytes a document. Then the edges are dealt by component
-into scratch files of about a million, and each file is resolved by itself. Memory is that of one such file or of the
-largest component, whichever is more; documents without a duplicate cost their 8 bytes.
+Union-find over the same edges finds the components (root = the smallest ordinal, so the label is a function of the
+set of edges; `components.py`). Then the edges are dealt by component into scratch files of about a million, and each
+file is resolved by itself. Memory is that of one such file or of the largest component, whichever is more, 0.2 KB an
+edge; a document without a duplicate costs 1.1 bits, one with a duplicate 4 bytes of a mapped file more.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corpus.dedup import components
 from corpus.dedup.candidates import EDGE_DTYPE, EXACT, NEAR, Int64s, unique_edges
+from corpus.dedup.components import Parents
 from corpus.dedup.keys import DocumentKeys, id_bytes, id_words_bytes
-from corpus.dedup.minhash import GOLDEN, mix
-from corpus.dedup.records import Array, Ordinals, Runs
+from corpus.dedup.minhash import GOLDEN, Keys, mix
+from corpus.dedup.records import Array, Ordinals, Runs, cuts_of, pick
 from corpus.engine.compiled import kernel
 
 SURVIVOR = 2  # beside EXACT and NEAR
 KIND_NAMES = ("exact", "near", "survivor")
+BUILD_DTYPE = "S12"  # the name of an earlier build
 FATE_DTYPE = np.dtype(
     [
         ("document", "<i8"),  # ordinal of a document that has a verified neighbour
@@ -38,6 +41,7 @@ FATE_DTYPE = np.dtype(
         ("kind", "u1"),
         ("component", "<i8"),  # smallest ordinal of the connected component
         ("members", "<i8"),  # documents of the component
+        ("size", "<i8"),  # documents that the survivor stands for, itself one of them
     ]
 )
 DROP_DTYPE = np.dtype(
@@ -47,6 +51,7 @@ DROP_DTYPE = np.dtype(
         ("similarity", "<f4"),
         ("kind", "u1"),
         ("cluster", "<i8"),
+        ("build", BUILD_DTYPE),  # the earlier build the survivor stands in; empty: this one
     ]
 )
 CLUSTER_SCHEMA = pa.schema(
@@ -55,7 +60,9 @@ CLUSTER_SCHEMA = pa.schema(
         pa.field("row", pa.uint32(), False),  # position in the shard of the stage `filter`
         pa.field("component", pa.int64(), False),  # a number of this build: the component's smallest ordinal
         pa.field("members", pa.int64(), False),  # documents of the component, the survivors too
+        pa.field("size", pa.int64(), False),  # documents that the survivor stands for, itself one of them
         pa.field("survivor", pa.binary(16), False),  # who stays in its place: itself, where kind is survivor
+        pa.field("build", pa.string()),  # the earlier build the survivor stands in; null: this one
         pa.field("similarity", pa.float32(), False),  # estimated Jaccard with the survivor
         pa.field("kind", pa.string(), False),
     ]
@@ -64,31 +71,28 @@ GROUP_EDGES = 1 << 20  # 39 MB of edges
 MAX_GROUPS = 512  # scratch files open at once
 BLOCK_EDGES = 1 << 20
 
+Builds = bytes | npt.NDArray[np.bytes_]
+
 
 def resolve_files(files: Sequence[Runs], num_documents: int, scratch: Path) -> Iterator[Array]:
     """Yield the fates of `resolve` for the edges of many files, a group of whole components at a time.
 
     Args:
         files: `EDGE_DTYPE` records.
-        scratch: an empty folder for 8 bytes a document and a copy of the edges.
+        scratch: an empty folder for 4 bytes a document that has an edge, and a copy of the edges.
     """
     num_edges = sum(map(len, files))
     if not num_edges:
         return
-    roots = np.asarray(np.memmap(scratch / "components", np.int64, "w+", shape=(num_documents,)))
-    for start in range(0, num_documents, BLOCK_EDGES):
-        roots[start : start + BLOCK_EDGES] = np.arange(start, min(start + BLOCK_EDGES, num_documents))
-    for edges in _blocks(files):
-        _unite(roots, np.ascontiguousarray(edges["a"]), np.ascontiguousarray(edges["b"]))
-    _flatten(roots)
     groups = min(MAX_GROUPS, num_edges // GROUP_EDGES + 1)
+    if groups == 1:
+        yield resolve(np.concatenate([run.read() for run in files]))
+        return
     paths = [scratch / f"edges-{group}" for group in range(groups)]
-    if groups > 1:
-        _deal(files, roots, paths)
-    del roots
+    _deal(files, _components(files, num_documents, scratch / "components"), paths)
     for path in paths:
-        yield resolve(np.fromfile(path, EDGE_DTYPE) if groups > 1 else np.concatenate([run.read() for run in files]))
-        path.unlink(missing_ok=True)
+        yield resolve(np.fromfile(path, EDGE_DTYPE))
+        path.unlink()
 
 
 def resolve(edges: Array) -> Array:
@@ -99,10 +103,10 @@ def resolve(edges: Array) -> Array:
     """
     edges = unique_edges(edges)
     documents, ends = np.unique(np.concatenate((edges["a"], edges["b"])), return_inverse=True)
-    higher, lower = np.split(ends.astype(np.int64), 2)
-    component = np.arange(len(documents))
-    _unite(component, higher, lower)
-    _flatten(component)
+    higher, lower = np.split(ends.astype(np.uint32), 2)
+    component = np.arange(len(documents), dtype=np.uint32)
+    components.unite(component, higher, lower)
+    components.flatten(component)
     near, exact = edges["kind"] == NEAR, edges["kind"] == EXACT
 
     fates = np.zeros(len(documents), FATE_DTYPE)
@@ -111,9 +115,10 @@ def resolve(edges: Array) -> Array:
     survivor, similarity = np.arange(len(documents)), np.ones(len(documents), np.float32)
     kind, ids = np.full(len(documents), SURVIVOR, np.uint8), np.zeros((len(documents), 2), np.uint64)
 
-    survives = _survivors(*_by_higher(higher[near], lower[near], len(documents)))
+    starts = cuts_of(np.bincount(higher[near], minlength=len(documents)))  # edges are sorted by their higher end
+    survives = _survivors(starts, lower[near])
     chosen = np.flatnonzero(near & survives[higher])
-    chosen = chosen[_best(lower[chosen], edges[chosen])]
+    chosen = chosen[_best(lower[chosen], edges["similarity"][chosen], edges["id"][chosen], len(documents))]
     dropped = lower[chosen]
     survivor[dropped], similarity[dropped], kind[dropped] = higher[chosen], edges["similarity"][chosen], NEAR
     ids[dropped] = edges["id"][chosen]
@@ -128,6 +133,7 @@ def resolve(edges: Array) -> Array:
     ids[copy] = np.where(stays[:, None], edges["id"][exact], ids[original])
 
     fates["survivor"], fates["similarity"], fates["kind"] = documents[survivor], similarity, kind
+    fates["size"] = np.bincount(survivor, minlength=len(documents))[survivor]
     fates["survivor_id"] = ids
     return fates
 
@@ -152,7 +158,8 @@ class ShardedFates:
         self.counts = count(np.empty(0, FATE_DTYPE))
 
     def add(self, fates: Array) -> None:
-        """Keep one group."""
+        """Keep one group, without documents beyond the last shard: those of earlier builds have no fate here."""
+        fates = fates[: np.searchsorted(fates["document"], self.bases[-1])]
         (self.scratch / f"fates-{len(self.cuts)}").write_bytes(fates.tobytes())
         self.cuts.append(np.searchsorted(fates["document"], self.bases))
         self.counts = {name: total + self.counts[name] for name, total in count(fates).items()}
@@ -165,21 +172,29 @@ class ShardedFates:
             path, offset = self.scratch / f"fates-{group}", first * FATE_DTYPE.itemsize
             parts.append(np.fromfile(path, FATE_DTYPE, last - first, offset=offset))
         fates = np.concatenate(parts)
-        return fates[np.argsort(fates["document"])]
+        return pick(fates, np.argsort(fates["document"]))
 
 
-def drops(fates: Array, base: int) -> Array:
-    """Return the `DROP_DTYPE` records of one shard, sorted by row; `base` is its first ordinal."""
-    part = fates[fates["kind"] != SURVIVOR]
+def drops(fates: Array, base: int, builds: Builds = b"") -> Array:
+    """Return the `DROP_DTYPE` records of one shard, sorted by row.
+
+    Args:
+        base: its first ordinal.
+        builds: of the survivors, one a fate, or one for all.
+    """
+    dropped = fates["kind"] != SURVIVOR
+    part = fates[dropped]
     found = np.empty(len(part), DROP_DTYPE)
     found["row"] = part["document"] - base
     found["survivor"] = id_words_bytes(part["survivor_id"])
     found["similarity"], found["kind"], found["cluster"] = part["similarity"], part["kind"], part["component"]
+    found["build"] = np.broadcast_to(np.asarray(builds, BUILD_DTYPE), len(fates))[dropped]
     return found
 
 
-def cluster_table(fates: Array, base: int, keys: DocumentKeys) -> pa.Table:
+def cluster_table(fates: Array, base: int, keys: DocumentKeys, builds: Builds = b"") -> pa.Table:
     """Return the `CLUSTER_SCHEMA` rows of one shard, one for each document of `fates`; `keys` are theirs."""
+    names = np.broadcast_to(np.asarray(builds, BUILD_DTYPE), len(fates))
     own = id_bytes(keys)
     survivor = np.where((fates["kind"] == SURVIVOR)[:, None], own, id_words_bytes(fates["survivor_id"]))
     columns = {
@@ -187,7 +202,9 @@ def cluster_table(fates: Array, base: int, keys: DocumentKeys) -> pa.Table:
         "row": (fates["document"] - base).astype(np.uint32),
         "component": np.ascontiguousarray(fates["component"]),
         "members": np.ascontiguousarray(fates["members"]),
+        "size": np.ascontiguousarray(fates["size"]),
         "survivor": _binary(survivor),
+        "build": pa.array(names.astype("U"), pa.string(), mask=names == b""),
         "similarity": np.ascontiguousarray(fates["similarity"]),
         "kind": pa.array(KIND_NAMES).take(pa.array(fates["kind"].astype(np.int64))),
     }
@@ -205,66 +222,55 @@ def _blocks(files: Sequence[Runs]) -> Iterator[Array]:
             yield file.take(np.arange(start, min(start + BLOCK_EDGES, len(file))))
 
 
-def _deal(files: Sequence[Runs], roots: Int64s, paths: Sequence[Path]) -> None:
+def _components(files: Sequence[Runs], num_documents: int, path: Path) -> components.Components:
+    found = components.Components(num_documents)
+    for edges in _blocks(files):
+        found.mark(edges["a"])
+        found.mark(edges["b"])
+    found.number(path)
+    for edges in _blocks(files):
+        found.unite(edges["a"], edges["b"])
+    return found
+
+
+def _deal(files: Sequence[Runs], found: components.Components, paths: Sequence[Path]) -> None:
     """Write every edge to the file of its component."""
     with ExitStack() as stack:
         outputs = [stack.enter_context(open(path, "wb")) for path in paths]
         for edges in _blocks(files):
-            group = _groups(roots[edges["a"]], len(paths))
-            order = np.argsort(group, kind="stable")
-            cuts = np.searchsorted(group[order], np.arange(len(paths) + 1))
-            dealt = edges[order]
+            group = _groups(found.roots(edges["a"]), len(paths))
+            dealt = pick(edges, np.argsort(group, kind="stable"))
+            cuts = cuts_of(np.bincount(group, minlength=len(paths)))
             for output, first, last in zip(outputs, cuts[:-1], cuts[1:], strict=True):
-                output.write(dealt[first:last].tobytes())
+                output.write(dealt[first:last].data)
 
 
-def _by_higher(higher: Int64s, lower: Int64s, num_documents: int) -> tuple[Int64s, Int64s]:
-    """Edges as adjacency: the lower ends of document i are lower[starts[i]:starts[i + 1]]."""
-    order = np.argsort(higher, kind="stable")
-    return np.searchsorted(higher[order], np.arange(num_documents + 1)), lower[order]
-
-
-def _best(lower: Int64s, edges: Array) -> Int64s:
-    """Positions of the edges that name a survivor: the most similar one, the smallest id among equals."""
-    ids = edges["id"]
-    order = np.lexsort((ids[:, 1], ids[:, 0], -edges["similarity"], lower))
-    first = np.ones(len(order), bool)
-    first[1:] = lower[order][1:] != lower[order][:-1]
-    return order[first]
-
-
-@kernel("int64[::1](int64[::1], int64)")
-def _groups(roots: Int64s, groups: int) -> Int64s:
+@kernel("uint16[::1](uint32[::1], int64)")
+def _groups(roots: Parents, groups: int) -> npt.NDArray[np.uint16]:
     """A number below `groups` for each component."""
-    found = np.empty(len(roots), np.int64)
+    found = np.empty(len(roots), np.uint16)
     for i in range(len(roots)):
         found[i] = (mix(np.uint64(roots[i]) * GOLDEN) >> np.uint64(32)) % np.uint64(groups)
     return found
 
 
-@kernel("void(int64[::1], Array(int64, 1, 'C', True), Array(int64, 1, 'C', True))")
-def _unite(parent: Int64s, a: Int64s, b: Int64s) -> None:
-    """Union-find with path halving: joins the components of both ends of each edge, the smaller root staying."""
-    for i in range(len(a)):
-        x, y = a[i], b[i]
-        while parent[x] != x:
-            parent[x] = parent[parent[x]]
-            x = parent[x]
-        while parent[y] != y:
-            parent[y] = parent[parent[y]]
-            y = parent[y]
-        parent[max(x, y)] = min(x, y)
+@kernel("int64[::1](uint32[::1], float32[::1], uint64[:, ::1], int64)")
+def _best(lower: Parents, similarity: npt.NDArray[np.float32], ids: Keys, num_documents: int) -> Int64s:
+    """Positions of the edges that name a survivor: the most similar one, the smallest id among equals."""
+    best = np.full(num_documents, -1, np.int64)
+    for i in range(len(lower)):
+        j = best[lower[i]]
+        if j >= 0 and similarity[i] == similarity[j]:
+            better = ids[i, 0] < ids[j, 0] or (ids[i, 0] == ids[j, 0] and ids[i, 1] < ids[j, 1])
+        else:
+            better = j < 0 or similarity[i] > similarity[j]
+        if better:
+            best[lower[i]] = i
+    return best[best >= 0]
 
 
-@kernel("void(int64[::1])")
-def _flatten(parent: Int64s) -> None:
-    """Point everyone at the smallest of its component: a parent is never larger than its child, so one pass does."""
-    for x in range(len(parent)):
-        parent[x] = parent[parent[x]]
-
-
-@kernel("boolean[::1](Array(int64, 1, 'C', True), Array(int64, 1, 'C', True))")
-def _survivors(starts: Int64s, lower: Int64s) -> npt.NDArray[np.bool_]:
+@kernel("boolean[::1](Array(int64, 1, 'C', True), uint32[::1])")
+def _survivors(starts: Ordinals, lower: Parents) -> npt.NDArray[np.bool_]:
     """Documents in topological order: one that no survivor above it has dropped survives and drops those below it."""
     num_documents = len(starts) - 1
     waiting = np.zeros(num_documents, np.int64)  # neighbours above that are not decided yet

@@ -1,14 +1,15 @@
 """The recipe's `[dedup]` section.
 
-Defaults: character 5-grams, 14 bands of 8 rows (FineWeb's), verified at an estimated Jaccard of 0.8. The chance that a
-pair of Jaccard j meets in some band is 1 - (1 - j^8)^14: 0.56 at 0.7, 0.92 at 0.8, 0.99 at 0.85. Because every pair is
-verified on its signatures, a false candidate costs 13 ns and never a document, so the bands may open well below the
-threshold. datasketch's optimiser, which weighs both errors alike, answers 9 x 13 for 0.8 and misses 60 % of the pairs
-at exactly 0.8.
+Defaults: character 4-grams, 16 bands of 7 rows, verified at an estimated Jaccard of 0.75; docs/dedup.md has the tables
+they were chosen by (`python -m tools.evaluate_dedup`).
 
-Verification is on an estimate with standard error 0.04, so a pair at the threshold itself passes half the time. Found of
-400 pairs each (promised by theory): 0.12 (0.10) at 0.75, 0.47 (0.49) at 0.8, 0.89 (0.92) at 0.85, 1.00 (1.00) at 0.9.
-Lower `threshold` to 0.75 to find most pairs at 0.8.
+The chance that a pair of Jaccard j meets in some band is 1 - (1 - j^7)^16: 0.75 at 0.7, 0.98 at 0.8, 1.00 at 0.85. Every
+pair that meets is verified on its signatures, so a false candidate costs one comparison and never a document, and the
+bands may open well below the threshold. Verification is on an estimate with standard error 0.04, so a pair at the
+threshold itself passes half the time. Found by both: 0.15 at 0.7, 0.55 at 0.75, 0.91 at 0.8, 1.00 at 0.85.
+
+Why 4-grams: an edit of one character changes n of a text's n-grams. With 3 % of the characters changed a pair has a mean
+Jaccard of 0.80 in 4-grams and 0.75 in 5-grams, while pages that share a frame only are hardly nearer to each other.
 """
 
 from __future__ import annotations
@@ -45,29 +46,51 @@ class ContaminationConfig(Strict):
     action: Literal["remove", "flag"] = "remove"
 
 
+class SubstringsConfig(Strict):
+    """[dedup.substrings]: passages that a document has word for word from a better one are cut out (substrings.py).
+
+    100 folded characters are some 65 tokens; Lee et al. (2022) cut 50 tokens of English. At 100, copies of 200 characters
+    are found (99 %; at 200, 15 %) and 4,000 poems and chapters of old novels and classics lose nothing, at 50 neither; what
+    modern articles lose, 3 % of one site, are the notes of its translators (`python -m tools.evaluate_substrings`).
+    """
+
+    min_chars: int = Field(default=100, ge=20, le=100_000, description="folded characters of whole sentences in a row")
+    min_left: int = Field(default=50, ge=1, description="characters; a document that is left with fewer is dropped")
+
+
 class DedupConfig(Strict):
     """Parameters of exact and near-duplicate removal."""
 
-    scheme: Literal["classic", "datasketch"] = Field(
+    scheme: Literal["classic", "one_permutation", "datasketch"] = Field(
         default="classic",
-        description="datasketch: its very signatures, for its indexes; SHA-1 makes it 25 times slower",
+        description="one_permutation: faster, less exact below k shingles; datasketch: its very signatures, for its indexes",
     )
-    ngram: int = Field(default=5, ge=1, le=64, description="characters a shingle, after folding")
+    ngram: int = Field(default=4, ge=1, le=64, description="characters a shingle, after folding")
     num_permutations: int = Field(
         default=112, ge=1, le=1024, description="minima a signature; standard error <= 0.5/sqrt(it)"
     )
     bands: int = Field(
-        default=14, ge=1, le=MAX_BANDS, description="two documents meet when one band of minima is equal"
+        default=16, ge=1, le=MAX_BANDS, description="two documents meet when one band of minima is equal"
     )
-    rows: int = Field(default=8, ge=1, le=1024, description="minima a band")
+    rows: int = Field(default=7, ge=1, le=1024, description="minima a band")
     threshold: float = Field(
-        default=0.8, gt=0, le=1, description="estimated Jaccard at which a pair is a near duplicate"
+        default=0.75, gt=0, le=1, description="estimated Jaccard at which a pair is a near duplicate"
     )
     max_leaders: int = Field(
         default=256, ge=1, le=65536, description="documents of a band bucket that others are compared to"
     )
+    keep: Literal["survivors", "all_with_size"] = Field(
+        default="survivors",
+        description="all_with_size: nothing is dropped, index/ of the stage `text` says what is whose duplicate",
+    )
+    earlier: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="OUT folders of finished builds, in any order; what resembles a document kept there is dropped",
+    )
     repeated_lines: RepeatedLinesConfig | None = Field(default=None, description="absent: no line is cut")
     contamination: ContaminationConfig | None = Field(default=None, description="absent: no evaluation file is known")
+    substrings: SubstringsConfig | None = Field(default=None, description="absent: no passage is cut")
 
     @model_validator(mode="after")
     def _one_block(self) -> Self:

@@ -26,6 +26,7 @@ KEY_DTYPE = np.dtype(
         ("digest", "<u8", (2,)),  # xxh3-128 of the text as it is
     ]
 )
+EARLIER = np.uint64(1 << 63)  # set in the quality of a document of an earlier build, which outranks all new ones
 NOTHING_LEFT_SEED = 1  # sets raw keys apart from folded ones
 
 DocumentKeys = npt.NDArray[np.void]

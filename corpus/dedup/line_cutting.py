@@ -6,6 +6,8 @@ it. `corpus explain` reads it as it reads the filter's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -47,16 +49,16 @@ def cut_lines(task: Task, out: Output, table: LineTable, config: RepeatedLinesCo
     ):
         for documents in read_batches(fetch(task.inputs[0].url)):
             edited, removed = _cut(documents, table, config, counts)
-            before, after = _characters(documents), _characters(edited)
+            before, after = characters(documents), characters(edited)
             short = (after < config.min_left) & (after < before)
             survivors = edited.filter(pa.array(~short))
             kept.write(survivors)
-            ended.write(_fates(documents.filter(pa.array(short)), after[short], config.min_left, task.name))
+            ended.write(short_fates(documents.filter(pa.array(short)), GATE, after[short], config.min_left, task.name))
             measured.write(_statistics(documents, removed, before, after))
             counts.documents_in += documents.num_rows
             counts.documents_out += survivors.num_rows
-            counts.bytes_in += _text_bytes(documents)
-            counts.bytes_out += _text_bytes(survivors)
+            counts.bytes_in += text_bytes(documents)
+            counts.bytes_out += text_bytes(survivors)
             if short.any():
                 counts.drop(GATE, int(short.sum()))
     for name, writer in zip(names, (kept, ended, measured), strict=True):
@@ -80,15 +82,20 @@ def _cut(
         texts[row], removed[row] = text, numbers
         counts.extra["edited.repeated_line"] += len(numbers)
     counts.extra["edited_documents"] += len(texts)
+    return with_texts(documents, texts), removed
+
+
+def with_texts(documents: pa.Table, texts: Mapping[int, str]) -> pa.Table:
+    """The documents, some with new texts; `texts` has them by row, in rising order."""
     if not texts:
-        return documents, removed
+        return documents
     chosen = np.zeros(documents.num_rows, bool)
     chosen[list(texts)] = True
     column = documents["text"].combine_chunks()
     column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
     column = pc.replace_with_mask(column, pa.array(chosen), pa.array(list(texts.values()), pa.large_string()))
     place = documents.schema.get_field_index("text")
-    return documents.set_column(place, DOCUMENT_SCHEMA.field("text"), column), removed
+    return documents.set_column(place, DOCUMENT_SCHEMA.field("text"), column)
 
 
 def _statistics(
@@ -107,13 +114,14 @@ def _statistics(
     return pa.table(columns, schema=STATISTICS_SCHEMA)
 
 
-def _fates(dropped: pa.Table, characters: npt.NDArray[np.int64], least: int, shard: str) -> pa.Table:
+def short_fates(dropped: pa.Table, rule: str, num_chars: npt.NDArray[np.int64], least: int, shard: str) -> pa.Table:
+    """The fates of documents that lost so much that fewer than `least` characters are left."""
     count = dropped.num_rows
     columns = {name: dropped[name] for name in ("id", "row", "source", "url")} | {
         "shard": [shard] * count,
         "place": [None] * count,
-        "rule": [GATE] * count,
-        "value": characters.astype(np.float64),
+        "rule": [rule] * count,
+        "value": num_chars.astype(np.float64),
         "threshold": [float(least)] * count,
         "bound": ["min"] * count,
         "detail": [None] * count,
@@ -121,9 +129,11 @@ def _fates(dropped: pa.Table, characters: npt.NDArray[np.int64], least: int, sha
     return pa.table([columns[name] for name in FATE_SCHEMA.names], schema=FATE_SCHEMA)
 
 
-def _characters(table: pa.Table) -> npt.NDArray[np.int64]:
+def characters(table: pa.Table) -> npt.NDArray[np.int64]:
+    """int64[rows]: code points of each text."""
     return np.asarray(pc.utf8_length(table["text"]).to_numpy(), np.int64)
 
 
-def _text_bytes(table: pa.Table) -> int:
+def text_bytes(table: pa.Table) -> int:
+    """Bytes of all texts."""
     return int(pc.sum(pc.binary_length(table["text"])).as_py() or 0)

@@ -2,8 +2,8 @@
 
 A section file holds records of one size behind a header of offsets. The task that reads section p of M files thus makes
 M range reads, whatever the number of sections: the layout of Spark's sort shuffle, M files for M tasks, not M x P small
-ones. Everything is read through a stream in rising order, a block at a time, so joins are merges of sorted runs: no
-memory map, the same on a disk and in a store.
+ones. Everything is read in rising order, a block at a time, so joins are merges of sorted runs: no memory map, the same
+on a disk and in a store.
 
     0      b"WHCUTS01"        8
     8      n                  <u8
@@ -13,6 +13,20 @@ memory map, the same on a disk and in a store.
 A band file is one of them: a shard's (key, row) records sorted by key, 12 bytes each, a section being 1/16384 of the
 key space. A partition is a power-of-two share of the key space, hence one range of sections; so the file depends on its
 own shard alone and the partition count may follow the corpus.
+
+Reads and memory pull apart: a section holds 1/M of what a task holds. So a task takes a million band records (13 MB)
+where shards are few, and up to 67 million where they are many, that a read may have up to 64 KB (`partition_records`). For
+2 billion documents of 15 records in 20,000 shards:
+
+    records    30e9 x 12 B = 360 GB; 512 partitions of 59e6 (0.7 GB; the task holds 1.2, see buckets.py)
+    bands      20,000 x 512 = 1.0e7 sections of 35 KB, two small reads for the offsets and one for the records of each
+    buckets    as many, one a shard and partition: 4.7 KB where a tenth of the records is shared, 16 B each
+    members    all 3e9 of these, 2^21 a task at most (`spread`): 2,048 tasks, 4.1e7 sections of 73 records,
+               5 KB of keys and 16 KB of sketches; 0.2 TB and 0.7 TB
+    all        3e8 requests and 1.3 TB; with 2^20 records a partition it would be 4e9 requests
+
+A key that a share of all documents has lies in one partition, whatever their number: 10 million documents of one key
+cost `buckets` 0.6 GB and `candidates` 2.
 """
 
 from __future__ import annotations
@@ -20,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,23 +46,37 @@ from corpus.engine.storage import File
 MAGIC = b"WHCUTS01"
 SLOT_BITS = 14
 NUM_SLOTS = 1 << SLOT_BITS
+WORD = np.dtype("<u8")
+ONE_READ_WORDS = 1024  # a header up to here is read whole: less than two requests cost
 RECORD_DTYPE = np.dtype([("key", "<u8"), ("row", "<u4")])
-PARTITION_RECORDS = (
-    1 << 20
-)  # 13 MB of records; a task on them holds 0.34 GB, of which 0.2 are the interpreter and numba
+PARTITION_RECORDS = 1 << 20  # 13 MB; a task on them holds 0.25 GB, of which 0.2 are the interpreter and numba
+WIDE_FILES = 192  # of so many files it has 64 KB each; of more files a partition is larger, for reads of that size
+MAX_GROWTH = 64  # but so many times as much at most: 0.8 GB
+MAX_MEMBERS = 1 << 21  # bucket members of a task that compares them: 0.9 GB with their sketches
 BLOCK_BYTES = 4 << 20
 
 Array = npt.NDArray[Any]
 Ordinals = npt.NDArray[np.int64]
 
 
-def partition_bits(num_records: int) -> int:
-    """Return log2 of the number of partitions: a function of the corpus' size only, never of workers.
+def partition_bits(num_records: int, num_files: int = 1) -> int:
+    """Return log2 of the number of partitions: a function of the corpus' size and shards only, never of workers.
 
-    >>> partition_bits(0), partition_bits(30_000_000_000)
-    (0, 14)
+    >>> partition_bits(0), partition_bits(300_000_000, 80), partition_bits(30_000_000_000, 20_000)
+    (0, 9, 9)
     """
-    return min(SLOT_BITS, max(0, (num_records // PARTITION_RECORDS).bit_length()))
+    return min(SLOT_BITS, (num_records // partition_records(num_files)).bit_length())
+
+
+def partition_records(num_files: int) -> int:
+    """Return how many records a partition has at most, of this number of files."""
+    return PARTITION_RECORDS * max(1, min(MAX_GROWTH, num_files // WIDE_FILES))
+
+
+def spread(buckets: Sequence[File]) -> int:
+    """Return into how many sections, a power of two, the members of a partition are dealt for comparison."""
+    members = sum(file.rows for file in buckets) // max(1, len(buckets))
+    return 1 << (max(0, members - 1) // MAX_MEMBERS).bit_length()
 
 
 def write_bands(path: Path, keys: npt.NDArray[np.uint64], rows: npt.NDArray[np.uint32]) -> None:
@@ -84,6 +112,13 @@ def cuts_of(counts: npt.NDArray[np.integer[Any]]) -> Ordinals:
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
 
+def pick(records: Array, positions: Ordinals) -> Array:
+    """Return `records[positions]`, as bytes: five times as fast, because numpy copies records field by field."""
+    rows = records.view(np.uint8).reshape(-1, records.dtype.itemsize)
+    picked: Array = np.take(rows, positions, axis=0).reshape(-1).view(records.dtype)
+    return picked
+
+
 def write_sections(path: Path, cuts: Ordinals, parts: Iterable[Array]) -> None:
     """Write a section file; `parts` hold its records in order, cut anywhere."""
     with open(path, "wb") as file:
@@ -117,19 +152,20 @@ class Run:
 
 
 def section(file: File, first: int, last: int, dtype: np.dtype[Any]) -> Run:
-    """Return sections first..last - 1 of a section file as one run.
+    """Return sections first..last - 1 of a section file as one run: one read, or two where many sections are before.
 
     Raises:
         WenhaiError: the file is no section file of such records, or damaged.
     """
-    with storage.open_stream(file.url) as stream:
-        magic, count = stream.read(len(MAGIC)), int.from_bytes(stream.read(8), "little")
-        start, end = _offset(stream, first), _offset(stream, last)
-    header = len(MAGIC) + 8 * (count + 2)
-    total, rest = divmod(file.bytes - header, dtype.itemsize)
-    if magic != MAGIC or rest or not 0 <= first <= last <= count or not 0 <= start <= end <= total:
+    header = _words(file.url, 0, last + 3 if last + 3 <= ONE_READ_WORDS else 2)
+    offsets = header[2 + first :] if len(header) > 2 else _words(file.url, 2 + first, last - first + 1)
+    count, start, end = int(header[1]), int(offsets[0]), int(offsets[-1])
+    header_bytes = WORD.itemsize * (count + 3)
+    total, rest = divmod(file.bytes - header_bytes, dtype.itemsize)
+    is_ours = header[0].tobytes() == MAGIC and not rest
+    if not is_ours or not 0 <= first <= last <= count or not 0 <= start <= end <= total:
         raise WenhaiError(f"{file.url}: not a file of sections, or damaged. Remove its stage folder and run again.")
-    return Run(file.url, header + start * dtype.itemsize, end - start)
+    return Run(file.url, header_bytes + start * dtype.itemsize, end - start)
 
 
 def array_rows(file: File, dtype: np.dtype[Any]) -> Run:
@@ -159,31 +195,31 @@ class Runs:
         records = np.empty(len(self), self.dtype)
         for run, start in zip(self.runs, self.bases[:-1].tolist(), strict=True):
             if run.num_records:
-                with storage.open_stream(run.url) as stream:
-                    stream.seek(run.offset)
-                    _fill(stream, records[start : start + run.num_records], run.url)
+                _fill(run.url, run.offset, records[start : start + run.num_records])
         return records
 
     def take(self, numbers: Ordinals) -> Array:
         """Return the records of rising numbers: every file is read from front to back, and only blocks that are wanted."""
+        if len(numbers) == len(self):
+            return self.read()
         taken = np.empty(len(numbers), self.dtype)
         cuts = np.searchsorted(numbers, self.bases)
         for i in np.flatnonzero(np.diff(cuts)).tolist():
             part = slice(int(cuts[i]), int(cuts[i + 1]))
-            with storage.open_stream(self.runs[i].url) as stream:
-                self._merge(stream, self.runs[i], numbers[part] - self.bases[i], taken[part])
+            self._merge(self.runs[i], numbers[part] - self.bases[i], taken[part])
         return taken
 
-    def _merge(self, stream: BinaryIO, run: Run, positions: Ordinals, taken: Array) -> None:
+    def _merge(self, run: Run, positions: Ordinals, taken: Array) -> None:
         length = max(1, BLOCK_BYTES // self.dtype.itemsize)
-        block = np.empty(length, self.dtype)
+        block = np.empty(min(length, run.num_records), self.dtype)
         edges = np.searchsorted(positions, np.arange(0, run.num_records + length, length))
         for number in np.flatnonzero(np.diff(edges)).tolist():
             first, last = int(edges[number]), int(edges[number + 1])
             start, end = int(positions[first]), int(positions[last - 1]) + 1
-            stream.seek(run.offset + start * self.dtype.itemsize)
-            _fill(stream, block[: end - start], run.url)
-            taken[first:last] = block[positions[first:last] - start]
+            wanted = taken[first:last] if end - start == last - first else block[: end - start]
+            _fill(run.url, run.offset + start * self.dtype.itemsize, wanted)
+            if end - start > last - first:
+                np.take(block, positions[first:last] - start, axis=0, out=taken[first:last], mode="clip")
 
 
 def bases(files: Sequence[File]) -> Ordinals:
@@ -191,17 +227,15 @@ def bases(files: Sequence[File]) -> Ordinals:
     return cuts_of(np.array([file.rows for file in files], np.int64))
 
 
-def _fill(stream: BinaryIO, records: Array, url: str) -> None:
+def _fill(url: str, offset: int, records: Array) -> None:
     """Read exactly these records."""
-    view, done = records.reshape(-1).view(np.uint8).data, 0
-    while done < len(view):
-        data = stream.read(len(view) - done)
-        if not data:
-            raise WenhaiError(f"{url}: ends too early. Remove its stage folder and run again.")
-        view[done : done + len(data)] = data
-        done += len(data)
+    view = records.reshape(-1).view(np.uint8).data
+    if storage.read_into(url, offset, view) < len(view):
+        raise WenhaiError(f"{url}: ends too early. Remove its stage folder and run again.")
 
 
-def _offset(stream: BinaryIO, slot: int) -> int:
-    stream.seek(len(MAGIC) + 8 + 8 * slot)
-    return int.from_bytes(stream.read(8), "little")
+def _words(url: str, first: int, count: int) -> npt.NDArray[np.uint64]:
+    """Words of a section file's header."""
+    words = np.empty(count, WORD)
+    _fill(url, WORD.itemsize * first, words)
+    return words

@@ -68,9 +68,13 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON value with sorted keys, one space of indent and a final newline. NaN and infinities are refused."""
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False)
-    write_bytes(path, (text + "\n").encode())
+    """Write a JSON value as `json_bytes` spells it."""
+    write_bytes(path, json_bytes(value))
+
+
+def json_bytes(value: Any) -> bytes:
+    """A JSON value with sorted keys, one space of indent and a final newline. NaN and infinities are refused."""
+    return (json.dumps(value, ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False) + "\n").encode()
 
 
 def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> Any:
@@ -79,6 +83,11 @@ def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> Any:
     Raises:
         WenhaiError: the file is missing, larger than `max_bytes`, or not strict JSON.
     """
+    return parse_json(read_bytes(path, max_bytes), str(path))
+
+
+def read_bytes(path: Path, max_bytes: int = MAX_JSON_BYTES) -> bytes:
+    """Read a small file whole; raises `WenhaiError` when it is missing or larger than `max_bytes`."""
     try:
         with open(path, "rb") as file:
             data = file.read(max_bytes + 1)
@@ -86,7 +95,7 @@ def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> Any:
         raise WenhaiError(f"{path}: cannot be read ({error.strerror}).") from error
     if len(data) > max_bytes:
         raise WenhaiError(f"{path}: larger than {max_bytes:,} bytes; this is not a file of ours.")
-    return parse_json(data, str(path))
+    return data
 
 
 def parse_json(data: bytes, where: str) -> Any:
@@ -206,6 +215,9 @@ class RunLock:
                 os.ftruncate(self._fd, 0)
             os.close(self._fd)
             self._fd = None
+
+    def check(self) -> None:
+        """Nothing takes this lock away."""
 
 
 def lock_holder(folder: Path) -> str | None:

@@ -47,6 +47,27 @@ class Progress:
         self._line(f"{name:<12} {elapsed:6.1f} s  {_flow(total)}{rate}{resumed}")
 
     @contextmanager
+    def reading(self, name: str, files: int, num_bytes: int) -> Iterator[Callable[[int], None]]:
+        """Show how far `files` files of `num_bytes` bytes in all are read; yields `advance(bytes of one file)`."""
+        start = last = time.monotonic()
+        done_files = done_bytes = 0
+
+        def advance(of_one: int) -> None:
+            nonlocal last, done_files, done_bytes
+            done_files, done_bytes = done_files + 1, done_bytes + of_one
+            if time.monotonic() - last >= PLAIN_SECONDS:
+                last = time.monotonic()
+                rate = done_bytes / (last - start)
+                left = f", about {(num_bytes - done_bytes) / rate:,.0f} s left" if rate else ""
+                share = f"{done_bytes / 1e9:,.1f} of {num_bytes / 1e9:,.1f} GB"
+                self._line(f"{name:<12} {done_files:,}/{files:,} files, {share}{left}")
+
+        yield advance
+        elapsed = time.monotonic() - start
+        rate = f", {done_bytes / 1e6 / elapsed:,.1f} MB/s" if elapsed > 0.05 else ""
+        self._line(f"{name:<12} {elapsed:6.1f} s  {done_files:,} files, {done_bytes / 1e6:,.1f} MB read{rate}")
+
+    @contextmanager
     def _lines(self, name: str, tasks: int, done: int) -> Iterator[Callable[[int, Counts], None]]:
         last = time.monotonic()
 

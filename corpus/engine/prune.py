@@ -13,12 +13,11 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corpus.engine import durable, storage
+from corpus.engine import storage, store_lock
 from corpus.engine.run import read_run
 from corpus.engine.stage import FINGERPRINT_LENGTH, MANIFEST_NAME, Folder, Stage
 
@@ -56,10 +55,9 @@ def prune(out: str, pipelines: Sequence[Sequence[Stage]]) -> list[Unneeded]:
     """Remove what `unneeded` lists, and return it. A folder loses its manifest first: half removed, it is incomplete.
 
     Raises:
-        LockHeld: a run works on `out` (an object store has no lock: see to it that none does).
+        LockHeld: a run works on `out`.
     """
-    lock = nullcontext() if storage.is_remote(out) else durable.RunLock(storage.local_path(out))
-    with lock:
+    with store_lock.run_lock(out):
         gone = unneeded(out, pipelines)
         for one in gone:
             url = storage.join(out, one.folder)

@@ -4,7 +4,8 @@ A task is skipped only if its record carries the digest of its present inputs an
 a damaged file and runs the same command again repeats one task. A stage with a failed task gets no manifest, so nothing
 downstream runs on holes. `OUT/run.json` names the current folder of every stage; other folders stay until they are
 pruned, so going back to an earlier recipe costs nothing, and a task that another folder of its stage has done is taken
-over by hard links: who adds a file to the inputs pays for that file (and for what needs all documents, as dedup does).
+over by hard links (in an object store by copies that the store makes itself): who adds a file to the inputs pays for
+that file (and for what needs all documents, as dedup does).
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from corpus.engine import durable, running, storage
+from corpus.engine import durable, running, storage, store_lock
 from corpus.engine.errors import DiskError, Stopped, WenhaiError
 from corpus.engine.executor import Call, Executor, InlineExecutor, Outcome, ProcessExecutor
 from corpus.engine.progress import Progress
@@ -74,8 +74,7 @@ def run_stages(
     storage.spellable(out)
     progress = progress or Progress(quiet=True)
     workers = (os.cpu_count() or 1) if workers is None else workers
-    lock = nullcontext() if storage.is_remote(out) else durable.RunLock(storage.local_path(out))
-    with lock, _stop_on_sigterm(), ExitStack() as stack:
+    with store_lock.run_lock(out) as lock, _stop_on_sigterm(), ExitStack() as stack:
         if not storage.is_remote(out):
             durable.sweep(storage.local_path(out))
             stack.callback(durable.sweep, storage.local_path(out))
@@ -87,7 +86,7 @@ def run_stages(
             folders = {name: folder for name, folder in _known(out).items() if name not in {s.name for s in stages}}
             for stage in stages:
                 asked = (resources or {}).get(stage.name)
-                folders[stage.name] = _run_stage(stage, folders, out, executor, progress, asked, where)
+                folders[stage.name] = _run_stage(stage, folders, out, executor, progress, asked, where, lock.check)
                 _record(out, stage, folders)
             return folders
         except KeyboardInterrupt:
@@ -156,6 +155,7 @@ def _run_stage(
     progress: Progress,
     asked: Resources | None,
     where: str,
+    check_lock: Callable[[], None],
 ) -> Folder:
     missing = [name for name in stage.upstream if name not in folders]
     if missing:
@@ -174,8 +174,8 @@ def _run_stage(
         raise WenhaiError(f"stage {stage.name}: two tasks share a name; this is a bug of the stage.")
     by_name = {task.name: task for task in tasks}
     records = _done(url, tasks)
-    if len(records) < len(tasks) and not storage.is_remote(out):
-        records |= _take_over(storage.local_path(url), parts, [task for task in tasks if task.name not in records])
+    if len(records) < len(tasks):
+        records |= _take_over(out, name, parts, [task for task in tasks if task.name not in records])
     room, no_room = Room(out), ""
     for name_done, record in records.items():
         room.finished(by_name[name_done], record)
@@ -198,6 +198,7 @@ def _run_stage(
         while True:
             had = len(records)
             for outcome in executor.run(calls()):
+                check_lock()
                 if outcome.kind == "done":
                     records[outcome.name] = _read_record(url, by_name[outcome.name])
                     storage.remove(storage.join(url, "failed", f"{outcome.name}.json"))
@@ -259,27 +260,29 @@ def _done(url: str, tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
     return records
 
 
-def _take_over(folder: Path, parts: Mapping[str, Any], tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
+def _take_over(out: str, name: str, parts: Mapping[str, Any], tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
     """Link what other folders of the stage hold of these tasks: equal code, recipe and inputs make equal bytes.
 
-    Their bytes are hashed first (1 GB/s, far below repeating the task): a file that was damaged in one folder, and is
-    one file with its links in others, must not come back when a person removes it.
+    Their bytes are hashed first (1 GB/s on a disk, far below repeating the task): a file that was damaged in one folder,
+    and is one file with its links in others, must not come back when a person removes it.
     """
     same_work = ("stage", "version", "config")
     taken: dict[str, dict[str, Any]] = {}
-    for other in sorted(folder.parent.glob(f"{parts['stage']}-*")):
-        if other == folder or not (other / "stage.json").is_file():
+    for other in storage.names(out, ""):
+        their_parts = storage.join(out, other, "stage.json")
+        if other == name or not other.startswith(f"{parts['stage']}-") or not storage.exists(their_parts):
             continue
-        theirs = durable.read_json(other / "stage.json")
+        theirs = storage.read_json(their_parts)
         if any(theirs.get(key) != parts[key] for key in same_work):
             continue
-        for name, record in _done(str(other), [task for task in tasks if task.name not in taken]).items():
-            if any(durable.sha256_file(other / file) != entry["sha256"] for file, entry in record["files"].items()):
+        folder = storage.join(out, other)
+        for task, record in _done(folder, [task for task in tasks if task.name not in taken]).items():
+            if any(storage.sha256(storage.join(folder, f)) != e["sha256"] for f, e in record["files"].items()):
                 continue
             for file in record["files"]:
-                durable.link(other / file, folder / file)
-            durable.write_json(folder / "done" / f"{name}.json", record)
-            taken[name] = record
+                storage.copy(storage.join(folder, file), storage.join(out, name, file))
+            storage.write_json(storage.join(out, name, "done", f"{task}.json"), record)
+            taken[task] = record
     return taken
 
 

@@ -1,8 +1,7 @@
 """`OUT/running.json`: what a run is at, for other shells to read; it stands only while a run is under way.
 
 One write a stage: the tasks that have finished meanwhile are counted by their records. The file says nothing of whether
-the run still lives: the lock of the folder does. An object store has no locks, so there a run counts as under way until
-it ends, and one that was killed as well until the next one.
+the run still lives: the lock of the folder does (in an object store, its last sign of life).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from corpus.engine import durable, storage
+from corpus.engine import storage, store_lock
 
 RUNNING_NAME = "running.json"
 
@@ -63,7 +62,7 @@ def pace(out: str) -> Pace | None:
         return None
     value: Any = storage.read_json(url)
     running = Running(**value)
-    is_alive = storage.is_remote(out) or durable.lock_holder(storage.local_path(out)) is not None
+    is_alive = store_lock.holder(out) is not None
     folder = storage.join(out, running.folder, "done")
     names = storage.names(folder, ".json")
     done, elapsed = len(names), max(time.time() - running.since, 1e-3)

@@ -224,20 +224,25 @@ def run_task(stage: Stage, task: Task, folder: str) -> dict[str, Any]:
 
 
 def write_manifest(stage: Stage, fingerprint_digest: str, folder: str, records: list[dict[str, Any]]) -> Folder:
-    """Write the manifest of a complete stage from its tasks' records, in task order."""
+    """Write the manifest of a complete stage."""
+    manifest = manifest_of(stage.name, stage.version, fingerprint_digest, records)
+    storage.write_json(storage.join(folder, MANIFEST_NAME), manifest)
+    return Folder(stage.name, folder, manifest)
+
+
+def manifest_of(stage: str, version: int, fingerprint_digest: str, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the records of all tasks of a stage add up to, in task order."""
     counts = Counts()
     files: dict[str, Any] = {}
     for record in sorted(records, key=lambda record: str(record["task"])):
         counts.add(Counts(**record["counts"]))
         files.update(record["files"])
-    manifest = {
+    return {
         "format": MANIFEST_FORMAT,
-        "stage": stage.name,
-        "version": stage.version,
+        "stage": stage,
+        "version": version,
         "fingerprint": fingerprint_digest,
         "tasks": len(records),
         "counts": asdict(counts),
         "files": files,
     }
-    storage.write_json(storage.join(folder, MANIFEST_NAME), manifest)
-    return Folder(stage.name, folder, manifest)

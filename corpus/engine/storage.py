@@ -7,6 +7,7 @@ object (seen with fsspec). An object appears at once or not at all, so the recor
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -80,6 +81,26 @@ def open_stream(url: str) -> BinaryIO:
     return stream
 
 
+def read_into(url: str, offset: int, target: memoryview) -> int:
+    """Read a range of a local or remote file into `target`, in a store as one request; returns how many bytes were left.
+
+    Args:
+        offset: of the first byte.
+        target: bytes, as many as are wanted.
+    """
+    if is_remote(url):
+        filesystem, path = _filesystem(url)
+        data = filesystem.cat_file(path, start=offset, end=offset + len(target)) if len(target) else b""
+        target[: len(data)] = data
+        return len(data)
+    done = 0
+    with open(local_path(url), "rb", buffering=0) as file:
+        file.seek(offset)
+        while done < len(target) and (count := file.readinto(target[done:])):
+            done += count
+    return done
+
+
 @contextmanager
 def create(url: str) -> Iterator[Path]:
     """Yield a local temporary path; on success its bytes stand under `url`, complete, or nothing does."""
@@ -103,13 +124,57 @@ def write_json(url: str, value: Any) -> None:
         durable.write_json(path, value)
 
 
-def read_json(url: str) -> Any:
-    """Read a JSON value strictly; raises `WenhaiError` when it is missing or broken."""
-    if not is_remote(url):
-        return durable.read_json(local_path(url))
+def put(url: str, data: bytes) -> None:
+    """Write a small object of a store, replacing what stands there; unlike `create` it may be called by any thread."""
+    filesystem, path = _filesystem(url)
+    filesystem.pipe_file(path, data)
+
+
+def put_new(url: str, data: bytes) -> bool:
+    """Write a small object of a store where there is none; False when there is one.
+
+    Two callers at once are told apart by stores with conditional writes only; on others both get True.
+    """
     filesystem, path = _filesystem(url)
     try:
-        return durable.parse_json(filesystem.cat_file(path), url)
+        filesystem.pipe_file(path, data, mode="create")
+    except OSError:  # not of one kind: S3's "precondition failed" comes as a general error
+        if not filesystem.exists(path):
+            raise
+        return False
+    return True
+
+
+def copy(source: str, target: str) -> None:
+    """Give a committed file a second name, complete or not at all: a hard link, or a copy made by the store itself."""
+    if not is_remote(source):
+        durable.link(local_path(source), local_path(target))
+        return
+    filesystem, path = _filesystem(source)
+    filesystem.cp_file(path, _filesystem(target)[1])
+
+
+def sha256(url: str) -> str:
+    """SHA-256 (hex) of a file's bytes; raises `OSError` when it cannot be read."""
+    hasher = hashlib.sha256()
+    with open_stream(url) as stream:
+        while block := stream.read(durable.HASH_BLOCK_BYTES):
+            hasher.update(block)
+    return hasher.hexdigest()
+
+
+def read_json(url: str) -> Any:
+    """Read a JSON value strictly; raises `WenhaiError` when it is missing or broken."""
+    return durable.parse_json(read_bytes(url), url)
+
+
+def read_bytes(url: str) -> bytes:
+    """Read a small file whole; raises `WenhaiError` when it is missing or larger than a file of ours."""
+    if not is_remote(url):
+        return durable.read_bytes(local_path(url))
+    filesystem, path = _filesystem(url)
+    try:
+        return bytes(filesystem.cat_file(path))
     except FileNotFoundError as error:
         raise WenhaiError(f"{url}: does not exist.") from error
 

@@ -39,6 +39,7 @@ from corpus.extract.syntax import (
 )
 from corpus.extract.tables import (
     BREAK,
+    BREAKS_OUT,
     BYLINE,
     CELL,
     CLOSES_PARAGRAPH,
@@ -52,6 +53,7 @@ from corpus.extract.tables import (
     HASH_START,
     HEADER,
     HEADING,
+    HOLDS_HTML,
     IGNORED,
     INSIDE,
     ITEM,
@@ -123,6 +125,20 @@ def closed_by_start(stack_bits: Array, depth: int, bits: int) -> int:
     while top >= 0 and (stack_bits[top] & (closes | stops)) == 0:
         top -= 1
     return top if top >= 0 and (stack_bits[top] & closes) != 0 else -1
+
+
+@kernel()
+def ends_skipped(stack_bits: Array, skip_depth: int, depth: int, bits: int, is_end: bool) -> bool:
+    """Whether a tag ends the skipped element without naming it: a block ends a ruby's part, HTML ends foreign content."""
+    skipped = stack_bits[skip_depth]
+    if (skipped & RUBY) != 0:
+        return (bits & BREAK) != 0 and (bits & VOID) == 0
+    if (skipped & FOREIGN) == 0 or (bits & (PARAGRAPH if is_end else BREAKS_OUT)) == 0:
+        return False
+    top = depth - 1
+    while top > skip_depth and (stack_bits[top] & HOLDS_HTML) == 0:
+        top -= 1
+    return top == skip_depth
 
 
 @kernel()
@@ -278,10 +294,9 @@ def read_page(
                 row = lookup(elements, key)
                 bits = elements[row, 1] if row >= 0 else 0
                 number_of_element = elements[row, 2] if row >= 0 else 0
-                if (bits & BREAK) != 0 and (bits & VOID) == 0 and skip_depth >= 0:
-                    if (stack_bits[skip_depth] & RUBY) != 0:
-                        keep = skip_depth
-                        continue
+                if skip_depth >= 0 and ends_skipped(stack_bits, skip_depth, depth, bits, is_end):
+                    keep = skip_depth
+                    continue
 
                 if is_end:
                     while j < n and data[j] != 62:

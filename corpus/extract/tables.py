@@ -1,7 +1,7 @@
 """What the reader of HTML looks up: elements, the names of classes and ids, character references, character classes.
 
 Everything is an open-addressed hash table over 64-bit FNV-1a hashes of lower-case names, or an array indexed by code
-point, so that the reader (reader.py) makes no Python object. Built once a process, in about 10 ms.
+point, so that the reader (reader.py) makes no Python object. Built once a process.
 """
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ CONTAINER = 1 << 22  # may be the article; on the stack only
 RUBY = 1 << 23  # a part of a ruby annotation: the next part, or a block, ends it
 FOREIGN = 1 << 24  # XML inside HTML: there `<x/>` is a whole element
 CODE = 1 << 25  # raw text that nobody reads, also where it never ends
+BREAKS_OUT = (
+    1 << 26
+)  # its start tag ends foreign content (HTML standard, 13.2.6.5; not font, which asks for attributes)
+HOLDS_HTML = 1 << 27  # a part of foreign content in which HTML is at home
 
 BLOCK = BREAK | PUSH | CLOSES_PARAGRAPH
 ELEMENTS: Mapping[str, int] = {
@@ -79,7 +83,13 @@ ELEMENTS: Mapping[str, int] = {
     **dict.fromkeys("iframe noembed noframes textarea".split(), RAW),
     "title": RAW | TITLE,
     **dict.fromkeys("html head body".split(), IGNORED),
+    **dict.fromkeys("foreignobject desc".split(), PUSH | HOLDS_HTML),
 }
+BREAKING_OUT = (
+    "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta nobr "
+    "ol p pre ruby s small span strong strike sub sup table tt u ul var"
+).split()
+ELEMENTS = {**ELEMENTS, **{name: ELEMENTS.get(name, 0) | BREAKS_OUT for name in BREAKING_OUT}}
 
 # What a class or id says about its element. Whole names only: parts of names ("content-header") mislead.
 SKIPPED_NAMES = (

@@ -20,7 +20,7 @@ from corpus.report.explain import number
 from corpus.report.facts import Facts
 from corpus.report.safe import code_markdown, escape_markdown, plain, snippet
 from corpus.report.summary import folders, share, size
-from corpus.report.tables import EDITS_CAPTION, described, edit_counts, largest_only
+from corpus.report.tables import EARLIER_CAPTION, EDITS_CAPTION, described, edit_counts, largest_only
 
 CARD_NAME = "DATASET_CARD.md"
 SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
@@ -160,7 +160,19 @@ def _duplicates(facts: Facts, configs: Mapping[str, Any]) -> Iterator[str]:
         )
         yield ""
     exact, near = (facts.funnel.duplicates.get(f"dedup.{kind}", 0) for kind in ("exact", "near"))
-    yield f"{exact:,} exact and {near:,} near duplicates were removed; one document of each group stays."
+    if configs.get("text", {}).get("config", {}).get("keep") == "all_with_size":
+        marked = next(step.counts.extra for step in facts.funnel.steps if step.stage == "text")
+        exact, near = (marked.get(f"duplicates.{kind}", 0) for kind in ("exact", "near"))
+        yield (
+            f"{exact:,} exact and {near:,} near duplicates were found and kept; beside the text, `index` has the cluster "
+            "of each document, its size, and whether the document is the one that stands for it."
+        )
+    else:
+        yield f"{exact:,} exact and {near:,} near duplicates were removed; one document of each group stays."
+    if facts.earlier:
+        names = ", ".join(f"{code_markdown(name)} ({documents:,})" for name, _, documents in facts.earlier)
+        yield ""
+        yield f"Among them those of documents in earlier builds: {names}. {EARLIER_CAPTION}"
 
 
 def _biases(facts: Facts) -> Iterator[str]:

@@ -187,7 +187,11 @@ def _duplicate(values: Mapping[str, Any]) -> str:
     similarity = f" (similarity {number(values['value'])})" if values.get("value") is not None else ""
     where = f", {plain_url(values['survivor_url'])}" if values.get("survivor_url") else ""
     ordinal = f" at {values['survivor_ordinal']}" if values.get("survivor_ordinal") else ""
-    return f"{kind}{similarity} of {values['survivor'][:ID_DIGITS]}{ordinal}{where}"
+    build = ""
+    if values.get("earlier"):
+        out = f", {plain(values['earlier_out'])}" if values.get("earlier_out") else ""
+        build = f" in the earlier build {values['earlier']}{out}"
+    return f"{kind}{similarity} of {values['survivor'][:ID_DIGITS]}{ordinal}{where}{build}"
 
 
 def _shown(value: Any) -> str:

@@ -11,25 +11,25 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from corpus.dedup.earlier import COUNT_PREFIX
 from corpus.document import read_batches
 from corpus.engine import storage
 from corpus.engine.stage import Folder, shard_name
 from corpus.engine.storage import File
 from corpus.report import ledger
+from corpus.report import mixture as mixing
 from corpus.report.distributions import Group, Measured, measure, spread
 from corpus.report.examples import Sample, read_samples
 from corpus.report.explain import number
-from corpus.report.safe import snippet
-from corpus.report.summary import DUPLICATE_RULES, Funnel, folders, funnel, share
+from corpus.report.safe import plain, snippet
+from corpus.report.summary import CHOOSING_STAGES, Funnel, folders, funnel, share
 
 TOP_ROWS = 15
 MAX_COUNTED_NAMES = 1 << 20  # distinct sources or domains held while counting
 FAILURES_A_KIND = 3
-MAX_CLUSTERED = 8_000_000  # duplicates whose survivors are held to count cluster sizes: 16 bytes each
+INDEX_COLUMNS = ("cluster_size", "survivor")
 CLUSTER_SIZES = (2, 3, 4, 5, 10, 20, 50, 100, 1000)  # first size of each line
 NAME_CHARS = 60
 HOST = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@\\]*@)?(?P<host>\[[0-9A-Fa-f:.]*\]|[^/?#:\\]*)"  # RE2: linear
@@ -65,6 +65,8 @@ class Facts:
     measured: Measured
     origins: dict[str, list[Group]]  # "source", "domain", "encoding"
     clusters: list[tuple[str, int, int]]  # size of cluster, clusters, documents in them
+    earlier: list[tuple[str, str, int]]  # earlier build, where the run found it, documents that resemble its own
+    mixture: list[mixing.Group]  # by source, then by bucket; empty where each document is taken once
     samples: list[Sample]  # near the limits, on both sides of each
     documents_read: int  # of how many documents the origins tell
 
@@ -89,7 +91,9 @@ def gather(out: str) -> Facts:
         failures=_failures(spread(stages["extract"].files("fates")) if "extract" in stages else []),
         measured=measure(statistics, limits),
         origins=_origins(read, stages),
-        clusters=_clusters(stages, sum(summary.duplicates.values())),
+        clusters=_clusters(stages),
+        earlier=_earlier(out, stages),
+        mixture=mixing.read_groups(stages[ledger.MIXTURE_STAGE]) if ledger.MIXTURE_STAGE in stages else [],
         samples=read_samples(stages["filter"], limits) if "filter" in stages else [],
         documents_read=sum(file.rows for file in read),
     )
@@ -102,8 +106,10 @@ def limit_text(bounds: Mapping[str, float]) -> str:
 
 def _reasons(summary: Funnel, limits: Mapping[str, Mapping[str, float]]) -> Iterator[Reason]:
     for step in summary.steps:
+        if step.stage in CHOOSING_STAGES:
+            continue
         gone = {f"error:{kind.removeprefix('error:')}": count for kind, count in step.counts.errors.items()}
-        gone |= step.counts.dropped
+        gone |= step.counts.dropped if step.stage != ledger.TOKEN_STAGE else {}  # there a mixture's choice
         for rule, count in sorted(gone.items(), key=lambda item: (-item[1], item[0])):
             if count:
                 limit = limit_text(limits.get(rule, {}))
@@ -151,25 +157,26 @@ def _count_origins(files: Sequence[File]) -> dict[str, Counter[str]]:
     return found
 
 
-def _clusters(stages: Mapping[str, Folder], num_duplicates: int) -> list[tuple[str, int, int]]:
-    """How many clusters there are of each size; of a huge corpus those whose survivor's id falls in a fixed share."""
-    if not num_duplicates:
-        return []
-    part = min(256, max(1, 256 * MAX_CLUSTERED // num_duplicates))
-    survivors = [np.empty(0, "S32")]
-    files = stages[ledger.LAST_STAGE].files("fates") if ledger.LAST_STAGE in stages else []
-    for table in (table for file in files for table in read_batches(storage.fetch(file.url), ["rule", "detail"])):
-        details = table.filter(pc.is_in(table["rule"], pa.array(list(DUPLICATE_RULES))))["detail"].drop_null()
-        ids = np.array(details.to_pylist(), "S32")
-        survivors.append(ids[[int(name[:2], 16) < part for name in ids.tolist()]] if part < 256 else ids)
-    _, duplicates = np.unique(np.concatenate(survivors), return_counts=True)
-    sizes = duplicates + 1
+def _earlier(out: str, stages: Mapping[str, Folder]) -> list[tuple[str, str, int]]:
+    extra = stages["clusters"].counts.extra if "clusters" in stages else {}
+    outs = ledger.earlier_outs(out)
+    counts = {key.removeprefix(COUNT_PREFIX): count for key, count in extra.items() if key.startswith(COUNT_PREFIX)}
+    return [(name, plain(outs.get(name, "")), count) for name, count in sorted(counts.items())]
+
+
+def _clusters(stages: Mapping[str, Folder]) -> list[tuple[str, int, int]]:
+    """How many clusters there are of each size, from the index beside the text."""
+    counts: Counter[int] = Counter()
+    files = stages[ledger.LAST_STAGE].files("index") if ledger.LAST_STAGE in stages else []
+    for table in (table for file in files for table in read_batches(storage.fetch(file.url), INDEX_COLUMNS)):
+        sizes = table.filter(table["survivor"])["cluster_size"]
+        counts.update({item["values"]: item["counts"] for item in pc.value_counts(sizes).to_pylist()})
     rows = []
     for first, following in zip(CLUSTER_SIZES, [*CLUSTER_SIZES[1:], None], strict=True):
-        chosen = sizes[(sizes >= first) & (sizes < (following or sizes.max(initial=0) + 1))]
+        chosen = {size: count for size, count in counts.items() if first <= size < (following or size + 1)}
         label = (
             f"{first}" if following == first + 1 else f"{first:,} to {following - 1:,}" if following else f"{first:,} +"
         )
-        if len(chosen):
-            rows.append((label, len(chosen) * 256 // part, int(chosen.sum()) * 256 // part))
+        if chosen:
+            rows.append((label, sum(chosen.values()), sum(size * count for size, count in chosen.items())))
     return rows

@@ -105,12 +105,13 @@ def _body(facts: Facts) -> Iterator[str]:
     if facts.samples:
         yield from _samples(facts.samples)
     yield '<div class="pair">\n'
-    for name in ("lengths", "scripts", "languages", "domains", "sources", "encodings", "clusters"):
+    for name in ("lengths", "scripts", "languages", "domains", "sources", "encodings", "clusters", "earlier"):
         if name in shown:
             yield f"<section>{''.join(_section(shown[name], facts))}</section>\n"
     yield "</div>\n"
-    if "throughput" in shown:
-        yield from _section(shown["throughput"], facts)
+    for name in ("mixture", "throughput"):
+        if name in shown:
+            yield from _section(shown[name], facts)
     yield (
         "<footer>Any line of this page can be followed to its documents: "
         "<code>python -m corpus explain OUT ID|URL|SHARD:ROW</code>. Texts are shortened, personal data in them masked."

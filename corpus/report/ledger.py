@@ -3,7 +3,7 @@
 Nothing is copied or indexed. A document is named by its ordinal (shard and row of the extract stage), shards keep their
 names from extraction to the final text, so a document's history is one row of a handful of small files. To find the
 ordinal of an id or a URL the narrow columns of one shard after another are scanned (16 bytes a document for an id,
-about 60 for a URL: some 8 million documents a second and core, and one row group in memory); text is never read.
+about 60 for a URL, and one row group in memory); text is never read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import difflib
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -27,18 +27,20 @@ from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Folder, shard_name
 from corpus.engine.storage import File
+from corpus.recipe import recorded_recipe
 from corpus.report.safe import domain, plain_url
 from corpus.report.summary import folders
 
 FIRST_STAGE = "extract"
 LAST_STAGE = "text"
+MIXTURE_STAGE = "mixture"
 TOKEN_STAGE = "tokens"
 MIN_ID_DIGITS = 6
 MAX_FOUND = 20
 SUGGESTION_SHARDS = 4
 ID_COLUMNS = ("id", "row", "source", "url", "title")
 HEX_ID = re.compile(rf"[0-9a-fA-F]{{{MIN_ID_DIGITS},32}}")
-ORDINAL = re.compile(r"([0-9A-Za-z_-]{1,64}):([0-9]{1,9})")
+ORDINAL = re.compile(rf"({LAST_STAGE}/)?([0-9A-Za-z_-]{{1,64}}):([0-9]{{1,9}})")
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened to a document: `what` is read, edited, measured, dropped, error, kept or tokenized."""
+    """One thing that happened to a document: `what` is read, edited, measured, dropped, error, kept, mixed or tokenized."""
 
     stage: str
     what: str
@@ -78,6 +80,8 @@ def fates(out: str, columns: Sequence[str] | None = None) -> Iterator[tuple[str,
 def find(out: str, key: str) -> list[Document]:
     """The documents a key names: a URL, an id or its first digits (hex), a place, or an ordinal `SHARD:ROW`.
 
+    `SHARD:ROW` is where extraction put a document, `text/SHARD:ROW` where it stands in the final text shards. Only
+    records that never became documents are found by their place in an input file: of the others it is not kept.
     One URL or place can name several documents (a page crawled twice); at most `MAX_FOUND` are returned, in the
     order of their shards.
 
@@ -104,7 +108,7 @@ def history(out: str, document: Document) -> list[Event]:
             events.extend(_sidecar_events(name, folder, document))
         ends = list(_fates_of(folder, document))
         for fate in ends:
-            events.append(_end(stages, name, fate))
+            events.append(_end(out, stages, name, fate))
         if ends:
             return events
     if document.shard is not None and LAST_STAGE in stages:
@@ -115,6 +119,8 @@ def history(out: str, document: Document) -> list[Event]:
                 "a hole. Run `python -m corpus verify` on this folder and report a bug if it finds nothing."
             )
         events.append(Event(LAST_STAGE, "kept", {"shard": document.shard, "row": position[1]}))
+        if MIXTURE_STAGE in stages:
+            events.extend(_mixture_events(stages[MIXTURE_STAGE], *position))
         if TOKEN_STAGE in stages:
             events.extend(_token_events(stages[TOKEN_STAGE], document))
     return events
@@ -158,6 +164,12 @@ def rules(folder: Folder) -> dict[str, dict[str, float]]:
     return found
 
 
+def earlier_outs(out: str) -> Mapping[str, str]:
+    """Where the last run found the earlier builds of its recipe, by their names."""
+    recorded = recorded_recipe(out)
+    return recorded.earlier if recorded else {}
+
+
 def priorities(shard: str, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     """uint64[rows]: a number for each ordinal that has nothing to do with it, by SplitMix64 (Steele et al. 2014)."""
     mixed = rows.astype(np.uint64) + np.uint64(zlib.crc32(shard.encode()) << 32) + np.uint64(0x9E3779B97F4A7C15)
@@ -173,9 +185,9 @@ def is_statistic(column: str) -> bool:
 
 def _find_ordinal(stages: Mapping[str, Folder], key: str) -> Iterator[Document]:
     match = ORDINAL.fullmatch(key)
-    for file in _files(stages, FIRST_STAGE, "data"):
-        if match and shard_name(file) == match[1] and int(match[2]) < file.rows:
-            table = read_row(file, int(match[2]), ID_COLUMNS)
+    for file in _files(stages, LAST_STAGE if match and match[1] else FIRST_STAGE, "data"):
+        if match and shard_name(file) == match[2] and int(match[3]) < file.rows:
+            table = read_row(file, int(match[3]), ID_COLUMNS)
             yield from _documents(file, table)
 
 
@@ -204,6 +216,13 @@ def _find_fates(stages: Mapping[str, Folder], key: str) -> Iterator[Document]:
             for fate in table.filter(pa.array(mask)).to_pylist()[:remaining]:
                 remaining -= 1
                 yield Document(fate["id"].hex(), fate["source"], fate["url"], place=fate["place"])
+
+
+def _find_earlier(out: str | None, identity: str) -> Iterator[Document]:
+    """A document of another build, as long as that one stands where the run found it and still has its documents."""
+    if out is not None:
+        with suppress(WenhaiError, OSError):
+            yield from _find_documents(folders(out), identity)
 
 
 def _matches(column: pa.ChunkedArray, key: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -255,14 +274,20 @@ def _fates_of(folder: Folder, document: Document) -> Iterator[dict[str, Any]]:
             yield from table.filter(pc.fill_null(mask, False)).select(FATE_SCHEMA.names).to_pylist()
 
 
-def _end(stages: Mapping[str, Folder], stage: str, fate: Mapping[str, Any]) -> Event:
+def _end(out: str, stages: Mapping[str, Folder], stage: str, fate: Mapping[str, Any]) -> Event:
     values = {name: fate[name] for name in ("rule", "value", "threshold", "bound", "detail", "place")}
     if fate["rule"].startswith("error:"):
         return Event(stage, "error", _known(values | {"source": fate["source"]}))
-    if fate["rule"].startswith("dedup.") and HEX_ID.fullmatch(fate["detail"] or ""):
-        values["survivor"] = values.pop("detail")
-        itself = (fate["shard"], fate["row"])  # a record read twice has one id
-        others = (one for one in _find_documents(stages, values["survivor"]) if (one.shard, one.row) != itself)
+    twin, _, build = (fate["detail"] or "").partition("@")
+    if fate["rule"].startswith("dedup.") and HEX_ID.fullmatch(twin):
+        values |= {"detail": None, "survivor": twin}
+        others: Iterator[Document] = iter(())
+        if build:
+            values |= {"earlier": build, "earlier_out": earlier_outs(out).get(build)}
+            others = _find_earlier(values["earlier_out"], twin)
+        else:
+            itself = (fate["shard"], fate["row"])  # a record read twice has one id
+            others = (one for one in _find_documents(stages, twin) if (one.shard, one.row) != itself)
         if survivor := next(others, None):
             values |= {"survivor_url": survivor.url, "survivor_ordinal": f"{survivor.shard}:{survivor.row}"}
     return Event(stage, "dropped", _known(values))
@@ -330,6 +355,13 @@ def _open(file: File) -> Iterator[pq.ParquetFile]:
             yield parquet
     except (OSError, pa.ArrowException) as error:
         raise WenhaiError(f"{file.url}: cannot be read ({error}). Run `python -m corpus verify`.") from error
+
+
+def _mixture_events(folder: Folder, text: File, row: int) -> Iterator[Event]:
+    """How often the mixture takes the document of one row of a text shard."""
+    for file in folder.files("copies"):
+        if shard_name(file) == shard_name(text):
+            yield Event(folder.name, "mixed", read_row(file, row, ("copies", "weight")).to_pylist()[0])
 
 
 def _token_events(folder: Folder, document: Document) -> Iterator[Event]:

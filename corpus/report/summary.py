@@ -19,10 +19,10 @@ from corpus.engine.stage import Counts, Folder
 
 SUMMARY_COLUMNS = 80
 DUPLICATE_RULES = {"dedup.exact": "exact duplicates", "dedup.near": "near duplicates"}
-SAMPLING_STAGES = {"sample", "tokenizer"}  # read a part of the documents on purpose
+CHOOSING_STAGES = {"mixture_totals", "mixture", "sample", "tokenizer"}  # choose among documents, and drop none
 TOKEN_STAGE = "tokens"
 DEDUP_ORDER = ("signatures", "buckets", "members", "candidates", "clusters")
-USUAL_ORDER = ("extract", "filter", *DEDUP_ORDER, "text", "sample", "tokenizer", "tokens")
+USUAL_ORDER = ("extract", "filter", *DEDUP_ORDER, "text", "mixture_totals", "mixture", "sample", "tokenizer", "tokens")
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,15 @@ class Step:
     @property
     def moves_documents(self) -> bool:
         """Whether documents travel through this stage (and not only numbers about them)."""
-        return self.counts.documents_in > 0 and self.stage not in SAMPLING_STAGES
+        return self.counts.documents_in > 0 and self.stage not in CHOOSING_STAGES
 
 
 @dataclass(frozen=True)
 class Funnel:
     """Documents and bytes from what was read to what is kept; `dropped` and `errors` are sums over the stages between.
 
-    `tokens` counts the tokens of each split, where the tokens stage is complete.
+    `tokens` counts the tokens of each split, where the tokens stage is complete, and `token_bytes` the bytes of text
+    that they are, with every copy that a mixture made.
     """
 
     out: str
@@ -60,6 +61,7 @@ class Funnel:
     errors: dict[str, int]
     dropped: dict[str, int]
     tokens: dict[str, int]
+    token_bytes: int
     cpu_seconds: float
     wall_seconds: float
     breaches: tuple[str, ...]
@@ -115,6 +117,7 @@ def funnel(out: str) -> Funnel:
         errors=_most_first(errors),
         dropped=_most_first(dropped),
         tokens=tokens,
+        token_bytes=extra.get("sequence_bytes", moving[-1].counts.bytes_out if moving else 0),
         cpu_seconds=round(sum(step.cpu_seconds for step in steps), 3),
         wall_seconds=round(sum(step.wall_seconds for step in steps), 3),
         breaches=tuple(_breaches(steps)),
@@ -276,7 +279,7 @@ def _closing(summary: Funnel) -> Iterator[str]:
     if summary.tokens:
         total = sum(summary.tokens.values())
         splits = ", ".join(f"{count:,} {split}" for split, count in summary.tokens.items())
-        ratio = f"; {summary.bytes_kept / total:.2f} bytes of text a token" if total and summary.bytes_kept else ""
+        ratio = f"; {summary.token_bytes / total:.2f} bytes of text a token" if total and summary.token_bytes else ""
         yield f"tokens: {total:,} ({splits}){ratio}"
     if summary.megabytes_per_second is not None:
         yield (

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from corpus.filters.measure import STATISTICS
+from corpus.report import mixture
 from corpus.report.distributions import Group
 from corpus.report.explain import number
 from corpus.report.facts import TOP_ROWS, Facts
+from corpus.report.safe import snippet
 from corpus.report.summary import DUPLICATE_RULES, share, size
 
 TITLES = {
@@ -26,6 +28,8 @@ TITLES = {
     "sources": "Sources",
     "encodings": "Encodings",
     "clusters": "Duplicates",
+    "earlier": "Earlier builds",
+    "mixture": "Mixture",
     "throughput": "Throughput",
 }
 EDIT_PREFIX = "edited."
@@ -33,7 +37,15 @@ EDITS_CAPTION = (
     "By kind, in documents that were dropped afterwards, too: boilerplate lines, normalised characters, masked "
     "personal data, undone double encodings (mojibake)."
 )
-CODE_COLUMNS = {"rule", "edit", "statistic", "document", "folder"}
+EARLIER_CAPTION = (
+    "Documents of these builds outrank all new ones: a document that resembles one of theirs was dropped, even where it is "
+    "the better copy. So this is not what a build of all documents together would keep."
+)
+MIXTURE_CAPTION = (
+    "What the tokenizer takes of the text: how many times on average by bytes, and each group's share of the bytes "
+    "before and after."
+)
+CODE_COLUMNS = {"build", "rule", "edit", "statistic", "document", "folder"}
 
 
 @dataclass(frozen=True)
@@ -100,6 +112,8 @@ def tables(facts: Facts) -> Iterator[Table]:
         *_groups(facts),
         *_origins(facts),
         _clusters(facts),
+        _earlier(facts),
+        _mixture(facts),
         _times(facts),
     ):
         if table.rows:
@@ -176,8 +190,21 @@ def _origins(facts: Facts) -> Iterator[Table]:
 
 def _clusters(facts: Facts) -> Table:
     rows = [(label, f"{clusters:,}", f"{documents:,}") for label, clusters, documents in facts.clusters]
-    caption = "A cluster is a kept document and the duplicates that were dropped in its favour."
+    caption = "A cluster is a document that stayed and the duplicates that it stands for."
     return Table("clusters", caption, ("documents in a cluster", "clusters", "documents"), rows, frozenset({1, 2}))
+
+
+def _earlier(facts: Facts) -> Table:
+    rows = [(name, out, f"{documents:,}") for name, out, documents in facts.earlier]
+    return Table("earlier", EARLIER_CAPTION, ("build", "folder of the run", "duplicates of it"), rows, frozenset({2}))
+
+
+def _mixture(facts: Facts) -> Table:
+    whole = mixture.wholes(facts.mixture)
+    rows = [
+        (one.kind, snippet(one.name), *mixture.cells(one, whole[one.kind])) for one in mixture.top_groups(facts.mixture)
+    ]
+    return Table("mixture", MIXTURE_CAPTION, ("by", "group", *mixture.HEADINGS), rows, frozenset(range(2, 8)))
 
 
 def _times(facts: Facts) -> Table:

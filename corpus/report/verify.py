@@ -1,33 +1,42 @@
 """Is what lies on disk what was built? Every file of every current stage, token shards included, against its manifest.
 
 Readers trust manifests, so one flipped bit, a lost or a foreign file must be found before a training run finds it.
-`verify` reads every byte once (SHA-256 runs at 1.1 GB/s a core with SHA instructions);
-`status` reads manifests and folder listings only.
+Every byte is read once, by threads: SHA-256 lets the interpreter go while it works. A manifest is checked against the
+records of its tasks and against what later stages were built on, and these files byte for byte against how we write
+such values. One field is left: by its digest a record knows the inputs of its task, and a changed one costs a repeated
+task at the next run.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from corpus.engine import durable, storage
 from corpus.engine.errors import WenhaiError
-from corpus.engine.run import read_run
-from corpus.engine.stage import FINGERPRINT_LENGTH, MANIFEST_NAME, Folder
-from corpus.report.safe import snippet
-from corpus.report.summary import size, stage_order
+from corpus.engine.progress import Progress
+from corpus.engine.run import RUN_NAME, read_run
+from corpus.engine.stage import FINGERPRINT_LENGTH, MANIFEST_NAME, Counts, Folder, manifest_of
+from corpus.report.summary import stage_order
 
-RECORD_KINDS = ("done", "failed")
-OWN_FILES = {MANIFEST_NAME, "stage.json"}
+RECIPE_NAME = "stage.json"
+OWN_FILES = {MANIFEST_NAME, RECIPE_NAME}
+OWN_KINDS = {"done", "failed"}
+MANIFEST_KEYS = {"format", "stage", "version", "fingerprint", "tasks", "counts", "files"}
+ENTRY_KEYS = {"bytes", "sha256", "rows"}
 REPEAT = "Remove this file and run the same command again: only its task is repeated."
+REPEAT_MISSING = "Run the same command again: only its task is repeated."
+REPEAT_RECORD = (
+    f"Remove this file and {MANIFEST_NAME} of its folder and run the same command again: only its task is repeated."
+)
+REBUILD_MANIFEST = "Remove this file and run the same command again: it is made from the records of the tasks, and one without a record is repeated."
+REPEAT_BOTH = "Remove both and run the same command again: only this task is repeated."
 REBUILD = "Remove the stage folder and run the same command again."
-READ_BYTES = 1 << 20
-FAILURES_SHOWN = 5
-FAILURE_CHARS = 400
+RERUN = "Run the same command again."
 
 
 @dataclass(frozen=True)
@@ -42,143 +51,224 @@ class Problem:
         return f"{self.kind:<10} {self.path}: {self.detail}"
 
 
-@dataclass(frozen=True)
-class StageStatus:
-    """One stage folder. `tasks` and `missing` are known only once the stage is complete or planned by a recipe."""
+class _Recorded(NamedTuple):
+    """A file of a stage as its manifest knows it."""
 
-    stage: str
-    folder: str
-    state: str  # complete | incomplete | unreferenced
-    tasks: int | None
-    done: int
-    failed: int
-    missing: int | None
-    files: int
-    file_bytes: int
-    failures: tuple[str, ...] = ()  # the first few, in words
+    url: str
+    num_bytes: int
+    sha256: str
 
 
-def verify(out: str) -> list[Problem]:
+def verify(out: str, workers: int | None = None, progress: Progress | None = None) -> list[Problem]:
     """Check all current stages below `out`; the empty list means that every byte is in place.
+
+    Args:
+        out: the output folder of a run, local or in an object store.
+        workers: files that are read at a time; default one a core.
+        progress: where progress goes; silent by default.
 
     Raises:
         WenhaiError: `out` holds no run.
     """
-    problems: list[Problem] = []
-    for name, entry in sorted(read_run(out)["stages"].items()):
-        url = storage.join(out, entry["folder"])
-        try:
-            folder = Folder.open(url)
-        except WenhaiError as error:
-            problems.append(Problem("missing", storage.join(url, MANIFEST_NAME), f"{error} {REBUILD}"))
+    entries = read_run(out)["stages"]
+    problems = list(_verify_index(out, entries))
+    recorded: list[_Recorded] = []
+    sound: dict[str, Folder] = {}
+    for name in stage_order(entries):
+        url = storage.join(out, entries[name]["folder"])
+        opened = _open(url)
+        if isinstance(opened, Problem):
+            problems.append(opened)
             continue
-        problems.extend(_verify_folder(name, folder))
+        found = list(_verify_folder(name, opened, sound, recorded))
+        if not any(problem.path == storage.join(url, MANIFEST_NAME) for problem in found):
+            sound[name] = opened  # with others, later stages are not compared: a fault is told once
+        problems.extend(found)
+    problems.extend(_hash(recorded, workers or os.cpu_count() or 1, progress or Progress(quiet=True)))
     if not storage.is_remote(out):
         problems.extend(_temporary_files(storage.local_path(out)))
     return problems
 
 
-def status(out: str) -> list[StageStatus]:
-    """All stage folders below `out`, current ones first: what is complete, what failed, what nothing refers to."""
-    run = read_run(out) if storage.exists(storage.join(out, "run.json")) else {"stages": {}}
-    current = {entry["folder"] for entry in run["stages"].values()}
-    found = [_status(out, name, name in current) for name in _stage_folders(out)]
-    stages = stage_order(run["stages"])
-    ranks = {name: index for index, name in enumerate(stages)}
-    states = ("complete", "incomplete", "unreferenced")
-    return sorted(found, key=lambda one: (states.index(one.state), ranks.get(one.stage, len(ranks)), one.folder))
+def summary(problems: Sequence[Problem]) -> str:
+    """How many problems of which kinds, in a few words.
+
+    >>> summary([Problem("size", "a", ""), Problem("sha256", "b", ""), Problem("sha256", "c", "")])
+    '3 problems (2 sha256, 1 size)'
+    """
+    kinds = [problem.kind for problem in problems]
+    counted = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
+    return f"{len(problems)} problem{'s' * (len(problems) != 1)} ({counted})"
 
 
-def render_status(stages: list[StageStatus]) -> str:
-    """The status as a table of at most 80 columns."""
-    if not stages:
-        return "no stage has been started here"
-    lines = [f"{'folder':<32}{'state':<14}{'tasks':>7}{'failed':>8}{'files':>8}{'size':>11}"]
-    for one in stages:
-        tasks = f"{one.done}" if one.tasks is None else f"{one.done}/{one.tasks}"
-        lines.append(
-            f"{one.folder:<32}{one.state:<14}{tasks:>7}{one.failed:>8,}{one.files:>8,}{size(one.file_bytes):>11}"
-        )
-    lines.extend(f"failed in {one.stage}: {failure}" for one in stages for failure in one.failures)
-    unreferenced = [one for one in stages if one.state == "unreferenced"]
-    if unreferenced:
-        total = size(sum(one.file_bytes for one in unreferenced))
-        lines.append(f"{len(unreferenced)} folders ({total}) belong to earlier recipes; nothing current reads them.")
-    return "\n".join(lines)
+def _verify_index(out: str, entries: Mapping[str, Any]) -> Iterator[Problem]:
+    """Every stage of `run.json` stands on the current folders of those before it."""
+    for name, entry in entries.items():
+        for upstream, folder in entry["upstream"].items():
+            if upstream not in entries or entries[upstream]["folder"] != folder:
+                detail = f"{name} was built on {folder}, which is not the current folder of {upstream}. {RERUN}"
+                yield Problem("record", storage.join(out, RUN_NAME), detail)
 
 
-def _verify_folder(stage: str, folder: Folder) -> Iterator[Problem]:
-    files: Mapping[str, Any] = folder.manifest["files"]
+def _verify_folder(
+    stage: str, folder: Folder, before: Mapping[str, Folder], recorded: list[_Recorded]
+) -> Iterator[Problem]:
+    """Check everything of a stage but the bytes of its files, which are added to `recorded`."""
     if folder.name != stage:
-        yield Problem("record", folder.url, f"run.json calls it {stage}, its manifest {folder.name}. {REBUILD}")
-    yield from _verify_fingerprint(folder)
-    yield from _verify_records(folder)
-    for name in sorted(files):
-        yield from _verify_file(storage.join(folder.url, name), files[name])
-    for name in _listing(folder):
-        if name not in files:
-            yield Problem(
-                "extra", storage.join(folder.url, name), "no manifest lists it and no reader opens it. Move it away."
-            )
-
-
-def _verify_fingerprint(folder: Folder) -> Iterator[Problem]:
-    """A folder's name, its `stage.json` and its manifest must tell of the same recipe."""
-    expected = str(folder.manifest["fingerprint"])
-    if not folder.url.rstrip("/").endswith("-" + expected[:FINGERPRINT_LENGTH]):
-        yield Problem(
-            "record", folder.url, f"its manifest is of fingerprint {expected[:FINGERPRINT_LENGTH]}. {REBUILD}"
-        )
-    url = storage.join(folder.url, "stage.json")
-    if not storage.exists(url):
-        yield Problem("missing", url, f"what the stage was built from is not known. {REBUILD}")
-    elif durable.digest(storage.read_json(url)) != expected:
-        yield Problem("record", url, f"changed after the stage was built. {REBUILD}")
-
-
-def _verify_records(folder: Folder) -> Iterator[Problem]:
-    """The tasks' records and the manifest must list the same files."""
-    records = storage.names(storage.join(folder.url, "done"), ".json")
-    if len(records) != folder.manifest["tasks"]:
-        detail = f"{len(records)} records of tasks, {folder.manifest['tasks']} in the manifest. {REBUILD}"
-        yield Problem("record", storage.join(folder.url, "done"), detail)
-    for name in records:
-        url = storage.join(folder.url, "done", name)
-        for file, entry in storage.read_json(url)["files"].items():
-            if folder.manifest["files"].get(file) != entry:
-                yield Problem("record", url, f"{file}: the record and the manifest disagree. {REBUILD}")
-
-
-def _verify_file(url: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
-    hasher, length = hashlib.sha256(), 0
-    try:
-        with storage.open_stream(url) as stream:
-            while block := stream.read(READ_BYTES):
-                hasher.update(block)
-                length += len(block)
-    except OSError as error:
-        yield Problem("missing", url, f"cannot be read ({error.strerror or type(error).__name__}). {REPEAT}")
+        manifest = storage.join(folder.url, MANIFEST_NAME)
+        yield Problem("record", manifest, f"{RUN_NAME} calls it {stage}, here it is {folder.name}. {REBUILD}")
         return
-    if length != entry["bytes"]:
-        yield Problem("size", url, f"{length:,} bytes, the manifest says {entry['bytes']:,}. {REPEAT}")
-    elif hasher.hexdigest() != entry["sha256"]:
-        yield Problem("sha256", url, f"its bytes changed after it was written. {REPEAT}")
+    parts = _written(folder.url, RECIPE_NAME)
+    if isinstance(parts, Problem):
+        yield parts
+        return
+    yield from _verify_recipe(folder, parts, before)
+    files: Mapping[str, Any] = folder.manifest["files"]
+    records = [_record(folder.url, name) for name in storage.names(storage.join(folder.url, "done"), ".json")]
+    readable = [record for record in records if not isinstance(record, Problem)]
+    agreed = files
+    if len(readable) < len(records):
+        yield from (record for record in records if isinstance(record, Problem))
+    else:
+        wrong, agreed = _compare(folder, readable)
+        yield from wrong
+    present = storage.sizes(folder.url)
+    for name, entry in sorted(agreed.items()):
+        url = storage.join(folder.url, name)
+        if name not in present:
+            yield Problem("missing", url, f"it is not there. {REPEAT_MISSING}")
+        elif present[name] != entry["bytes"]:
+            yield Problem("size", url, f"{present[name]:,} bytes, the manifest says {entry['bytes']:,}. {REPEAT}")
+        else:
+            recorded.append(_Recorded(url, entry["bytes"], entry["sha256"]))
+    for name in sorted(present.keys() - files.keys()) if agreed == files else ():
+        if not _is_own(name):
+            url = storage.join(folder.url, name)
+            yield Problem("extra", url, "no manifest lists it and no reader opens it. Move it away.")
 
 
-def _listing(folder: Folder) -> list[str]:
-    """The names of all files of a stage folder but its own records, relative to it."""
-    if storage.is_remote(folder.url):
-        kinds = sorted({name.split("/", 1)[0] for name in folder.manifest["files"]})
-        return [f"{kind}/{name}" for kind in kinds for name in storage.names(storage.join(folder.url, kind), "")]
-    root = storage.local_path(folder.url)
-    found = sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() or path.is_symlink())
-    return [
-        name
-        for name in found
-        if name not in OWN_FILES
-        and not (name.endswith(".json") and name.split("/", 1)[0] in RECORD_KINDS)
-        and not durable.TEMPORARY_NAME.match(Path(name).name)
-    ]
+def _verify_recipe(folder: Folder, parts: Mapping[str, Any], before: Mapping[str, Folder]) -> Iterator[Problem]:
+    """A folder's name, its `stage.json`, its manifest and the manifests before it must tell of the same build."""
+    expected, url = durable.digest(parts), storage.join(folder.url, MANIFEST_NAME)
+    if not folder.url.rstrip("/").endswith("-" + expected[:FINGERPRINT_LENGTH]):
+        recipe = storage.join(folder.url, RECIPE_NAME)
+        yield Problem("record", recipe, f"it is of another build than its folder. {REBUILD}")
+    elif (folder.manifest["fingerprint"], folder.manifest["version"]) != (expected, parts["version"]):
+        yield Problem("record", url, f"it is of another build than {RECIPE_NAME}. {REBUILD_MANIFEST}")
+    else:
+        for name, digest in parts["upstream"].items():
+            if name in before and before[name].digest != digest:
+                earlier = storage.join(before[name].url, MANIFEST_NAME)
+                yield Problem("record", earlier, f"{folder.name} was built when it said something else. {RERUN}")
+
+
+def _compare(folder: Folder, records: list[dict[str, Any]]) -> tuple[list[Problem], Mapping[str, Any]]:
+    """How the manifest is not what the tasks' records make, and the files of which both say the same."""
+    manifest, url = folder.manifest, storage.join(folder.url, MANIFEST_NAME)
+    expected = manifest_of(folder.name, manifest["version"], manifest["fingerprint"], records)
+    listed = {name: record["task"] for record in records for name in record["files"]}
+    ours, theirs = manifest["files"], expected["files"]
+    agreed = {name: entry for name, entry in ours.items() if theirs.get(name) == entry}
+    tasks = sorted({listed[name] for name in theirs if name not in agreed})
+    if tasks:
+        both = f"it and done/{tasks[0]}.json disagree about {next(n for n in theirs if n not in agreed)}"
+        more = f", and {len(tasks) - 1} more" if len(tasks) > 1 else ""
+        return [Problem("record", url, f"{both}{more}. {REPEAT_BOTH}")], agreed
+    if manifest["tasks"] != expected["tasks"]:
+        detail = f"it counts {manifest['tasks']} tasks, but there are {expected['tasks']} records. {REBUILD_MANIFEST}"
+        return [Problem("record", url, detail)], agreed
+    if lost := sorted(ours.keys() - agreed.keys()):
+        return [Problem("record", url, f"none of the records below done/ lists {lost[0]}. {REBUILD}")], agreed
+    if manifest["counts"] != expected["counts"]:
+        return [Problem("record", url, f"its counts are not the sum of the records below done/. {REBUILD}")], agreed
+    return [], agreed
+
+
+def _hash(recorded: Sequence[_Recorded], workers: int, progress: Progress) -> Iterator[Problem]:
+    """Read every file, several at a time, and yield what is wrong in the order of the list."""
+    threads = ThreadPoolExecutor(workers)
+    try:
+        with progress.reading("verify", len(recorded), sum(file.num_bytes for file in recorded)) as advance:
+            for file, problem in zip(recorded, threads.map(_hash_file, recorded), strict=True):
+                advance(file.num_bytes)
+                if problem is not None:
+                    yield problem
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+def _hash_file(file: _Recorded) -> Problem | None:
+    try:
+        sha256 = storage.sha256(file.url)
+    except OSError as error:
+        return Problem("missing", file.url, f"cannot be read ({error.strerror or type(error).__name__}). {REPEAT}")
+    if sha256 != file.sha256:
+        return Problem("sha256", file.url, f"its bytes changed after it was written. {REPEAT}")
+    return None
+
+
+def _open(url: str) -> Folder | Problem:
+    """A stage folder by its manifest, or the problem with that."""
+    manifest = storage.join(url, MANIFEST_NAME)
+    if not storage.exists(manifest):
+        return Problem("missing", manifest, f"the stage is not complete. {RERUN}")
+    try:
+        value = _read_written(manifest)
+        if value.keys() != MANIFEST_KEYS or not all(entry.keys() == ENTRY_KEYS for entry in value["files"].values()):
+            raise WenhaiError("it is of another form")
+        return Folder.open(url)
+    except WenhaiError as error:
+        return Problem("record", manifest, f"{_reason(error, manifest)} {REBUILD_MANIFEST}")
+
+
+def _written(folder: str, name: str) -> Any:
+    """The value of one of our own JSON files, or the problem with it."""
+    url = storage.join(folder, name)
+    what_next = REBUILD if name == RECIPE_NAME else REPEAT_RECORD
+    if not storage.exists(url):
+        return Problem("missing", url, f"it is not there. {what_next}")
+    try:
+        return _read_written(url)
+    except WenhaiError as error:
+        return Problem("record", url, f"{_reason(error, url)} {what_next}")
+
+
+def _record(folder: str, name: str) -> dict[str, Any] | Problem:
+    """A task's record, or the problem with it."""
+    value = _written(folder, f"done/{name}")
+    if isinstance(value, Problem):
+        return value
+    try:
+        Counts(**value["counts"])
+        files = value["files"].values()
+        is_record = value["task"] == name.removesuffix(".json") and all(entry.keys() == ENTRY_KEYS for entry in files)
+    except (KeyError, TypeError, AttributeError):
+        is_record = False
+    if not is_record:
+        return Problem("record", storage.join(folder, "done", name), f"it is of another form. {REPEAT_RECORD}")
+    record: dict[str, Any] = value
+    return record
+
+
+def _read_written(url: str) -> Any:
+    """A JSON value whose file holds the bytes that we write for it; raises `WenhaiError`."""
+    data = storage.read_bytes(url)
+    value = durable.parse_json(data, url)
+    if not isinstance(value, dict) or durable.json_bytes(value) != data:
+        raise WenhaiError(f"{url}: its bytes changed after it was written.")
+    return value
+
+
+def _reason(error: WenhaiError, url: str) -> str:
+    """What is wrong, without the path and the advice that the caller gives."""
+    return str(error).removeprefix(f"{url}: ").split(". ")[0].rstrip(".") + "."
+
+
+def _is_own(name: str) -> bool:
+    """Whether a file of a stage folder is none of its outputs but ours: its records, or being written."""
+    kind = name.split("/", 1)[0]
+    is_record = name.endswith(".json") and kind in OWN_KINDS
+    return name in OWN_FILES or is_record or bool(durable.TEMPORARY_NAME.match(Path(name).name))
 
 
 def _temporary_files(root: Path) -> Iterator[Problem]:
@@ -187,38 +277,3 @@ def _temporary_files(root: Path) -> Iterator[Problem]:
             if durable.TEMPORARY_NAME.match(name):
                 detail = "left by a process that died, or being written now. The next run removes it."
                 yield Problem("temporary", str(Path(parent, name)), detail)
-
-
-def _stage_folders(out: str) -> list[str]:
-    names = storage.names(out, "")
-    return [
-        name
-        for name in names
-        if len(name.rpartition("-")[2]) == FINGERPRINT_LENGTH and storage.exists(storage.join(out, name, "stage.json"))
-    ]
-
-
-def _failures(url: str) -> Iterator[str]:
-    for name in storage.names(storage.join(url, "failed"), ".json")[:FAILURES_SHOWN]:
-        failure = storage.read_json(storage.join(url, "failed", name))
-        yield snippet(f"task {failure['task']}: {failure['kind']}: {failure['failure']}", FAILURE_CHARS)
-
-
-def _status(out: str, name: str, is_current: bool) -> StageStatus:
-    url = storage.join(out, name)
-    done, failed = (len(storage.names(storage.join(url, kind), ".json")) for kind in RECORD_KINDS)
-    if not storage.exists(storage.join(url, MANIFEST_NAME)):
-        records = [
-            storage.read_json(storage.join(url, "done", record))
-            for record in storage.names(storage.join(url, "done"), ".json")
-        ]
-        sizes = [entry["bytes"] for record in records for entry in record["files"].values()]
-        stage = name.rpartition("-")[0]
-        failures = tuple(_failures(url))
-        return StageStatus(stage, name, "incomplete", None, done, failed, None, len(sizes), sum(sizes), failures)
-    folder = Folder.open(url)
-    sizes = [entry["bytes"] for entry in folder.manifest["files"].values()]
-    tasks = int(folder.manifest["tasks"])
-    state = "complete" if is_current else "unreferenced"
-    missing = sum(not storage.exists(storage.join(url, file)) for file in folder.manifest["files"])
-    return StageStatus(folder.name, name, state, tasks, done, failed, missing, len(sizes), sum(sizes))

@@ -38,7 +38,7 @@ UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_STARTS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", b"{\0": "utf-16-le", b"\0{": "utf-16-be"}
 MAX_STRETCHES = 64  # of a damaged file: a file made of the heads of members must not be read again and again
 
-_decode = msgspec.json.Decoder().decode  # 180-440 MB/s; json 97
+_decode = msgspec.json.Decoder().decode  # much faster than json's
 
 
 class BadField(ValueError):

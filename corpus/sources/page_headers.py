@@ -2,7 +2,7 @@
 
 A page is decompressed whole, however little of it is asked for, and a value of a dictionary page may be repeated in
 every row: what a batch of rows costs can only be bounded by these sizes. They are Thrift structures in the compact
-protocol (parquet.thrift, `PageHeader`); pyarrow does not show them. About 15 us a page.
+protocol (parquet.thrift, `PageHeader`); pyarrow does not show them.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ def read_parquet(path: Path, config: SourcesConfig) -> Iterator[Record | BadReco
             thrift_string_size_limit=MAX_FOOTER_BYTES,
             thrift_container_size_limit=10_000_000,
             page_checksum_verification=True,
+            pre_buffer=False,  # else a column's whole row group is held, whatever the buffer's size
             buffer_size=READ_BYTES,
         )
     except (pa.ArrowException, OSError) as error:

@@ -47,7 +47,7 @@ class Extract(Stage):
     """Records of the input files to documents."""
 
     name: ClassVar[str] = "extract"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     files: tuple[File, ...]
     sources: SourcesConfig = field(default_factory=SourcesConfig)

@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from corpus import plan
+from corpus import build, plan
 from corpus.__main__ import main
+from corpus.recipe import load_recipe
 from tests.corpus.texts import document
 
+EVERYTHING = (  # what a recipe can switch on
+    "dedup.repeated_lines.min_documents=10",
+    "dedup.substrings.min_chars=100",
+    'dedup.contamination.files=["items.jsonl"]',
+    "mixture.sources={local=1}",
+)
 OPTIONS = ["--recipe", "web_zh", "--set", "sources.task_bytes=1000"]
 
 
@@ -73,3 +80,39 @@ def test_the_table_tells_when_the_disk_is_too_small(
 
 def test_compressed_inputs_weigh_their_text() -> None:
     assert plan._text_ratio("s3://crawl/A.WARC.GZ") > plan._text_ratio("a.jsonl") == 1.0
+
+
+def test_every_stage_of_a_build_has_a_rate() -> None:
+    """Whoever adds a stage measures it: the command stands above `DEFAULT_RATES`."""
+    names = [stage.name for stage in build.stages(load_recipe("web_zh", EVERYTHING), ())]
+    assert len(names) > 12 and set(names) <= set(plan.DEFAULT_RATES)
+    assert set(build.TOKENIZER_STAGES) - {"tokenizer"} <= set(plan.DEFAULT_RATES)
+    assert all(rate.cpu_seconds > 0 and rate.peak_bytes > 0 for rate in plan.DEFAULT_RATES.values())
+
+
+def test_a_stage_without_a_rate_is_reckoned_and_named(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(plan.DEFAULT_RATES, "filter")
+    done = planned(capsys, inputs, tmp_path / "out")
+    total = sum(path.stat().st_size for path in inputs.iterdir())
+    assert done["stages"][1]["disk_bytes"] == int(plan.OTHER_RATE.disk_bytes * total)  # type: ignore[index]
+    assert str(done["rates"]).endswith("; filter as one pass over the text")
+
+
+def test_a_stage_that_was_never_measured_here_takes_its_default(
+    inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    assert main(["run", *OPTIONS, "--input", str(inputs), "--out", str(out), "--workers", "0", "--quiet"]) == 0
+    monkeypatch.setattr(plan, "MIN_MEASURED_BYTES", 1)
+    words = ["plan", *OPTIONS, "--set", EVERYTHING[0], "--input", str(inputs), "--out", str(out), "--json"]
+    assert main(words) == 0
+    done = json.loads(capsys.readouterr().out)
+    total = sum(path.stat().st_size for path in inputs.iterdir())
+    [lines] = [one for one in done["stages"] if one["stage"] == "line_keys"]
+    assert lines["disk_bytes"] == int(plan.DEFAULT_RATES["line_keys"].disk_bytes * total)
+    assert (
+        done["rates"].startswith("measured on")
+        and "line_keys, line_counts, repeated_lines by defaults" in done["rates"]
+    )

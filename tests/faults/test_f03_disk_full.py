@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,10 @@ from corpus.engine import storage
 from corpus.engine.run import run_stages
 from corpus.engine.storage import File
 from tests.corpus.engine.toy import Joined, Lines
+from tests.faults.conftest import Disk
 from tests.faults.test_f01_kill_anywhere import tree
 
+pytestmark = pytest.mark.timeout(600)
 RUN = """
 import resource, sys
 from unittest import mock
@@ -58,7 +60,7 @@ def run_toy(tmp_path: Path, out: Path, limit: int = 0) -> subprocess.CompletedPr
         env=os.environ | {"PYTHONPATH": str(Path.cwd())},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         check=False,
     )
 
@@ -82,22 +84,12 @@ def test_a_file_that_grows_too_large(files: tuple[File, ...], tmp_path: Path) ->
     check_and_resume(files, tmp_path / "out", tmp_path)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("no file system can be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-def test_a_full_disk_and_space_freed_later(files: tuple[File, ...], tmp_path: Path, small_disk: Path) -> None:
-    done = run_toy(tmp_path, small_disk / "out")
+def test_a_full_disk_and_space_freed_later(
+    files: tuple[File, ...], tmp_path: Path, make_disk: Callable[[str], Disk]
+) -> None:
+    disk = make_disk("size=64k")
+    done = run_toy(tmp_path, disk.folder / "out")
     assert done.returncode == 1, done.stderr
     assert "No space left on device" in done.stdout and "Traceback" not in done.stderr
-    subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
-    check_and_resume(files, small_disk / "out", tmp_path)
+    disk.remount("size=4m")
+    check_and_resume(files, disk.folder / "out", tmp_path)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from corpus.engine.errors import WenhaiError
 from corpus.engine.executor import Call, ProcessExecutor
 from corpus.engine.run import run_stages
 from corpus.engine.storage import File
+from tests.corpus.engine.test_run import wait_for
 from tests.corpus.engine.toy import Joined, Lines
 from tests.faults.test_f01_kill_anywhere import tree
 
@@ -30,26 +30,33 @@ def files(tmp_path: Path) -> tuple[File, ...]:
     return tuple(storage.list_inputs([str(tmp_path / "in")]))
 
 
-def record(folder: str, name: str, dies: bool) -> list[str]:
-    """Stand in a folder while at work; returns who else stood there. With `dies`, killed when somebody does."""
-    mine = Path(folder, name)
+def work(folder: str, name: str) -> list[str]:
+    """Stand in a folder while at work and return who else is there; `needy` is killed the first time somebody is.
+
+    The others stay until then, so that there is somebody, however slowly the workers come up.
+    """
+    mine, died = Path(folder, name), Path(folder).with_name("died")
     mine.touch()
-    time.sleep(0.1)
-    others = sorted(path.name for path in Path(folder).iterdir() if path != mine)
-    if dies and others:
+    if name == "needy" and not died.exists():
+        wait_for(lambda: len(list(Path(folder).iterdir())) > 1)
         mine.unlink()
+        died.touch()
         os.kill(os.getpid(), signal.SIGKILL)
+    wait_for(died.exists)
+    others = sorted(path.name for path in Path(folder).iterdir() if path != mine)
     mine.unlink()
     return others
 
 
 def test_what_died_among_others_is_tried_again_alone(tmp_path: Path) -> None:
     """Like a task that has enough memory only by itself."""
-    calls = [Call(f"{index}", record, (str(tmp_path), f"{index}", index == 1)) for index in range(6)]
+    folder = tmp_path / "at work"
+    folder.mkdir()
+    calls = [Call(name, work, (str(folder), name)) for name in ("a", "needy", "b", "c", "d", "e")]
     with ProcessExecutor(3) as executor:
         outcomes = list(executor.run(calls))
     assert {outcome.kind for outcome in outcomes} == {"done"} and len(outcomes) == 6
-    assert outcomes[-1].name == "1" and outcomes[-1].value == []
+    assert outcomes[-1].name == "needy" and outcomes[-1].value == []
 
 
 def test_a_task_that_always_dies_is_set_aside_by_name(files: tuple[File, ...], tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,15 +14,19 @@ from corpus.engine import durable, storage
 from corpus.engine.errors import DiskError
 from corpus.engine.run import run_stages
 from corpus.engine.storage import File
-from corpus.report.verify import status, verify
+from corpus.report.status import status
+from corpus.report.verify import verify
 from tests.corpus.engine.toy import Joined, Lines
+from tests.faults.conftest import Disk
 from tests.faults.test_f01_kill_anywhere import tree
 
+pytestmark = pytest.mark.timeout(600)
 RUN = """
 import sys
 from corpus.engine import storage
 from corpus.engine.run import run_stages
 from tests.corpus.engine.toy import Joined, Lines
+from tests.faults.conftest import Disk
 if __name__ == "__main__":
     run_stages([Lines(tuple(storage.list_inputs([sys.argv[1]]))), Joined()], sys.argv[2], workers=2)
 """
@@ -34,19 +38,6 @@ def files(tmp_path: Path) -> tuple[File, ...]:
     for index in range(4):
         (tmp_path / "in" / f"{index}.txt").write_text("\n".join(f"第{line}行之文" for line in range(index + 3)))
     return tuple(storage.list_inputs([str(tmp_path / "in")]))
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=40", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("no file system can be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 def run(files: tuple[File, ...], out: Path) -> None:
@@ -67,25 +58,29 @@ def test_temporary_files_of_dead_runs_are_swept(files: tuple[File, ...], tmp_pat
     }
 
 
-def test_no_inodes_left(files: tuple[File, ...], tmp_path: Path, disk: Path) -> None:
+def test_no_inodes_left(files: tuple[File, ...], tmp_path: Path, make_disk: Callable[[str], Disk]) -> None:
+    disk = make_disk("size=4m,nr_inodes=40")
     for number in range(30):
-        (disk / f"{number}").touch()
+        (disk.folder / f"{number}").touch()
     with pytest.raises(DiskError, match=r"inodes are free|No space left on device"):
-        run(files, disk / "out")
-    subprocess.run(["mount", "-o", "remount,nr_inodes=400", str(disk)], check=True)
-    run(files, disk / "out")
+        run(files, disk.folder / "out")
+    disk.remount("nr_inodes=400")
+    run(files, disk.folder / "out")
     run(files, tmp_path / "reference")
-    assert tree(disk / "out") == tree(tmp_path / "reference")
+    assert tree(disk.folder / "out") == tree(tmp_path / "reference")
 
 
-def test_a_build_on_a_read_only_disk_can_be_read_and_not_be_written(files: tuple[File, ...], disk: Path) -> None:
-    subprocess.run(["mount", "-o", "remount,nr_inodes=400", str(disk)], check=True)
-    run(files, disk / "out")
-    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    assert verify(str(disk / "out")) == []
-    assert {one.state for one in status(str(disk / "out"))} == {"complete"}
+def test_a_build_on_a_read_only_disk_can_be_read_and_not_be_written(
+    files: tuple[File, ...], make_disk: Callable[[str], Disk]
+) -> None:
+    disk = make_disk("size=4m")
+    out = disk.folder / "out"
+    run(files, out)
+    disk.remount("ro")
+    assert verify(str(out)) == []
+    assert {one.state for one in status(str(out))} == {"complete"}
     with pytest.raises(DiskError, match=r"cannot be written \(Read-only file system\)"):
-        run(files, disk / "out")
+        run(files, out)
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o077])
@@ -110,7 +105,7 @@ def test_no_shared_memory(files: tuple[File, ...], tmp_path: Path) -> None:
         pytest.skip("no file system can be mounted here")
     words = [sys.executable, str(script), str(tmp_path / "in"), str(tmp_path / "out")]
     environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
-    done = subprocess.run([*without, *words], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*without, *words], env=environment, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     run(files, tmp_path / "reference")
     assert tree(tmp_path / "out") == tree(tmp_path / "reference")

@@ -27,7 +27,7 @@ class RanksFailed(AssertionError):
         self.codes = codes
 
 
-def run_ranks(function: Callable[..., Any], num_ranks: int, *args: Any, deadline_seconds: float = 100) -> list[Any]:
+def run_ranks(function: Callable[..., Any], num_ranks: int, *args: Any, deadline_seconds: float = 200) -> list[Any]:
     """`function(*args)` on every rank of a process group; their results by rank."""
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)

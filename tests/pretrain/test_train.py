@@ -316,7 +316,7 @@ def hanging(at_step: int) -> None:
 def test_ranks_do_not_wait_for_a_hanging_one() -> None:
     """FAULTS row 30: the groups of the mesh too have the configured timeout."""
     with pytest.raises(RanksFailed) as caught:
-        run_ranks(hanging, 2, 1, deadline_seconds=40)
+        run_ranks(hanging, 2, 1)
     assert caught.value.codes == [40, -signal.SIGKILL]
 
 

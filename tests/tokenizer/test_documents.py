@@ -120,3 +120,15 @@ def test_no_and_all_documents() -> None:
     assert is_below(keys, 0.0).tolist() == [False] * 3
     assert is_below(keys, 1.0).tolist() == [True] * 3
     assert is_below(keys, 0.5).tolist() == [True, False, False]
+
+
+def test_a_large_row_group_is_not_held_whole(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    texts = [random.integers(0x4E00, 0x9000, 1000).astype("<u2").tobytes().decode("utf-16-le") for _ in range(10_000)]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": texts}), path, row_group_size=len(texts), use_dictionary=False)
+    before = pa.total_allocated_bytes()
+    batches = read_documents(path)
+    next(batches)
+    assert pa.total_allocated_bytes() - before < path.stat().st_size / 2
+    assert sum(len(batch.texts) for batch in batches) == len(texts) - 1024

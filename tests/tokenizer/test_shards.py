@@ -8,7 +8,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.engine import durable
+from tests.tokenizer.shard_files import EOD, write
 from tokenizer import shard_writer
-from tokenizer.shard_writer import create_shard, narrow
-from tokenizer.shards import BLOCK_BYTES, ShardError, TokenShard, open_split, shard_paths
-
-EOD = 1
-
-
-def write(
-    prefix: Path, documents: Sequence[Any], vocab_size: int = 1000, split: str = "train", sha256: str = "5e" * 32
-) -> Path:
-    with create_shard(
-        prefix, split=split, vocab_size=vocab_size, eod=EOD, tokenizer_sha256=sha256, recipe="r"
-    ) as writer:
-        for number, ids in enumerate(documents):
-            writer.add(ids, f"doc{number}", num_characters=len(ids))
-    return prefix
+from tokenizer.shard_writer import narrow
+from tokenizer.shards import BLOCK_BYTES, ShardError, TokenShard, shard_paths
 
 
 def edit_meta(prefix: Path, **changes: Any) -> None:
@@ -335,83 +322,6 @@ def test_more_tokens_than_int32_counts(tmp_path: Path) -> None:
     assert [shard.sequence_of(offset) for offset in (0, 2**31 - 2, 2**31 - 1, 2**31, 2**31 + 1, total - 1)] == [
         *[0, 0, 1, 1, 2, 2]
     ]
-
-
-def stage_folder(out: Path, shards: dict[str, tuple[str, list[list[int]]]], **identity: Any) -> Path:
-    """A build whose tokens stage holds shards of the given names, splits and documents."""
-    folder = out / "tokens-0123456789ab"
-    for name, (split, documents) in shards.items():
-        write(folder / "data" / name, documents, split=split, **identity)
-    files = {
-        f"data/{path.name}": {"bytes": path.stat().st_size, "sha256": durable.sha256_file(path), "rows": 0}
-        for path in sorted((folder / "data").iterdir())
-    }
-    durable.write_json(folder / "MANIFEST.json", {"format": 1, "stage": "tokens", "files": files})
-    durable.write_json(out / "run.json", {"format": 1, "stages": {"tokens": {"folder": folder.name, "upstream": {}}}})
-    return folder
-
-
-def test_open_split_reads_the_manifest_and_not_the_folder(tmp_path: Path) -> None:
-    shards = {"b-train": ("train", [[3]]), "a-train": ("train", [[2]]), "a-validation": ("validation", [[4]])}
-    folder = stage_folder(tmp_path, shards)
-    write(folder / "data" / "c-train", [[9]])  # in the folder, in no manifest
-    for data in (tmp_path, folder, str(tmp_path)):
-        assert [shard.sequence(0).tolist() for shard in open_split(data, "train")] == [[2, 1], [3, 1]]
-        assert [shard.sequence(0).tolist() for shard in open_split(data, "validation")] == [[4, 1]]
-    assert [shard.sequence(0).tolist() for shard in open_split([folder / "data" / "b-train"], "train")] == [[3, 1]]
-    with pytest.raises(ShardError, match="holds validation documents"):
-        open_split([folder / "data" / "a-validation"], "train")
-    with pytest.raises(ShardError, match="'test' is not one of train, validation"):
-        open_split(tmp_path, "test")
-
-
-def test_open_split_of_an_empty_split(tmp_path: Path) -> None:
-    stage_folder(tmp_path, {"a-train": ("train", [[2]])})
-    assert open_split(tmp_path, "validation") == []
-
-
-@pytest.mark.parametrize("suffix", [".bin", ".idx", ".meta.json"])
-def test_open_split_refuses_a_missing_part(tmp_path: Path, suffix: str) -> None:
-    folder = stage_folder(tmp_path, {"a-train": ("train", [[2]]), "b-train": ("train", [[3]])})
-    (folder / "data" / f"b-train{suffix}").unlink()
-    with pytest.raises(ShardError, match=rf"b-train{suffix}"):
-        open_split(tmp_path, "train")
-
-
-def test_open_split_refuses_a_foreign_shard_under_a_listed_name(tmp_path: Path) -> None:
-    folder = stage_folder(tmp_path, {"a-train": ("train", [[2]]), "b-train": ("train", [[3]])})
-    write(folder / "data" / "b-train", [[4]])
-    with pytest.raises(ShardError, match=r"b-train\.meta\.json.*not the record that the manifest lists"):
-        open_split(tmp_path, "train")
-
-
-def test_open_split_refuses_shards_of_two_tokenizers(tmp_path: Path) -> None:
-    prefixes = [write(tmp_path / "a", [[2]]), write(tmp_path / "b", [[2]], sha256="77" * 32)]
-    with pytest.raises(ShardError, match="another tokenizer"):
-        open_split(prefixes, "train")
-    prefixes[1] = write(tmp_path / "b", [[2]], vocab_size=900)
-    with pytest.raises(ShardError, match="another tokenizer"):
-        open_split(prefixes, "train")
-
-
-@pytest.mark.parametrize("name", ["../elsewhere-train.meta.json", "/tmp/x-train.meta.json"])
-def test_manifest_cannot_name_files_outside(tmp_path: Path, name: str) -> None:
-    folder = stage_folder(tmp_path, {"a-train": ("train", [[2]])})
-    durable.write_json(folder / "MANIFEST.json", {"files": {name: {"bytes": 1}}})
-    with pytest.raises(ShardError, match="outside its folder"):
-        open_split(tmp_path, "train")
-
-
-def test_folders_without_a_build_say_so(tmp_path: Path) -> None:
-    with pytest.raises(ShardError, match="no finished build"):
-        open_split(tmp_path, "train")
-    durable.write_json(tmp_path / "run.json", {"format": 1, "stages": {}})
-    with pytest.raises(ShardError, match="tokens stage is not complete"):
-        open_split(tmp_path, "train")
-    for broken in ([], {"stages": 3}, {"stages": {"tokens": 3}}, {"stages": {"tokens": {"folder": "../x"}}}):
-        durable.write_json(tmp_path / "run.json", broken)
-        with pytest.raises(ShardError, match=r"run\.json"):
-            open_split(tmp_path, "train")
 
 
 def test_reading_shards_loads_nothing_heavy() -> None:

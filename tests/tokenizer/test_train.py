@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
 
 from corpus.engine.config import parse
 from corpus.engine.errors import UsageError, WenhaiError
 from tests.tokenizer.texts import documents
 from tokenizer.config import TokenizerConfig, encoding, sampling, training
 from tokenizer.model import Tokenizer
-from tokenizer.train import MAX_SENTENCE_CHARACTERS, sentences, train
+from tokenizer.train import CUT_CHARACTERS, MAX_SENTENCE_CHARACTERS, sentences, train
 from tokenizer.vocabulary import vocabulary_report
 
 
@@ -62,6 +64,21 @@ def test_sentences_keep_every_other_character() -> None:
     found = list(sentences([f"甲\u2585乙\r\n{long}\0丙"]))
     assert found == ["甲", "乙", "学" * MAX_SENTENCE_CHARACTERS, "学" * MAX_SENTENCE_CHARACTERS, "学", "丙"]
     assert all(len(sentence.encode()) <= 4192 for sentence in sentences(["\U0010ffff" * 5000]))
+
+
+@given(
+    st.lists(st.sampled_from(["学而时习之", "，", "。", "字" * 190, "字" * 300, "a b"]), max_size=30), st.integers(1, 3)
+)
+def test_long_lines_are_cut_behind_punctuation_where_some_is_near(parts: list[str], times: int) -> None:
+    line = "".join(parts) * times
+    found = list(sentences([line]))
+    assert "".join(found) == line and all(len(sentence) <= MAX_SENTENCE_CHARACTERS for sentence in found)
+    for sentence in found[:-1]:
+        near = sentence[MAX_SENTENCE_CHARACTERS - CUT_CHARACTERS :]
+        if len(sentence) < MAX_SENTENCE_CHARACTERS:
+            assert len(sentence) > MAX_SENTENCE_CHARACTERS - CUT_CHARACTERS and sentence[-1] in "，。 "
+        else:
+            assert sentence[-1] in "，。 " or not set(near) & set("，。 ")
 
 
 def test_a_line_with_a_reserved_character_still_trains() -> None:

@@ -13,7 +13,7 @@ from corpus.dedup import DedupConfig
 from tests.corpus.texts import document
 from tools import evaluate_contamination, evaluate_dedup, evaluate_repeated_lines
 from tools.curves import Curve, write_svg
-from tools.evaluate_dedup import BANDS, NGRAMS, jaccards, promised
+from tools.evaluate_dedup import BANDS, jaccards, promised
 from tools.planted_duplicates import KINDS, Planted, edited, full_width, passages, plant
 
 
@@ -40,7 +40,7 @@ def data(tmp_path: Path) -> Path:
 
 def test_planted_kinds_are_pairs(data: Path) -> None:
     documents = plant(data / "text", 2)
-    assert documents == plant(data / "text", 2)
+    assert documents == plant(data / "text", 2) != plant(data / "text", 2, seed=1)
     for kind in KINDS:
         first, second = (pair for pair in evaluate_dedup._clusters(documents, kind))
         assert len(first) == len(second) == 2
@@ -76,6 +76,16 @@ def test_promises_are_the_theory() -> None:
     assert abs(chances[1] - (1 - (1 - 0.7**8) ** 14)) < 0.03
 
 
+def test_strangers_are_counted_by_the_power_of_their_jaccard(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate_dedup, "STRANGERS", 400)
+    monkeypatch.setattr(evaluate_dedup, "NGRAMS", (1, 4))
+    header, single, four = evaluate_dedup.stranger_table(data / "text", 0)
+    assert header[2:] == ["6 rows", "7 rows", "8 rows", "12 rows"]
+    mates = [float(cell) for cell in single[2:]]  # single characters: every text shares some with every other
+    assert mates == sorted(mates, reverse=True) and mates[0] > 0
+    assert float(single[1]) > float(four[1])
+
+
 def test_a_false_merge_is_counted() -> None:
     kept = {"ours": {0, 1}, "peer": {1}}
     documents = [Planted("a", "templated", 0), Planted("b", "single", 1), Planted("c", "single", 2)]
@@ -83,13 +93,21 @@ def test_a_false_merge_is_counted() -> None:
     assert rows[1] == ["templated", "1", "0", "1"] and rows[2] == ["single", "2", "1", "1"]
 
 
-def test_all_tables_and_the_drawing(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_tables_and_the_drawing(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(evaluate_dedup, "NGRAMS", (4, 6))
+    monkeypatch.setattr(evaluate_dedup, "STRANGERS", 200)
     evaluate_dedup.main(["--data", str(data), "--pairs", "2", "--svg", str(data / "curve.svg")])
     tables = capsys.readouterr().out.split("\n\n")
     assert len(tables[0].splitlines()) == 1 + len(KINDS)
     assert tables[0].splitlines()[1].split()[:2] == ["exact", "2"] and tables[0].splitlines()[1].split()[-1] == "2"
-    assert len(tables[5].strip().splitlines()) == 1 + len(NGRAMS) * len(BANDS)
-    assert (data / "curve.svg").read_text().count("<polyline") == len(BANDS)
+    assert len(tables[5].splitlines()) == 1 + 2
+    curves = tables[6].strip().splitlines()
+    assert len(curves) == 2 + 2 * len(BANDS) and "verified at 0.75" in curves[-1]
+    drawing = (data / "curve.svg").read_text()
+    assert drawing.count("<polyline") == len(BANDS) + 1 and "threshold 0.75" in drawing
+    assert "prefers-color-scheme:dark" in drawing
 
 
 def test_a_drawing_escapes_its_words(tmp_path: Path) -> None:

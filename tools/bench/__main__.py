@@ -14,6 +14,8 @@ python -m tools.bench filters --input 'data/*.parquet' --column text
 python -m tools.bench filters --input 'data/*.jsonl.zst' --recipe my.toml --peers --memory
 python -m tools.bench rooms --data build/demo
 python -m tools.bench dedup --documents 1_000_000 --peers
+python -m tools.bench signatures --input 'data/*.jsonl' --peers
+python -m tools.bench pipeline --input 'data/*.jsonl' --peers
 python -m tools.bench.retune build/demo
 """
 
@@ -25,7 +27,11 @@ def main() -> None:
     )
     add_examples(parser, EXAMPLES)
     parser.add_argument(
-        "what", nargs="?", choices=("rooms", "filters", "dedup"), default="rooms", help="default: rooms"
+        "what",
+        nargs="?",
+        choices=("rooms", "filters", "dedup", "signatures", "pipeline"),
+        default="rooms",
+        help="default: rooms",
     )
     parser.add_argument("--data", type=Path, help="the output folder of a finished build; dedup: where to work")
     parser.add_argument("--html", type=Path, help="rooms: a WARC file of pages, for extraction")
@@ -37,6 +43,9 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=1_000_000, help="dedup: how many (default: a million)")
     parser.add_argument("--planted", type=float, default=0.1, help="dedup: share of documents in planted clusters")
     parser.add_argument("--workers", type=int, default=0, help="dedup: processes (default: one, this one's child)")
+    parser.add_argument("--megabytes", type=float, default=160, help="pipeline: of text to make (default: 160)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="pipeline: over the recipe")
+    parser.add_argument("--out", type=Path, help="pipeline: keep the inputs and the build there")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # before numpy is loaded, and for children
     if arguments.what == "rooms":
@@ -49,6 +58,14 @@ def main() -> None:
         from tools.bench import dedup
 
         dedup.run(arguments)
+    elif arguments.what == "signatures":
+        from tools.bench import signatures
+
+        signatures.run(arguments)
+    elif arguments.what == "pipeline":
+        from tools.bench import pipeline
+
+        pipeline.run(arguments)
     else:
         from tools.bench import filters
 

@@ -2,19 +2,20 @@
 
 The same documents for all. Peers get a spread sample of them (they are two orders slower), and ours is timed on that
 sample again, so that a ratio compares equal documents. "Everything" is what a build does: normalisation, line edits,
-every statistic (a quality model's score among them), every rule of the recipe, personal data.
+every statistic (the score of a quality model with drawn weights among them), every rule of the recipe, personal data.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from corpus.engine.errors import UsageError
 from corpus.engine.storage import list_inputs
@@ -33,6 +35,7 @@ from corpus.filters.measure import measure_all
 from corpus.filters.quality.model import Header, Model
 from corpus.filters.statistic import Batch
 from corpus.sources import Record, SourcesConfig, read
+from tools.bench import words
 from tools.bench.peers import environment
 from tools.bench.timing import cpu_seconds, num_bytes, show, speed, wall_seconds
 
@@ -41,6 +44,7 @@ PEER_BYTES = 1_000_000
 BATCH_DOCUMENTS = 256
 QUALITY_BITS = 18
 STREAM_BYTES = 1_000_000_000
+START_SECONDS = 300.0  # of a process of the pool, under load
 KERNELS = {  # what is told of a kernel, and the property of a batch that runs it
     "length, characters, script, lines": "lines",
     "repetition": "repetition",
@@ -72,9 +76,10 @@ def run(arguments: argparse.Namespace) -> None:
         parts(texts, judge)
         around(texts, judge)
         compare(few, judge, arguments.peers)
+        words.compare(texts, judge.resources.blocklist.words, arguments.peers)
     finally:
         os.sched_setaffinity(0, cores)
-    threads(texts, judge, len(cores))
+    two_cores(texts, judge, arguments.recipe, len(cores))
     if arguments.memory:
         memory(texts, arguments.recipe)
 
@@ -251,10 +256,10 @@ def compare(texts: pa.LargeStringArray, judge: Filter, install: bool) -> None:
     print()
 
 
-def threads(texts: pa.LargeStringArray, judge: Filter, cores: int) -> None:
-    """Batches from a pool of threads, time on the clock: kernels and automata release the interpreter."""
+def two_cores(texts: pa.LargeStringArray, judge: Filter, recipe: str, cores: int) -> None:
+    """Batches from a pool of two threads, then of two processes, time on the clock: kernels release the interpreter."""
     if cores < 2:
-        print("two threads: only one core here\n")
+        print("two threads, two processes: only one core here\n")
         return
     table = pa.table({"text": texts})
     batches = [table.slice(start, BATCH_DOCUMENTS) for start in range(0, len(texts), BATCH_DOCUMENTS)]
@@ -265,6 +270,32 @@ def threads(texts: pa.LargeStringArray, judge: Filter, cores: int) -> None:
             rates.append(size / wall_seconds(lambda pool=pool: list(pool.map(judge.apply, batches))))  # type: ignore[misc]
     show("one thread, on the clock", rates[0])
     show("two threads", rates[1], rates[0])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "texts.parquet")
+        pq.write_table(table, path)
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(
+            2, spawn, _start, (recipe, path, spawn.Barrier(2, timeout=START_SECONDS))
+        ) as processes:
+            list(processes.map(_apply_in_process, (0, 0)))  # one starts with each of two tasks
+            seconds = wall_seconds(lambda: list(processes.map(_apply_in_process, range(len(batches)))))
+    show("two processes", size / seconds, rates[0])
+
+
+_in_process: tuple[Filter, pa.Table]  # of a process of the pool
+
+
+def _start(recipe: str, path: Path, barrier: Any) -> None:
+    """Load in a process what threads share, and wait until the other has, too."""
+    global _in_process
+    _in_process = with_quality_model(load(recipe)), pq.read_table(path, use_threads=False)
+    _apply_in_process(0)
+    barrier.wait()
+
+
+def _apply_in_process(number: int) -> None:
+    judge, table = _in_process
+    judge.apply(table.slice(number * BATCH_DOCUMENTS, BATCH_DOCUMENTS))
 
 
 def memory(texts: pa.LargeStringArray, recipe: str) -> None:

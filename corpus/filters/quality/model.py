@@ -47,6 +47,9 @@ MAX_WEIGHT = 32767
 MAX_NATS = 1e6  # beyond anything trained; keeps logits finite: a NaN would read as "not measured" and pass every rule
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 / golden ratio
 SPACE = 32
+CHARACTER_BITS = np.uint64(21)
+CHARACTER_MASK = np.uint64((1 << 21) - 1)
+BLOCK = 1024  # buckets that wait for their weights: finding them first and loading then is faster than by turns
 
 
 class Header(Strict):
@@ -193,6 +196,44 @@ def bucket(ngram: Any, seed: Any, shift: Any) -> Any:
     return (h * MULTIPLIER) >> shift
 
 
+@kernel(leaf=True)
+def next_buckets(
+    data: Array,
+    i: Any,
+    end: Any,
+    earlier: Any,
+    known: int,
+    table: Array,
+    orders: int,
+    seed: Any,
+    shift: Any,
+    block: Array,
+) -> tuple[int, Any, Any, int]:
+    """The buckets of the next n-grams from byte i, into `block`, which then is full or the text at its end.
+
+    `earlier` are the last three characters, 21 bits each, and `known` how many of the document were read; a document
+    begins with a SPACE and 0. Returns (buckets written, byte to go on from, earlier, known).
+    """
+    count = 0
+    while i < end and count + len(ORDERS) <= len(block):
+        c, i = decode(data, i)
+        if c < CODE_POINTS:
+            c = table[c]
+        if c == SPACE and earlier & CHARACTER_MASK == SPACE:
+            continue
+        earlier = (earlier << CHARACTER_BITS) | np.uint64(c)
+        known += 1
+        for order in range(1, 4):
+            if known < order:
+                break
+            if orders & (1 << (order - 1)) == 0:
+                continue
+            ngram = earlier & ((np.uint64(1) << np.uint64(21 * order)) - np.uint64(1))
+            block[count] = bucket(ngram, seed, shift)
+            count += 1
+    return count, i, earlier, known
+
+
 @kernel()
 def score_ngrams(
     offsets: Array,
@@ -207,31 +248,16 @@ def score_ngrams(
 ) -> None:
     """Sums of the weights of each document's n-grams, and their number, into int64[documents, columns + 1]."""
     shift = np.uint64(64 - bits)
+    block = np.empty(BLOCK, np.int64)
     for row in range(len(offsets) - 1):
-        i = offsets[row]
-        end = offsets[row + 1]
-        ngrams = 0
+        i, end = offsets[row], offsets[row + 1]
+        earlier, known = np.uint64(SPACE), 0
         first = second = 0
-        earlier = np.uint64(0)  # the code points before, 21 bits each
-        known = 0
-        previous = np.uint32(SPACE)
         while i < end:
-            c, i = decode(data, i)
-            if c < CODE_POINTS:
-                c = table[c]
-            if c == SPACE and previous == SPACE:
-                continue
-            previous = c
-            earlier = (earlier << np.uint64(21)) | np.uint64(c)
-            known += 1
-            for order in range(1, 4):
-                if known < order:
-                    break
-                if orders & (1 << (order - 1)) == 0:
-                    continue
-                ngram = earlier & ((np.uint64(1) << np.uint64(21 * order)) - np.uint64(1))
-                at = np.int64(bucket(ngram, seed, shift)) * columns
-                ngrams += 1
+            count, i, earlier, known = next_buckets(data, i, end, earlier, known, table, orders, seed, shift, block)
+            out[row, columns] += count
+            for place in range(count):
+                at = block[place] * columns
                 if columns <= 2:
                     first += weights[at]
                     second += weights[at + columns - 1]
@@ -241,7 +267,6 @@ def score_ngrams(
         if columns <= 2:
             out[row, 0] = first
             out[row, columns - 1] = second
-        out[row, columns] = ngrams
 
 
 @kernel()
@@ -258,31 +283,16 @@ def count_ngrams(
 ) -> int:
     """The rows of a sparse matrix of n-gram counts: int64 `indptr`, int32 `buckets` and `counts`; returns their length."""
     shift = np.uint64(64 - bits)
+    block = np.empty(BLOCK, np.int64)
     place = np.full(1 << bits, -1, np.int64)  # where in the row a bucket's count is
     length = 0
     for row in range(len(offsets) - 1):
         indptr[row] = start = length
-        i = offsets[row]
-        end = offsets[row + 1]
-        earlier = np.uint64(0)
-        known = 0
-        previous = np.uint32(SPACE)
+        i, end = offsets[row], offsets[row + 1]
+        earlier, known = np.uint64(SPACE), 0
         while i < end:
-            c, i = decode(data, i)
-            if c < CODE_POINTS:
-                c = table[c]
-            if c == SPACE and previous == SPACE:
-                continue
-            previous = c
-            earlier = (earlier << np.uint64(21)) | np.uint64(c)
-            known += 1
-            for order in range(1, 4):
-                if known < order:
-                    break
-                if orders & (1 << (order - 1)) == 0:
-                    continue
-                ngram = earlier & ((np.uint64(1) << np.uint64(21 * order)) - np.uint64(1))
-                at = np.int64(bucket(ngram, seed, shift))
+            count, i, earlier, known = next_buckets(data, i, end, earlier, known, table, orders, seed, shift, block)
+            for at in block[:count]:
                 if place[at] < start:
                     place[at] = length
                     buckets[length] = at

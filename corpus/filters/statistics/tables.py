@@ -2,7 +2,7 @@
 
 One uint16 a code point for planes 0 and 1 (256 KB; Chinese text touches a few pages of it): the low five bits are the
 class, the others are flags that only the line statistics need. Han beyond plane 1 (extensions B to I, compatibility
-supplement) is told by range. Building takes about 0.1 s, most of it OpenCC's.
+supplement) is told by range. Most of the time of building it is OpenCC's.
 
 A Han character is *common* when it, or what OpenCC's character tables simplify it to, is in level 1 of GB 2312 (the
 3,755 characters that cover 99.7 % of running text); among the common ones, those that only Simplified or only

@@ -21,8 +21,11 @@ def records(keys: list[int]) -> Array:
 
 
 def check(keys: list[int]) -> None:
-    buckets, count = number_buckets(records(keys))
+    shared, numbers, count = number_buckets(records(keys))
     counts = Counter(keys)
+    buckets = np.zeros(len(keys), np.uint32)
+    buckets[shared] = numbers
+    assert (np.diff(shared) > 0).all() and numbers.all()
     assert count == sum(number > 1 for number in counts.values())
     of_bucket = defaultdict(set)
     for key, bucket in zip(keys, buckets.tolist(), strict=True):
@@ -52,5 +55,6 @@ def test_many_cells() -> None:
 
 
 def test_everything_shares_one_key() -> None:
-    buckets, count = number_buckets(records([2**64 - 1] * 10_000))
+    _, buckets, count = number_buckets(records([2**64 - 1] * 10_000))
+    assert len(buckets) == 10_000
     assert count == 1 and set(buckets.tolist()) == {1 | int(EXACT_FLAG)}

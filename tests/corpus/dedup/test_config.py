@@ -7,17 +7,17 @@ from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
 
 
-def test_defaults_are_fourteen_bands_of_eight_rows() -> None:
+def test_defaults_open_the_bands_below_the_threshold() -> None:
     config = DedupConfig()
-    assert (config.bands, config.rows, config.num_permutations) == (14, 8, 112)
-    assert 1 - (1 - 0.8**config.rows) ** config.bands > 0.9  # recall of candidates at the threshold
+    assert config.bands * config.rows == config.num_permutations == 112
+    assert 1 - (1 - config.threshold**config.rows) ** config.bands > 0.85  # recall of candidates at the threshold
 
 
 @pytest.mark.parametrize(
     "values",
     [
-        {"bands": 15},  # 15 x 8 > 112
-        {"rows": 9},
+        {"bands": 17},  # 17 x 7 > 112
+        {"rows": 8},
         {"num_permutations": 100},
         {"bands": 256, "rows": 1, "num_permutations": 1000},
         {"threshold": 0.0},

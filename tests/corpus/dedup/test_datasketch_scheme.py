@@ -40,16 +40,17 @@ def test_signatures_of_a_build_load_as_lean_minhash_and_work_in_its_index(dedupl
     generator = np.random.default_rng(1)
     text = random_text(generator, 800)
     texts = [text, edited(generator, text, 0.005), ANALECTS]
-    result = deduplicate([texts], DedupConfig(scheme="datasketch"))
+    config = DedupConfig(scheme="datasketch")
+    result = deduplicate([texts], config)
     assert len(result.texts) == 2 and [fate["rule"] for fate in result.fates] == ["dedup.near"]
     rows = np.load(result.folders["signatures"].files("signatures")[0].url)
     sketches = [LeanMinHash(hashvalues=row, **OURS) for row in rows]
     _, _, forms = fold_all(texts)
-    assert sketches[2].jaccard(theirs(forms[2], 5, 112)) == 1.0
-    index = MinHashLSH(params=(14, 8), num_perm=112)
+    assert sketches[2].jaccard(theirs(forms[2], config.ngram, config.num_permutations)) == 1.0
+    index = MinHashLSH(params=(config.bands, config.rows), num_perm=config.num_permutations)
     for number, sketch in enumerate(sketches):
         index.insert(number, sketch)
-    assert sorted(index.query(theirs(forms[1], 5, 112))) == [0, 1]
+    assert sorted(index.query(theirs(forms[1], config.ngram, config.num_permutations))) == [0, 1]
 
 
 def test_both_schemes_find_the_same_pair() -> None:

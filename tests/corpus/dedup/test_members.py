@@ -51,17 +51,26 @@ def of_stages(result: Result) -> Array:
     return unique_edges(runs.read())
 
 
-@pytest.mark.parametrize("partition_records", [1 << 20, 100])
+@pytest.mark.parametrize(("partition_records", "max_members"), [(1 << 20, 1 << 21), (100, 1 << 21), (500, 9)])
 @pytest.mark.parametrize("num_shards", [1, 3])
 def test_edges_of_the_stages_are_those_found_in_memory(
-    deduplicate: Deduplicate, monkeypatch: pytest.MonkeyPatch, partition_records: int, num_shards: int
+    deduplicate: Deduplicate,
+    monkeypatch: pytest.MonkeyPatch,
+    partition_records: int,
+    max_members: int,
+    num_shards: int,
 ) -> None:
     monkeypatch.setattr("corpus.dedup.records.PARTITION_RECORDS", partition_records)
+    monkeypatch.setattr("corpus.dedup.records.MAX_MEMBERS", max_members)
     texts, config = corpus(np.random.default_rng(0)), DedupConfig()
     result = deduplicate([texts[shard::num_shards] for shard in range(num_shards)], config)
     expected = in_memory(result.folders["signatures"], config)
     found = of_stages(result)
     assert len(expected) > 60 and found.tobytes() == expected.tobytes()
+    partitions, tasks = (
+        len(result.folders[name].files(kind)) for name, kind in (("buckets", "buckets"), ("candidates", "edges"))
+    )
+    assert (tasks > partitions > 1) if max_members < 10 else tasks == partitions
 
 
 def test_a_pair_is_brought_together_once(deduplicate: Deduplicate) -> None:
@@ -71,10 +80,11 @@ def test_a_pair_is_brought_together_once(deduplicate: Deduplicate) -> None:
     text = random_text(generator, 1000)
     near = edited(generator, text, 0.002)
     alone = random_text(generator, 1000)
-    result = deduplicate([[text, alone], [near]])
+    config = DedupConfig(ngram=5, bands=14, rows=8)
+    result = deduplicate([[text, alone], [near]], config)
     assert result.counts("buckets").extra["buckets"] > 5
     assert result.counts("members").extra == {"members": 2, "sketches": 2}
-    copies = deduplicate([[text, text, text, alone], [near]])
+    copies = deduplicate([[text, text, text, alone], [near]], config)
     assert copies.counts("members").extra == {"members": 6, "sketches": 3}
     files = copies.folders["members"].files("sketches")
     assert [file.rows for file in files] == [2, 1]

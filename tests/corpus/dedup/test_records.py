@@ -18,7 +18,9 @@ from corpus.dedup.records import (
     cuts_of,
     map_array,
     partition_bits,
+    partition_records,
     section,
+    spread,
     write_array,
     write_bands,
     write_sections,
@@ -92,6 +94,25 @@ def test_an_array_of_objects_is_never_unpickled(tmp_path: Path) -> None:
 def test_the_number_of_partitions_follows_the_number_of_records() -> None:
     sizes = [0, 1, 1 << 20, 1 << 21, 1 << 28, 1 << 40]
     assert [partition_bits(size) for size in sizes] == [0, 0, 1, 2, 9, 14]
+
+
+def test_a_partition_grows_with_the_number_of_files_so_that_reads_do_not_shrink() -> None:
+    assert [partition_records(files) for files in (1, 192, 383, 20_000)] == [1 << 20, 1 << 20, 1 << 20, 1 << 26]
+    assert partition_records(384) == 1 << 21
+    for files, size in ((2_000, 3e9), (10_000, 15e9), (20_000, 30e9), (1 << 20, 1e12)):
+        partitions = 1 << partition_bits(int(size), files)
+        assert size / partitions <= 1 << 26
+        assert size / partitions / files * RECORD_DTYPE.itemsize >= 16 << 10 or files > 20_000
+
+
+@pytest.mark.parametrize(
+    ("rows", "sections"), [([], 1), ([0], 1), ([8, 4], 1), ([9, 9], 2), ([16, 17], 2), ([70, 30], 8)]
+)
+def test_members_are_spread_over_sections_of_a_bounded_size(
+    monkeypatch: pytest.MonkeyPatch, rows: list[int], sections: int
+) -> None:
+    monkeypatch.setattr("corpus.dedup.records.MAX_MEMBERS", 8)
+    assert spread([File(str(i), 0, "", count) for i, count in enumerate(rows)]) == sections
 
 
 @pytest.mark.parametrize("block_bytes", [1, 48, 4 << 20])

@@ -50,7 +50,7 @@ def test_fates_name_the_rule_the_similarity_and_the_survivor(deduplicate: Dedupl
     assert (exact["rule"], exact["value"], exact["threshold"], exact["bound"]) == ("dedup.exact", 1.0, None, None)
     assert (exact["id"], exact["detail"]) == (document_id(POEM), document_id(shards[2][1]).hex())
     assert (exact["shard"], exact["row"], exact["url"]) == ("00000-00", 1, "https://example.org/0")
-    assert (close["rule"], close["threshold"], close["bound"]) == ("dedup.near", 0.8, "max")
+    assert (close["rule"], close["threshold"], close["bound"]) == ("dedup.near", DedupConfig().threshold, "max")
     assert (close["id"], close["detail"]) == (document_id(original), document_id(near).hex())
     assert (close["shard"], close["row"]) == ("00002-00", 1)
     assert 0.9 < close["value"] < 1
@@ -157,7 +157,7 @@ def test_a_chain_of_revisions_keeps_its_ends(deduplicate: Deduplicate) -> None:
     a = random_text(generator, 160) + middle
     b = middle + random_text(generator, 4)
     c = middle[160:] + random_text(generator, 160 - 60)
-    result = deduplicate([[a, b, c]])
+    result = deduplicate([[a, b, c]], DedupConfig(threshold=0.8))
     assert sorted(result.texts) == sorted([a, c])
     assert [(fate["id"], fate["detail"]) for fate in result.fates] == [(document_id(b), document_id(a).hex())]
 
@@ -208,4 +208,4 @@ def test_signature_files_map_without_pickle(deduplicate: Deduplicate) -> None:
             assert len(array) == file.rows
     assert shapes == [(2, 112), (0, 112), (2,), (0,)]
     bands: list[File] = folder.files("bands")
-    assert [file.rows for file in bands] == [2 * 15, 0]
+    assert [file.rows for file in bands] == [2 * (DedupConfig().bands + 1), 0]

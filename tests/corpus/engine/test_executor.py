@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from corpus.engine.executor import Call, InlineExecutor, Outcome, ProcessExecutor
+from tests.corpus.engine.test_run import wait_for
+
+pytestmark = pytest.mark.timeout(600)
 
 
 class Picky(Exception):
@@ -73,23 +76,19 @@ def test_in_this_process_a_bad_call_costs_itself_too() -> None:
 
 def test_workers_killed_at_random_never_break_or_hang_the_pool() -> None:
     """Idle ones too: with a queue shared by the workers that broke the whole pool."""
-    stop, chance = threading.Event(), random.Random(0)
+    chance = random.Random(0)
 
-    def kill_now_and_then(executor: ProcessExecutor) -> None:
-        while not stop.wait(chance.random() * 0.1):
+    def calls(executor: ProcessExecutor) -> Iterator[Call]:
+        """Before some calls are handed out one of the workers is killed, whatever it is doing."""
+        for number in range(100):
             workers = executor._busy + executor._idle
-            if workers:
+            if workers and chance.random() < 0.15:
                 chance.choice(workers)._process.kill()
+            yield Call(str(number), double, (number,))
 
     with ProcessExecutor(2) as executor:
-        thread = threading.Thread(target=kill_now_and_then, args=(executor,))
-        thread.start()
-        try:
-            outcomes = run(executor, *(Call(str(number), double, (number,)) for number in range(300)))
-        finally:
-            stop.set()
-            thread.join()
-    assert len(outcomes) == 300
+        outcomes = {outcome.name: outcome for outcome in executor.run(calls(executor))}
+    assert len(outcomes) == 100
     assert {outcome.kind for outcome in outcomes.values()} <= {"done", "killed"}
     assert all(outcome.value == 2 * int(name) for name, outcome in outcomes.items() if outcome.kind == "done")
 
@@ -102,7 +101,7 @@ def test_no_worker_outlives_a_killed_run(tmp_path: Path) -> None:
 
         def hang(path):
             Path(path).write_text(str(os.getpid()))
-            time.sleep(120)
+            time.sleep(600)
 
         if __name__ == "__main__":
             with ProcessExecutor(1) as executor:
@@ -123,13 +122,6 @@ def is_running(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 def test_a_folder_too_long_for_sockets_is_named(tmp_path: Path) -> None:

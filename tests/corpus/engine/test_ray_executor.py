@@ -28,6 +28,7 @@ from tests.corpus.engine.test_run import tree, wait_for
 from tests.corpus.engine.toy import Joined, Lines
 from tests.corpus.texts import document
 
+pytestmark = pytest.mark.timeout(900)
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path.cwd()), "RAY_USAGE_STATS_ENABLED": "0"}
 DRIVER = """
 import sys
@@ -80,6 +81,7 @@ class SimulatedCluster:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen([sys.executable, script], env=ENVIRONMENT, text=True, **pipes)  # type: ignore[call-overload]
         self.address = self._process.stdout.readline().strip()
+        assert self.address, "the simulated cluster did not come up"
 
     def kill_node(self, number: int) -> None:
         self._process.stdin.write(f"node {number}\n")
@@ -87,7 +89,7 @@ class SimulatedCluster:
         assert self._process.stdout.readline() == "killed\n"
 
     def end(self) -> None:
-        self._process.communicate("end\n", timeout=60)
+        self._process.communicate("end\n", timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +123,7 @@ def start(tmp_path: Path, cluster: SimulatedCluster, fault: str = "", memory_gb:
 
 
 def finish(driver: subprocess.Popen[str]) -> str:
-    output, _ = driver.communicate(timeout=100)
+    output, _ = driver.communicate(timeout=300)
     return output
 
 
@@ -203,7 +205,7 @@ def test_a_corpus_build_is_the_same_on_a_cluster(cluster: SimulatedCluster, tmp_
     for name, options in (("local", ["--workers", "1"]), ("ray", ["--executor", "ray", "--address", cluster.address])):
         files = ["--input", str(tmp_path / "in"), "--out", str(tmp_path / name), "--set", "sources.task_bytes=1000"]
         command = [sys.executable, "-m", "corpus", "run", "--recipe", "web_zh", *files, "--quiet", *options]
-        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=110, check=False)
+        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=500, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         found = tree(tmp_path / name)
         trees.append({file: digest for file, digest in found.items() if "/" in file or file == "run.json"})

@@ -22,6 +22,7 @@ from corpus.engine.stage import ConservationError
 from corpus.engine.storage import File
 from tests.corpus.engine.toy import Joined, Lines
 
+pytestmark = pytest.mark.timeout(600)  # tests wait for processes, and those for a share of the machine
 OUTSIDE_THE_PROMISE = {"timings.json", "running.json", ".lock"}
 
 
@@ -122,6 +123,26 @@ def test_an_added_input_costs_only_its_own_task(files: tuple[File, ...], tmp_pat
     assert read_run(str(tmp_path / "out"))["stages"] == stages
     for entry in stages.values():
         assert tree(tmp_path / "out" / entry["folder"]) == tree(tmp_path / "alone" / entry["folder"])
+
+
+def test_in_an_object_store_an_added_input_costs_only_its_own_task_too(
+    files: tuple[File, ...], tmp_path: Path, reference: dict[str, str]
+) -> None:
+    import fsspec
+
+    store = fsspec.filesystem("memory")
+    run_stages([Lines(files[:4]), Joined()], "memory://added", workers=0)
+    damaged = next(name for name in store.find("/added") if name.endswith("data/00002.txt"))
+    store.pipe_file(damaged, bytes(byte ^ 1 for byte in store.cat_file(damaged)))  # of the same size: not taken over
+    with pytest.raises(WenhaiError, match=r"1 of 6 tasks failed\n  00002 "):
+        run_stages([Lines(files, fault="00002:error")], "memory://added", workers=0)
+    with pytest.raises(WenhaiError, match=r"stage lines: 1 of 6"):
+        run_stages([Lines(files, min_chars=2, fault="00003:error")], "memory://added", workers=0)  # another recipe
+    run_stages([Lines(files, fault="00003:error"), Joined()], "memory://added", workers=0)
+    for stage, entry in read_run("memory://added")["stages"].items():
+        names = [name for name in reference if name.startswith(f"{stage}-")]
+        found = {name: hashlib.sha256(store.cat_file(f"/added/{name}")).hexdigest() for name in names}
+        assert found == {name: reference[name] for name in names} and names[0].startswith(entry["folder"])
 
 
 def test_a_damaged_file_that_is_removed_does_not_come_back_by_its_link(
@@ -260,7 +281,8 @@ def start(tmp_path: Path, out: Path, fault: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def wait_for(condition: object, seconds: float = 60) -> None:
+def wait_for(condition: object, seconds: float = 300) -> None:
+    """Until something is so; the limit is no promise of speed, it ends a test that would wait for ever."""
     deadline = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline, "waited in vain"
@@ -274,7 +296,7 @@ def test_kill_of_the_whole_run_then_the_same_command_gives_the_same_bytes(
     process = start(tmp_path, out, "00005:hang")
     wait_for(lambda: len(list(out.glob("lines-*/done/*.json"))) >= 3)
     os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
     run(files, out, workers=2)
     assert tree(out) == reference
 
@@ -285,7 +307,7 @@ def test_a_stopped_run_says_how_to_resume(files: tuple[File, ...], tmp_path: Pat
     process = start(tmp_path, out, "00005:hang")
     wait_for(lambda: len(list(out.glob("lines-*/done/*.json"))) >= 3)
     process.send_signal(number)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=300)
     assert process.returncode == Stopped.exit_code == 75
     assert "same command" in output
     assert not list(out.rglob("*.tmp"))
@@ -296,9 +318,9 @@ def test_a_second_run_on_the_same_folder_exits_with_3(files: tuple[File, ...], t
     first = start(tmp_path, out, "00005:hang")
     wait_for(lambda: list(out.glob("lines-*/done/*.json")))
     second = start(tmp_path, out, "")
-    output, _ = second.communicate(timeout=60)
+    output, _ = second.communicate(timeout=300)
     os.killpg(first.pid, signal.SIGKILL)
-    first.communicate(timeout=30)
+    first.communicate(timeout=300)
     assert second.returncode == LockHeld.exit_code == 3
     assert f"process {first.pid} on" in output
 

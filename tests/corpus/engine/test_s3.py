@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 
-from corpus.engine import scratch, storage
-from corpus.engine.errors import DiskError
+from corpus.engine import scratch, storage, store_lock
+from corpus.engine.errors import DiskError, LockHeld
 from corpus.engine.run import run_stages
+from corpus.report.verify import verify
 from tests.corpus.engine.test_run import OUTSIDE_THE_PROMISE, tree, wait_for
 from tests.corpus.engine.toy import Joined, Lines
 from tests.corpus.texts import document
 
+pytestmark = pytest.mark.timeout(900)
 OUTSIDE = OUTSIDE_THE_PROMISE | {"report.html", "report.md"}
 PUT = """
 import os, sys, threading, time
@@ -35,7 +37,7 @@ if __name__ == "__main__":
         done = await real(self, method, *arguments, **options)
         if method == "upload_part":
             print("a part is up", flush=True)
-            time.sleep(60)
+            time.sleep(600)
         return done
     s3fs.S3FileSystem._call_s3 = call
     with storage.create(sys.argv[1]) as path:
@@ -69,15 +71,21 @@ class Store:
         self.client = boto3.client("s3")
         self.client.create_bucket(Bucket="bucket")
 
-    def objects(self, prefix: str) -> dict[str, str]:
-        """Names below a prefix and digests of what stands there."""
+    def listing(self, prefix: str) -> list[str]:
+        """Names below a prefix."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix=prefix + "/")
-        names = [entry["Key"] for page in pages for entry in page.get("Contents", ())]
-        bodies = {name: self.client.get_object(Bucket="bucket", Key=name)["Body"].read() for name in names}
-        return {name.removeprefix(prefix + "/"): hashlib.sha256(body).hexdigest() for name, body in bodies.items()}
+        return [entry["Key"].removeprefix(prefix + "/") for page in pages for entry in page.get("Contents", ())]
+
+    def objects(self, prefix: str) -> dict[str, str]:
+        """The same with digests of what stands there; nobody may be at work."""
+        names = self.listing(prefix)
+        bodies = {
+            name: self.client.get_object(Bucket="bucket", Key=f"{prefix}/{name}")["Body"].read() for name in names
+        }
+        return {name: hashlib.sha256(body).hexdigest() for name, body in bodies.items()}
 
     def end(self) -> None:
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +102,8 @@ def store() -> Iterator[Store]:
 
 
 @pytest.fixture(autouse=True)
-def own_scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_scratch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    tmp_path_factory.getbasetemp()  # where TMPDIR still is what it was
     with tempfile.TemporaryDirectory(prefix="s3-") as folder:  # a short path: sockets lie in it, too
         monkeypatch.setenv("TMPDIR", folder)
         monkeypatch.setattr(tempfile, "tempdir", folder)
@@ -143,7 +152,7 @@ def test_a_writer_killed_in_the_middle_of_an_upload_leaves_no_object(store: Stor
     writer = subprocess.Popen(command, env=store.environment, stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None and writer.stdout.readline() == "a part is up\n"
     writer.send_signal(signal.SIGKILL)
-    writer.communicate(timeout=30)
+    writer.communicate(timeout=300)
     assert store.client.list_multipart_uploads(Bucket="bucket")["Uploads"]  # parts are there,
     assert not storage.exists("s3://bucket/half/data.bin") and store.objects("half") == {}  # the object is not
 
@@ -163,7 +172,7 @@ def test_copies_are_bounded_and_those_of_dead_processes_go(
     storage.clear_scratch()
     assert not list(own_scratch.iterdir())
     code = "import os; from corpus.engine import storage; storage.fetch('s3://bucket/many/1'); os._exit(9)"
-    subprocess.run([sys.executable, "-c", code], env=store.environment, timeout=60, check=False)
+    subprocess.run([sys.executable, "-c", code], env=store.environment, timeout=300, check=False)
     [left] = own_scratch.iterdir()
     mine = storage.fetch("s3://bucket/many/2")
     assert not left.exists() and mine.exists()
@@ -187,7 +196,7 @@ def test_a_corpus_build_on_a_store_killed_and_resumed(store: Store, tmp_path: Pa
 
     def corpus(*words: str) -> str:
         verb = [sys.executable, "-m", *words]
-        done = subprocess.run(verb, env=store.environment, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(verb, env=store.environment, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -196,7 +205,7 @@ def test_a_corpus_build_on_a_store_killed_and_resumed(store: Store, tmp_path: Pa
         run = subprocess.Popen(
             command("s3://bucket/in", "s3://bucket/out"), env=store.environment, start_new_session=True
         )
-        wait_for(lambda wanted=wanted: any(name.startswith(wanted) for name in store.objects("out")))  # type: ignore[misc]
+        wait_for(lambda wanted=wanted: any(name.startswith(wanted) for name in store.listing("out")))  # type: ignore[misc]
         time.sleep(0.2)
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
@@ -209,7 +218,7 @@ def test_a_corpus_build_on_a_store_killed_and_resumed(store: Store, tmp_path: Pa
     }
     assert "every file" in subprocess.run(
         [sys.executable, "-m", "corpus", "verify", "s3://bucket/out"],
-        env=store.environment, capture_output=True, text=True, timeout=100, check=True,
+        env=store.environment, capture_output=True, text=True, timeout=300, check=True,
     ).stderr  # fmt: skip
     assert "complete" in corpus("corpus", "status", "s3://bucket/out")
     corpus(
@@ -217,3 +226,42 @@ def test_a_corpus_build_on_a_store_killed_and_resumed(store: Store, tmp_path: Pa
     )
     assert [name for name in store.objects("out") if name.endswith("-train.bin")]
     assert not [path for path in own_scratch.rglob("*") if path.is_file() and path.name != ".lock"]
+
+
+HELD = """
+import sys
+from corpus.engine.store_lock import StoreLock
+with StoreLock(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_one_run_at_a_time_and_a_killed_one_is_no_dead_end(store: Store) -> None:
+    out = "s3://bucket/locked"
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    first = subprocess.Popen([sys.executable, "-c", HELD, out], env=store.environment, text=True, **pipes)
+    assert first.stdout is not None and first.stdout.readline() == "held\n"
+    with pytest.raises(LockHeld, match=rf"in use by process {first.pid} on .*remove {out}/lock\.json"):
+        run_stages([Joined()], out, workers=0)
+    assert not storage.put_new(f"{out}/lock.json", b"{}")  # the store itself refuses, whoever asks
+    assert str(store_lock.holder(out)).startswith(f"process {first.pid} on ")
+    first.kill()
+    first.communicate()
+    assert store_lock.holder(out) is None
+    with store_lock.StoreLock(out) as lock:
+        lock.beat()
+        lock.check()
+        assert list(store.objects("locked")) == ["lock.json"]
+    assert store.objects("locked") == {}
+
+
+def test_finished_tasks_are_taken_over_by_copies_in_the_store(store: Store, tmp_path: Path) -> None:
+    for index in range(3):
+        (tmp_path / f"{index}.txt").write_text(f"第{index}卷之文\n" * 9)
+    files = tuple(storage.list_inputs([str(tmp_path)]))
+    run_stages([Lines(files[:2])], "s3://bucket/taken", workers=0)
+    run_stages([Lines(files, fault="00001:error")], "s3://bucket/taken", workers=0)  # would fail if it were run again
+    folders = {name.split("/")[0] for name in store.objects("taken") if name.startswith("lines-")}
+    assert len(folders) == 2
+    assert verify("s3://bucket/taken") == []

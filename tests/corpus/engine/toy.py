@@ -87,7 +87,7 @@ def misbehave(task: str, fault: str) -> None:
     if fault == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if fault == "hang":
-        time.sleep(60)
+        time.sleep(600)  # until somebody kills it
     if fault == "error":
         raise ValueError("a bad shard")
     if fault == "disk":

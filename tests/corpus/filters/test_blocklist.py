@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
@@ -59,6 +59,7 @@ def test_every_occurrence_of_many_words_is_found() -> None:
 
 @given(st.text(st.sampled_from("甲乙丙丁* \n，"), max_size=40))
 @settings(max_examples=80)
+@example("甲乙丙丁* \n，丙" * 300)  # more hits than a block
 def test_covered_characters_distinct_words_and_lines_equal_plain_python(text: str) -> None:
     """Skipped characters hold a word apart and count for nothing."""
     words = ["甲乙", "乙丙丁", "丙"]

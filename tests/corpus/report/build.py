@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from corpus.dedup.survivors import INDEX_SCHEMA
 from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, document_id, read_table, write_table
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
@@ -225,7 +226,17 @@ class Text(Stage):
                 | {"bound": "max" if near else None, "detail": identify(task.name, record.of).hex()}
             )
             counts.drop(f"dedup.{record.end}")
-        for kind, made, schema in (("data", kept, DOCUMENT_SCHEMA), ("fates", fates, FATE_SCHEMA)):
+        index = [
+            {
+                **{name: row[name] for name in ("id", "row", "source")},
+                "text_bytes": len(row["text"].encode()),
+                "cluster_size": 1 + sum(fate["detail"] == row["id"].hex() for fate in fates),
+                "survivor": True,
+            }
+            for row in kept
+        ]
+        tables = (("data", kept, DOCUMENT_SCHEMA), ("fates", fates, FATE_SCHEMA), ("index", index, INDEX_SCHEMA))
+        for kind, made, schema in tables:
             with out.create(f"{kind}/{task.name}.parquet", rows=len(made)) as path:
                 write_table(path, pa.Table.from_pylist(made, schema))
         counts.documents_out = len(kept)

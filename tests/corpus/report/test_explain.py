@@ -59,6 +59,17 @@ def test_kept_documents_name_their_text_row_and_token_sequence(out: str) -> None
     assert "shard 00000-00-train, sequence 4" in text
 
 
+def test_a_kept_document_is_found_by_its_row_in_the_final_shard(out: str) -> None:
+    kept = [row for row, record in enumerate(RECORDS["00001-00"]) if record.end == "kept"]
+    for position, row in enumerate(kept):
+        (found,) = ledger.find(out, f"text/00001-00:{position}")
+        assert (found.id, found.shard, found.row) == (identify("00001-00", row).hex(), "00001-00", row)
+        assert f"kept: text shard 00001-00, row {position}" in explain(out, f"text/00001-00:{position}")
+    assert kept[-1] > len(kept)  # a row there is another row here
+    with pytest.raises(WenhaiError, match="no document has"):
+        ledger.find(out, f"text/00001-00:{len(kept)}")
+
+
 def test_edits_are_told(out: str) -> None:
     assert "edited: boilerplate.editor at line 3" in explain(out, "00000-00:0")
     assert "edited" not in explain(out, "00000-00:1")

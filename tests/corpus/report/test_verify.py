@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from corpus.__main__ import main
+from corpus.engine import durable, storage
 from corpus.engine.errors import WenhaiError
-from corpus.report.verify import render_status, status, verify
+from corpus.engine.run import read_run, run_stages
+from corpus.report.status import render_status, status
+from corpus.report.verify import verify
+from tests.corpus.engine.test_run import tree
+from tests.corpus.engine.toy import Joined, Lines
 
 
 def one(folder: Path, pattern: str) -> Path:
@@ -74,13 +82,175 @@ def test_records_and_recipe_must_agree_with_the_manifest(copy: Path) -> None:
     recipe = one(copy, "text-*/stage.json")
     recipe.write_text(recipe.read_text().replace("0.8", "0.7"))
     one(copy, "extract-*/done/*.json").unlink()
-    assert sorted(kinds(copy)) == [("record", record.name), ("record", "done"), ("record", "stage.json")]
+    told = [(problem.kind, problem.path.removeprefix(f"{copy}/")) for problem in verify(str(copy))]
+    assert [(kind, path.split("-")[0], Path(path).name) for kind, path in told] == [
+        ("record", "extract", "MANIFEST.json"),
+        ("record", "filter", record.name),
+        ("record", "text", "stage.json"),
+    ]
 
 
-def test_every_problem_says_what_to_do(copy: Path) -> None:
-    one(copy, "text-*/data/*").unlink()
-    (problem,) = verify(str(copy))
-    assert "Remove this file and run the same command again" in str(problem)
+def positions(path: Path) -> list[int]:
+    """Where to flip a byte: everywhere in turn, but for the one field that says nothing about outputs."""
+    data = path.read_bytes()
+    every = range(path.name.encode()[0] % 7, len(data), 7 if path.suffix == ".json" else max(1, len(data) // 3))
+    if path.parent.name != "done":
+        return list(every)
+    start = data.index(b'"digest": "')
+    return [position for position in every if not start <= position < start + 76]
+
+
+def test_a_flipped_byte_in_any_kind_of_file_is_told_with_its_path_and_what_to_do(copy: Path) -> None:
+    folders = [entry["folder"] for entry in read_run(str(copy))["stages"].values()]
+    by_kind = {
+        (path.relative_to(copy).parts[0].split("-")[0], path.parent.name if path.suffix != ".json" else path.name): path
+        for folder in folders
+        for path in sorted((copy / folder).rglob("*"))
+        if path.is_file()
+    }
+    assert len(by_kind) > 15
+    for path in by_kind.values():
+        data = path.read_bytes()
+        for position in positions(path):
+            path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+            problems = verify(str(copy))
+            names = [path.name, "the records below done/"] if path.parent.name == "done" else [path.name]
+            assert len(problems) == 1 and any(name in str(problems[0]) for name in names), (position, problems)
+            assert str(path.parents[path.parent.name == "done"]) in str(problems[0])
+            assert "un the same command again" in problems[0].detail
+        path.write_bytes(data)
+    assert verify(str(copy)) == []
+
+
+def test_a_flipped_byte_in_the_index_of_the_build(copy: Path) -> None:
+    path = copy / "run.json"
+    data = path.read_bytes()
+    for position in range(0, len(data), 3):
+        path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+        try:
+            told = " ".join(map(str, verify(str(copy))))
+        except WenhaiError as error:
+            told = str(error)
+        assert "run.json" in told or "MANIFEST.json" in told, position
+
+
+DAMAGES = {
+    "data": lambda folder: flip(one(folder, "data/*")),
+    "cut": lambda folder: os.truncate(one(folder, "data/*"), 3),
+    "gone": lambda folder: one(folder, "data/*").unlink(),
+    "manifest": lambda folder: flip(folder / "MANIFEST.json"),
+    "no manifest": lambda folder: (folder / "MANIFEST.json").unlink(),
+    "recipe": lambda folder: flip(folder / "stage.json"),
+    "record": lambda folder: flip(one(folder, "done/*")),
+    "no record": lambda folder: one(folder, "done/*").unlink(),
+    "other manifest": lambda folder: rewrite(folder / "MANIFEST.json", ("counts", "documents_in")),
+    "other record": lambda folder: rewrite(one(folder, "done/*"), ("counts", "documents_in")),
+    "other rows": lambda folder: rewrite(one(folder, "done/*"), ("files", next(iter(names(folder))), "rows")),
+}
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 1
+    path.write_bytes(data)
+
+
+def rewrite(path: Path, keys: tuple[str, ...]) -> None:
+    """Raise a number in a file of ours by one, in the spelling that we use."""
+    value = inner = durable.read_json(path)
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] += 1
+    durable.write_json(path, value)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(durable.read_json(one(folder, "done/*"))["files"])
+
+
+@pytest.mark.parametrize("stage", ["lines", "joined"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_to_do_what_a_problem_says_mends_it(tmp_path: Path, stage: str, damage: str) -> None:
+    (tmp_path / "in").mkdir()
+    for index in range(3):
+        (tmp_path / "in" / f"{index}.txt").write_text("学而时习之\n" * (index + 2))
+    stages = [Lines(tuple(storage.list_inputs([str(tmp_path / "in")]))), Joined()]
+    out = tmp_path / "out"
+    run_stages(stages, str(out), workers=0)
+    before = tree(out)
+    DAMAGES[damage](one(out, f"{stage}-*"))
+    for _ in range(3):
+        problems = verify(str(out))
+        if not problems:
+            break
+        for problem in problems:
+            path = Path(problem.path)
+            if "Remove the stage folder" in problem.detail:
+                shutil.rmtree(out / path.relative_to(out).parts[0])
+            else:
+                assert "un the same command again" in problem.detail
+                if "Remove" in problem.detail:
+                    path.unlink()
+                if "MANIFEST.json of its folder" in problem.detail:
+                    (path.parents[1] / "MANIFEST.json").unlink()
+                if found := re.search(r"it and (done/\S+) .* Remove both", problem.detail):
+                    (path.parent / found[1]).unlink()
+        run_stages(stages, str(out), workers=0)
+    assert verify(str(out)) == []
+    assert tree(out) == before
+
+
+def test_an_object_store_is_read_as_a_disk_is(copy: Path) -> None:
+    import fsspec
+
+    store = fsspec.filesystem("memory")
+    store.put(str(copy) + "/", "/verified/", recursive=True)
+    assert verify("memory://verified", workers=3) == []
+    flip(one(copy, "text-*/data/*"))
+    one(copy, "tokens-*/data/*.bin").unlink()
+    (one(copy, "filter-*/data") / "foreign").touch()
+    store.rm("/verified", recursive=True)
+    store.put(str(copy) + "/", "/verified/", recursive=True)
+    local = [(one.kind, one.path.removeprefix(str(copy)), one.detail) for one in verify(str(copy))]
+    remote = [(one.kind, one.path.removeprefix("memory://verified"), one.detail) for one in verify("memory://verified")]
+    assert remote == local and sorted(kind for kind, _, _ in local) == ["extra", "missing", "sha256"]
+    store.rm("/verified", recursive=True)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_command_sums_up_and_its_exit_code_tells(
+    copy: Path, capsys: pytest.CaptureFixture[str], workers: int
+) -> None:
+    words = ["verify", str(copy), "--workers", str(workers)]
+    assert main(words) == 0
+    sound = capsys.readouterr()
+    assert sound.out == "" and f"{copy}: every file matches its manifest" in sound.err
+    assert re.search(r"^verify +\d+\.\d s  \d+ files, \d+\.\d MB read", sound.err)
+    paths = [one(copy, "text-*/data/*"), one(copy, "extract-*/data/*")]
+    for path in paths:
+        flip(path)
+    assert main(words) == 1
+    told = capsys.readouterr()
+    assert [line.split()[1].rstrip(":") for line in told.out.splitlines()] == [str(path) for path in reversed(paths)]
+    assert "2 problems (2 sha256); each line above says what to do" in told.err
+    assert main([*words, "--json"]) == 1
+    assert [problem["path"] for problem in json.loads(capsys.readouterr().out)] == [
+        str(path) for path in reversed(paths)
+    ]
+    assert main(["verify", str(copy), "--workers", "0"]) == 2
+
+
+def test_a_reader_that_stops_does_not_wait_for_the_rest(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def interrupted(url: str) -> str:
+        read.append(url)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(storage, "sha256", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        verify(str(copy), workers=1)
+    assert len(read) <= 2
 
 
 def test_a_folder_without_a_run(tmp_path: Path) -> None:

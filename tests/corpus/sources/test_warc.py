@@ -110,6 +110,10 @@ def test_what_is_no_page_is_counted_or_no_document(tmp_path: Path) -> None:
         warc_record(7, kind="resource", mime="text/html"),
         warc_record(8, kind="respons\x1a"),
         warc_record(9, kind="continuation"),
+        warc_record(10).replace(b"WARC-Type: response\r\n", b""),
+        warc_record(11).replace(b"WARC-Type", b"warc-type"),  # fastwarc knows it in this spelling only
+        warc_record(12, kind="warcinfo"),
+        warc_record(13, kind="revisit"),
     ]
     good, bad = read_all(tmp_path / "a.warc.gz", b"".join(map(gzip.compress, records)))
     assert [(record.kind, index) for record, index in zip(good, indexes(good), strict=True)] == [
@@ -118,7 +122,9 @@ def test_what_is_no_page_is_counted_or_no_document(tmp_path: Path) -> None:
         ("html", 7),
     ]
     assert good[0].charset == "gbk" and good[1].charset == "utf-8"
-    assert [error.kind for error in bad] == ["http_status", "content_type", "empty", "warc", "warc"]
+    assert [error.kind for error in bad] == ["http_status", "content_type", "empty", "warc", "warc", "warc", "warc"]
+    plain_good, plain_bad = read_all(tmp_path / "b.warc", b"".join(records))
+    assert indexes(plain_good) == indexes(good) and [error.kind for error in plain_bad] == [error.kind for error in bad]
 
 
 BOMB = gzip.compress(bytes(60_000_000))

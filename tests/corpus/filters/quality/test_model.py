@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
@@ -97,6 +97,7 @@ def naive_logits(model: Model, text: str) -> list[float]:
 @pytest.mark.parametrize("columns", [1, 2, 3])
 @pytest.mark.parametrize("orders", [(1, 2), (1, 2, 3), (3,)])
 @given(text=st.text(st.sampled_from("学而 時\n\t　Ａa１２𠮷"), max_size=30))
+@example(text="学而 時\n　Ａa１𠮷" * 300)  # more n-grams than a block
 def test_the_kernel_equals_the_definition(orders: tuple[int, ...], columns: int, text: str) -> None:
     made = random_model(orders, columns)
     logits = made.logits(*buffers(pa.array(["前", text, "后后"], pa.large_string())))
@@ -112,7 +113,7 @@ def test_script_width_case_digits_and_spacing_are_no_sign_of_quality() -> None:
 
 def test_training_counts_what_scoring_adds_up() -> None:
     made, options = random_model((1, 2), 1), training.Options(orders=(1, 2), bits=12, seed=5)
-    texts = [document(1), "短", advertisement(2)]
+    texts = [document(1) * 9, "短", advertisement(2)]
     shares = training.features(texts, options)
     mean = shares @ made.weights.astype(np.float64) * made.header.unit + np.array(made.header.bias)
     logits = made.logits(*buffers(pa.array(texts, pa.large_string())))

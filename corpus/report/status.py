@@ -1,0 +1,99 @@
+"""How far every stage below OUT is: complete, incomplete, failed in which tasks, or of an earlier recipe.
+
+Reads manifests, records and folder listings only; whether bytes are right is the question of `verify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from corpus.engine import storage
+from corpus.engine.run import read_run
+from corpus.engine.stage import FINGERPRINT_LENGTH, MANIFEST_NAME, Folder
+from corpus.report.safe import snippet
+from corpus.report.summary import size, stage_order
+
+RECORD_KINDS = ("done", "failed")
+FAILURES_SHOWN = 5
+FAILURE_CHARS = 400
+
+
+@dataclass(frozen=True)
+class StageStatus:
+    """One stage folder. `tasks` and `missing` are known only once the stage is complete or planned by a recipe."""
+
+    stage: str
+    folder: str
+    state: str  # complete | incomplete | unreferenced
+    tasks: int | None
+    done: int
+    failed: int
+    missing: int | None
+    files: int
+    file_bytes: int
+    failures: tuple[str, ...] = ()  # the first few, in words
+
+
+def status(out: str) -> list[StageStatus]:
+    """All stage folders below `out`, current ones first: what is complete, what failed, what nothing refers to."""
+    run = read_run(out) if storage.exists(storage.join(out, "run.json")) else {"stages": {}}
+    current = {entry["folder"] for entry in run["stages"].values()}
+    found = [_status(out, name, name in current) for name in _stage_folders(out)]
+    stages = stage_order(run["stages"])
+    ranks = {name: index for index, name in enumerate(stages)}
+    states = ("complete", "incomplete", "unreferenced")
+    return sorted(found, key=lambda one: (states.index(one.state), ranks.get(one.stage, len(ranks)), one.folder))
+
+
+def render_status(stages: list[StageStatus]) -> str:
+    """The status as a table of at most 80 columns."""
+    if not stages:
+        return "no stage has been started here"
+    lines = [f"{'folder':<32}{'state':<14}{'tasks':>7}{'failed':>8}{'files':>8}{'size':>11}"]
+    for one in stages:
+        tasks = f"{one.done}" if one.tasks is None else f"{one.done}/{one.tasks}"
+        lines.append(
+            f"{one.folder:<32}{one.state:<14}{tasks:>7}{one.failed:>8,}{one.files:>8,}{size(one.file_bytes):>11}"
+        )
+    lines.extend(f"failed in {one.stage}: {failure}" for one in stages for failure in one.failures)
+    unreferenced = [one for one in stages if one.state == "unreferenced"]
+    if unreferenced:
+        total = size(sum(one.file_bytes for one in unreferenced))
+        lines.append(f"{len(unreferenced)} folders ({total}) belong to earlier recipes; nothing current reads them.")
+    return "\n".join(lines)
+
+
+def _stage_folders(out: str) -> list[str]:
+    names = storage.names(out, "")
+    return [
+        name
+        for name in names
+        if len(name.rpartition("-")[2]) == FINGERPRINT_LENGTH and storage.exists(storage.join(out, name, "stage.json"))
+    ]
+
+
+def _failures(url: str) -> Iterator[str]:
+    for name in storage.names(storage.join(url, "failed"), ".json")[:FAILURES_SHOWN]:
+        failure = storage.read_json(storage.join(url, "failed", name))
+        yield snippet(f"task {failure['task']}: {failure['kind']}: {failure['failure']}", FAILURE_CHARS)
+
+
+def _status(out: str, name: str, is_current: bool) -> StageStatus:
+    url = storage.join(out, name)
+    done, failed = (len(storage.names(storage.join(url, kind), ".json")) for kind in RECORD_KINDS)
+    if not storage.exists(storage.join(url, MANIFEST_NAME)):
+        records = [
+            storage.read_json(storage.join(url, "done", record))
+            for record in storage.names(storage.join(url, "done"), ".json")
+        ]
+        sizes = [entry["bytes"] for record in records for entry in record["files"].values()]
+        stage = name.rpartition("-")[0]
+        failures = tuple(_failures(url))
+        return StageStatus(stage, name, "incomplete", None, done, failed, None, len(sizes), sum(sizes), failures)
+    folder = Folder.open(url)
+    sizes = [entry["bytes"] for entry in folder.manifest["files"].values()]
+    tasks = int(folder.manifest["tasks"])
+    state = "complete" if is_current else "unreferenced"
+    missing = sum(not storage.exists(storage.join(url, file)) for file in folder.manifest["files"])
+    return StageStatus(folder.name, name, state, tasks, done, failed, missing, len(sizes), sum(sizes))

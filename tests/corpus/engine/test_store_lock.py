@@ -1,0 +1,186 @@
+"""On an object store one run at a time, as far as a store can promise it, and a dead run's lock is no dead end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corpus.engine import durable, prune, running, storage, store_lock
+from corpus.engine.errors import LockHeld
+from corpus.engine.run import run_stages
+from corpus.engine.stage import Counts, Output, Task
+from corpus.engine.storage import File
+from corpus.engine.store_lock import Holder, StoreLock
+from tests.corpus.engine.toy import Joined, Lines
+
+OUT = "memory://locked"
+URL = f"{OUT}/{store_lock.LOCK_NAME}"
+
+
+@pytest.fixture(autouse=True)
+def empty() -> Iterator[None]:
+    storage.remove_tree(OUT)
+    yield
+    storage.remove_tree(OUT)
+
+
+def lay(**changes: Any) -> Holder:
+    """A lock that a living process of another machine holds, but for `changes`."""
+    holder = replace(
+        Holder.this_process(), machine="another", words="process 7 on elsewhere since yesterday", **changes
+    )
+    storage.put(URL, durable.canonical_json(asdict(holder)))
+    return holder
+
+
+def test_the_lock_is_held_and_given_back() -> None:
+    assert store_lock.holder(OUT) is None
+    with StoreLock(OUT) as lock:
+        assert str(store_lock.holder(OUT)).startswith(f"process {os.getpid()} on ")
+        with pytest.raises(LockHeld, match=f"in use by process {os.getpid()} .* s ago.*remove {URL}; 10 minutes"):
+            StoreLock(OUT).__enter__()
+        lock.check()
+    assert not storage.exists(URL)
+    with StoreLock(OUT):
+        pass
+
+
+def test_of_two_that_saw_no_lock_the_store_chooses_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, looks = store_lock.read, iter([None])
+    with StoreLock(OUT) as first:
+        monkeypatch.setattr(store_lock, "read", lambda out: next(looks, real(out)))
+        with pytest.raises(LockHeld, match="in use by"):
+            StoreLock(OUT).__enter__()
+        first.beat()
+        first.check()
+
+
+@pytest.mark.parametrize("silent", [0, 500, 700])
+def test_a_lock_not_heard_of_for_ten_minutes_is_free(silent: float) -> None:
+    lay(heard=time.time() - silent)
+    if silent < store_lock.STALE_SECONDS:
+        with pytest.raises(LockHeld, match="process 7 on elsewhere"):
+            StoreLock(OUT).__enter__()
+        return
+    assert store_lock.holder(OUT) is None
+    with StoreLock(OUT):
+        assert str(store_lock.holder(OUT)).startswith(f"process {os.getpid()}")
+
+
+def test_the_lock_of_a_process_that_died_on_this_machine_is_free_at_once() -> None:
+    code = "from corpus.engine.store_lock import *; import json; print(json.dumps(asdict(Holder.this_process())))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    storage.put(URL, ended.stdout.encode())
+    found = store_lock.read(OUT)
+    assert found is not None and found.is_free and found.silent_seconds < store_lock.STALE_SECONDS
+    assert not replace(found, machine="another").is_free  # of another machine nothing is known
+    reused = replace(found, process=os.getpid())  # the number lives, the process does not
+    assert reused.is_free and not Holder.this_process().is_free
+    with StoreLock(OUT):
+        pass
+
+
+def test_signs_of_life_are_given_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_lock, "BEAT_SECONDS", 0.01)
+    with StoreLock(OUT):
+        first = store_lock.read(OUT)
+        assert first is not None
+        deadline = time.monotonic() + 300
+        while (now := store_lock.read(OUT)) is None or now.heard <= first.heard:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert now == replace(first, heard=now.heard)
+
+
+def test_a_run_that_lost_its_lock_stops_and_leaves_the_others_alone() -> None:
+    with StoreLock(OUT) as lock:
+        storage.remove(URL)
+        lock.beat()  # put back: nobody else came
+        lock.check()
+        other = lay()
+        lock.beat()
+        with pytest.raises(LockHeld, match=r"process 7 on elsewhere .* works here now.*Finished work is kept"):
+            lock.check()
+    assert store_lock.read(OUT) == other
+
+
+def test_a_store_out_of_reach_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_lock, "BEAT_SECONDS", 0.01)
+    tries: list[int] = []
+
+    def beat(self: StoreLock) -> None:
+        tries.append(1)
+        raise OSError("no route")
+
+    monkeypatch.setattr(StoreLock, "beat", beat)
+    with StoreLock(OUT) as lock:
+        deadline = time.monotonic() + 300
+        while len(tries) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        lock.check()
+
+
+def test_what_is_no_lock_is_not_taken_for_one() -> None:
+    storage.put(URL, b"hello\n")
+    with pytest.raises(LockHeld, match=f"{URL}: .*no lock of ours. Look at it"):
+        StoreLock(OUT).__enter__()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[File, ...]:
+    for index in range(4):
+        (tmp_path / f"{index}.txt").write_text("学而时习之\n" * 20)
+    return tuple(storage.list_inputs([str(tmp_path)]))
+
+
+def test_runs_and_prune_keep_to_the_lock(files: tuple[File, ...]) -> None:
+    holder = lay()
+    with pytest.raises(LockHeld):
+        run_stages([Lines(files)], OUT, workers=0)
+    with pytest.raises(LockHeld):
+        prune.prune(OUT, [])
+    assert storage.names(OUT, "") == [store_lock.LOCK_NAME] and store_lock.read(OUT) == holder
+    storage.remove(URL)
+    run_stages([Lines(files)], OUT, workers=0)
+    assert not storage.exists(URL)
+
+
+def test_a_run_whose_lock_is_taken_stops_after_the_task_under_way(
+    files: tuple[File, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, real = StoreLock(OUT), Lines.run
+
+    def run(self: Lines, task: Task, out: Output) -> Counts:
+        lay()
+        lock.beat()
+        return real(self, task, out)
+
+    monkeypatch.setattr(store_lock, "run_lock", lambda out: lock)
+    monkeypatch.setattr(Lines, "run", run)
+    with pytest.raises(LockHeld, match="works here now"):
+        run_stages([Lines(files), Joined()], OUT, workers=0)
+    folder = next(name for name in storage.names(OUT, "") if name.startswith("lines-"))
+    assert storage.names(f"{OUT}/{folder}/done", "") == ["00000.json"]
+    assert storage.exists(URL)
+    storage.remove(URL)
+    monkeypatch.undo()
+    run_stages([Lines(files), Joined()], OUT, workers=0)
+
+
+def test_status_tells_a_living_run_from_a_dead_one(files: tuple[File, ...]) -> None:
+    run_stages([Lines(files)], OUT, workers=0)
+    folder = next(name for name in storage.names(OUT, "") if name.startswith("lines-"))
+    running.mark(OUT, "lines", folder, tasks=8, done=0, workers="2 workers")
+    for silent, alive in ((1, True), (10_000, False)):
+        lay(heard=time.time() - silent)
+        pace = running.pace(OUT)
+        assert pace is not None and pace.is_alive is alive

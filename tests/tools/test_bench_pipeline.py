@@ -1,0 +1,179 @@
+"""The benchmark of the whole text side: its text, its probes, its tables; no time is asserted."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpus.build import stages
+from corpus.engine import run as engine_run
+from corpus.engine.errors import UsageError
+from corpus.recipe import load_recipe
+from corpus.sources import Record, SourcesConfig, read
+from tests.corpus.texts import document
+from tools.bench import pipeline, probes, recombine
+from tools.bench.peers import environment
+
+SMALL = ("tokenizer.vocab_size=900", "tokenizer.num_threads=1")
+
+
+@pytest.fixture
+def sources() -> list[list[str]]:
+    return [[document(seed) for seed in range(start, start + 12)] for start in (0, 100)]
+
+
+def shingles(text: str) -> set[str]:
+    return {text[start : start + 5] for start in range(len(text) - 4)}
+
+
+def test_recombined_documents_are_new_and_keep_their_shape(sources: list[list[str]]) -> None:
+    made = list(itertools.islice(recombine.documents(sources, 1), 400))
+    assert made == list(itertools.islice(recombine.documents(sources, 1), 400))
+    assert not set(made) & set(itertools.islice(recombine.documents(sources, 2), 400))
+    sentences = {sentence for source in sources for text in source for sentence in recombine._SENTENCES.findall(text)}
+    assert {sentence for text in made for sentence in recombine._SENTENCES.findall(text)} <= sentences
+    again = [text for text, before in itertools.pairwise([*made[1:], ""]) if text == before]
+    assert 0.02 < len(again) / len(made) < 0.08
+    mean = sum(map(len, made)) / len(made)
+    assert mean == pytest.approx(sum(len(text) for source in sources for text in source) / 24, rel=0.15)
+
+
+def test_a_copy_resembles_its_original_little(sources: list[list[str]]) -> None:
+    pools = recombine._pools([recombine._SENTENCES.findall(text) for source in sources for text in source])
+    random = recombine.np.random.default_rng(0)
+    split = recombine._SENTENCES.findall("".join(sources[0]))
+    one, other = (shingles("".join(recombine._exchanged(split, pools, random))) for _ in range(2))
+    assert len(one & other) / len(one | other) < 0.6  # all 24 texts share one small stock of sentences
+
+
+@given(st.text(alphabet="甲乙。！\n a", max_size=40))
+def test_sentences_are_the_whole_text(text: str) -> None:
+    found = recombine._SENTENCES.findall(text)
+    assert "".join(found) == text and all(found)
+
+
+@pytest.mark.parametrize("kind", pipeline.KINDS)
+def test_both_kinds_of_files_hold_the_same_text(sources: list[list[str]], tmp_path: Path, kind: str) -> None:
+    size = recombine.write(sources, tmp_path, 30_000, kind, 5)
+    [file] = tmp_path.iterdir()
+    records = list(read(str(file), SourcesConfig()))
+    texts = [record.text for record in records if isinstance(record, Record) and record.text]
+    assert texts == list(itertools.islice(recombine.documents(sources, 5), len(records)))
+    assert size == sum(len(text.encode()) for text in texts) >= 30_000 > size - len(texts[-1].encode())
+
+
+class Subject:
+    """What is probed: each function takes a known time."""
+
+    now = 0
+
+    def outer(self) -> int:
+        Subject.now += 5
+        return self.inner() + sum(self.items())
+
+    def inner(self) -> int:
+        Subject.now += 70
+        return 1
+
+    def items(self) -> Iterator[int]:
+        for item in (1, 2):
+            Subject.now += 300
+            yield item
+        Subject.now += 1000
+
+
+def test_time_is_charged_once_to_the_innermost_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "process_time_ns", lambda: Subject.now)
+    here, clock = f"{__name__}:Subject", probes.Clock()
+    original = Subject.inner
+    with probes.probed(clock, {f"{here}.inner": "in", f"{here}.items": "items"}):
+        with clock.section("stage", "the rest"):
+            assert Subject().outer() == 4
+        Subject.now += 9  # nobody's
+        Subject().inner()
+    assert clock.spent == {("stage", "the rest"): 5, ("stage", "in"): 70, ("stage", "items"): 1600, ("", "in"): 70}
+    assert Subject.inner is original
+
+
+def test_a_probed_function_that_fails_gives_the_clock_back() -> None:
+    def fails() -> None:
+        raise ValueError
+
+    clock = probes.Clock()
+    with clock.section("stage", "the rest"), pytest.raises(ValueError):
+        probes._charged(fails, "in", clock)()
+    assert not clock._open
+
+
+@pytest.mark.parametrize("target", pipeline.PROBES)
+def test_every_probe_names_a_function(target: str) -> None:
+    owner, name = probes.resolve(target)
+    assert callable(getattr(owner, name))
+
+
+@pytest.mark.timeout(300)
+def test_the_tables(
+    sources: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pipeline, "in_child", lambda work, *values: work(*values))
+    monkeypatch.setattr(pipeline, "WARM_BYTES", 3_000)
+    monkeypatch.setattr(pipeline, "start_up", lru_cache(pipeline.start_up))  # once is enough here
+    monkeypatch.setattr(environment, "install", lambda *where: None)
+    called = []
+
+    def call(script: str, sample: str, model: str, folder: Path) -> dict[str, Any]:
+        called.append((script, Path(model).name, folder.name))
+        size = sum(len(text.encode()) for text in Path(sample).read_text().splitlines())
+        seconds = {"datatrove": 3.0, "sentencepiece": 1.0}
+        return {"documents": 3, "bytes": size, "kept": 2, "seconds": seconds}
+
+    monkeypatch.setattr(environment, "call", call)
+    for number, texts in enumerate(sources):
+        (tmp_path / f"{number}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    arguments = SimpleNamespace(
+        input=[str(tmp_path / "*.jsonl")], column="text", megabytes=0.06, recipe="web_zh", set=SMALL, peers=True
+    )
+    pipeline.run(SimpleNamespace(**vars(arguments), out=tmp_path / "bench"))
+    told = capsys.readouterr().out
+    build = str(tmp_path / "bench/build")
+    names = [stage.name for stage in stages(load_recipe("web_zh"), ())]
+    for name in (*names, "sample", "tokens"):
+        assert engine_run.current(build, name).counts
+        assert len(re.findall(rf"^{name} .*$", told, re.MULTILINE)) == 2  # what it costs, and what is inside
+    assert "to text shards" in told and "to token shards" in told and "times" in told
+    assert called == [("python_pipeline.py", "tokenizer.model", "pipeline")]
+    shares = re.findall(r"^[a-z]\w+ .* ([\d.]+)%$", told, re.MULTILINE)
+    assert sum(map(float, shares)) == pytest.approx(100, abs=1)
+
+
+def test_input_without_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"body": "学而时习之"}\n')
+    with pytest.raises(UsageError, match="--column"):
+        pipeline.read_sources(SimpleNamespace(input=[str(tmp_path)], column="text"))
+
+
+def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(pipeline.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(pipeline, "read_sources", lambda arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        pipeline.run(SimpleNamespace(out=None, megabytes=1.0))
+    assert not list(tmp_path.iterdir())
+
+
+def test_costs_up_to_a_stage_leave_training_out() -> None:
+    costs = {
+        name: pipeline.Cost(seconds, 0) for name, seconds in {"text": 2.0, "tokenizer": 50.0, "tokens": 3.0}.items()
+    }
+    found = pipeline.Measured(costs, 1, 1, 1, 0, 0, 0, 0, {})
+    assert (pipeline._seconds_to(found, "text"), pipeline._seconds_to(found, "tokens")) == (2.0, 5.0)
