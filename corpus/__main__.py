@@ -140,7 +140,7 @@ def _add_build_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from corpus.build import check_recipe_resources, stages
+    from corpus.build import OPTIONAL_STAGES, check_recipe_resources, stages
     from corpus.dedup.earlier import check_earlier
     from corpus.engine.progress import Progress
     from corpus.engine.run import run_stages
@@ -160,6 +160,7 @@ def _run(arguments: argparse.Namespace) -> None:
         address=address,
         resources=recipe.resources,
         progress=Progress(quiet=arguments.quiet),
+        retired=OPTIONAL_STAGES,
     )
     record_recipe(arguments.out, arguments.recipe, arguments.set, earlier.outs())
     report = write_report(arguments.out)

@@ -24,6 +24,15 @@ from corpus.mixture import Mixture, MixtureTotals
 from corpus.recipe import Recipe
 from corpus.sources.stage import Extract
 
+OPTIONAL_STAGES = tuple(  # which a recipe may do without
+    stage.name
+    for stage in (
+        *(LineKeys, LineCounts, RepeatedLines),
+        Contamination,
+        *(PassageKeys, PassageRanks, Substrings),
+        *(MixtureTotals, Mixture),
+    )
+)
 TOKENIZER_STAGES = ("sample", "tokenizer", "tokens")  # of the package that goes on from `text`, with the same recipe
 
 

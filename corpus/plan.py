@@ -117,23 +117,27 @@ def measured_rates(out: str) -> tuple[dict[str, Rate], str]:
     """The rates of the build that `run.json` names, and their source in words; empty where it is none or too small."""
     if not storage.exists(storage.join(out, "run.json")) or not storage.exists(storage.join(out, TIMINGS_NAME)):
         return {}, ""
-    folders = {name: entry["folder"] for name, entry in read_run(out)["stages"].items()}
-    timings = storage.read_json(storage.join(out, TIMINGS_NAME))
+    folders = read_run(out)["stages"]
     if "extract" not in folders:
         return {}, ""
-    inputs = storage.read_json(storage.join(out, folders["extract"], "stage.json"))["inputs"]
+    inputs = storage.read_json(storage.join(out, folders["extract"]["folder"], "stage.json"))["inputs"]
     total = sum(int(num_bytes) for _, num_bytes, _ in inputs)
     if total < MIN_MEASURED_BYTES:
         return {}, ""
+    return rates_by(out, total), f"measured on the {total / 1e6:,.1f} MB of the last build in {out}"
+
+
+def rates_by(out: str, num_bytes: int) -> dict[str, Rate]:
+    """The rates of the stages that `run.json` names and that were run in `out`, for each of `num_bytes`."""
+    timings = storage.read_json(storage.join(out, TIMINGS_NAME))
     rates = {}
-    for name, folder in folders.items():
-        timing = timings.get(folder, {})
-        url = storage.join(out, folder)
+    for name, entry in read_run(out)["stages"].items():
+        timing, url = timings.get(entry["folder"], {}), storage.join(out, entry["folder"])
         if not timing.get("cpu_seconds") or not storage.exists(storage.join(url, MANIFEST_NAME)):
             continue  # linked from another folder, not run
-        written = sum(int(entry["bytes"]) for entry in Folder.open(url).manifest["files"].values())
-        rates[name] = Rate(timing["cpu_seconds"] / total, written / total, int(timing.get("peak_bytes", 0)))
-    return rates, f"measured on the {total / 1e6:,.1f} MB of the last build in {out}"
+        written = sum(int(file["bytes"]) for file in Folder.open(url).manifest["files"].values())
+        rates[name] = Rate(timing["cpu_seconds"] / num_bytes, written / num_bytes, int(timing.get("peak_bytes", 0)))
+    return rates
 
 
 def render(plan: Plan, workers: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import socket
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,11 @@ os.environ.setdefault("NO_COLOR", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as in what a script starts with `&`: children would ignore it, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "default",  # the same examples on every machine and every run: a red test stays red

@@ -7,12 +7,13 @@ decision about a document (sample, split, order) is a keyed hash of its id: neit
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ class Batch:
     """Some documents of a file, in file order; `ids` is 16 bytes each."""
 
     ids: list[bytes]
-    texts: list[str]
+    texts: pa.LargeStringArray  # valid UTF-8, no nulls
     urls: list[str | None]
     sources: list[str]
     num_invalid: int  # rows left out because their text is not UTF-8
@@ -104,30 +105,45 @@ def is_below(keys: Keys, ratio: float) -> NDArray[np.bool_]:
 
 
 def _batch(record: pa.RecordBatch, file_name: str) -> Batch:
-    raw: list[bytes | None] = record.column("text").cast(pa.large_binary()).to_pylist()
-    texts = [_decode(value or b"") for value in raw]
-    valid = [row for row, text in enumerate(texts) if text is not None]
-    sizes = [len(value or b"") for value in raw]
-    ids = [xxhash.xxh3_128_digest(value or b"") for value in raw] if not _has_ids(record) else _ids(record)
+    raw = record.column("text").cast(pa.large_binary())
+    if raw.null_count:
+        raw = pc.fill_null(raw, b"")
+    valid, texts = _valid_texts(raw)
+    ids = _ids(record) if _has_ids(record) else [xxhash.xxh3_128_digest(value) for value in raw.to_pylist()]
     urls = _strings(record, "url")
     sources = _strings(record, "source")
-    num_bytes = sum(sizes[row] for row in valid)
+    num_bytes = _num_bytes(texts)
     return Batch(
         ids=[ids[row] for row in valid],
-        texts=[text for text in texts if text is not None],
+        texts=texts,
         urls=[urls[row] for row in valid],
         sources=[sources[row] or file_name for row in valid],
-        num_invalid=len(texts) - len(valid),
+        num_invalid=len(raw) - len(valid),
         num_bytes=num_bytes,
-        num_invalid_bytes=sum(sizes) - num_bytes,
+        num_invalid_bytes=_num_bytes(raw) - num_bytes,
     )
 
 
-def _decode(value: bytes) -> str | None:
+def _num_bytes(texts: pa.Array) -> int:
+    """The bytes of all values."""
+    return pc.sum(pc.binary_length(texts)).as_py() or 0
+
+
+def _valid_texts(raw: pa.LargeBinaryArray) -> tuple[Sequence[int], pa.LargeStringArray]:
+    """The rows that are UTF-8, and their texts."""
     try:
-        return value.decode()
+        return range(len(raw)), raw.cast(pa.large_string())  # checks, and copies nothing
+    except pa.ArrowInvalid:
+        valid = [row for row, value in enumerate(raw.to_pylist()) if _is_utf8(value)]
+        return valid, raw.take(pa.array(valid, pa.int64())).cast(pa.large_string())
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
     except UnicodeDecodeError:
-        return None
+        return False
+    return True
 
 
 def _is_text(kind: pa.DataType) -> bool:

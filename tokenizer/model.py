@@ -61,18 +61,24 @@ class Tokenizer:
         if len(data) > MAX_MODEL_BYTES:
             raise TokenizerError(f"{self.path}: larger than {MAX_MODEL_BYTES:,} bytes; this is not a tokenizer.")
         self.sha256 = hashlib.sha256(data).hexdigest()
-        self._processor = _load(data, str(self.path))
-        self.vocab_size: int = self._processor.vocab_size()
-        self.eod: int = self._processor.piece_to_id(EOD_PIECE)
-        if not self._processor.is_control(self.eod):
+        self.processor = _load(data, str(self.path))  # SentencePiece's own object
+        self.vocab_size: int = self.processor.vocab_size()
+        self.eod: int = self.processor.piece_to_id(EOD_PIECE)
+        if not self.processor.is_control(self.eod):
             raise TokenizerError(f"{self.path}: has no control symbol {EOD_PIECE}. {TRAIN_ANEW}")
-        self._bytes = _piece_bytes(self._processor, str(self.path))
+        self._bytes = _piece_bytes(self.processor, str(self.path))
         self._space_mark = np.array([self._bytes.index(bytes([byte])) for byte in SPACE_MARK.encode()], np.int32)
         if self.decode(self.encode(PROBE)) != PROBE:
             raise TokenizerError(f"{self.path}: changes text (its normaliser is not the identity). {TRAIN_ANEW}")
 
     def __reduce__(self) -> tuple[type[Tokenizer], tuple[Path]]:
         return Tokenizer, (self.path,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tokenizer) and other.sha256 == self.sha256
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without an end-of-document token.
@@ -108,7 +114,7 @@ class Tokenizer:
 
     def piece(self, id: int) -> str:
         """The piece of an id as the vocabulary spells it: U+2581 for a space, <0xE4> for a byte."""
-        return str(self._processor.id_to_piece(id))
+        return str(self.processor.id_to_piece(id))
 
     def piece_bytes(self, id: int) -> bytes:
         """The UTF-8 bytes an id stands for; none for a control symbol."""
@@ -116,11 +122,11 @@ class Tokenizer:
 
     def is_byte(self, id: int) -> bool:
         """Whether an id is a byte of a character that has no piece."""
-        return bool(self._processor.is_byte(id))
+        return bool(self.processor.is_byte(id))
 
     def is_control(self, id: int) -> bool:
         """Whether an id is one that no text produces."""
-        return bool(self._processor.is_control(id) or self._processor.is_unknown(id))
+        return bool(self.processor.is_control(id) or self.processor.is_unknown(id))
 
     def _encode_chunk(self, chunk: str) -> Ids:
         """The ids of a chunk in which U+2581 may stand: what is between is encoded alone."""
@@ -131,7 +137,7 @@ class Tokenizer:
 
     def _encode_plain(self, texts: list[str]) -> list[Ids]:
         try:
-            ids: list[Ids] = self._processor.encode(texts, return_type="numpy", num_threads=1)
+            ids: list[Ids] = self.processor.encode(texts, return_type="numpy", num_threads=1)
         except TypeError:  # what sentencepiece makes of a str that UTF-8 cannot spell
             raise TokenizerError("a text with lone surrogates cannot be encoded: decode its bytes as UTF-8.") from None
         return ids

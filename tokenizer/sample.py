@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from corpus.engine import storage
@@ -48,22 +49,22 @@ class Sampling(Stage):
 
     def run(self, task: Task, out: Output) -> Counts:
         counts = Counts()
-        keys, texts = [np.empty(0, np.uint64)], list[str]()
+        keys, texts = [np.empty(0, np.uint64)], [pa.array([], pa.large_string())]
         for batch in read_documents(storage.fetch(task.inputs[0].url)):
             found = document_keys(batch.ids, "sample", self.recipe.seed)
             chosen = is_below(found, task.params["ratio"])
             keys.append(found[chosen])
-            texts += [batch.texts[row][:MAX_CHARACTERS] for row in np.flatnonzero(chosen)]
+            texts.append(pc.utf8_slice_codeunits(batch.texts.filter(pa.array(chosen)), 0, MAX_CHARACTERS))
             counts.documents_in += len(batch.ids) + batch.num_invalid
             counts.bytes_in += batch.num_bytes + batch.num_invalid_bytes
             if not chosen.all():
                 counts.drop("sample.not_chosen", int((~chosen).sum()))
             if batch.num_invalid:
                 counts.error("invalid_utf8", batch.num_invalid)
-        counts.documents_out = len(texts)
-        counts.bytes_out = sum(len(text.encode()) for text in texts)
-        table = pa.table([pa.array(np.concatenate(keys)), pa.array(texts, pa.large_string())], schema=SCHEMA)
-        with out.create(f"data/{task.name}.parquet", rows=len(texts)) as path:
+        table = pa.table([pa.array(np.concatenate(keys)), pa.concat_arrays(texts)], schema=SCHEMA)
+        counts.documents_out = table.num_rows
+        counts.bytes_out = pc.sum(pc.binary_length(table["text"])).as_py() or 0
+        with out.create(f"data/{task.name}.parquet", rows=table.num_rows) as path:
             pq.write_table(table, path, compression="zstd", write_page_checksum=True, write_statistics=False)
         return counts
 

@@ -22,6 +22,7 @@ import argparse
 import json
 import random
 import re
+import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ from corpus.dedup import DedupConfig, near_duplicates
 from corpus.dedup.fold import fold
 from corpus.dedup.keys import text_buffers
 from corpus.dedup.minhash import SignatureArray, minhash
+from corpus.engine.errors import WenhaiError
 from tools.bench.peers import environment
 from tools.curves import Curve, write_svg
 from tools.evaluate_encoding import print_table
@@ -332,4 +334,7 @@ def _kept_by_peers(documents: Sequence[Planted]) -> dict[str, set[int]]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except WenhaiError as error:
+        sys.exit(f"evaluate_dedup: {error}")

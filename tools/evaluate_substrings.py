@@ -15,6 +15,7 @@ import argparse
 import itertools
 import json
 import random
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ from corpus.dedup.minhash import GOLDEN, MIX, Keys
 from corpus.dedup.records import RECORD_DTYPE
 from corpus.dedup.sentences import Sentences, read_sentences
 from corpus.dedup.substrings import Mask, Ranks
+from corpus.engine.errors import UsageError, WenhaiError
 from tools.evaluate_encoding import print_table
 from tools.planted_duplicates import convert, full_width
 
@@ -57,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sources = {
         path.stem: [json.loads(line)["text"] for line in path.read_text("utf-8").split("\n")[:-1]] for path in paths
     }
+    if not any(sources.values()):
+        raise UsageError(f"{options.data}/text: holds no *.jsonl with documents.")
     long = sorted({text for texts in sources.values() for text in texts if len(text) >= MIN_DOCUMENT})
     _planted_table(long, options.seed)
     for name, texts in (sources | {"all": list(itertools.chain.from_iterable(sources.values()))}).items():
@@ -238,4 +242,7 @@ def _share(mask: Mask, of: Mask) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except WenhaiError as error:
+        sys.exit(f"evaluate_substrings: {error}")

@@ -17,6 +17,8 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
+from corpus.engine.errors import UsageError
+
 MIN_CHARS, MAX_CHARS = 300, 1500
 MAX_SEEN_RATIO = (
     0.25  # of a passage's character 5-grams in passages taken before: twins are only those that are planted
@@ -75,7 +77,11 @@ def plant(folder: Path, pairs: int, seed: int = 0) -> list[Planted]:
 
 
 def passages(folder: Path, chance: random.Random) -> Iterator[str]:
-    """Passages of whole lines, each with at most a quarter of its 5-grams in the ones before; raises where they end."""
+    """Passages of whole lines, each with at most a quarter of its 5-grams in the ones before.
+
+    Raises:
+        UsageError: where they end.
+    """
     found = [passage for path in sorted(folder.glob("*.jsonl")) if path.name not in LEFT_OUT for passage in _cut(path)]
     chance.shuffle(found)
     seen: set[int] = set()
@@ -84,7 +90,9 @@ def passages(folder: Path, chance: random.Random) -> Iterator[str]:
         if len(shingles & seen) <= MAX_SEEN_RATIO * len(shingles):
             yield passage
         seen |= shingles
-    raise ValueError(f"{folder}: not enough text for so many pairs. Ask for fewer.")
+    raise UsageError(
+        f"{folder}: not enough text in *.jsonl for so many pairs ({len(found):,} passages). Ask for fewer (--pairs)."
+    )
 
 
 def edited(text: str, ratio: float, chance: random.Random) -> str:

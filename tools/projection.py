@@ -18,22 +18,27 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
+import sys
+import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from corpus.build import stages
-from corpus.dedup import records
+from corpus.dedup import DedupConfig, records
 from corpus.dedup.buckets import SHARED_DTYPE
 from corpus.dedup.keys import KEY_DTYPE
 from corpus.dedup.members import MEMBER_DTYPE
-from corpus.engine import durable, storage
+from corpus.engine import durable
 from corpus.engine.cli import add_examples
-from corpus.engine.errors import UsageError
-from corpus.engine.run import TIMINGS_NAME, current, read_run
+from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.run import current
 from corpus.engine.stage import Folder, Stage
-from corpus.plan import DEFAULT_RATES, Rate, default_rate
+from corpus.plan import DEFAULT_RATES, Rate, default_rate, rates_by
 from corpus.recipe import Recipe, load_recipe
 from tokenizer.config import TokenizerConfig
 
@@ -43,6 +48,7 @@ python -m tools.projection --documents 2e8 --bytes 5e11 --nodes 1 4 --recipe my.
 """
 # python -m tools.bench pipeline, as for the rates: documents that web_zh keeps, and CPU to train for a byte of sample.
 KEPT = 0.73
+A_DOCUMENT = 40  # lines, and windows of passages: assumed, and only the number of key ranges depends on it
 SHARED = 0.2  # of the band records, those that share their key: `buckets` says it while it runs
 TRAINING_SECONDS = 5.8e-7
 # python -m tools.small_costs
@@ -69,6 +75,8 @@ FILES = {  # kinds of files that a stage writes, a task or a shard each
     "passage_ranks": ("best",),
     "substrings": ("data", "fates", "statistics", "drops", "clusters"),
     "text": ("data", "fates", "index"),
+    "mixture_totals": (),
+    "mixture": ("copies", "groups"),
 }
 SECTIONS = {  # of which stage's files each task reads one section a file
     "line_counts": ("line_keys", 1),
@@ -78,8 +86,10 @@ SECTIONS = {  # of which stage's files each task reads one section a file
     "passage_ranks": ("passage_keys", 1),
     "substrings": ("passage_ranks", 1),
 }
-BY_SHARD = {"clusters"}  # one task writes a file of each kind for every shard
-BLOCK = "python -m tools.projection --documents 2e9 --bytes 5e12 --nodes 1 16 128\n```\n\n```\n"  # in docs/scale.md
+BY_SHARD = {"extract", "clusters"}  # a task writes files of several shards, or of all
+COMMAND = "python -m tools.projection --documents 2e9 --bytes 5e12 --nodes 1 16 128"
+BLOCK = re.compile(rf"({re.escape(COMMAND)}\n```\n\n```\n).*?^(?=```$)", re.DOTALL | re.MULTILINE)  # in docs/scale.md
+COLUMNS = 118
 HOT_SHARE = 1e-3  # of all documents, copies of one page: what the largest partition is told for
 
 
@@ -91,6 +101,7 @@ class Corpus:
     text_bytes: int
     shards: int
     kept: float  # share of documents that the filter keeps
+    dedup: DedupConfig = field(default_factory=DedupConfig)
 
     @property
     def kept_documents(self) -> int:
@@ -182,7 +193,7 @@ def _work(
 
 def _read_share(stage: str, upstream: str, corpus: Corpus) -> float:
     """The share of a stage's bytes that another one reads; all of them where nothing is said."""
-    signed = _signed_bytes()
+    signed = _signed_bytes(corpus.dedup)
     shares = {
         ("buckets", "signatures"): signed["bands"] / sum(signed.values()),
         ("members", "signatures"): 1 - signed["bands"] / sum(signed.values()),
@@ -193,22 +204,18 @@ def _read_share(stage: str, upstream: str, corpus: Corpus) -> float:
     return shares.get((stage, upstream), 1.0)
 
 
-def _signed_bytes() -> dict[str, int]:
+def _signed_bytes(dedup: DedupConfig) -> dict[str, int]:
     """Bytes a document in the three files of `signatures`."""
-    from corpus.dedup.config import DedupConfig
-
-    dedup = DedupConfig()
     bands = (dedup.bands + 1) * records.RECORD_DTYPE.itemsize
     return {"keys": KEY_DTYPE.itemsize, "signatures": 4 * dedup.num_permutations, "bands": bands}
 
 
 def manifest_of(name: str, corpus: Corpus, count: int) -> Folder:
     """A stage of a corpus of that size as its manifest would list it: `count` files of each kind."""
-    from corpus.dedup.config import DedupConfig
-
-    rows = {"bands": corpus.kept_documents * (DedupConfig().bands + 1) // count}
-    rows["buckets"] = int(SHARED * corpus.kept_documents) * (DedupConfig().bands + 1) // count
-    rows |= {"lines": 40 * corpus.kept_documents // count, "windows": 40 * corpus.kept_documents // count}
+    bands = corpus.dedup.bands + 1
+    rows = dict.fromkeys(("lines", "windows"), A_DOCUMENT * corpus.kept_documents // count)
+    rows["bands"] = corpus.kept_documents * bands // count
+    rows["buckets"] = int(SHARED * corpus.kept_documents) * bands // count
     documents = corpus.kept_documents // count
     files = {
         f"{kind}/{number:05d}-00000.x": {"bytes": 1, "rows": rows.get(kind, documents), "sha256": SAMPLE_HASH}
@@ -226,17 +233,9 @@ def manifest_bytes(files: int) -> int:
 
 def rates_of(out: str) -> tuple[dict[str, Rate], float]:
     """The rates of a finished build and its token shards, for a byte of text, and the share of documents it kept."""
-    timings = storage.read_json(storage.join(out, TIMINGS_NAME))
     extract = current(out, "extract").counts
-    rates = {}
-    for name, entry in read_run(out)["stages"].items():
-        timing = timings.get(entry["folder"])
-        if timing is None or name == "tokenizer":
-            continue
-        written = sum(file["bytes"] for file in current(out, name).manifest["files"].values())
-        rates[name] = Rate(
-            timing["cpu_seconds"] / extract.bytes_out, written / extract.bytes_out, int(timing.get("peak_bytes", 0))
-        )
+    rates = rates_by(out, extract.bytes_out)
+    rates.pop("tokenizer", None)  # does not grow with the corpus
     return rates, current(out, "filter").counts.documents_out / extract.documents_out
 
 
@@ -244,7 +243,8 @@ def render(corpus: Corpus, found: Sequence[Work], machines: Sequence[Machines], 
     """The table and what follows from it, in at most 120 columns."""
     columns = "".join(f"{f'{one.nodes} x {one.cores}':>11}{'':10}" for one in machines)
     lines = [
-        f"{corpus.documents:,} documents, {corpus.text_bytes / 1e12:g} TB of text, {corpus.shards:,} shards; time on so many nodes x cores",
+        "reckoned from rates of one core, not measured at this size; times are on so many nodes x cores",
+        f"{corpus.documents:,} documents, {corpus.text_bytes / 1e12:g} TB of text, {corpus.shards:,} shards",
         f"{'stage':<14}{'tasks':>8}{'core-hours':>12}{'written':>11} {columns}".rstrip(),
     ]
     for work in found:
@@ -258,7 +258,8 @@ def render(corpus: Corpus, found: Sequence[Work], machines: Sequence[Machines], 
     totals = "".join(f"{_time(seconds):>11}{'':10}" for seconds in wall)
     tasks, written = sum(work.tasks for work in found), f"{disk / 1e9:,.0f} GB"
     lines.append(f"{'in all':<14}{tasks:>8,}{core_seconds / 3600:>12,.1f}{written:>11} {totals}".rstrip())
-    return "\n".join([*lines, "", *_notes(corpus, found, machines, wall, requests)])
+    notes = _notes(corpus, found, machines, wall, requests)
+    return "\n".join([*lines, "", *(textwrap.fill(note, COLUMNS, subsequent_indent="  ") for note in notes)])
 
 
 def _notes(
@@ -274,7 +275,7 @@ def _notes(
             f"cores busy {busy:.0%}"
         )
     by_name = {work.stage: work for work in found}
-    signed = _signed_bytes()
+    signed = _signed_bytes(corpus.dedup)
     shuffled: float = corpus.kept_documents * signed["bands"]
     shuffled += sum(by_name[name].disk_bytes for name in ("buckets", "members", "candidates") if name in by_name)
     notes.append(f"shuffled by deduplication: {shuffled / 1e9:,.0f} GB, {shuffled / corpus.text_bytes:.2f} of the text")
@@ -326,13 +327,10 @@ def show_rates(rates: Mapping[str, Rate], kept: float) -> str:
 
 def rewrite(path: Path, told: str) -> None:
     """Put a projection into a page, in place of the block behind the command that made it."""
-    text = path.read_text(encoding="utf-8")
-    before, mark, rest = text.partition(BLOCK)
-    if not mark:
-        raise UsageError(
-            f"{path}: holds no block after `{BLOCK.splitlines()[0]}`. Write the command and a block first."
-        )
-    path.write_text(before + mark + told + "\n```" + rest.partition("\n```")[2], encoding="utf-8")
+    text, found = BLOCK.subn(lambda block: f"{block[1]}{told}\n", path.read_text(encoding="utf-8"))
+    if not found:
+        raise UsageError(f"{path}: holds no block after `{COMMAND}`. Write the command and a block first.")
+    path.write_text(text, encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -353,13 +351,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--show-rates", action="store_true", help="print the rates of --rates and stop")
     parser.add_argument("--into", type=Path, nargs="+", default=[], metavar="PAGE", help="put the table there as well")
     options = parser.parse_args(arguments)
+    for name in ("documents", "bytes", "nodes", "cores", "network_gbit", "requests"):
+        if not np.all(np.array(getattr(options, name)) > 0):
+            raise UsageError(f"--{name.replace('_', '-')}: give a number above 0.")
     rates, kept = rates_of(options.rates) if options.rates else (DEFAULT_RATES, KEPT)
     if options.show_rates:
         print(show_rates(rates, kept))
         return
     recipe = load_recipe(options.recipe, options.set)
     shards = max(1, math.ceil(options.bytes / recipe.sources.shard_bytes))
-    corpus = Corpus(int(options.documents), int(options.bytes), shards, kept)
+    corpus = Corpus(int(options.documents), int(options.bytes), shards, kept, recipe.dedup)
     machines = [Machines(nodes, options.cores, options.network_gbit * 1e9 / 8) for nodes in options.nodes]
     told = render(corpus, project(corpus, recipe, rates), machines, options.requests)
     print(told)
@@ -368,4 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except WenhaiError as error:
+        sys.exit(f"projection: {error}")

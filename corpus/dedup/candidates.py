@@ -3,8 +3,8 @@
 Exact copies in a bucket are set aside first (the bucket of the exact key makes their edges), so a text repeated a
 million times costs a sort and no comparison. The others are compared in rank order with the bucket's leaders so far: one
 that resembles no leader becomes a leader itself. A bucket therefore costs documents x leaders and not the square, and
-what is compared depends on content alone. The number of leaders is bounded; a document that would have become one more
-is counted as overflow.
+what is compared depends on content alone. The number of leaders is bounded, that of documents of earlier builds and that
+of new ones each for itself; a document that would have become one more is counted as overflow.
 
 Compared are the low 16 bits of the minima (Li and Koenig 2010, b-bit minwise hashing): half the bytes to bring together.
 Two different minima agree in them once in 65,536, which adds (1 - j) / 65,536 to an estimate whose standard error is 0.04.
@@ -287,11 +287,11 @@ def _lead(
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, int, int]:
     """Positions (leader, member) and equal minima of each verified pair; the last bucket's leaders; two counters."""
     edges = np.empty((3, FIRST_CAPACITY), np.int64)
-    leaders = np.empty(max_leaders, np.int64)
-    num_edges = num_leaders = comparisons = overflow = 0
+    leaders = np.empty(2 * max_leaders, np.int64)
+    num_edges = num_leaders = num_earlier = comparisons = overflow = 0
     for i in range(len(bucket)):
         if i == 0 or bucket[i] != bucket[i - 1]:
-            num_leaders = 0
+            num_leaders = num_earlier = 0
         if num_edges + num_leaders > edges.shape[1]:
             larger = np.empty((3, 2 * edges.shape[1] + num_leaders), np.int64)
             larger[:, :num_edges] = edges[:, :num_edges]
@@ -307,9 +307,10 @@ def _lead(
                 num_edges += 1
                 alone = False
         comparisons += compared
-        if alone and num_leaders < max_leaders:
+        if alone and num_leaders < max_leaders + (0 if earlier[i] else num_earlier):
             leaders[num_leaders] = i
             num_leaders += 1
+            num_earlier += earlier[i]
         elif alone:
             overflow += 1
     return (

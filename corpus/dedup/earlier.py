@@ -5,6 +5,9 @@ opened, and what they cost is one pass over their band records (12 B x bands a d
 that share a key with a new document. Only documents that survived there take part. They outrank all new ones, are never
 compared with each other, and nothing is written of them.
 
+What survived is told by the drops of `clusters`: an excerpt that `substrings` took out behind it, whose text better
+documents there hold, still stands against its copies, and with `keep = "all_with_size"` duplicates that were kept do not.
+
 To meet what survived is enough: an exact copy of a document that was dropped has its very signature, and so meets what
 dropped it. A build whose documents fell for those of a still earlier one therefore needs that one beside it, and the
 list is refused without it.

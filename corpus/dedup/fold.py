@@ -36,7 +36,7 @@ def fold(offsets: Offsets, data: Bytes) -> tuple[Codes, Offsets]:
 
 
 @kernel("UniTuple(int64, 2)(Array(uint8, 1, 'C', True), int64, int64)", leaf=True)
-def _decode(data: Bytes, i: int, end: int) -> tuple[int, int]:
+def decode(data: Bytes, i: int, end: int) -> tuple[int, int]:
     """The code point whose lead byte is `data[i]`, of any length, and its bytes."""
     first = int(data[i])
     length = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
@@ -70,7 +70,7 @@ def _fold_texts(offsets: Offsets, data: Bytes, table: Codes, codes: Codes, code_
                 i += 1
                 continue
             else:
-                code, length = _decode(data, i, end)
+                code, length = decode(data, i, end)
                 i += length
             folded = table[code]
             codes[used] = folded

@@ -87,19 +87,25 @@ class LineCounts(Stage):
         from corpus.dedup.records import partition_bits
 
         folder = upstream["line_keys"]
-        bits = partition_bits(sum(file.rows for file in folder.files("lines")))
+        files = folder.files("lines")
+        bits = partition_bits(sum(file.rows for file in files), len(files))
         return [Task(f"{p:05d}", (_manifest(folder),), {"partition": p, "bits": bits}) for p in range(1 << bits)]
 
     def run(self, task: Task, out: Output) -> Counts:
         """Read this range of every shard's records, count, write what is repeated."""
+        import numpy as np
+
         from corpus.dedup import records
         from corpus.dedup.repeated_lines import count_documents
 
         slots = records.band_slots(int(task.params["partition"]), int(task.params["bits"]))
         files = _open(task.inputs[0]).files("lines")
-        runs = [records.section(file, *slots, records.RECORD_DTYPE) for file in files]
-        found = records.Runs(runs, records.RECORD_DTYPE).read()
-        counts = count_documents(found["key"], found["row"], self.lines.min_documents)
+        runs = records.Runs(
+            [records.section(file, *slots, records.RECORD_DTYPE) for file in files], records.RECORD_DTYPE
+        )
+        ranges = records.key_ranges(runs.read(), runs.bases)
+        least = self.lines.min_documents
+        counts = np.concatenate([count_documents(found["key"], found["row"], least) for found in ranges])
         with out.create(f"counts/{task.name}.npy", rows=len(counts)) as path:
             records.write_array(path, counts)
         return Counts(extra={"repeated_keys": len(counts)})

@@ -31,7 +31,8 @@ cost `buckets` 0.6 GB and `candidates` 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ WIDE_FILES = 192  # of so many files it has 64 KB each; of more files a partitio
 MAX_GROWTH = 64  # but so many times as much at most: 0.8 GB
 MAX_MEMBERS = 1 << 21  # bucket members of a task that compares them: 0.9 GB with their sketches
 BLOCK_BYTES = 4 << 20
+SAMPLES = 64  # of the keys of so many records as are sorted at once
 
 Array = npt.NDArray[Any]
 Ordinals = npt.NDArray[np.int64]
@@ -220,6 +222,24 @@ class Runs:
             _fill(run.url, run.offset + start * self.dtype.itemsize, wanted)
             if end - start > last - first:
                 np.take(block, positions[first:last] - start, axis=0, out=taken[first:last], mode="clip")
+
+
+def key_ranges(records: Array, bases: Ordinals) -> Iterator[Array]:
+    """Yield the records of some runs a range of keys at a time, ranges rising: all records of a key come together.
+
+    What sorts them so holds a multiple of `PARTITION_RECORDS` and not of a partition, which may have 64 times as many.
+
+    Args:
+        records: each run of them sorted by `key`.
+        bases: int64[runs + 1], where each begins.
+    """
+    sample = np.sort(records["key"][:: max(1, PARTITION_RECORDS // SAMPLES)])
+    bounds = np.unique(sample[SAMPLES::SAMPLES])
+    runs = [(int(first), int(last)) for first, last in itertools.pairwise(bases)]
+    inner = [first + np.searchsorted(records["key"][first:last], bounds) for first, last in runs]
+    cuts = np.column_stack((bases[:-1], np.reshape(inner, (len(runs), len(bounds))), bases[1:]))
+    for number in range(len(bounds) + 1):
+        yield np.concatenate([records[:0], *(records[first:last] for first, last in cuts[:, number : number + 2])])
 
 
 def bases(files: Sequence[File]) -> Ordinals:

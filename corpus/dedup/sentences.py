@@ -13,16 +13,15 @@ al. 2016, FastCDC) chooses them; where it chooses none, as in 哈哈哈哈, ther
 
 from __future__ import annotations
 
-import unicodedata
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from corpus.dedup.fold import Bytes, Codes, Offsets, _decode
-from corpus.dedup.fold_table import NUM_CODE_POINTS, SKIP, fold_table
+from corpus.dedup.fold import Bytes, Codes, Offsets, decode
+from corpus.dedup.fold_table import SKIP, fold_table
 from corpus.dedup.minhash import GOLDEN
+from corpus.dedup.sentence_classes import END, EXTENDS, JOINER, OTHER, SPACE, STOP, Classes, class_table
 from corpus.engine.compiled import kernel
 
 LONG_SENTENCE = 128  # folded characters; the median of Chinese prose is near 25
@@ -30,17 +29,8 @@ LONG_PIECE = 512
 PIECE_SHIFT = np.uint64(61)  # one comma in 8: the top 3 bits of the hash are zero
 ANCHOR_SHIFT = np.uint64(58)  # one character in 64
 
-OTHER, EXTENDS, SPACE, CLAUSE, STOP, END = range(6)  # classes of characters
-ENDS = "。｡！!？?；;…⋯‼⁇⁈⁉\n\r\v\f\x85\u2028\u2029"
-STOPS = ".．﹒"  # part of 3.14 and of names, an end before white space only
-CLAUSES = "，,﹐、､﹑：:﹕"
-EXTENDING = frozenset(["Pe", "Pf", "Mn", "Mc", "Me", "Cf", "Sk"])
-STRAIGHT_QUOTES = "\"'＂＇"  # behind a mark they close
-JOINER = 0x200D  # zero width: what stands on both sides is one character
-
 ANCHOR, COMMA, SENTENCE = 1, 2, 3  # strengths of breaks
 
-Classes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]
 
 
@@ -75,20 +65,6 @@ def read_sentences(offsets: Offsets, data: Bytes) -> Sentences:
     return Sentences(
         bounds, codes[:used], np.append(places[:-1][keep], used), np.searchsorted(bounds[:-1], offsets).astype(np.int64)
     )
-
-
-@lru_cache(maxsize=1)
-def class_table() -> Classes:
-    """Return uint8[0x110000]: the class of each code point."""
-    table = np.zeros(NUM_CODE_POINTS, np.uint8)
-    for code in range(NUM_CODE_POINTS):
-        category = unicodedata.category(chr(code))
-        table[code] = EXTENDS if category in EXTENDING else SPACE if category == "Zs" else OTHER
-    for characters, kind in ((ENDS, END), (STOPS, STOP), (CLAUSES, CLAUSE), (STRAIGHT_QUOTES, EXTENDS), ("\t", SPACE)):
-        for character in characters:
-            table[ord(character)] = kind
-    table.setflags(write=False)
-    return table
 
 
 @kernel(
@@ -133,7 +109,7 @@ def _breaks(
                 i += 1
                 continue
             else:
-                decoded, length = _decode(data, i, end)
+                decoded, length = decode(data, i, end)
                 code = np.int64(decoded)
                 i += length
             kind = classes[code]

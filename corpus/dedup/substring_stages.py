@@ -53,10 +53,12 @@ class PassageKeys(Stage):
         object.__setattr__(self, "upstream", (self.documents, "signatures", "clusters"))
 
     def config(self) -> dict[str, Any]:
-        """The length of a window, and the table that folds characters."""
+        """The length of a window, and the tables that fold characters and end sentences."""
         from corpus.dedup.fold_table import fold_digest
+        from corpus.dedup.sentence_classes import class_digest
 
-        return {**self.substrings.model_dump(include={"min_chars"}), "fold": fold_digest()}
+        tables = {"fold": fold_digest(), "classes": class_digest()}
+        return {**self.substrings.model_dump(include={"min_chars"}), **tables}
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a shard: its documents, their keys, its duplicates."""
@@ -109,7 +111,8 @@ class PassageRanks(Stage):
         from corpus.dedup.records import partition_bits
 
         folder = upstream["passage_keys"]
-        bits = partition_bits(sum(file.rows for file in folder.files("windows")))
+        files = folder.files("windows")
+        bits = partition_bits(sum(file.rows for file in files), len(files))
         return [Task(f"{p:05d}", (_manifest(folder),), {"partition": p, "bits": bits}) for p in range(1 << bits)]
 
     def run(self, task: Task, out: Output) -> Counts:

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from corpus.dedup.fold import Bytes, Codes, Offsets
 from corpus.dedup.keys import DocumentKeys
 from corpus.dedup.minhash import GOLDEN, Keys, mix
-from corpus.dedup.records import RECORD_DTYPE, Array, Ordinals, Runs
+from corpus.dedup.records import PARTITION_RECORDS, RECORD_DTYPE, Array, Ordinals, Runs, key_ranges
 from corpus.dedup.sentences import Sentences
 from corpus.engine.compiled import kernel
 
@@ -66,7 +66,7 @@ def windows(sentences: Sentences, min_chars: int) -> Windows:
 
 
 def document_ranks(keys: DocumentKeys) -> Ranks:
-    """uint32[n]: deduplication's rank in short. Quality falls in steps of a twelfth to an eighth, then a hash decides.
+    """uint32[n]: deduplication's rank in short. Quality falls in steps of a sixteenth to a ninth, then a hash decides.
 
     The step is the exponent and three bits of the mantissa of a 32-bit float, which every machine rounds alike.
     """
@@ -101,10 +101,13 @@ def shared_windows(runs: Runs) -> tuple[Array, Ordinals]:
         `RECORD_DTYPE` records in the order of the runs, and where those of each begin (int64[runs + 1]).
     """
     records = runs.read()
-    best, differ = best_ranks(records["key"], records["row"])
-    best = best[differ]
-    at, found = look_up(best, records["key"])
-    return best[at[found]], np.searchsorted(np.flatnonzero(found), runs.bases)
+    best = np.concatenate([_differing(part) for part in key_ranges(records, runs.bases)])
+    shared, found = [best[:0]], np.zeros(len(records), bool)
+    for start in range(0, len(records), PARTITION_RECORDS):
+        here = slice(start, start + PARTITION_RECORDS)
+        at, found[here] = look_up(best, records["key"][here])
+        shared.append(best[at[found[here]]])
+    return np.concatenate(shared), np.searchsorted(np.flatnonzero(found), runs.bases)
 
 
 def look_up(table: Array, keys: Keys) -> tuple[Int64s, Mask]:
@@ -160,6 +163,12 @@ def merge(tables: Sequence[Array]) -> Array:
     return best_ranks(joined["key"], joined["row"])[0]
 
 
+def _differing(records: Array) -> Array:
+    """Each key that has several ranks, with the best of them."""
+    best, differ = best_ranks(records["key"], records["row"])
+    return best[differ]
+
+
 def _covered(first: Int64s, last: Int64s, count: int) -> Mask:
     """bool[count]: which sentences lie in one of these spans."""
     steps = np.bincount(first, minlength=count + 1) - np.bincount(last + 1, minlength=count + 1)
@@ -181,7 +190,9 @@ def _mix_all(ids: Keys, digests: Keys, hashes: Keys) -> None:
 )
 def _windows(codes: Codes, offsets: Offsets, edges: Int64s, min_chars: int, keys: Keys, spans: Int64s) -> int:
     """Write each window's key, document, first and last sentence; returns their number, at most two a sentence."""
-    hashes = np.empty(len(offsets) - 1, np.uint64)
+    sums, powers = np.zeros(len(offsets), np.uint64), np.ones(len(offsets), np.uint64)  # of a rolling polynomial
+    for i in range(1, len(powers)):
+        powers[i] = powers[i - 1] * GOLDEN
     used = 0
     for document in range(len(edges) - 1):
         begin, end = edges[document], edges[document + 1]
@@ -191,7 +202,7 @@ def _windows(codes: Codes, offsets: Offsets, edges: Int64s, min_chars: int, keys
             state = np.uint64(offsets[j + 1] - offsets[j])
             for i in range(offsets[j], offsets[j + 1]):
                 state = state * GOLDEN + np.uint64(codes[i])
-            hashes[j] = mix(state)
+            sums[j + 1] = sums[j] * GOLDEN + mix(state)
         first, earliest = begin, begin  # of the last start that is long enough, of the starts not yet in a window
         for j in range(begin, end):
             while offsets[j + 1] - offsets[first + 1] >= min_chars:
@@ -199,10 +210,8 @@ def _windows(codes: Codes, offsets: Offsets, edges: Int64s, min_chars: int, keys
             if offsets[j + 1] - offsets[first] < min_chars:
                 continue
             for start in range(min(earliest, first), first + 1):
-                state = np.uint64(0)
-                for i in range(start, j + 1):
-                    state = mix(state * GOLDEN + hashes[i])
-                keys[used], spans[0, used], spans[1, used], spans[2, used] = state, document, start, j
+                keys[used] = mix(sums[j + 1] - sums[start] * powers[j + 1 - start])
+                spans[0, used], spans[1, used], spans[2, used] = document, start, j
                 used += 1
             earliest = first + 1
     return used

@@ -4,7 +4,8 @@ The ledger names the twin: `detail` of a fate is the hex id of the document that
 build behind it where that is an earlier one; `value` is their similarity.
 
 Beside each shard lies its index, a row a document of it: a cluster is a survivor and the documents that were dropped in
-its favour, so the cluster sizes of all survivors add up to the documents that came in. A mixture re-weights by them
+its favour, so the cluster sizes of all survivors add up to the documents that came in, but for clusters whose survivor
+stands in an earlier build or was an excerpt that `substrings` dropped. A mixture re-weights by them
 (the rehydration of FineWeb-2, which takes whole components for clusters; those of a site's template can be long chains
 whose ends have nothing in common, and keep many survivors here). With `keep = "all_with_size"` nothing is dropped:
 every document stands in the text and the index says whose duplicate it is.

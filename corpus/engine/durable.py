@@ -219,6 +219,9 @@ class RunLock:
     def check(self) -> None:
         """Nothing takes this lock away."""
 
+    def confirm(self) -> None:
+        """Nothing takes this lock away."""
+
 
 def lock_holder(folder: Path) -> str | None:
     """Who holds the lock of a folder, in words (process, host, start); None when nobody does. Changes nothing."""

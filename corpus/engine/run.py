@@ -15,11 +15,11 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from corpus.engine import durable, running, storage, store_lock
+from corpus.engine import durable, records, running, storage, store_lock
 from corpus.engine.errors import DiskError, Stopped, WenhaiError
 from corpus.engine.executor import Call, Executor, InlineExecutor, Outcome, ProcessExecutor
 from corpus.engine.progress import Progress
@@ -54,6 +54,7 @@ def run_stages(
     address: str | None = None,
     resources: Mapping[str, Resources] | None = None,
     progress: Progress | None = None,
+    retired: Collection[str] = (),
 ) -> dict[str, Folder]:
     """Bring every stage below `out` up to date and return their folders by name.
 
@@ -64,6 +65,8 @@ def run_stages(
         address: of a Ray cluster whose machines do the tasks instead; all of them see the inputs and `out`.
         resources: by stage, what a task asks of a machine of the cluster.
         progress: where progress goes; silent by default.
+        retired: names of stages that may stand here from an earlier recipe: those that are not among `stages`, and
+            what was built on them, are no longer current once all stages are complete.
 
     Raises:
         LockHeld: another run works on `out`.
@@ -87,8 +90,10 @@ def run_stages(
             for stage in stages:
                 asked = (resources or {}).get(stage.name)
                 folders[stage.name] = _run_stage(stage, folders, out, executor, progress, asked, where, lock.check)
+                lock.confirm()
                 _record(out, stage, folders)
-            return folders
+            gone = _retire(out, set(retired) - {stage.name for stage in stages})
+            return {name: folder for name, folder in folders.items() if name not in gone}
         except KeyboardInterrupt:
             raise Stopped(f"{out}: stopped; finished work is kept. Run the same command again to resume.") from None
 
@@ -123,7 +128,7 @@ def plan_stages(stages: Sequence[Stage], out: str) -> Iterator[tuple[Stage, str,
         name = folder_name(stage, folders)
         url = storage.join(out, name)
         tasks = stage.plan(folders)
-        yield stage, name, len(tasks), len(_done(url, tasks))
+        yield stage, name, len(tasks), len(records.done_records(url, tasks))
         if not storage.exists(storage.join(url, MANIFEST_NAME)):
             return
         folders[stage.name] = Folder.open(url)
@@ -164,7 +169,7 @@ def _run_stage(
     url = storage.join(out, name)
     if storage.exists(storage.join(url, MANIFEST_NAME)):
         folder = Folder.open(url)
-        if _in_place(folder.manifest["files"], storage.sizes(url)):
+        if records.in_place(folder.manifest["files"], storage.sizes(url)):
             progress.skipped(stage.name, folder.counts)
             return folder
     parts = fingerprint(stage, folders)
@@ -173,11 +178,11 @@ def _run_stage(
     if len({task.name for task in tasks}) != len(tasks):
         raise WenhaiError(f"stage {stage.name}: two tasks share a name; this is a bug of the stage.")
     by_name = {task.name: task for task in tasks}
-    records = _done(url, tasks)
-    if len(records) < len(tasks):
-        records |= _take_over(out, name, parts, [task for task in tasks if task.name not in records])
+    done = records.done_records(url, tasks)
+    if len(done) < len(tasks):
+        done |= records.take_over(out, name, parts, [task for task in tasks if task.name not in done])
     room, no_room = Room(out), ""
-    for name_done, record in records.items():
+    for name_done, record in done.items():
         room.finished(by_name[name_done], record)
 
     def calls() -> Iterator[Call]:
@@ -185,7 +190,7 @@ def _run_stage(
         nonlocal no_room
         cpus, memory_bytes = (asked.cpus, int(asked.memory_gb * 1e9)) if asked else (1.0, 0)
         worker_stage = stage.for_worker()
-        for task in [task for task in tasks if task.name not in records]:
+        for task in [task for task in tasks if task.name not in done]:
             if no_room := room.start(task):
                 return
             arguments, label = (worker_stage, task, url), f"{stage.name}/{task.name}"
@@ -193,19 +198,19 @@ def _run_stage(
 
     failures: list[Outcome] = []
     started, cpu_seconds, peak_bytes = time.monotonic(), 0.0, 0
-    running.mark(out, stage.name, name, len(tasks), len(records), where)
-    with progress.stage(stage.name, len(tasks), len(records)) as advance:
+    running.mark(out, stage.name, name, len(tasks), len(done), where)
+    with progress.stage(stage.name, len(tasks), len(done)) as advance:
         while True:
-            had = len(records)
+            had = len(done)
             for outcome in executor.run(calls()):
                 check_lock()
                 if outcome.kind == "done":
-                    records[outcome.name] = _read_record(url, by_name[outcome.name])
+                    record = done[outcome.name] = records.read_record(url, by_name[outcome.name])
                     storage.remove(storage.join(url, "failed", f"{outcome.name}.json"))
                     cpu_seconds += outcome.value[0]
                     peak_bytes = max(peak_bytes, outcome.value[1])
-                    room.finished(by_name[outcome.name], records[outcome.name])
-                    advance(records[outcome.name]["counts"])
+                    room.finished(by_name[outcome.name], record)
+                    advance(record["counts"])
                 else:
                     failures.append(outcome)
                     room.finished(by_name[outcome.name], None)
@@ -214,19 +219,19 @@ def _run_stage(
                     advance(None)
                     if outcome.kind in ENDS_THE_STAGE:
                         break
-            if not no_room or failures or len(records) == had:
+            if not no_room or failures or len(done) == had:
                 break  # else ask again: what the tasks under way had written by then was counted twice
         with suppress(DiskError):
             _add_timing(out, name, cpu_seconds, time.monotonic() - started, peak_bytes)
         if failures:
             raise WenhaiError(_failure_table(stage, url, failures, by_name))
         if no_room:
-            todo = len(tasks) - len(records)
+            todo = len(tasks) - len(done)
             raise DiskError(
                 f"stage {stage.name} stopped before the disk is full: {no_room}. {todo} of {len(tasks)} tasks are left. "
                 "Free space, then run the same command again: finished work is kept."
             )
-        return write_manifest(stage, durable.digest(parts), url, list(records.values()))
+        return write_manifest(stage, durable.digest(parts), url, list(done.values()))
 
 
 def timed_task(stage: Stage, task: Task, url: str) -> tuple[float, int]:
@@ -238,57 +243,6 @@ def timed_task(stage: Stage, task: Task, url: str) -> tuple[float, int]:
     run_task(stage, task, url)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return time.process_time() - start, peak if sys.platform == "darwin" else peak * 1024
-
-
-def _read_record(url: str, task: Task) -> dict[str, Any]:
-    record: dict[str, Any] = storage.read_json(storage.join(url, "done", f"{task.name}.json"))
-    if record.get("digest") != task.digest:
-        raise WenhaiError(f"{url}: task {task.name}: its record is of another task. Is another run at work here?")
-    return record
-
-
-def _done(url: str, tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
-    """The records of the tasks that need not run again."""
-    present = storage.sizes(url)
-    records = {}
-    for task in tasks:
-        if f"done/{task.name}.json" not in present:
-            continue
-        record = storage.read_json(storage.join(url, "done", f"{task.name}.json"))
-        if record.get("digest") == task.digest and _in_place(record["files"], present):
-            records[task.name] = record
-    return records
-
-
-def _take_over(out: str, name: str, parts: Mapping[str, Any], tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
-    """Link what other folders of the stage hold of these tasks: equal code, recipe and inputs make equal bytes.
-
-    Their bytes are hashed first (1 GB/s on a disk, far below repeating the task): a file that was damaged in one folder,
-    and is one file with its links in others, must not come back when a person removes it.
-    """
-    same_work = ("stage", "version", "config")
-    taken: dict[str, dict[str, Any]] = {}
-    for other in storage.names(out, ""):
-        their_parts = storage.join(out, other, "stage.json")
-        if other == name or not other.startswith(f"{parts['stage']}-") or not storage.exists(their_parts):
-            continue
-        theirs = storage.read_json(their_parts)
-        if any(theirs.get(key) != parts[key] for key in same_work):
-            continue
-        folder = storage.join(out, other)
-        for task, record in _done(folder, [task for task in tasks if task.name not in taken]).items():
-            if any(storage.sha256(storage.join(folder, f)) != e["sha256"] for f, e in record["files"].items()):
-                continue
-            for file in record["files"]:
-                storage.copy(storage.join(folder, file), storage.join(out, name, file))
-            storage.write_json(storage.join(out, name, "done", f"{task}.json"), record)
-            taken[task] = record
-    return taken
-
-
-def _in_place(files: Mapping[str, Any], present: Mapping[str, int]) -> bool:
-    """Whether recorded files are there in their recorded sizes; that their bytes are right too is `verify`'s question."""
-    return all(present.get(name) == entry["bytes"] for name, entry in files.items())
 
 
 def _known(out: str) -> dict[str, Folder]:
@@ -305,18 +259,33 @@ def _known(out: str) -> dict[str, Folder]:
 
 def _record(out: str, stage: Stage, folders: Mapping[str, Folder]) -> None:
     """Name a stage's folder in `run.json`; stages that were built on another folder of it are no longer current."""
-    url = storage.join(out, RUN_NAME)
-    known: dict[str, Any] = read_run(out)["stages"] if storage.exists(url) else {}
-    entries = dict(known)
-    entries[stage.name] = {
+    known = _entries(out)
+    entry = {
         "folder": _base_name(folders[stage.name]),
         "upstream": {name: _base_name(folders[name]) for name in stage.upstream},
     }
+    _write_entries(out, known, known | {stage.name: entry})
+
+
+def _retire(out: str, names: Collection[str]) -> set[str]:
+    """Take stages, and those that were built on them, out of `run.json`; returns their names."""
+    known = _entries(out)
+    return _write_entries(out, known, {name: entry for name, entry in known.items() if name not in names})
+
+
+def _entries(out: str) -> dict[str, Any]:
+    stages: dict[str, Any] = read_run(out)["stages"] if storage.exists(storage.join(out, RUN_NAME)) else {}
+    return stages
+
+
+def _write_entries(out: str, known: Mapping[str, Any], entries: dict[str, Any]) -> set[str]:
+    """Write `run.json` without what was built on folders that are not current; returns the names that are gone."""
     while stale := [name for name, entry in entries.items() if _is_stale(entry, entries)]:
         for name in stale:
             del entries[name]
     if entries != known:
-        storage.write_json(url, {"format": RUN_FORMAT, "stages": entries})
+        storage.write_json(storage.join(out, RUN_NAME), {"format": RUN_FORMAT, "stages": entries})
+    return known.keys() - entries.keys()
 
 
 def _is_entry(entry: Any) -> bool:

@@ -82,8 +82,8 @@ def copy_of(url: str, size: Callable[[], int], download: Callable[[Path], None])
 def sweep() -> int:
     """Remove what processes that died have left; returns how many folders."""
     removed = 0
-    with suppress(OSError):
-        for entry in os.scandir(tempfile.gettempdir()):
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
             if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False) and _is_orphan(entry):
                 shutil.rmtree(entry.path, ignore_errors=True)
                 removed += 1
@@ -91,11 +91,11 @@ def sweep() -> int:
 
 
 def _is_orphan(entry: os.DirEntry[str]) -> bool:
-    if entry.stat(follow_symlinks=False).st_uid != os.getuid():
-        return False
     try:
+        if entry.stat(follow_symlinks=False).st_uid != os.getuid():
+            return False
         fd = os.open(Path(entry.path, ".lock"), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:  # not of this kind
+    except OSError:  # not of this kind, or removed just now by another
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -139,9 +139,9 @@ def put_new(url: str, data: bytes) -> bool:
     try:
         filesystem.pipe_file(path, data, mode="create")
     except OSError:  # not of one kind: S3's "precondition failed" comes as a general error
-        if not filesystem.exists(path):
-            raise
-        return False
+        if filesystem.exists(path):
+            return False
+        filesystem.pipe_file(path, data)  # some stores refuse the condition as such
     return True
 
 

@@ -2,13 +2,14 @@
 
 A store drops no lock when a process dies, so the object tells who holds it and since when it was last heard of. It is
 free when its process is known to be dead (it ran on this machine), or has not been heard of for ten minutes; whoever
-finds it free removes it and tries again. What is promised, then:
+finds it free removes it, takes it, and looks a moment later whether it still is the holder: another may have seen the
+same free lock, and its removal hits the new one. What is promised, then:
 
-- Two runs that start together: one of them, where the store knows conditional writes (S3 since 2024, GCS, Azure,
-  MinIO). Elsewhere both may begin, as may two that break the same free lock at once.
-- A holder that has lost its lock (it was asleep, cut off, or one of those two) sees another's name at its next sign of
-  life and stops after the task that ends next. Until then both waste work, and neither can harm the other: their
-  objects appear whole, under the same names, with the same bytes.
+- Two runs that start together: one of them goes on, where the store knows conditional writes (S3 since 2024, GCS,
+  Azure, MinIO). Elsewhere both may begin.
+- A holder that has lost its lock (it was asleep, cut off, or one of two that began) sees another's name at its next
+  sign of life and stops after the task that ends next, and in any case before it writes `run.json`. Until then both
+  waste work, and neither can harm the other: their objects appear whole, under the same names, with the same bytes.
 - Machines whose clocks differ by minutes see a lock as younger or older than it is.
 """
 
@@ -30,7 +31,8 @@ from corpus.engine.errors import LockHeld, WenhaiError
 LOCK_NAME = "lock.json"
 BEAT_SECONDS = 60.0
 STALE_SECONDS = 600.0
-ATTEMPTS = 3  # a free lock is removed and taken; more often others are at it, too
+SETTLE_SECONDS = 2.0  # between reading a free lock and removing it, of whoever else is at it
+ATTEMPTS = 5  # a free lock is removed, taken and looked at again; more often others are at it, too
 
 
 @dataclass(frozen=True)
@@ -49,19 +51,21 @@ class Holder:
         """A new holder, heard of now."""
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         words = f"process {os.getpid()} on {socket.gethostname()} since {since}"
-        return cls(words, secrets.token_hex(16), _machine(), os.getpid(), _born(os.getpid()), time.time())
+        return cls(words, secrets.token_hex(16), _machine(), os.getpid(), _born(os.getpid()) or "", time.time())
 
     @property
     def is_free(self) -> bool:
         """Whether the process is dead, or has been silent for so long that it counts as dead."""
-        if self.machine and self.machine == _machine() and _born(self.process) != self.born:
-            return True
-        return self.silent_seconds > STALE_SECONDS
+        return self.silent_seconds > STALE_SECONDS or (self._is_here and _is_dead(self.process, self.born))
 
     @property
     def silent_seconds(self) -> float:
         """Since its last sign of life."""
         return time.time() - self.heard
+
+    @property
+    def _is_here(self) -> bool:
+        return bool(self.machine) and self.machine == _machine()
 
 
 class StoreLock:
@@ -76,29 +80,20 @@ class StoreLock:
 
     def __enter__(self) -> StoreLock:
         """Take the lock or raise `LockHeld`, which names its holder and how to break it."""
-        for _ in range(ATTEMPTS):
-            if read(self.out) is None:
-                storage.put_new(self.url, self._data())
-            found = read(self.out)  # where a request was made twice, "there is one" may mean our own
-            if found is None:
-                continue
-            if found.token == self._holder.token:
-                self._thread.start()
-                return self
-            if not found.is_free:
-                raise self._held(found)
-            storage.remove(self.url)
-        raise LockHeld(f"{self.url}: other runs are starting at this moment, or it is no lock of ours. Look at it.")
+        try:
+            self._take()
+        except BaseException:
+            self._give_back()  # ours may stand there, though the answer was lost
+            raise
+        self._thread.start()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ends.set()
         self._thread.join()
-        with suppress(Exception):  # the store is gone: the lock grows old
-            found = read(self.out)
-            if found is not None and found.token == self._holder.token:
-                storage.remove(self.url)
+        self._give_back()
 
     def check(self) -> None:
         """Raise `LockHeld` when another run has taken the lock meanwhile."""
@@ -108,15 +103,46 @@ class StoreLock:
                 f"{STALE_SECONDS / 60:.0f} minutes, or its {LOCK_NAME} was removed. Finished work is kept."
             )
 
+    def confirm(self) -> None:
+        """Ask the store who holds the lock; raise `LockHeld` when it is another run."""
+        self.beat()
+        self.check()
+
     def beat(self) -> None:
         """Give a sign of life, or find that another run has taken the lock."""
-        found = read(self.out)
-        if found is None:
+        if (found := read(self.out)) is None:
             storage.put_new(self.url, self._data())
-        elif found.token == self._holder.token:
-            storage.put(self.url, self._data())
-        else:
+            found = read(self.out)
+        if found is not None and found.token != self._holder.token:
             self._taken_by = found
+        else:
+            storage.put(self.url, self._data())
+
+    def _take(self) -> None:
+        has_settled = True
+        for _ in range(ATTEMPTS):
+            if read(self.out) is None:
+                storage.put_new(self.url, self._data())
+            found = read(self.out)  # where a request was made twice, "there is one" may mean our own
+            if found is None:
+                continue
+            if found.token == self._holder.token:
+                if has_settled:
+                    return
+                has_settled = True
+                time.sleep(SETTLE_SECONDS)
+            elif found.is_free:
+                has_settled = False
+                storage.remove(self.url)
+            else:
+                raise self._held(found)
+        raise LockHeld(f"{self.url}: other runs are starting at this moment, or it is no lock of ours. Look at it.")
+
+    def _give_back(self) -> None:
+        with suppress(Exception):  # the store is gone: the lock grows old
+            found = read(self.out)
+            if found is not None and found.token == self._holder.token:
+                storage.remove(self.url)
 
     def _keep_beating(self) -> None:
         while self._taken_by is None and not self._ends.wait(BEAT_SECONDS):
@@ -151,8 +177,8 @@ def read(out: str) -> Holder | None:
     """What a store's lock says; None when there is none, or none that we can read."""
     try:
         value = storage.read_json(storage.join(out, LOCK_NAME))
-        return Holder(**value)
-    except (WenhaiError, TypeError):
+        return Holder(**value | {"process": int(value["process"]), "heard": float(value["heard"])})
+    except (WenhaiError, KeyError, TypeError, ValueError):
         return None
 
 
@@ -165,10 +191,22 @@ def _machine() -> str:
         return ""
 
 
-def _born(process: int) -> str:
-    """When a process of this machine was started, in the kernel's ticks; empty when it is dead."""
+def _is_dead(process: int, born: str) -> bool:
+    """Whether a process of this machine has ended; one of another person, which `/proc` may hide, counts as alive."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    now = _born(process)
+    return now is not None and now != born
+
+
+def _born(process: int) -> str | None:
+    """When a process was started, in the kernel's ticks: empty when it is dead, None when that cannot be read."""
     try:
         state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except (OSError, ValueError):
-        return ""
+        return None
     return "" if state in "ZX" else fields[18]  # field 22 of the line: starttime

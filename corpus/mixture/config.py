@@ -93,7 +93,10 @@ class MixtureConfig(Strict):
         if self.total_bytes is not None and not self.shares:
             raise ValueError("total_bytes is the whole that shares are of: give shares, or leave it out")
         if self.shares and abs(math.fsum(self.shares.values()) - 1) > SHARES_TOLERANCE:
-            raise ValueError(f"shares add up to {math.fsum(self.shares.values()):g}, not to 1")
+            raise ValueError(
+                f'shares add up to {math.fsum(self.shares.values()):g}, not to 1: change them; the share of "*" is that of '
+                "all sources that no other key matches"
+            )
         if not self.sources and not self.shares and not self.buckets:
             raise ValueError("is empty: give sources, shares or buckets, or leave the section out")
         names = [table.statistic for table in self.buckets]

@@ -29,12 +29,14 @@ from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import fetch
 from corpus.mixture.config import MAX_COPIES, MixtureConfig
 from corpus.mixture.weights import NOT_MEASURED, OTHER, Weighed, copies_of, source_weights, stage_of, weigh
+from corpus.report.safe import cut_middle, snippet
 
 LEFT_OUT = "mixture.left_out"
 ANY_SOURCE = "*"
 SOURCE = "source"
 NOT_MEASURED_NAME = "not measured"
-MAX_NAMES = 20  # of sources in an error
+MAX_NAMES = 10  # of sources in an error
+NAME_COLUMNS = 50
 COPIES_SCHEMA = pa.schema(
     [
         pa.field("id", pa.binary(16), nullable=False),
@@ -158,8 +160,8 @@ def _source_weights(mixture: MixtureConfig, upstream: Mapping[str, Folder]) -> d
     for pattern in mixture.patterns:
         if documents and pattern != ANY_SOURCE and not found.get(f"documents.{pattern}"):
             raise UsageError(
-                f"[mixture] {pattern!r} is no source of this corpus, or a longer pattern takes all it matches; "
-                f"its sources: {_source_names(upstream['text'])}"
+                f"[mixture] {pattern!r} is no source of the text that is left, or a longer pattern takes all it matches; "
+                f"its sources: {_source_names(upstream['text'])}. Correct the pattern, or take it out."
             )
     for table in mixture.buckets:
         if documents and not found.get(f"measured.{table.statistic}"):
@@ -196,8 +198,9 @@ def _source_names(text: Folder) -> str:
     for file in text.files("index"):
         names.update(pc.unique(read_table(fetch(file.url), ["source"])["source"]).to_pylist())
         if len(names) > MAX_NAMES:
-            return ", ".join([*sorted(names)[:MAX_NAMES], "..."])
-    return ", ".join(sorted(names))
+            break
+    shown = [cut_middle(snippet(name), NAME_COLUMNS) for name in sorted(names)[:MAX_NAMES]]
+    return ", ".join(shown) + (" and others" if len(names) > MAX_NAMES else "")
 
 
 def _groups(weighed: Weighed, mixture: MixtureConfig, copies: npt.NDArray[np.uint8]) -> pa.Table:

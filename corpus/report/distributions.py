@@ -25,7 +25,8 @@ from corpus.document import read_batches
 from corpus.engine import storage
 from corpus.engine.stage import shard_name
 from corpus.engine.storage import File
-from corpus.report.ledger import column_names, is_statistic, priorities
+from corpus.report.ledger import is_statistic, priorities
+from corpus.report.rows import column_names
 
 GRID = 110  # values; with the limits at most 126, so that a place is a byte
 NOT_A_NUMBER = 255  # the place of a value that was not measured: no limit excludes it

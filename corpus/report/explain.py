@@ -9,19 +9,20 @@ document 0856944aa196efc850079dc881405cd7
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from corpus.report import ledger
-from corpus.report.ledger import Document, Event
-from corpus.report.safe import plain, plain_url, snippet
+from corpus.report.ledger import Event
+from corpus.report.lookup import Document, find
+from corpus.report.safe import num_columns, plain, plain_url, snippet
 
 ID_DIGITS = 12
 STATISTICS_SHOWN = 12
 EDITS_SHOWN = 8
 TITLE_CHARS = 60
 TEXT_COLUMNS = 100
+PASSAGE = "substrings.passage"  # whose count is of characters
 OPERATORS = {"min": "<", "max": ">"}
 
 
@@ -31,7 +32,7 @@ def explain(out: str, key: str) -> str:
     Raises:
         WenhaiError: nothing has that name; the message says what to try.
     """
-    blocks = [_block(out, document) for document in ledger.find(out, key)]
+    blocks = [_block(out, document) for document in find(out, key)]
     heading = [f"{len(blocks)} documents have this name."] if len(blocks) > 1 else []
     return "\n\n".join([*heading, *blocks])
 
@@ -48,7 +49,7 @@ def explain_json(out: str, key: str) -> list[dict[str, Any]]:
             "snippet": _snippet(out, document),
             "events": [_masked(event) for event in ledger.history(out, document)],
         }
-        for document in ledger.find(out, key)
+        for document in find(out, key)
     ]
 
 
@@ -110,7 +111,7 @@ def wrapped(text: str, columns: int = TEXT_COLUMNS) -> list[str]:
     """
     lines, used = [""], 0
     for char in text:
-        wide = 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        wide = num_columns(char)
         if used + wide > columns:
             lines.append("")
             used = 0
@@ -149,6 +150,9 @@ def _sentences(event: Event) -> Iterator[str]:
         yield f"dropped by {values['rule']}" + (f": {found}" if found else "")
     elif event.what == "kept":
         yield f"kept: text shard {values['shard']}, row {values['row']}"
+    elif event.what == "mixed":
+        times = {0: "left out", 1: "taken once"}.get(values["copies"], f"taken {values['copies']} times")
+        yield f"{times} (weight {number(values['weight'])})"
     else:
         yield f"{event.what}: " + ", ".join(f"{name} {_shown(value)}" for name, value in values.items())
 
@@ -176,15 +180,23 @@ def _slack(item: Mapping[str, Any]) -> float:
 
 
 def _edit(edit: Mapping[str, Any]) -> str:
-    """`boilerplate.editor at line 3`, `personal.mobile 2 times`."""
+    """How one edit reads.
+
+    >>> _edit({"kind": "personal.mobile", "line": None, "count": 2})
+    'personal.mobile 2 times'
+    >>> _edit({"kind": "substrings.passage", "line": 3, "count": 161})
+    'substrings.passage of 161 characters at line 3'
+    """
     line = f" at line {edit['line']}" if edit.get("line") else ""
+    if edit["kind"] == PASSAGE:
+        return f"{PASSAGE} of {edit['count']:,} characters{line}"
     times = f" {edit['count']:,} times" if edit.get("count", 1) > 1 else ""
     return f"{plain(edit['kind'])}{line}{times}"
 
 
 def _duplicate(values: Mapping[str, Any]) -> str:
     kind = {"dedup.exact": "exact duplicate", "dedup.near": "near duplicate"}.get(values["rule"], values["rule"])
-    similarity = f" (similarity {number(values['value'])})" if values.get("value") is not None else ""
+    similarity = f" (similarity {number(values['value'])})" if values["rule"] == "dedup.near" else ""
     where = f", {plain_url(values['survivor_url'])}" if values.get("survivor_url") else ""
     ordinal = f" at {values['survivor_ordinal']}" if values.get("survivor_ordinal") else ""
     build = ""

@@ -24,7 +24,16 @@ from corpus.report.distributions import Group, Measured, measure, spread
 from corpus.report.examples import Sample, read_samples
 from corpus.report.explain import number
 from corpus.report.safe import plain, snippet
-from corpus.report.summary import CHOOSING_STAGES, Funnel, folders, funnel, share
+from corpus.report.summary import (
+    CHOOSING_STAGES,
+    LAST_STAGE,
+    MIXTURE_STAGE,
+    TOKEN_STAGE,
+    Funnel,
+    folders,
+    funnel,
+    share,
+)
 
 TOP_ROWS = 15
 MAX_COUNTED_NAMES = 1 << 20  # distinct sources or domains held while counting
@@ -69,6 +78,7 @@ class Facts:
     mixture: list[mixing.Group]  # by source, then by bucket; empty where each document is taken once
     samples: list[Sample]  # near the limits, on both sides of each
     documents_read: int  # of how many documents the origins tell
+    clusters_read: tuple[int, int]  # of how many kept documents the clusters tell, and all of them
 
 
 def gather(out: str) -> Facts:
@@ -85,17 +95,19 @@ def gather(out: str) -> Facts:
     sidecars = (folder.files("statistics") for folder in stages.values())
     statistics = spread(next(filter(None, sidecars), []))  # the filter's; a later stage measures what it changed anew
     read = spread(stages["extract"].files()) if "extract" in stages else []
+    index = stages[LAST_STAGE].files("index") if LAST_STAGE in stages else []
     return Facts(
         funnel=summary,
         reasons=list(_reasons(summary, limits)),
         failures=_failures(spread(stages["extract"].files("fates")) if "extract" in stages else []),
         measured=measure(statistics, limits),
         origins=_origins(read, stages),
-        clusters=_clusters(stages),
+        clusters=_clusters(spread(index)),
         earlier=_earlier(out, stages),
-        mixture=mixing.read_groups(stages[ledger.MIXTURE_STAGE]) if ledger.MIXTURE_STAGE in stages else [],
+        mixture=mixing.read_groups(stages[MIXTURE_STAGE]) if MIXTURE_STAGE in stages else [],
         samples=read_samples(stages["filter"], limits) if "filter" in stages else [],
         documents_read=sum(file.rows for file in read),
+        clusters_read=(sum(file.rows for file in spread(index)), sum(file.rows for file in index)),
     )
 
 
@@ -109,7 +121,7 @@ def _reasons(summary: Funnel, limits: Mapping[str, Mapping[str, float]]) -> Iter
         if step.stage in CHOOSING_STAGES:
             continue
         gone = {f"error:{kind.removeprefix('error:')}": count for kind, count in step.counts.errors.items()}
-        gone |= step.counts.dropped if step.stage != ledger.TOKEN_STAGE else {}  # there a mixture's choice
+        gone |= step.counts.dropped if step.stage != TOKEN_STAGE else {}  # there a mixture's choice
         for rule, count in sorted(gone.items(), key=lambda item: (-item[1], item[0])):
             if count:
                 limit = limit_text(limits.get(rule, {}))
@@ -164,10 +176,9 @@ def _earlier(out: str, stages: Mapping[str, Folder]) -> list[tuple[str, str, int
     return [(name, plain(outs.get(name, "")), count) for name, count in sorted(counts.items())]
 
 
-def _clusters(stages: Mapping[str, Folder]) -> list[tuple[str, int, int]]:
-    """How many clusters there are of each size, from the index beside the text."""
+def _clusters(files: Sequence[File]) -> list[tuple[str, int, int]]:
+    """How many clusters there are of each size, from the index beside the text; a cluster is where its survivor is."""
     counts: Counter[int] = Counter()
-    files = stages[ledger.LAST_STAGE].files("index") if ledger.LAST_STAGE in stages else []
     for table in (table for file in files for table in read_batches(storage.fetch(file.url), INDEX_COLUMNS)):
         sizes = table.filter(table["survivor"])["cluster_size"]
         counts.update({item["values"]: item["counts"] for item in pc.value_counts(sizes).to_pylist()})

@@ -10,13 +10,13 @@ from corpus.document import read_table
 from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Folder
-from corpus.report.ledger import MIXTURE_STAGE
-from corpus.report.safe import snippet
-from corpus.report.summary import folders, share, size
+from corpus.report.safe import cut_middle, num_columns, snippet
+from corpus.report.summary import MIXTURE_STAGE, folders, share, size
 
 SOURCE = "source"
 TOP_GROUPS = 20  # of sources, by bytes; the rest is one line
-NAME_CHARS = 25
+MAX_HELD_SOURCES = 1 << 17  # while adding up, some 60 MB: a source can be a single file
+NAME_COLUMNS = 25
 REST, ALL = "(others)", "all"
 SUMS = ("documents", "text_bytes", "chosen", "copies", "copied_bytes")
 HEADINGS = ("documents", "left out", "size", "times", "share", "share mixed")
@@ -42,7 +42,10 @@ class Group:
 
 
 def read_groups(folder: Folder) -> list[Group]:
-    """The groups of a mixture: sources, the largest first, then the buckets of each statistic in their order."""
+    """The groups of a mixture: sources, the largest first, then the buckets of each statistic in their order.
+
+    Of more than `MAX_HELD_SOURCES` sources the smaller ones become `REST`, the last of them; sums stay exact.
+    """
     sums: dict[tuple[str, str, int], list[int]] = {}
     for file in folder.files("groups"):
         for row in read_table(storage.fetch(file.url)).to_pylist():
@@ -50,9 +53,22 @@ def read_groups(folder: Folder) -> list[Group]:
             sums[kind, name, place] = [
                 a + b for a, b in zip(sums.get((kind, name, place), [0] * 5), values, strict=True)
             ]
+        if len(sums) > MAX_HELD_SOURCES:
+            sums = _without_small(sums)
     kinds = list(dict.fromkeys(kind for kind, _, _ in sums))
     groups = [Group(*key, *values) for key, values in sums.items()]
-    return sorted(groups, key=lambda one: (kinds.index(one.kind), one.place, -one.text_bytes, one.name))
+    return sorted(
+        groups, key=lambda one: (kinds.index(one.kind), one.place, one.name == REST, -one.text_bytes, one.name)
+    )
+
+
+def _without_small(sums: dict[tuple[str, str, int], list[int]]) -> dict[tuple[str, str, int], list[int]]:
+    """The larger half of the sources by bytes, the others as one; buckets as they are."""
+    rest = (SOURCE, REST, 0)
+    sources = sorted((key for key in sums if key[0] == SOURCE and key != rest), key=lambda key: -sums[key][1])
+    small = {*sources[len(sources) // 2 :], rest} & sums.keys()
+    merged = [sum(column) for column in zip(*(sums[key] for key in small), strict=True)]
+    return {key: values for key, values in sums.items() if key not in small} | {rest: merged}
 
 
 def top_groups(groups: Sequence[Group]) -> list[Group]:
@@ -109,11 +125,11 @@ def _lines(groups: Sequence[Group]) -> Iterator[str]:
     for kind, whole in wholes(groups).items():
         yield _line(kind, HEADINGS)
         for one in [*(one for one in shown if one.kind == kind), *([whole] if kind == SOURCE else [])]:
-            yield _line(snippet(one.name, NAME_CHARS), cells(one, whole))
+            yield _line(cut_middle(snippet(one.name), NAME_COLUMNS), cells(one, whole))
 
 
 def _line(name: str, values: Sequence[str]) -> str:
-    return f"{name:<26}" + "".join(f"{value:>12}" for value in values)
+    return name + " " * (NAME_COLUMNS + 1 - num_columns(name)) + "".join(f"{value:>12}" for value in values)
 
 
 def _sum(kind: str, name: str, groups: Sequence[Group]) -> Group:

@@ -58,6 +58,25 @@ def cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def num_columns(text: str) -> int:
+    """Terminal columns: Han and other wide characters take two."""
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def cut_middle(text: str, limit: int) -> str:
+    """At most `limit` terminal columns, the beginning and the end: names of one folder differ there.
+
+    >>> cut_middle("github:古文原文/南史/卷六.txt", 18)
+    'github:…/卷六.txt'
+    """
+    if num_columns(text) <= limit:
+        return text
+    head, tail = 2 * limit // 5, limit - 2 * limit // 5 - 1
+    first = next(end for end in range(len(text), -1, -1) if num_columns(text[:end]) <= head)
+    last = next(start for start in range(len(text) + 1) if num_columns(text[start:]) <= tail)
+    return f"{text[:first]}…{text[last:]}"
+
+
 def plain_url(url: str, limit: int = URL_CHARS) -> str:
     """A URL without what may be personal: user names, query and fragment are cut, the path is masked.
 

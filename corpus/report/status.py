@@ -47,7 +47,7 @@ def status(out: str) -> list[StageStatus]:
 
 
 def render_status(stages: list[StageStatus]) -> str:
-    """The status as a table of at most 80 columns."""
+    """The status as a table of at most 80 columns, and below it what failed or is missing."""
     if not stages:
         return "no stage has been started here"
     lines = [f"{'folder':<32}{'state':<14}{'tasks':>7}{'failed':>8}{'files':>8}{'size':>11}"]
@@ -57,6 +57,11 @@ def render_status(stages: list[StageStatus]) -> str:
             f"{one.folder:<32}{one.state:<14}{tasks:>7}{one.failed:>8,}{one.files:>8,}{size(one.file_bytes):>11}"
         )
     lines.extend(f"failed in {one.stage}: {failure}" for one in stages for failure in one.failures)
+    lines.extend(
+        f"missing in {one.stage}: {one.missing:,} of its files; the same command makes them again"
+        for one in stages
+        if one.missing and one.state == "complete"
+    )
     unreferenced = [one for one in stages if one.state == "unreferenced"]
     if unreferenced:
         total = size(sum(one.file_bytes for one in unreferenced))
@@ -95,5 +100,5 @@ def _status(out: str, name: str, is_current: bool) -> StageStatus:
     sizes = [entry["bytes"] for entry in folder.manifest["files"].values()]
     tasks = int(folder.manifest["tasks"])
     state = "complete" if is_current else "unreferenced"
-    missing = sum(not storage.exists(storage.join(url, file)) for file in folder.manifest["files"])
+    missing = len(folder.manifest["files"].keys() - storage.sizes(url).keys())
     return StageStatus(folder.name, name, state, tasks, done, failed, missing, len(sizes), sum(sizes))

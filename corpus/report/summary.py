@@ -20,7 +20,7 @@ from corpus.engine.stage import Counts, Folder
 SUMMARY_COLUMNS = 80
 DUPLICATE_RULES = {"dedup.exact": "exact duplicates", "dedup.near": "near duplicates"}
 CHOOSING_STAGES = {"mixture_totals", "mixture", "sample", "tokenizer"}  # choose among documents, and drop none
-TOKEN_STAGE = "tokens"
+FIRST_STAGE, LAST_STAGE, MIXTURE_STAGE, TOKEN_STAGE = "extract", "text", "mixture", "tokens"
 DEDUP_ORDER = ("signatures", "buckets", "members", "candidates", "clusters")
 USUAL_ORDER = ("extract", "filter", *DEDUP_ORDER, "text", "mixture_totals", "mixture", "sample", "tokenizer", "tokens")
 

@@ -35,7 +35,7 @@ TITLES = {
 EDIT_PREFIX = "edited."
 EDITS_CAPTION = (
     "By kind, in documents that were dropped afterwards, too: boilerplate lines, normalised characters, masked "
-    "personal data, undone double encodings (mojibake)."
+    "personal data, undone double encodings (mojibake), repeated lines, passages that another document keeps."
 )
 EARLIER_CAPTION = (
     "Documents of these builds outrank all new ones: a document that resembles one of theirs was dropped, even where it is "
@@ -190,7 +190,9 @@ def _origins(facts: Facts) -> Iterator[Table]:
 
 def _clusters(facts: Facts) -> Table:
     rows = [(label, f"{clusters:,}", f"{documents:,}") for label, clusters, documents in facts.clusters]
-    caption = "A cluster is a document that stayed and the duplicates that it stands for."
+    read, total = facts.clusters_read
+    part = "" if read == total else f" Of {read:,} of {total:,} kept documents."
+    caption = "A cluster is a document that stayed and the duplicates that it stands for." + part
     return Table("clusters", caption, ("documents in a cluster", "clusters", "documents"), rows, frozenset({1, 2}))
 
 

@@ -21,6 +21,7 @@ from corpus.engine.stage import Folder, shard_name
 from corpus.engine.storage import File
 from corpus.filters.decide import PASSES, Limit, first_failed, limits
 from corpus.report import ledger
+from corpus.report.rows import column_names, read_row
 from corpus.report.safe import plain_url
 from corpus.retune.thresholds import Thresholds
 
@@ -156,7 +157,7 @@ class _Count:
             UsageError: it lacks a statistic that a rule asks for, or was written by an older version.
         """
         wanted = list(dict.fromkeys(["row", "kept", BYTES, CHARACTERS, *self._keys]))
-        missing = sorted(set(wanted) - set(ledger.column_names(file)))
+        missing = sorted(set(wanted) - set(column_names(file)))
         if missing:
             raise UsageError(f"{file.url}: this build did not measure {', '.join(missing)}. {NEW_RUN}")
         return wanted
@@ -236,7 +237,7 @@ def _describe(samples: Mapping[str, File], documents: Folder | None, chosen: Seq
             table = read_table(storage.fetch(samples[one.shard].url), ["row", "id", "url", "excerpt"])
             known |= table.filter(pc.equal(table["row"], one.row)).to_pylist()[0]
         elif one.shard in data:
-            known |= ledger.read_row(data[one.shard], one.row, ["id", "url"]).to_pylist()[0]
+            known |= read_row(data[one.shard], one.row, ["id", "url"]).to_pylist()[0]
             known["url"] = plain_url(known["url"]) if known["url"] else None
         ordinal = f"{one.shard}:{one.row}"
         yield Example(known["id"].hex(), ordinal, known["url"], known["excerpt"], one.limit, one.value)

@@ -47,7 +47,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )
 
@@ -105,7 +105,7 @@ def test_help_of_training_needs_no_torch() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=True,
     )
     assert not re.search(r"\| +torch$", done.stderr, re.M)

@@ -57,7 +57,7 @@ def made(place: Path) -> Path:
     pytest.importorskip("sklearn")
     for command in (line for line in commands(PAGE) if re.search("-m corpus (run|retune|quality)", line)):
         done = subprocess.run(
-            ["bash", "-c", command], cwd=place, capture_output=True, text=True, timeout=100, check=False
+            ["bash", "-c", command], cwd=place, capture_output=True, text=True, timeout=250, check=False
         )
         assert done.returncode == 0, command + done.stderr
     return place
@@ -85,7 +85,7 @@ def test_the_lists_and_policies_are_those_described(place: Path, monkeypatch: py
 def test_the_command_does_what_it_says(place: Path, command: str) -> None:
     if "zstdcat" in command and not shutil.which("zstdcat"):
         pytest.skip("no zstdcat here")
-    done = subprocess.run(["bash", "-c", command], cwd=place, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(["bash", "-c", command], cwd=place, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
     if "--input" in command:
         out = place / command.split("--out ")[1].split()[0]
@@ -101,7 +101,7 @@ def test_the_other_tools_answer(repository: Path) -> None:
     for command in commands(PAGE):
         if "-m tools." in command:
             words = [sys.executable, *shlex.split(command)[1:3], "--help"]
-            subprocess.run(words, cwd=repository, capture_output=True, timeout=100, check=True)
+            subprocess.run(words, cwd=repository, capture_output=True, timeout=250, check=True)
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_the_code_for_other_libraries_runs(repository: Path, place: Path, number
     (place / "code.py").write_text(blocks(PAGE, "py")[number])
     environment = os.environ | {"PYTHONPATH": str(repository), "HF_HOME": str(place / "hf"), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
-        [str(python), "code.py"], cwd=place, env=environment, capture_output=True, text=True, timeout=100, check=False
+        [str(python), "code.py"], cwd=place, env=environment, capture_output=True, text=True, timeout=250, check=False
     )
     assert done.returncode == 0, done.stderr
     if number == 0:

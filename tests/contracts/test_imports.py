@@ -17,7 +17,7 @@ LINT = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imp
 
 def _lint(folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", LINT]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=250, check=False)
 
 
 def test_the_contracts_are_kept(repository: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_forbidden_import_breaks_its_contract(
 def _loaded(statement: str, repository: Path) -> set[str]:
     code = f"import sys; before = set(sys.modules); {statement}; import json; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, timeout=100, check=True
+        [sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, timeout=250, check=True
     )
     return set(json.loads(done.stdout.splitlines()[-1]))
 

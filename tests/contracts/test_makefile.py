@@ -15,7 +15,7 @@ def make(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
     command = ["make", "--no-print-directory", *arguments]
     return subprocess.run(
-        command, cwd=repository, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=repository, env=environment, capture_output=True, text=True, timeout=250, check=False
     )
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.contracts.test_makefile import make, phony
 
-PAIRS = (("README.md", "README.zh.md"), ("docs/filter.md", "docs/filter.zh.md"))
+PAIRS = tuple((f"{page}.md", f"{page}.zh.md") for page in ("README", "docs/filter", "docs/dedup", "docs/scale"))
 PAGES = [page for pair in PAIRS for page in pair]
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,10 +46,16 @@ def parts(command: str) -> list[list[str]]:
 @cache
 def help_of(*words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", *words, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-m", *words, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=250, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_ends(page: str) -> None:
+    fences = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("```")]
+    assert fences[1::2] == ["```"] * (len(fences) // 2) and len(fences) % 2 == 0
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -63,7 +69,8 @@ def test_every_command_exists_with_its_options(repository: Path, page: str) -> N
                     name, assigned, _ = word.partition("=")
                     assert f"    {name}=" in told if assigned else name in targets, f"{page}: {command}: {word}"
             elif words[:2] == [".venv/bin/python", "-m"]:
-                text = help_of(*words[2 : 5 if words[3] == "quality" else 4])
+                verbs = 2 if words[3] == "quality" else not words[3].startswith("-")
+                text = help_of(*words[2 : 3 + verbs])
                 for option in (word for word in words if word.startswith("-") and word != "-m"):
                     assert option.partition("=")[0] in text, f"{page}: {command}: {option}"
             else:
@@ -84,7 +91,7 @@ def test_both_languages_give_the_same_commands_and_code(english: str, chinese: s
 def test_the_python_runs_and_prints_what_the_page_says(page: str) -> None:
     for block in blocks(page, "python"):
         done = subprocess.run(
-            [sys.executable, "-c", block], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+            [sys.executable, "-c", block], cwd=ROOT, capture_output=True, text=True, timeout=250, check=False
         )
         assert done.returncode == 0, done.stderr
         told = re.findall(r"^# -> (.*)$", block, re.MULTILINE)

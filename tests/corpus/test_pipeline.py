@@ -131,10 +131,10 @@ def test_bytes_do_not_depend_on_workers(inputs: Path, built: Path, tmp_path: Pat
 KILLED = """
 import os, signal, sys
 from corpus.__main__ import main
-from corpus.engine import run
+from corpus.engine import records
 
 if __name__ == "__main__":  # the workers read this file, too
-    real, left = run._read_record, int(sys.argv.pop(1))
+    real, left = records.read_record, int(sys.argv.pop(1))
 
     def read(url, task):
         global left
@@ -143,7 +143,7 @@ if __name__ == "__main__":  # the workers read this file, too
             os.killpg(0, signal.SIGKILL)
         return real(url, task)
 
-    run._read_record = read
+    records.read_record = read
     sys.exit(main())
 """
 

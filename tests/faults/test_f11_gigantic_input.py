@@ -37,7 +37,7 @@ def read_in_a_child(path: Path, **config: object) -> tuple[dict[str, int], int]:
         env=os.environ | {"PYTHONPATH": str(Path.cwd())},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=True,
     )
     kinds, growth = json.loads(done.stdout)

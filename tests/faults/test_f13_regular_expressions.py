@@ -147,6 +147,13 @@ def seconds(pattern: re.Pattern[Any], text: str, rounds: int = 2) -> float:
     return min(times)
 
 
+def matching_seconds(pattern: re.Pattern[Any], line: str) -> float:
+    """The CPU time of one attempt at the start of a line."""
+    start = time.process_time()
+    pattern.match(line)
+    return time.process_time() - start
+
+
 def parsed(pattern: re.Pattern[Any]) -> Any:
     return parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
 
@@ -161,14 +168,15 @@ def test_no_pattern_explodes(place: str) -> None:
     short = next((limit for name, limit in ON_SHORT_LINES.items() if place.startswith(name)), None)
     for unit in dict.fromkeys(filter(None, units)):
         if short:
-            start = time.process_time()
-            pattern.match((unit * short)[: short - 1] + "\x01")
-            assert time.process_time() - start < NOISE_SECONDS, unit
+            line = (unit * short)[: short - 1] + "\x01"
+            assert any(matching_seconds(pattern, line) < NOISE_SECONDS for _ in range(5)), (
+                unit
+            )  # the machine may be busy
             continue
         small, large = ((unit * size)[:size] + "\x01" for size in (SMALL, LARGE))
         if seconds(pattern, large, 1) > NOISE_SECONDS:
-            before, after = seconds(pattern, small), seconds(pattern, large)
-            assert after < BOUND * before and after < MAX_SECONDS, (unit, before, after)
+            pairs = ((seconds(pattern, small), seconds(pattern, large)) for _ in range(5))
+            assert any(after < BOUND * before and after < MAX_SECONDS for before, after in pairs), unit
 
 
 def test_the_test_sees_what_it_is_for() -> None:

@@ -69,8 +69,11 @@ def test_time_grows_linearly_and_the_text_is_found(name: str) -> None:
     text = extract_html(html, CONFIG).text
     assert name in LOST or TEXT in text
     assert len(text) <= len(html)
-    times = [min(seconds(HOSTILE[name](n)) for _ in range(3)) for n in (20_000, 40_000)]
-    assert times[1] <= 3 * times[0] + 0.05, times
+    for _ in range(5):  # on a busy machine CPU time is not even
+        times = [min(seconds(HOSTILE[name](n)) for _ in range(3)) for n in (20_000, 40_000)]
+        if times[1] <= 3 * times[0] + 0.05:
+            return
+    raise AssertionError(times)
 
 
 def test_a_million_nested_tags_lose_no_text() -> None:

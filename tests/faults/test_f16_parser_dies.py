@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -39,7 +40,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(ACT, Limits(seconds=0.6, megabytes=256)) as box:
+    with Sandbox(ACT, Limits(seconds=1.5, megabytes=256)) as box:
         yield box
 
 
@@ -47,6 +48,15 @@ def children() -> list[int]:
     """Processes whose parent we are, dead ones that nobody waited for included."""
     tasks = Path("/proc/self/task").iterdir()
     return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+
+
+def open_files() -> set[tuple[str, str]]:
+    """Numbers of open files and what stands behind them."""
+    found = set()
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the one that lists the folder
+            found.add((link.name, os.readlink(link)))
+    return found
 
 
 def is_running(pid: int) -> bool:
@@ -113,11 +123,12 @@ def test_a_process_that_cannot_be_started_says_so_and_leaves_no_file_open(monkey
         raise BlockingIOError(errno.EAGAIN, "")  # what a limit of processes (RLIMIT_NPROC) gives
 
     monkeypatch.setattr(subprocess, "Popen", refused)
-    before = os.listdir("/proc/self/fd")
+    gc.collect()  # what earlier tests left open must not go meanwhile
+    before = open_files()
     with Sandbox(ACT, Limits(0.6, 256)) as box, pytest.raises(WenhaiError, match="fewer workers"):
         box.map([b"ab"])
     gc.collect()
-    assert os.listdir("/proc/self/fd") == before
+    assert open_files() <= before
 
 
 def test_no_process_is_left_behind() -> None:
@@ -145,17 +156,17 @@ def test_the_child_dies_with_its_parent() -> None:
     assert not is_running(child)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [2, pytest.param(0, marks=pytest.mark.slow)])
 def test_pages_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     body = "<html><title>标题</title><body><p>%s</p></body></html>"
     evil = {3: "<!-- crash -->", 5: "<!-- spin -->", 6: "<!-- eat -->"}
     parts = [warc_record(n, (evil.get(n, "") + body % document(n)).encode(), mime="text/html") for n in range(9)]
     (tmp_path / "a.warc").write_bytes(b"".join(parts))
-    monkeypatch.setattr(pages, "CHILD", "tests.faults.evil:extract_payload")
+    monkeypatch.setattr(pages, "CHILD", "tests.faults.evil_pages:extract_payload")
     stage = EvilExtract(
         tuple(list_inputs([str(tmp_path / "a.warc")])),
         SourcesConfig(),
-        ExtractConfig(max_page_seconds=1.0, max_page_mb=512),
+        ExtractConfig(max_page_seconds=3.0, max_page_mb=512),
     )
     folder = run_stages([stage], str(tmp_path / "out"), workers=workers)["extract"]
     rows = [row for file in folder.files() for row in pq.read_table(file.url).to_pylist()]
@@ -169,6 +180,6 @@ class EvilExtract(Extract):
     """The stage in a worker, which a test cannot reach into."""
 
     def run(self, task: Task, out: Output) -> Counts:
-        pages.CHILD = "tests.faults.evil:extract_payload"
+        pages.CHILD = "tests.faults.evil_pages:extract_payload"
         sandbox_module.WAIT_RATIO = 1000
         return super().run(task, out)

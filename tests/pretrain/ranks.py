@@ -58,7 +58,7 @@ def _collect(processes: Sequence[Any], readers: Sequence[Connection], deadline: 
             try:
                 ok, value = pending.pop(rank).recv()
             except EOFError:
-                processes[rank].join(5)
+                processes[rank].join(60)
                 ok, value = False, f"died with exit code {processes[rank].exitcode}"
             if ok:
                 results[rank] = value
@@ -68,7 +68,7 @@ def _collect(processes: Sequence[Any], readers: Sequence[Connection], deadline: 
             deadline = min(deadline, time.monotonic() + 10)
     if problems or pending:
         for rank, process in enumerate(processes):
-            process.join(0 if rank in pending else 5)
+            process.join(0 if rank in pending else 60)
         problems += [f"rank {rank}: still running at the deadline" for rank in pending]
         raise RanksFailed("\n".join(sorted(problems)), [process.exitcode for process in processes])
     return [results[rank] for rank in range(len(processes))]

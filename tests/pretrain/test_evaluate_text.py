@@ -157,7 +157,7 @@ def test_the_locale_changes_nothing(small: Small, capsys: pytest.CaptureFixture[
     assert main(arguments) == 0
     environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     command = [sys.executable, "-m", "pretrain", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, timeout=100, check=True)
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=250, check=True)
     assert done.stdout.decode() == capsys.readouterr().out
 
 

@@ -58,13 +58,13 @@ def start_launcher(code: str = LAUNCHER) -> subprocess.Popen[str]:
 def test_a_signal_is_passed_on() -> None:
     with start_launcher() as process:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 75
+        assert process.wait(250) == 75
 
 
 def test_a_rank_stopped_while_it_starts_is_resumable() -> None:
     with start_launcher(LAUNCHER.replace("signal.signal(signal.SIGTERM, lambda *_: sys.exit(75));", "")) as process:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 75
+        assert process.wait(250) == 75
 
 
 def test_ranks_end_when_the_launcher_is_killed() -> None:
@@ -99,7 +99,7 @@ def test_the_command_of_a_rank_says_the_same() -> None:
 
 def test_help_needs_no_torch() -> None:
     code = "import sys; from pretrain.__main__ import main\ntry: main(['--help'])\nexcept SystemExit: print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, check=True)
     assert done.stdout.endswith("False\n")
     for name in COMMANDS:
         assert name in done.stdout
@@ -118,7 +118,7 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
 def test_one_rank_speaks_for_all() -> None:
     for rank in ("0", "1"):
         command = [sys.executable, "-m", "pretrain", "train", "--config", "nothing", "--data", "a", "--out", "b"]
-        done = subprocess.run(command, capture_output=True, env=os.environ | {"RANK": rank}, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, env=os.environ | {"RANK": rank}, timeout=250, check=False)
         assert done.returncode == 2
         assert bool(done.stderr) is (rank == "0")
 

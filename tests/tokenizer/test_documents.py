@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 
 from corpus.engine.errors import WenhaiError
 from tests.tokenizer.texts import documents
+from tokenizer import documents as documents_module
 from tokenizer.documents import Batch, document_keys, is_below, read_documents
+
+NOT_UTF8 = (
+    b"\xff",
+    b"\xc0\x80",
+    b"\xed\xa0\x80",
+    b"\xe0\x80\xaf",
+    b"\xf4\x90\x80\x80",
+    b"\xe5\xad",
+    b"a\x80",
+    b"\xf8\x88\x80\x80\x80",
+)
 
 
 def read(path: Path, columns: dict[str, Any], **options: Any) -> Batch:
@@ -35,14 +47,20 @@ def test_our_own_columns_are_taken_as_they_are(tmp_path: Path) -> None:
     }
     batch = read(tmp_path / "a.parquet", columns)
     assert batch == Batch(
-        ids, ["学而", "", "时习"], ["https://example.org/论语", None, ""], columns["source"], 0, 12, 0
+        ids,
+        pa.array(["学而", "", "时习"], pa.large_string()),
+        ["https://example.org/论语", None, ""],
+        columns["source"],
+        0,
+        12,
+        0,
     )
 
 
 @pytest.mark.parametrize("extra", [{}, {"id": [1, 2, 3]}, {"id": ["a", "b", "c"]}])
 def test_a_foreign_file_gets_ids_from_its_texts(tmp_path: Path, extra: dict[str, Any]) -> None:
     batch = read(tmp_path / "a.parquet", {"text": ["学而", None, "学而"], **extra})
-    assert batch.texts == ["学而", "", "学而"]
+    assert batch.texts.to_pylist() == ["学而", "", "学而"]
     assert batch.ids[0] == batch.ids[2] == xxhash.xxh3_128_digest("学而".encode())
     assert batch.sources == ["a.parquet"] * 3
     assert batch.urls == [None] * 3
@@ -52,9 +70,22 @@ def test_a_row_that_is_not_utf8_costs_itself_only(tmp_path: Path) -> None:
     raw = pa.array(["学而".encode(), b"\xff\xfe\xd1\xa7", b"ok"], pa.binary())
     text = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2])
     batch = read(tmp_path / "a.parquet", {"text": text})
-    assert batch.texts == ["学而", "ok"]
+    assert batch.texts.to_pylist() == ["学而", "ok"]
     assert (batch.num_invalid, batch.num_invalid_bytes, batch.num_bytes) == (1, 4, 8)
     assert len(batch.ids) == len(batch.urls) == len(batch.sources) == 2
+
+
+@given(st.lists(st.one_of(st.sampled_from(NOT_UTF8), st.text(max_size=3).map(str.encode), st.binary(max_size=4))))
+def test_rows_are_utf8_where_python_says_so(values: list[bytes]) -> None:
+    """The kernels that read a batch trust it."""
+    raw = pa.array(values, pa.large_binary())
+    texts = pa.LargeStringArray.from_buffers(len(raw), raw.buffers()[1], raw.buffers()[2])
+    batch = documents_module._batch(pa.record_batch({"text": texts}), "a.parquet")
+    kept = [value for value in values if value.decode("utf-8", "ignore").encode() == value]
+    assert [text.encode() for text in batch.texts.to_pylist()] == kept
+    assert batch.ids == [xxhash.xxh3_128_digest(value) for value in kept]
+    assert (batch.num_invalid, batch.num_bytes) == (len(values) - len(kept), sum(map(len, kept)))
+    assert batch.num_bytes + batch.num_invalid_bytes == sum(map(len, values))
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -82,7 +113,7 @@ def test_large_files_come_in_batches(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": [str(number) for number in range(3000)]}), tmp_path / "a.parquet")
     batches = list(read_documents(tmp_path / "a.parquet"))
     assert [len(batch.texts) for batch in batches] == [1024, 1024, 952]
-    assert [text for batch in batches for text in batch.texts] == [str(number) for number in range(3000)]
+    assert [text for batch in batches for text in batch.texts.to_pylist()] == [str(number) for number in range(3000)]
 
 
 def test_an_empty_file_has_no_documents(tmp_path: Path) -> None:

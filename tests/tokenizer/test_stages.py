@@ -25,7 +25,7 @@ from tokenizer.config import TokenizerConfig
 from tokenizer.documents import document_keys
 from tokenizer.encode import FileEncoding, verify_docs
 from tokenizer.model import Tokenizer
-from tokenizer.sample import FileSampling, Sampling, read_sample, shard_names
+from tokenizer.sample import MAX_CHARACTERS, FileSampling, Sampling, read_sample, shard_names
 from tokenizer.shards import SPLITS, ShardError, TokenShard, open_split
 from tokenizer.train import TokenizerTraining
 
@@ -304,6 +304,13 @@ def test_a_damaged_sample_is_named(tmp_path: Path) -> None:
     Path(file.url).write_bytes(data)
     with pytest.raises(WenhaiError, match=r"00000-00\.parquet: damaged"):
         read_sample([file])
+
+
+def test_no_book_is_the_sample(tmp_path: Path) -> None:
+    folders = build(tmp_path, (("学而😀" * 50_000, *documents(30)),))
+    texts = read_sample(folders["sample"].files())
+    assert sorted(map(len, texts))[-1] == MAX_CHARACTERS
+    assert ("学而😀" * 50_000)[:MAX_CHARACTERS] in texts
 
 
 def test_real_texts_come_back(test_data: Path, tmp_path: Path) -> None:

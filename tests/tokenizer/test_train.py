@@ -38,7 +38,7 @@ def test_equal_texts_give_equal_bytes_in_any_process_and_folder(
         "from tokenizer.train import train\n"
         f"sys.stdout.buffer.write(train(iter(documents(60)), TokenizerConfig(vocab_size=500, **{options!r})))"
     )
-    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=True, timeout=100)
+    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=True, timeout=250)
     assert hashlib.sha256(found.stdout).hexdigest() == hashlib.sha256(expected).hexdigest()
     assert list(tmp_path.iterdir()) == []  # training leaves no files behind
 

@@ -15,7 +15,7 @@ import pytest
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.filters import load
 from tests.corpus.texts import document
-from tools.bench import filters, timing, words
+from tools.bench import filters, inputs, timing, words
 from tools.bench.peers import environment
 
 
@@ -66,20 +66,20 @@ def test_without_peers_it_says_how_to_get_them(
     arguments: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(environment, "is_installed", lambda: False)
-    texts = pa.array(list(filters.read_documents(arguments)), pa.large_string())
+    texts = pa.array(list(inputs.read_documents(arguments)), pa.large_string())
     filters.compare(texts, load("web_zh"), False)
     assert "--peers installs them" in capsys.readouterr().out
 
 
 def test_a_sample_is_spread(arguments: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [str(number) * 10 for number in range(100)]
-    few = filters.spread(texts, sum(map(len, texts)) // 10)
+    few = inputs.spread(texts, sum(map(len, texts)) // 10)
     assert few == texts[::10]
-    assert filters.spread(texts, 10**9) == texts
+    assert inputs.spread(texts, 10**9) == texts
     monkeypatch.delenv("WENHAI_TEST_DATA", raising=False)
     arguments.input, arguments.data = None, Path("build/none")
     with pytest.raises(UsageError, match="give --input"):
-        list(filters.read_documents(arguments))
+        list(inputs.read_documents(arguments))
 
 
 def test_drawn_words_are_han_and_of_the_text() -> None:

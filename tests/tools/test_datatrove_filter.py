@@ -45,7 +45,7 @@ def test_in_a_pipeline_with_two_workers(repository: Path, tmp_path: Path) -> Non
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr

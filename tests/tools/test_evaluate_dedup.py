@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from corpus.dedup import DedupConfig
+from corpus.engine.errors import UsageError
 from tests.corpus.texts import document
 from tools import evaluate_contamination, evaluate_dedup, evaluate_repeated_lines
 from tools.curves import Curve, write_svg
@@ -47,7 +48,7 @@ def test_planted_kinds_are_pairs(data: Path) -> None:
         if kind in ("exact", "full width"):
             assert jaccards([[documents[i].text for i in first]], 5)[0] == 1
     assert len({page.cluster for page in documents if page.kind == "templated"}) == 2
-    with pytest.raises(ValueError, match="not enough text"):
+    with pytest.raises(UsageError, match="not enough text"):
         plant(data / "text", 1000)
 
 
@@ -55,7 +56,7 @@ def test_passages_share_little(data: Path) -> None:
     text = (data / "text" / "prose.jsonl").read_text()
     (data / "text" / "twice.jsonl").write_text(text)
     found: list[str] = []
-    with pytest.raises(ValueError, match="not enough"):
+    with pytest.raises(UsageError, match="not enough"):
         for passage in passages(data / "text", random.Random(0)):
             found.append(passage)
     assert len(found) == len(set(found)) == 80

@@ -76,9 +76,9 @@ def test_the_command(repository: Path, tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
     command = [sys.executable, "-m", "tools.evaluate_filters", "--data", str(tmp_path), "--markdown"]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=100, check=True)
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=250, check=True)
     assert "### web_zh on labelled pages, by kind" in done.stdout
     [row] = [line for line in done.stdout.splitlines() if line.startswith("| news |")]
     assert "50.0%" in row
-    done = subprocess.run([*command[:-2], "nowhere"], cwd=repository, capture_output=True, text=True, timeout=100)
+    done = subprocess.run([*command[:-2], "nowhere"], cwd=repository, capture_output=True, text=True, timeout=250)
     assert done.returncode == 2

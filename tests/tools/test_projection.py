@@ -75,7 +75,22 @@ def test_more_nodes_are_never_slower_and_one_task_stays(capsys: pytest.CaptureFi
     projection.main(["--documents", "1e8", "--bytes", "2.5e11", "--nodes", "1", "8"])
     told = capsys.readouterr().out
     assert re.search(r"^8 nodes: .*stages of one task", told, re.MULTILINE)
-    assert max(map(len, told.splitlines()[:16])) <= 120
+    assert max(map(len, told.splitlines())) <= 120 and "not measured at this size" in told
+
+
+@pytest.mark.parametrize("option", ["--documents", "--bytes", "--nodes", "--cores", "--network-gbit", "--requests"])
+def test_nothing_of_nothing_is_refused(option: str) -> None:
+    with pytest.raises(UsageError, match=f"{option}: give a number above 0"):
+        projection.main([option, "0"])
+
+
+def test_bands_are_those_of_the_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for bands in (8, 16):
+        projection.main(["--documents", "1e8", "--bytes", "2.5e11", "--set", f"dedup.bands={bands}"])
+        told += re.findall(r"ranges: ([0-9,]+) of ([0-9.]+) M", capsys.readouterr().out)
+    few, many = (int(ranges.replace(",", "")) * float(records) for ranges, records in told)
+    assert few / many == pytest.approx(9 / 17, rel=0.01)
 
 
 def test_rates_of_a_finished_build(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,9 +116,11 @@ def test_a_manifest_is_as_large_as_it_is_told(tmp_path: Path) -> None:
 
 def test_a_page_gets_the_table_and_keeps_the_rest(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"above\n{projection.BLOCK}old\nold\n```\nbelow\n```\n")
-    projection.rewrite(page, "new")
-    assert page.read_text() == f"above\n{projection.BLOCK}new\n```\nbelow\n```\n"
+    opening = f"above\n```sh\n{projection.COMMAND}\n```\n\n```\n"
+    for old in ("", "old\nold\n"):
+        page.write_text(f"{opening}{old}```\nbelow\n\n```sh\nmore\n```\n")
+        projection.rewrite(page, "new")
+        assert page.read_text() == f"{opening}new\n```\nbelow\n\n```sh\nmore\n```\n"
     page.write_text("nothing")
     with pytest.raises(UsageError, match="no block"):
         projection.rewrite(page, "new")
@@ -113,6 +130,6 @@ def test_a_page_gets_the_table_and_keeps_the_rest(tmp_path: Path) -> None:
 def test_the_page_quotes_the_tool(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     projection.main([])
     told = capsys.readouterr().out
-    assert projection.BLOCK + told + "```" in (ROOT / page).read_text(encoding="utf-8"), (
+    assert f"{projection.COMMAND}\n```\n\n```\n{told}```\n" in (ROOT / page).read_text(encoding="utf-8"), (
         "the page is out of date: python -m tools.projection --into docs/scale.md docs/scale.zh.md"
     )

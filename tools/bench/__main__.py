@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
+import sys
 from pathlib import Path
 
 from corpus.engine.cli import add_examples
+from corpus.engine.errors import WenhaiError
 from tools.bench import __doc__ as about
 
 EXAMPLES = """
@@ -35,10 +38,16 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, help="the output folder of a finished build; dedup: where to work")
     parser.add_argument("--html", type=Path, help="rooms: a WARC file of pages, for extraction")
-    parser.add_argument("--input", nargs="+", metavar="GLOB", help="filters: JSONL or Parquet files with text")
-    parser.add_argument("--recipe", default="web_zh", help="filters: whose rules (default: web_zh)")
-    parser.add_argument("--column", default="text", help="filters: the field or column with the text")
-    parser.add_argument("--peers", action="store_true", help="filters: install datatrove and fastText, and time them")
+    parser.add_argument(
+        "--input", nargs="+", metavar="GLOB", help="JSONL or Parquet files with text; not of rooms and dedup"
+    )
+    parser.add_argument(
+        "--recipe", default="web_zh", help="filters, pipeline: whose rules and stages (default: web_zh)"
+    )
+    parser.add_argument("--column", default="text", help="of --input: the field or column with the text")
+    parser.add_argument(
+        "--peers", action="store_true", help="install what others use, below build/peers, and time it as well"
+    )
     parser.add_argument("--memory", action="store_true", help="filters: also the peak memory on a JSONL.zst of 1 GB")
     parser.add_argument("--documents", type=int, default=1_000_000, help="dedup: how many (default: a million)")
     parser.add_argument("--planted", type=float, default=0.1, help="dedup: share of documents in planted clusters")
@@ -48,29 +57,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="pipeline: keep the inputs and the build there")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # before numpy is loaded, and for children
-    if arguments.what == "rooms":
-        from tools.bench import rooms
-
-        if arguments.data is None:
-            parser.error("rooms needs --data, the output folder of a finished build")
-        rooms.run(arguments.data, arguments.html)
-    elif arguments.what == "dedup":
-        from tools.bench import dedup
-
-        dedup.run(arguments)
-    elif arguments.what == "signatures":
-        from tools.bench import signatures
-
-        signatures.run(arguments)
-    elif arguments.what == "pipeline":
-        from tools.bench import pipeline
-
-        pipeline.run(arguments)
+    room = importlib.import_module(f"tools.bench.{arguments.what}")  # after the line above
+    if arguments.what != "rooms":
+        room.run(arguments)
+    elif arguments.data is None:
+        parser.error("rooms needs --data, the output folder of a finished build")
     else:
-        from tools.bench import filters
-
-        filters.run(arguments)
+        room.run(arguments.data, arguments.html)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except WenhaiError as error:
+        sys.exit(f"bench: {error}")

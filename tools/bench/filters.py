@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -25,8 +25,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from corpus.engine.errors import UsageError
-from corpus.engine.storage import list_inputs
 from corpus.filters import Filter, edits, load
 from corpus.filters.columns import text_column
 from corpus.filters.decide import first_failed
@@ -34,10 +32,11 @@ from corpus.filters.edits import Edits
 from corpus.filters.measure import measure_all
 from corpus.filters.quality.model import Header, Model
 from corpus.filters.statistic import Batch
-from corpus.sources import Record, SourcesConfig, read
+from corpus.sources import SourcesConfig, read
 from tools.bench import words
+from tools.bench.inputs import read_documents, spread
 from tools.bench.peers import environment
-from tools.bench.timing import cpu_seconds, num_bytes, show, speed, wall_seconds
+from tools.bench.timing import cpu_seconds, num_bytes, one_core, show, speed, wall_seconds
 
 MAX_BYTES = 32_000_000  # of documents; more says nothing new
 PEER_BYTES = 1_000_000
@@ -69,50 +68,15 @@ def run(arguments: argparse.Namespace) -> None:
     texts = pa.array(spread(list(read_documents(arguments)), MAX_BYTES), pa.large_string())
     few = pa.array(spread(texts.to_pylist(), PEER_BYTES), pa.large_string())
     print(f"{len(texts):,} documents, {num_bytes(texts) / 1e6:,.1f} MB of text; recipe {arguments.recipe}; one core\n")
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(cores)})
-    try:
+    with one_core() as cores:
         limits(texts)
         parts(texts, judge)
         around(texts, judge)
         compare(few, judge, arguments.peers)
         words.compare(texts, judge.resources.blocklist.words, arguments.peers)
-    finally:
-        os.sched_setaffinity(0, cores)
-    two_cores(texts, judge, arguments.recipe, len(cores))
+    two_cores(texts, judge, arguments.recipe, cores)
     if arguments.memory:
         memory(texts, arguments.recipe)
-
-
-def read_documents(arguments: argparse.Namespace) -> Iterator[str]:
-    """The texts of `--input`, else of $WENHAI_TEST_DATA/text, else of a build.
-
-    Raises:
-        UsageError: none of the three is there.
-    """
-    patterns = arguments.input
-    if not patterns and os.environ.get("WENHAI_TEST_DATA"):
-        patterns = [str(Path(os.environ["WENHAI_TEST_DATA"], "text"))]
-    if not patterns:
-        from tools.bench.rooms import read_texts
-
-        data = arguments.data or Path("build/demo")
-        if not (data / "run.json").exists():
-            raise UsageError("no documents: give --input, set WENHAI_TEST_DATA, or run `make corpus` first.")
-        yield from read_texts(data).to_pylist()
-        return
-    config = SourcesConfig(text_field=arguments.column)
-    for file in list_inputs(patterns):
-        for record in read(file.url, config):
-            if isinstance(record, Record) and record.text:
-                yield record.text
-
-
-def spread(texts: Sequence[str], max_bytes: int) -> list[str]:
-    """Documents at even distances through all of them, about `max_bytes` of UTF-8 together."""
-    size = sum(len(text.encode()) for text in texts)
-    step = max(1.0, size / max_bytes)
-    return [texts[int(index * step)] for index in range(int(len(texts) / step))]
 
 
 def limits(texts: pa.LargeStringArray) -> None:

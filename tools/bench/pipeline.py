@@ -37,10 +37,10 @@ from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
 from corpus.engine.stage import Folder, Stage, run_task
 from corpus.recipe import load_recipe
-from corpus.sources import Record, SourcesConfig, read
 from tokenizer.__main__ import stages as tokenizer_stages
 from tokenizer.config import TokenizerConfig
-from tools.bench import filters, recombine
+from tools.bench import recombine
+from tools.bench.inputs import read_documents, read_texts, spread
 from tools.bench.peers import environment
 from tools.bench.probes import Clock, probed
 
@@ -89,10 +89,10 @@ PROBES = {
     "corpus.filters.samples:Sampler.table": "samples for the report",
     "corpus.dedup.signatures:sign_texts": "folding, keys, minima, bands",
     "corpus.dedup.records:write_bands": "sorting band records",
-    "tokenizer.encode:read_documents": "Arrow to strings",
+    "tokenizer.encode:read_documents": "documents: columns, UTF-8",
     "tokenizer.model:Tokenizer.__init__": "loading the vocabulary",
-    "tokenizer.model:Tokenizer.encode_batch": "SentencePiece",
-    "tokenizer.encode:narrow": "range check, narrowing",
+    "tokenizer.bpe:BatchEncoder.__init__": "loading the vocabulary",
+    "tokenizer.bpe:BatchEncoder.encode": "BPE",
     "tokenizer.encode:document_keys": "split and order",
     "tokenizer.shard_writer:ShardWriter.add": "token shard",
     "tokenizer.shard_writer:ShardWriter.__exit__": "token shard",
@@ -152,12 +152,8 @@ def read_sources(arguments: Namespace) -> list[list[str]]:
         UsageError: there are none.
     """
     if not arguments.input:
-        return [list(filters.read_documents(arguments))]
-    config = SourcesConfig(text_field=arguments.column)
-    found = [
-        [record.text for record in read(file.url, config) if isinstance(record, Record) and record.text]
-        for file in storage.list_inputs(arguments.input)
-    ]
+        return [list(read_documents(arguments))]
+    found = [list(read_texts(file.url, arguments.column)) for file in storage.list_inputs(arguments.input)]
     if not any(found):
         raise UsageError(f"{' '.join(arguments.input)}: no text in the field {arguments.column!r}. Give --column.")
     return [texts for texts in found if texts]
@@ -301,14 +297,9 @@ def show_profile(found: Measured) -> None:
 def compare(ours: Measured, folder: Path) -> None:
     """Time the peer on a spread sample of the same documents, with the vocabulary of this build."""
     environment.install(ENVIRONMENT, REQUIREMENTS)
-    texts = [
-        record.text
-        for file in storage.list_inputs([str(folder / "in")])
-        for record in read(file.url, SourcesConfig())
-        if isinstance(record, Record) and record.text
-    ]
+    texts = [text for file in storage.list_inputs([str(folder / "in")]) for text in read_texts(file.url)]
     sample, model = folder / "sample.jsonl", engine_run.current(str(folder / "build"), TRAINING).files("model")[0].url
-    environment.write_documents(sample, filters.spread(texts, PEER_BYTES))
+    environment.write_documents(sample, spread(texts, PEER_BYTES))
     found = environment.call("python_pipeline.py", str(sample), model, folder=ENVIRONMENT)
     size = found["bytes"] / 1e6
     print(

@@ -2,10 +2,10 @@
 
 A copy of a document keeps its lines and the order of long and short sentences; half of its sentences of four characters
 or more are exchanged for ones of like length (the same power of the square root of two) drawn from the same file. Two
-copies of a document then share about a quarter of their sentences and resemble each other at 0.15, far below what
-deduplication takes for equal; statistics, drop rates and compression stay near those of the originals, but the
-vocabulary is that of the originals however much is made. One document in twenty is an exact copy of the one before it
-in its file, and one in twenty that one with its last sentence gone.
+copies of a document then share about a quarter of their sentences, far less than deduplication takes for equal;
+statistics, drop rates and compression stay near those of the originals, but the vocabulary is that of the originals
+however much is made. One document in twenty is an exact copy of the one before it in its file, and one in twenty that
+one with its last sentence gone.
 """
 
 from __future__ import annotations

@@ -81,17 +81,22 @@ def signing(texts: Any) -> None:
 
 def encoding(data: Path, texts: Any) -> None:
     """Text to token ids, beside SentencePiece called document by document."""
+    import pyarrow as pa
     import sentencepiece
 
+    from tokenizer.bpe import BatchEncoder
     from tokenizer.model import Tokenizer
 
     tokenizer = Tokenizer(data)
+    encoder = BatchEncoder(tokenizer)
     plain = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer.path))
     strings = texts.to_pylist()
     size = num_bytes(texts)
     rate = speed(size, lambda: [plain.encode(text) for text in strings])
     show("sentencepiece, a document a call", rate)
     show("tokenizer encode_batch", speed(size, lambda: tokenizer.encode_batch(strings)), rate)
+    arrow = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    show("tokenizer BatchEncoder", speed(size, lambda: encoder.encode(arrow)), rate, encoder.reason or "")
 
 
 def loading(data: Path) -> None:

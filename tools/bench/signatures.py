@@ -8,7 +8,6 @@ text it has seen, so that a second run over the same text is as slow as the firs
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,9 +25,9 @@ from corpus.dedup.keys import document_keys, id_array, text_buffers
 from corpus.dedup.minhash import band_keys, hash_shingles, longest_text
 from corpus.dedup.signatures import SCHEMES, sign_texts
 from corpus.engine.compiled import kernel
-from tools.bench.filters import read_documents, spread
+from tools.bench.inputs import read_documents, spread
 from tools.bench.peers import environment
-from tools.bench.timing import num_bytes, show, speed
+from tools.bench.timing import num_bytes, one_core, show, speed
 
 MAX_BYTES = 32_000_000
 PEER_BYTES = 500_000
@@ -52,13 +51,9 @@ def run(arguments: argparse.Namespace) -> None:
         f"{len(texts):,} documents, {num_bytes(texts) / 1e6:,.1f} MB of text; character {config.ngram}-grams, "
         f"{config.num_permutations} minima, {config.bands} bands of {config.rows}; one core\n"
     )
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(cores)})
-    try:
+    with one_core():
         parts(texts, config)
         compare(few, config, arguments.peers)
-    finally:
-        os.sched_setaffinity(0, cores)
     for length in LENGTHS:
         errors(length, config)
 

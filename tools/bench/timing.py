@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 RUNS = 3
+
+
+@contextmanager
+def one_core() -> Iterator[int]:
+    """Keep this process to one core in the block, which gets the number that there were."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield len(cores)
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def num_bytes(texts: Any) -> int:

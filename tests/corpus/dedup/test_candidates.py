@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from corpus.dedup import candidates
 from corpus.dedup.candidates import EXACT, NEAR, Take, find_edges
-from corpus.dedup.keys import KEY_DTYPE, DocumentKeys, rank
+from corpus.dedup.keys import EARLIER, KEY_DTYPE, DocumentKeys, rank
 from corpus.dedup.minhash import EXACT_BAND, NO_SHINGLE, Keys, SignatureArray, band_keys, exact_band_keys
 from corpus.dedup.records import Array, Ordinals
 
@@ -47,16 +47,16 @@ def oracle(keys: DocumentKeys, signatures: SignatureArray, max_leaders: int) -> 
         seen: dict[tuple[int, ...], int] = {}
         for document in members:
             exact = tuple(keys["exact"][document].tolist())
-            original = seen.setdefault(exact, document)
+            original, old = seen.setdefault(exact, document), bool(keys["quality"][document] >= EARLIER)
             if original != document:
-                if key & 0xFF == EXACT_BAND:
+                if key & 0xFF == EXACT_BAND and not old:
                     edges.add((original, document, EXACT))
                 continue
             if key & 0xFF == EXACT_BAND:
                 continue
-            near = [x for x in leaders if (signatures[x] == signatures[document]).mean() >= THRESHOLD]
+            near = [x for x in leaders if not old and (signatures[x] == signatures[document]).mean() >= THRESHOLD]
             edges |= {(leader, document, NEAR) for leader in near}
-            if not near and len(leaders) < max_leaders:
+            if not near and sum((keys["quality"][x] >= EARLIER) == old for x in leaders) < max_leaders:
                 leaders.append(document)
             elif not near:
                 overflow += 1
@@ -74,11 +74,16 @@ def triples(edges: Array) -> set[tuple[int, int, int]]:
     count=st.integers(1, 40),
     num_values=st.integers(1, 6),
     max_leaders=st.sampled_from([1, 2, 256]),
+    num_earlier=st.sampled_from([0, 0, 5, 20]),
 )
-def test_edges_are_the_oracles(seed: int, count: int, num_values: int, max_leaders: int, chunk_members: int) -> None:
+def test_edges_are_the_oracles(
+    seed: int, count: int, num_values: int, max_leaders: int, num_earlier: int, chunk_members: int
+) -> None:
     keys, signatures = documents(np.random.default_rng(seed), count, num_values)
+    keys["quality"][:num_earlier] |= EARLIER
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "CHUNK_MEMBERS", chunk_members)
+        patch.setattr(candidates, "CHUNK_ROWS", 1)
         edges, counts = find_edges(
             *records(keys, signatures), keys.__getitem__, signatures.__getitem__, THRESHOLD, max_leaders
         )
@@ -108,6 +113,23 @@ def test_documents_that_share_bands_but_not_minima_are_not_merged() -> None:
     assert len(edges) == 0
     assert counts["buckets"] == 1 and counts["overflow"] == 200
     assert counts["comparisons"] == 99 * 100 // 2 + 201 * 100 - 100
+
+
+def test_earlier_documents_take_no_place_from_new_ones() -> None:
+    """A template's bucket that is full of an earlier build's pages: new pages are still compared with each other."""
+    generator = np.random.default_rng(0)
+    keys, _ = documents(generator, 300, 1 << 30)
+    keys["exact"][:, 0] = generator.permutation(300).astype(np.uint64) << np.uint64(32)
+    keys["quality"][:290] |= EARLIER
+    signatures = generator.integers(0, 1 << 32, (300, K), dtype=np.uint32)
+    signatures[295:] = signatures[290:295]
+    signatures[295:, 1::2] += 1  # half of each band: they meet nowhere else
+    signatures[:, :ROWS] = 1
+    edges, counts = find_edges(*records(keys, signatures), keys.__getitem__, signatures.__getitem__, THRESHOLD, 5)
+    assert {(min(a, b), max(a, b)) for a, b in zip(edges["a"].tolist(), edges["b"].tolist(), strict=True)} == {
+        (290 + i, 295 + i) for i in range(5)
+    }
+    assert counts["overflow"] == 285
 
 
 def test_a_collision_of_exact_band_keys_is_not_a_duplicate() -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,68 +16,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.__main__ import main
-from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members, Signatures, Survivors
 from corpus.dedup.candidates import find_edges, sketches
-from corpus.dedup.earlier import EarlierBuilds, Numbering, build_name, check_earlier
+from corpus.dedup.earlier import check_earlier
 from corpus.dedup.keys import EARLIER
 from corpus.dedup.minhash import min_matches
 from corpus.dedup.signatures import sign_texts
-from corpus.document import read_table
 from corpus.engine import storage
 from corpus.engine.errors import UsageError, WenhaiError
-from corpus.engine.prune import unneeded
 from corpus.engine.run import plan_stages, run_stages
 from corpus.engine.stage import Stage
-from tests.corpus.dedup.build import Feed, Result, Shards, document_id
+from tests.corpus.dedup.build import Result, document_id
+from tests.corpus.dedup.earlier import Build, config, name_of, out_of, run, stages
 from tests.corpus.dedup.test_stages import corpus
 from tests.corpus.dedup.texts import ANALECTS, POEM, TRADITIONAL_POEM, edited, random_text
-from tests.corpus.texts import document
 from tests.faults.test_f01_kill_anywhere import in_child, tree
-
-Build = Callable[..., Result]
-PARAMETERS: dict[str, Any] = {"ngram": 5, "num_permutations": 112, "bands": 14, "rows": 8, "threshold": 0.8}
-
-
-def config(earlier: Sequence[object] = (), **settings: Any) -> DedupConfig:
-    return DedupConfig(**PARAMETERS | settings, earlier=tuple(map(str, earlier)))
-
-
-def stages(shards: Shards, earlier: Sequence[object] = (), **settings: Any) -> list[Stage]:
-    dedup = config(earlier, **settings)
-    builds = EarlierBuilds(dedup)
-    return [
-        Feed(tuple(map(tuple, shards))),
-        Signatures(dedup),
-        Buckets(earlier=builds),
-        Members(dedup, earlier=builds),
-        Candidates(dedup, earlier=builds),
-        Clusters(dedup, earlier=builds),
-        Survivors(dedup),
-    ]
-
-
-def run(out: object, shards: Shards, earlier: Sequence[object] = (), workers: int = 0, **settings: Any) -> Result:
-    return Result(run_stages(stages(shards, earlier, **settings), str(out), workers=workers))
-
-
-@pytest.fixture
-def build(tmp_path: Path) -> Build:
-    """Run the stages on shards of texts, in a new folder each time."""
-    numbers = itertools.count()
-
-    def call(shards: Shards, earlier: Sequence[object] = (), **settings: Any) -> Result:
-        return run(tmp_path / f"build-{next(numbers)}", shards, earlier, **settings)
-
-    return call
-
-
-def out_of(result: Result) -> str:
-    return result.folders["text"].url.rsplit("/", 1)[0]
-
-
-def name_of(result: Result) -> str:
-    return build_name(result.folders["signatures"].digest, result.folders["clusters"].digest)
 
 
 def ends(result: Result) -> set[tuple[Any, ...]]:
@@ -252,11 +203,11 @@ def test_bytes_do_not_depend_on_workers_partitions_or_paths(
     shards = [texts[2::4], texts[3::4], texts[::8]]
     one = build(shards, [out_of(first)])
     assert len(one.fates) > len(texts[::8])
-    two = build(shards, [out_of(first)], workers=2)
+    two = build(shards, [out_of(first)], workers=1)
     for name in ("buckets", "members", "candidates", "clusters", "text"):
         assert two.folders[name].manifest == one.folders[name].manifest
     monkeypatch.setattr("corpus.dedup.records.PARTITION_RECORDS", 150)
-    monkeypatch.setattr("corpus.dedup.records.READ_BYTES", 0)
+    monkeypatch.setattr("corpus.dedup.records.MAX_MEMBERS", 16)
     many = build(shards, [out_of(first)])
     assert len(many.folders["candidates"].files("edges")) >= 8
     for name in ("clusters", "text"):
@@ -267,17 +218,6 @@ def test_bytes_do_not_depend_on_workers_partitions_or_paths(
     planned = list(plan_stages(stages(shards, [moved]), out_of(one)))
     assert [(tasks, done) for _, _, tasks, done in planned if tasks != done] == []
     assert [folder for _, folder, _, _ in planned] == [one.folders[s.name].url.rsplit("/", 1)[1] for s, *_ in planned]
-
-
-def test_the_contents_of_earlier_builds_decide_what_is_done_again(tmp_path: Path) -> None:
-    first, out, shards = tmp_path / "first", tmp_path / "out", [[TRADITIONAL_POEM, ANALECTS]]
-    run(first, [[POEM]])
-    assert len(run(out, shards).texts) == 2
-    assert run(out, shards, [first]).texts == [ANALECTS]
-    run(first, [[POEM], [ANALECTS]])
-    assert run(out, shards, [first]).texts == []
-    gone = [one.folder.partition("-")[0] for one in unneeded(str(out), [stages(shards, [first])])]
-    assert gone == ["buckets", "candidates", "clusters", "members", "text"]  # those of the run without earlier builds
 
 
 def test_builds_chain_in_any_order_of_the_list(build: Build) -> None:
@@ -343,6 +283,10 @@ def test_a_build_in_an_object_store(build: Build) -> None:
         check_earlier(config(["memory://earlier/first/"]), "memory://earlier/first")
 
 
+def finish(steps: Sequence[Stage], out: Path) -> None:
+    run_stages(steps, str(out), workers=0)
+
+
 @pytest.mark.parametrize("number", [3, 5])  # members and clusters, which write of and by earlier builds
 def test_killed_and_run_again_gives_the_same_bytes(tmp_path: Path, number: int) -> None:
     texts = corpus(14)[:24]
@@ -352,102 +296,9 @@ def test_killed_and_run_again_gives_the_same_bytes(tmp_path: Path, number: int) 
     run_stages(steps[:number], str(tmp_path / "before"), workers=0)
     for kill_at in itertools.count(3, 11):
         out = Path(shutil.copytree(tmp_path / "before", tmp_path / "out", copy_function=os.link))
-        finished = in_child(partial(run_stages, steps[: number + 1], str(out), workers=0), kill_at)
+        finished = in_child(partial(finish, steps[: number + 1], out), kill_at)
         run_stages(steps, str(out), workers=0)
         assert tree(out) == tree(tmp_path / "reference"), kill_at
         shutil.rmtree(out)
         if finished:
             break
-
-
-def test_what_cannot_be_an_earlier_build_is_refused(build: Build, tmp_path: Path) -> None:
-    first = Path(out_of(build([[POEM, ANALECTS]])))
-
-    def refused(words: str, *earlier: object, **settings: Any) -> None:
-        with pytest.raises(WenhaiError, match=words):
-            check_earlier(config(earlier, **settings), str(tmp_path / "out"))
-
-    refused("nowhere: no build stands here, but dedup.earlier lists it", tmp_path / "nowhere")
-    refused("signed otherwise .ngram 5 there, 4 here.", first, ngram=4)
-    refused("num_permutations 112 there, 128 here", first, num_permutations=128)
-    refused("bands 14 there, 10 here", first, bands=10)
-    refused("rows 8 there, 7 here", first, rows=7)
-    refused("scheme classic there, datasketch here", first, scheme="datasketch")
-    check_earlier(config([first], threshold=0.9, max_leaders=3), str(tmp_path / "out"))
-    shutil.copytree(first, tmp_path / "copy")
-    refused("the same build, listed twice", first, tmp_path / "copy")
-    with pytest.raises(UsageError, match="is --out itself"):
-        check_earlier(config([first]), f"{first}/../{first.name}/")
-
-    run_stages(stages([["短"]])[:6], str(tmp_path / "half"), workers=0)
-    refused("half: stage 'text' is not complete", tmp_path / "half")
-
-    [signed] = first.glob("signatures-*")
-    parts = json.loads((signed / "stage.json").read_text())
-    for changed, words in (
-        ({"version": 1}, "stage version 1 there, 2 here"),
-        ({"config": parts["config"] | {"fold": "0123"}}, "fold 0123 there, "),
-    ):
-        (signed / "stage.json").write_text(json.dumps(parts | changed))
-        refused(words, first)
-    (signed / "stage.json").write_text(json.dumps(parts))
-    [bands] = (signed / "bands").iterdir()
-    bands.write_bytes(bands.read_bytes()[:-1])
-    refused(f"bands/{bands.name}: missing or of another size, but dedup.earlier lists", first)
-    shutil.rmtree(signed)
-    refused("MANIFEST.json: missing or of another size", first)
-
-
-def test_a_document_stands_in_the_build_that_its_ordinal_falls_into() -> None:
-    numbering = Numbering(np.array([0, 3, 3, 5]), np.array(["", "empty", "last"], "S12"))
-    assert numbering.documents == 5
-    assert numbering.builds(np.array([0, 2, 3, 4])).tolist() == [b"", b"", b"last", b"last"]
-    assert numbering.count(np.array([b"", b"last", b"last"], "S12")) == {"earlier.empty": 0, "earlier.last": 2}
-
-
-def test_the_command_line_tells_what_fell_for_which_build(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def write(name: str, seeds: Sequence[int], host: str) -> str:
-        lines = [{"text": document(seed), "url": f"https://{host}.example/{seed}"} for seed in seeds]
-        path = tmp_path / f"{name}.jsonl"
-        path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-        return str(path)
-
-    def command(verb: str, name: str, source: str, earlier: Sequence[object]) -> list[str]:
-        return [
-            *(verb, "--recipe", "web_zh", "--input", source, "--out", str(tmp_path / name)),
-            *("--set", f"dedup.earlier={json.dumps(list(map(str, earlier)))}"),
-            *(("--workers", "0", "--quiet") if verb == "run" else ()),
-        ]
-
-    old, new = write("old", range(6), "old"), write("new", range(3, 9), "new")
-    first = tmp_path / "2025"
-    assert main(command("run", "2025", old, [])) == 0
-    assert main(command("run", "2026", new, [first])) == 0
-    out = tmp_path / "2026"
-    texts = [row for path in out.glob("text-*/data/*") for row in read_table(path)["url"].to_pylist()]
-    assert sorted(texts) == [f"https://new.example/{seed}" for seed in (6, 7, 8)]
-
-    (name,) = json.loads((out / "recipe.json").read_text())["earlier"]
-    capsys.readouterr()
-    assert main(["explain", str(out), "https://new.example/4"]) == 0
-    assert f":4, https://old.example/4 in the earlier build {name}, {first}" in " ".join(
-        capsys.readouterr().out.split()
-    )
-    report, card = (out / "report.md").read_text(), (out / "DATASET_CARD.md").read_text()
-    assert "So this is not what a build of all documents together would keep." in report
-    assert f"| `{name}` | " in report and f"/{first.name} | 3 |" in report and f"`{name}` (3)" in card
-    assert 'id="earlier"' in (out / "report.html").read_text()
-    assert "earlier build" not in (first / "report.md").read_text()
-
-    assert main(["plan", *command("plan", "2026", new, [first])[1:], "--json"]) == 0
-    assert all(stage["to_run"] == 0 for stage in json.loads(capsys.readouterr().out)["stages"])
-    assert main(["prune", str(first), "--recipe", "web_zh", "--yes"]) == 0
-    assert main(["verify", str(out)]) == 0 and main(command("run", "2026", new, [first])) == 0
-    shutil.rmtree(first)
-    capsys.readouterr()
-    assert main(["explain", str(out), "https://new.example/4"]) == 0
-    assert f"in the earlier build {name}, {first}" in " ".join(capsys.readouterr().out.split())
-    for verb in ("plan", "run"):
-        assert main(command(verb, "2027", str(tmp_path / "none"), [first])) == 1  # said before inputs are looked for
-        assert "no build stands here" in capsys.readouterr().err
-    assert not (tmp_path / "2027").exists()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from corpus.dedup.records import (
     band_slots,
     bases,
     cuts_of,
+    key_ranges,
     map_array,
     partition_bits,
     partition_records,
@@ -25,6 +28,7 @@ from corpus.dedup.records import (
     write_bands,
     write_sections,
 )
+from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
 from corpus.engine.storage import File
 
@@ -157,3 +161,33 @@ def test_an_array_cut_short_is_named(tmp_path: Path) -> None:
 def test_ordinals_are_wider_than_32_bits() -> None:
     shards = [File(f"{i}", 0, "", 2**31) for i in range(5)]
     assert bases(shards).tolist() == [i * 2**31 for i in range(6)]
+
+
+@given(st.lists(st.lists(st.integers(0, 40), max_size=30), max_size=5), st.integers(1, 8))
+def test_ranges_of_keys_hold_each_key_whole(runs: list[list[int]], at_once: int) -> None:
+    records = np.zeros(sum(map(len, runs)), RECORD_DTYPE)
+    records["key"], records["row"] = list(itertools.chain(*map(sorted, runs))), np.arange(len(records))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("corpus.dedup.records.PARTITION_RECORDS", at_once)
+        patch.setattr("corpus.dedup.records.SAMPLES", min(4, at_once))
+        parts = list(key_ranges(records, cuts_of(np.array(list(map(len, runs)), np.int64))))
+    assert sorted(np.concatenate(parts).tolist()) == sorted(records.tolist())
+    keys = [set(part["key"].tolist()) for part in parts]
+    assert all(max(below) < min(above) for below, above in itertools.pairwise(keys) if below and above)
+    most = max(Counter(itertools.chain(*runs)).values(), default=0)
+    assert all(len(part) <= 4 * at_once + 8 + most for part in parts)
+
+
+def test_ranges_are_read_from_an_object_store(tmp_path: Path) -> None:
+    dtype = np.dtype("<u4")
+    write_sections(tmp_path / "x.bin", cuts_of(np.array([2, 0, 3])), [np.arange(5, dtype=dtype)])
+    with storage.create("memory://records/x.bin") as path:
+        path.write_bytes((tmp_path / "x.bin").read_bytes())
+    file = File("memory://records/x.bin", (tmp_path / "x.bin").stat().st_size, "", 5)
+    assert Runs([section(file, first, first + 1, dtype) for first in range(3)], dtype).read().tolist() == [*range(5)]
+    runs = Runs([section(file, 0, 3, dtype)] * 2, dtype)
+    assert runs.take(np.array([1, 3, 5, 9])).tolist() == [1, 3, 0, 4]
+    with storage.create(file.url) as path:
+        path.write_bytes((tmp_path / "x.bin").read_bytes()[:-4])
+    with pytest.raises(WenhaiError, match=r"memory://records/x\.bin: ends too early"):
+        runs.read()

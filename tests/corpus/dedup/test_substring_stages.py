@@ -15,6 +15,7 @@ from corpus.__main__ import main
 from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members, Signatures
 from corpus.dedup.config import SubstringsConfig
 from corpus.dedup.records import RECORD_DTYPE, array_rows, section
+from corpus.dedup.sentences import LONG_PIECE
 from corpus.dedup.substring_stages import GATE, CutSurvivors, PassageKeys, PassageRanks, Substrings
 from corpus.engine.run import run_stages
 from corpus.report import ledger
@@ -101,17 +102,32 @@ def collage(number: int, chance: random.Random) -> str:
     return "".join(parts)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_what_is_left_depends_on_the_documents_alone(tmp_path: Path, workers: int) -> None:
+def test_what_is_left_depends_on_the_documents_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(5)
     texts = [collage(number, chance) for number in range(60)]
     whole = cut(tmp_path / "whole", [texts], min_chars=60)
     assert whole.counts("substrings").extra["edited_documents"] > 5
     shuffled = texts + texts[:20]
     chance.shuffle(shuffled)
-    split = cut(tmp_path / "split", [shuffled[:30], [], shuffled[30:31], shuffled[31:]], workers, min_chars=60)
+    split = cut(tmp_path / "split", [shuffled[:30], [], shuffled[30:31], shuffled[31:]], workers=1, min_chars=60)
     assert sorted(split.texts) == sorted(whole.texts)
+    monkeypatch.setattr("corpus.document.ROW_GROUP_ROWS", 7)
+    assert sorted(cut(tmp_path / "groups", [shuffled], min_chars=60).texts) == sorted(whole.texts)
     assert all(any(sentence in text for text in split.texts) for text in texts for sentence in text.split("。"))
+
+
+def test_texts_of_nothing_and_texts_without_an_end_pass(tmp_path: Path) -> None:
+    endless = "".join(map(chr, random.Random(6).sample(range(0x20000, 0x2A000), 3000)))  # beyond the BMP
+    shards = [
+        ["", "。", "a"],
+        [],
+        ["……", "哈" * 1300, endless],
+        ["嘻" * 1300 + own(12, 20), own(13, 20) + endless[1000:]],
+    ]
+    texts = cut(tmp_path, shards).texts
+    assert texts[:6] == [*shards[0], *shards[2]] and len(texts) == 8
+    rest = endless[1000 : 1000 + LONG_PIECE]  # of the copy stays what is before the first common break
+    assert texts[6] == shards[3][0] and texts[7].startswith(own(13, 20)) and own(13, 20) + rest not in texts[7]
 
 
 def test_an_excerpt_is_dropped_and_duplicates_are_found_behind_it(tmp_path: Path) -> None:
@@ -124,8 +140,15 @@ def test_an_excerpt_is_dropped_and_duplicates_are_found_behind_it(tmp_path: Path
     assert (fate["rule"], fate["value"], fate["bound"], fate["threshold"]) == (GATE, 0.0, "min", 50.0)
     index = result.table("text", "index").to_pylist()
     assert sorted(row["cluster_size"] for row in index) == [1, 2, 2] and all(row["survivor"] for row in index)
+    tail = PASSAGE + own(30, 1)  # a sentence of its own is no copy that others were cut for
+    assert cut(tmp_path / "tail", [[LONG, tail]]).texts == [LONG]
+    behind = cut(tmp_path / "behind", [[own(10, 9), PASSAGE + "！", PASSAGE], [LONG]], keep="all_with_size")
+    assert behind.texts == [own(10, 9), PASSAGE, LONG]  # the duplicate of an excerpt stands where it stood
+    assert behind.table("text", "index")["cluster_size"].to_pylist() == [1, 2, 1]
     everything = cut(tmp_path / "all", shards, keep="all_with_size")
     assert everything.texts == [LONG, own(10, 9), twin, own(10, 9), CUT]
+    better = SHORT + "！"  # whose copy loses nothing, since it is named as one
+    assert cut(tmp_path / "copy", [[LONG, SHORT], [better]], keep="all_with_size").texts == [LONG, SHORT, CUT + "！"]
     shorter = LONG.removesuffix(own(2, 40)) + own(2, 34)  # of clearly lower rank: what it copies goes with it or stays
     assert cut(tmp_path / "near", [[LONG, shorter]], keep="all_with_size").texts == [LONG, shorter]
     assert cut(tmp_path / "kept", [[SHORT, LONG]], min_left=len(CUT)).texts == [CUT, LONG]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.dedup.keys import KEY_DTYPE, text_buffers
-from corpus.dedup.records import RECORD_DTYPE
+from corpus.dedup.records import RECORD_DTYPE, Runs, array_rows, write_array
 from corpus.dedup.sentences import Sentences, read_sentences
-from corpus.dedup.substrings import Passage, best_ranks, document_ranks, judge, merge, windows, without
+from corpus.dedup.substrings import Passage, best_ranks, document_ranks, judge, merge, shared_windows, windows, without
+from corpus.engine.storage import File
 
 MIN_CHARS = 12
 TOKENS = ["天地玄黄宇宙洪荒。", "日月！", "寒来暑往秋收冬藏？", "云腾致雨露结为霜金生丽水。", "剑号；", "果珍李柰\n"]
@@ -152,3 +155,24 @@ def test_ranks_follow_length_then_content() -> None:
 def test_tables_are_merged_by_the_best_rank() -> None:
     tables = [np.array([(3, 9), (5, 2)], RECORD_DTYPE), np.array([(3, 4), (4, 8)], RECORD_DTYPE)]
     assert merge(tables).tolist() == [(3, 4), (4, 8), (5, 2)] and len(merge([])) == 0
+
+
+@pytest.mark.parametrize("at_once", [1, 5, 1 << 20])
+def test_shards_share_a_window_where_their_best_ranks_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    for module in ("records", "substrings"):
+        monkeypatch.setattr(f"corpus.dedup.{module}.PARTITION_RECORDS", at_once)
+    generator = np.random.default_rng(at_once)
+    shards = [
+        {int(key): int(generator.integers(1, 4)) for key in generator.integers(0, 60, 40)} for _ in range(5)
+    ] + [{}]  # fmt: skip
+    files = []
+    for number, shard in enumerate(shards):
+        write_array(tmp_path / f"{number}.npy", np.array(sorted(shard.items()), RECORD_DTYPE))
+        files.append(File(f"{tmp_path}/{number}.npy", (tmp_path / f"{number}.npy").stat().st_size, "", len(shard)))
+    found, cuts = shared_windows(Runs([array_rows(file, RECORD_DTYPE) for file in files], RECORD_DTYPE))
+    ranks = {key: {shard[key] for shard in shards if key in shard} for key in range(60)}
+    for number, shard in enumerate(shards):
+        expected = [(key, min(ranks[key])) for key in sorted(shard) if len(ranks[key]) > 1]
+        assert found[cuts[number] : cuts[number + 1]].tolist() == expected

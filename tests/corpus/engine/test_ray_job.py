@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,10 +37,23 @@ def head() -> Iterator[str]:
         command = [*HEAD, f"--temp-dir={folder}"]
         process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, start_new_session=True)
         assert process.stdout is not None
-        address = next(found[1] for line in process.stdout if (found := re.search(r"RAY_ADDRESS='(http:\S+)'", line)))
-        yield address
-        process.send_signal(signal.SIGTERM)  # of this head only: `ray stop` would end every cluster of the machine
-        process.communicate(timeout=300)
+        try:
+            if (address := job_server(process.stdout)) is None:
+                pytest.skip("Ray's dashboard did not come up: is all of ray[default] here?")
+            yield address
+        finally:
+            process.send_signal(signal.SIGTERM)  # of this head only: `ray stop` would end every cluster of the machine
+            process.communicate(timeout=300)
+
+
+def job_server(lines: Iterable[str]) -> str | None:
+    """Its address, of which the head tells before it says that it will block."""
+    for line in lines:
+        if found := re.search(r"RAY_(?:API_SERVER_)?ADDRESS='(http:\S+)'", line):
+            return found[1]
+        if "will now block" in line:
+            break
+    return None
 
 
 @pytest.mark.slow

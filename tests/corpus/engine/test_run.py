@@ -44,6 +44,19 @@ def files(tmp_path: Path) -> tuple[File, ...]:
     return tuple(storage.list_inputs([str(tmp_path / "in" / "*.txt")]))
 
 
+class Other(Joined):
+    """A stage beside `joined`."""
+
+    name = "other"
+
+
+class OnBoth(Joined):
+    """A stage of another package, which is built on both."""
+
+    name = "both"
+    upstream = ("lines", "joined", "other")
+
+
 def run(files: tuple[File, ...], out: Path, workers: int = 0, **options: Any) -> None:
     run_stages([Lines(files, **options), Joined()], str(out), workers=workers)
 
@@ -99,6 +112,25 @@ def test_rerunning_an_earlier_stage_retires_what_was_built_on_it(files: tuple[Fi
     assert set(read_run(out)["stages"]) == {"lines"}
     with pytest.raises(WenhaiError, match="'joined' is not complete"):
         current(out, "joined")
+
+
+def test_a_stage_that_the_recipe_no_longer_has_is_retired_with_what_was_built_on_it(
+    files: tuple[File, ...], tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out")
+
+    def stages() -> set[str]:
+        return set(read_run(out)["stages"])
+
+    run_stages([Lines(files), Other(), Joined(), OnBoth()], out, workers=0)
+    assert stages() == {"lines", "other", "joined", "both"}
+    with pytest.raises(WenhaiError, match="1 of 6 tasks failed"):
+        run_stages([Lines(files, min_chars=1, fault="00002:error"), Joined()], out, workers=0, retired=["other"])
+    assert stages() == {"lines", "other", "joined", "both"}  # only when all is done
+    folders = run_stages([Lines(files), Joined()], out, workers=0, retired=["joined", "other", "never"])
+    assert stages() == set(folders) == {"lines", "joined"}
+    run_stages([Lines(files), Other(), Joined(), OnBoth()], out, workers=0, retired=["other"])  # back: nothing is lost
+    assert stages() == {"lines", "other", "joined", "both"}
 
 
 def test_a_changed_input_reruns_its_task(files: tuple[File, ...], tmp_path: Path) -> None:

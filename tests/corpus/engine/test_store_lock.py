@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from corpus.engine import durable, prune, running, storage, store_lock
+from corpus.engine import durable, prune, running, stage, storage, store_lock
 from corpus.engine.errors import LockHeld
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Output, Task
@@ -26,7 +26,8 @@ URL = f"{OUT}/{store_lock.LOCK_NAME}"
 
 
 @pytest.fixture(autouse=True)
-def empty() -> Iterator[None]:
+def empty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(store_lock, "SETTLE_SECONDS", 0)
     storage.remove_tree(OUT)
     yield
     storage.remove_tree(OUT)
@@ -63,6 +64,45 @@ def test_of_two_that_saw_no_lock_the_store_chooses_one(monkeypatch: pytest.Monke
         first.check()
 
 
+def test_of_two_that_break_one_lock_the_later_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    lay(heard=0)
+    monkeypatch.setattr(
+        store_lock.time, "sleep", lambda seconds: lay()
+    )  # who saw the dead one's lock, too, removes ours
+    with pytest.raises(LockHeld, match="in use by process 7 on elsewhere"):
+        StoreLock(OUT).__enter__()
+    assert "elsewhere" in str(store_lock.holder(OUT))
+
+
+def test_a_start_that_fails_leaves_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = storage.put_new
+
+    def lost_answer(url: str, data: bytes) -> bool:
+        real(url, data)
+        raise OSError("connection reset")
+
+    monkeypatch.setattr(storage, "put_new", lost_answer)
+    with pytest.raises(OSError, match="connection reset"):
+        StoreLock(OUT).__enter__()
+    assert not storage.exists(URL)
+
+
+def test_a_store_that_refuses_conditions_is_locked_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    real = MemoryFileSystem.pipe_file
+
+    def pipe_file(self: Any, path: str, data: bytes, mode: str = "overwrite") -> None:
+        if mode == "create":
+            raise OSError("A header you provided implies functionality that is not implemented")
+        real(self, path, data)
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", pipe_file)
+    with StoreLock(OUT), pytest.raises(LockHeld, match="in use by"):
+        StoreLock(OUT).__enter__()
+    assert not storage.exists(URL)
+
+
 @pytest.mark.parametrize("silent", [0, 500, 700])
 def test_a_lock_not_heard_of_for_ten_minutes_is_free(silent: float) -> None:
     lay(heard=time.time() - silent)
@@ -88,6 +128,20 @@ def test_the_lock_of_a_process_that_died_on_this_machine_is_free_at_once() -> No
         pass
 
 
+def test_a_process_that_cannot_be_looked_at_counts_as_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = Holder.this_process()
+    monkeypatch.setattr(store_lock, "_born", lambda process: None)  # hidepid
+    assert not mine.is_free
+
+    def refused(process: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refused)
+    assert not mine.is_free
+    monkeypatch.undo()
+    assert not mine.is_free and replace(mine, born="1").is_free and replace(mine, process=2**22 + 1).is_free
+
+
 def test_signs_of_life_are_given_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_lock, "BEAT_SECONDS", 0.01)
     with StoreLock(OUT):
@@ -106,8 +160,10 @@ def test_a_run_that_lost_its_lock_stops_and_leaves_the_others_alone() -> None:
         lock.beat()  # put back: nobody else came
         lock.check()
         other = lay()
-        lock.beat()
+        lock.check()  # not asked yet
         with pytest.raises(LockHeld, match=r"process 7 on elsewhere .* works here now.*Finished work is kept"):
+            lock.confirm()
+        with pytest.raises(LockHeld):
             lock.check()
     assert store_lock.read(OUT) == other
 
@@ -129,8 +185,9 @@ def test_a_store_out_of_reach_is_asked_again(monkeypatch: pytest.MonkeyPatch) ->
         lock.check()
 
 
-def test_what_is_no_lock_is_not_taken_for_one() -> None:
-    storage.put(URL, b"hello\n")
+@pytest.mark.parametrize("data", [b"hello\n", b'{"heard": "yesterday"}', b"[]"])
+def test_what_is_no_lock_is_not_taken_for_one(data: bytes) -> None:
+    storage.put(URL, data)
     with pytest.raises(LockHeld, match=f"{URL}: .*no lock of ours. Look at it"):
         StoreLock(OUT).__enter__()
 
@@ -174,6 +231,21 @@ def test_a_run_whose_lock_is_taken_stops_after_the_task_under_way(
     storage.remove(URL)
     monkeypatch.undo()
     run_stages([Lines(files), Joined()], OUT, workers=0)
+
+
+def test_a_run_whose_lock_is_taken_at_the_end_of_a_stage_names_no_folder(
+    files: tuple[File, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = stage.write_manifest
+
+    def write_manifest(*arguments: Any) -> Any:
+        lay()  # nobody has given a sign of life since
+        return real(*arguments)
+
+    monkeypatch.setattr("corpus.engine.run.write_manifest", write_manifest)
+    with pytest.raises(LockHeld, match="works here now"):
+        run_stages([Lines(files)], OUT, workers=0)
+    assert not storage.exists(f"{OUT}/run.json") and storage.exists(URL)
 
 
 def test_status_tells_a_living_run_from_a_dead_one(files: tuple[File, ...]) -> None:

@@ -111,7 +111,7 @@ def test_the_tokenizer_writes_the_copies_and_explain_finds_them(
     assert main(["explain", str(out), "https://baike/3"]) == 0
     told = capsys.readouterr().out
     identity = bytes.fromhex(told.split()[1])
-    assert f"mixed: copies {copies[identity]}, weight 2.5" in told
+    assert f"taken {copies[identity]} times (weight 2.5)" in told
     assert told.count("tokenized: ") == found[identity]
     assert main(["verify", str(out)]) == 0
 
@@ -137,7 +137,7 @@ def test_a_recipe_without_a_mixture_is_told_of_the_one_there_is(
 @pytest.mark.parametrize(
     ("override", "words_told"),
     [
-        ("mixture.sources.wikki=2", "'wikki' is no source of this corpus"),
+        ("mixture.sources.wikki=2", "'wikki' is no source of the text"),
         ("mixture.sources.web=101", "mixture.sources.web"),
         ("mixture.source.web=1", "did you mean sources?"),
     ],

@@ -18,7 +18,9 @@ from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.run import run_stages
 from corpus.mixture import Mixture, MixtureConfig, MixtureTotals
 from corpus.mixture.stages import COPIES_SCHEMA, GROUPS_SCHEMA, LEFT_OUT
+from corpus.report import mixture
 from corpus.report.mixture import ALL, REST, TOP_GROUPS, read_groups, render, top_groups, wholes
+from corpus.report.safe import num_columns
 from tests.corpus.mixture.build import STATISTIC, Doc, mix
 
 SOURCES = ("baike", "web", "forum-a", "forum-b")
@@ -138,7 +140,7 @@ def test_clusters_weigh(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"sources": {"wikki": 2}}, "'wikki' is no source of this corpus.*its sources: baike, forum-a, forum-b, web"),
+        ({"sources": {"wikki": 2}}, "'wikki' is no source of.* its sources: baike, forum-a, forum-b, web. Correct"),
         ({"sources": {"forum-*": 2, "forum-a": 1, "forum-?": 3}}, r"'forum-\*' is no source.*longer pattern|takes all"),
         ({"shares": {"baike": 1.0}}, "some sources have none; the sources: baike, forum-a"),
         ({"shares": {"baike": 0.5, "*": 0.5}, "total_bytes": 10**9}, "a document is taken 100 times at most"),
@@ -166,6 +168,25 @@ def test_statistics_of_other_documents_are_refused(tmp_path: Path) -> None:
     write_table(Path(file.url), read_table(Path(file.url)).slice(0, 20))
     with pytest.raises(WenhaiError, match="has no row for some documents"):
         run_stages([MixtureTotals(MIXED), Mixture(MIXED)], str(tmp_path), workers=0)
+
+
+def test_sources_without_number_are_added_up_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shards = [[Doc(100 * shard + n, f"{shard}/{n}", 10 + n) for n in range(20)] for shard in range(5)]
+    folder = mix(tmp_path, shards, config(sources={"*/19": 3})).folders["mixture"]
+    every = read_groups(folder)
+    monkeypatch.setattr(mixture, "MAX_HELD_SOURCES", 30)
+    held = read_groups(folder)
+    assert len(every) == 100 and len(held) <= 31 and held[-1].name == REST
+    assert wholes(held) == wholes(every)
+    assert [one.name for one in held[:5]] == [one.name for one in every[:5]]
+    assert top_groups(held)[-1].documents == 100 - (TOP_GROUPS - 1)
+
+
+def test_wide_names_stand_in_their_column(tmp_path: Path) -> None:
+    docs = [Doc(n, f"文库/史部/正史类/卷{n}/正文.txt", 10) for n in range(3)]
+    lines = render(read_groups(mix(tmp_path, [docs], config(sources={"*": 2})).folders["mixture"])).splitlines()
+    assert {num_columns(line) for line in lines} == {98} and all("…" in line for line in lines[1:-1])
+    assert len({line[:20] for line in lines[1:-1]}) == 3  # the ends of the names are shown, where they differ
 
 
 def test_the_table_reads_well(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ def test_every_document_has_the_whole_part_and_some_one_more(weight: float, seed
     whole, part = np.floor(weight), weight - np.floor(weight)
     assert set(copies.tolist()) <= {int(whole), int(whole) + 1}
     once_more = int((copies - whole).sum())
-    assert abs(once_more - count * part) <= 6 * np.sqrt(count * part * (1 - part)) + 1e-6
+    assert abs(once_more - count * part) <= 6 * np.sqrt(count * part * (1 - part)) + 3  # 3: few of many are Poisson's
+    assert part or not once_more
 
 
 @given(low=weights, high=weights)

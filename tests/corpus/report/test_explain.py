@@ -47,7 +47,7 @@ def test_dropped_by_a_rule(out: str) -> None:
 
 def test_duplicates_name_their_survivor(out: str) -> None:
     survivor = identify("00001-00", 0).hex()[:12]
-    assert f"exact duplicate (similarity 1) of {survivor} at 00001-00:0, https://site0.example/1/0" in explain(
+    assert f"exact duplicate of {survivor} at 00001-00:0, https://site0.example/1/0" in explain(
         out, "https://copy.example/1"
     )
     assert f"near duplicate (similarity 0.91) of {survivor}" in explain(out, "https://near.example/1")
@@ -115,7 +115,7 @@ def test_a_record_read_twice_is_two_documents(out: str) -> None:
     text = explain(out, identify("00000-00", 10).hex())
     assert text.startswith("2 documents have this name.")
     first, second = text.split("\n\n")[1:]
-    assert "exact duplicate (similarity 1)" in first and "at 00000-00:11, https://twin.example/0" in first
+    assert "exact duplicate of" in first and "at 00000-00:11, https://twin.example/0" in first
     assert "kept: text shard 00000-00, row 6" in second
 
 

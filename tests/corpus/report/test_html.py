@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from corpus.report import facts as facts_module
 from corpus.report.facts import gather
 from corpus.report.html import render_html, write_report
 from corpus.report.markdown import render_markdown
@@ -90,8 +91,17 @@ def test_samples_stand_on_both_sides_nearest_first(out: str) -> None:
 def test_clusters_and_origins(out: str) -> None:
     facts = gather(out)
     assert facts.clusters == [("2", 2, 4), ("3", 2, 6)]
+    assert "kept documents." not in render_markdown(facts)
     domains = {one.name: (one.documents, one.kept) for one in facts.origins["domain"]}
     assert domains["site0.example"] == (6, 4) and domains["copy.example"] == (2, 0)
+
+
+def test_of_a_huge_corpus_some_shards_tell_the_clusters(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts_module, "spread", lambda files: files[:1])
+    facts = gather(out)
+    read, total = facts.clusters_read
+    assert 0 < read < total and sum(clusters for _, clusters, _ in facts.clusters) < 4
+    assert f"Of {read} of {total} kept documents." in render_markdown(facts)
 
 
 def test_failures_name_their_place_and_are_masked(page: str) -> None:

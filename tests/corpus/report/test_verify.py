@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -90,17 +92,19 @@ def test_records_and_recipe_must_agree_with_the_manifest(copy: Path) -> None:
     ]
 
 
-def positions(path: Path) -> list[int]:
-    """Where to flip a byte: everywhere in turn, but for the one field that says nothing about outputs."""
+def positions(path: Path, most: int) -> list[int]:
+    """Where to flip a byte: all over the file, but for the one field that says nothing about outputs."""
     data = path.read_bytes()
-    every = range(path.name.encode()[0] % 7, len(data), 7 if path.suffix == ".json" else max(1, len(data) // 3))
+    step = max(7, len(data) // most) if path.suffix == ".json" else max(1, len(data) // 3)
+    every = range(path.name.encode()[0] % 7, len(data), step)
     if path.parent.name != "done":
         return list(every)
     start = data.index(b'"digest": "')
     return [position for position in every if not start <= position < start + 76]
 
 
-def test_a_flipped_byte_in_any_kind_of_file_is_told_with_its_path_and_what_to_do(copy: Path) -> None:
+@pytest.mark.parametrize("most", [9, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_flipped_byte_in_any_kind_of_file_is_told_with_its_path_and_what_to_do(copy: Path, most: int) -> None:
     folders = [entry["folder"] for entry in read_run(str(copy))["stages"].values()]
     by_kind = {
         (path.relative_to(copy).parts[0].split("-")[0], path.parent.name if path.suffix != ".json" else path.name): path
@@ -111,7 +115,7 @@ def test_a_flipped_byte_in_any_kind_of_file_is_told_with_its_path_and_what_to_do
     assert len(by_kind) > 15
     for path in by_kind.values():
         data = path.read_bytes()
-        for position in positions(path):
+        for position in positions(path, most):
             path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
             problems = verify(str(copy))
             names = [path.name, "the records below done/"] if path.parent.name == "done" else [path.name]
@@ -242,12 +246,21 @@ def test_the_command_sums_up_and_its_exit_code_tells(
 
 def test_a_reader_that_stops_does_not_wait_for_the_rest(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
+    cancelled, real = threading.Event(), ThreadPoolExecutor.shutdown
 
     def interrupted(url: str) -> str:
         read.append(url)
+        if len(read) > 1:
+            cancelled.wait()
         raise KeyboardInterrupt
 
+    def shutdown(self: ThreadPoolExecutor, **options: bool) -> None:
+        real(self, wait=False, **options)
+        cancelled.set()
+        real(self)
+
     monkeypatch.setattr(storage, "sha256", interrupted)
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shutdown)
     with pytest.raises(KeyboardInterrupt):
         verify(str(copy), workers=1)
     assert len(read) <= 2
@@ -279,4 +292,5 @@ def test_status_tells_complete_incomplete_and_unreferenced(copy: Path) -> None:
     assert (found["tokens"].done, found["tokens"].failed, found["tokens"].tasks) == (2, 1, None)
     text = render_status(list(found.values()))
     assert "failed in tokens: task 00000-00: error: no disk" in text
+    assert "missing in filter: 1 of its files; the same command" in text and "missing in extract" not in text
     assert "belong to earlier recipes" in text and max(map(len, text.splitlines())) <= 80

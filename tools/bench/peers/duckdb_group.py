@@ -83,8 +83,8 @@ def write_tables(paths: list[str], folder: str) -> int:
     base = 0
     for path in paths:
         of_shard = path.replace("/bands/", "/{}/").removesuffix(".bin") + ".npy"
-        document_keys.append(np.load(of_shard.format("keys")))
-        minima.append(np.load(of_shard.format("signatures")).astype(np.uint16))
+        document_keys.append(np.load(of_shard.format("keys"), allow_pickle=False))
+        minima.append(np.load(of_shard.format("signatures"), allow_pickle=False).astype(np.uint16))
         bands.append((read_bands(path), base))
         base += len(document_keys[-1])
     ids = ranks(np.concatenate(document_keys))

@@ -268,11 +268,11 @@ def test_the_command(tmp_path: Path) -> None:
     pq.write_table(table(9), tmp_path / "in.parquet")
     words = f"--input {tmp_path}/in.parquet --out {tmp_path}/out --column content --dropped {tmp_path}/dropped".split()
     command = [sys.executable, "-m", "corpus", "filter", "--recipe", "web_zh"]
-    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=250, check=True)
     assert not done.stdout
     assert "length.num_chars" in done.stderr
     assert pq.read_metadata(tmp_path / "out/in.parquet").num_rows == 6
     assert pq.read_metadata(tmp_path / "dropped/in.parquet").num_rows == 3
     for wrong in (words[:2], ["--statistics", "x"], [*words, "--statistics", f"{tmp_path}/out"], ["--threads", "0"]):
-        done = subprocess.run([*command, *wrong], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*command, *wrong], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=250)
         assert done.returncode == 2, done.stderr

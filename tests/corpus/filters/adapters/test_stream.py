@@ -141,7 +141,7 @@ def test_the_command(tmp_path: Path) -> None:
     data = line(document(1)) + b"\n" + line("短") + b"\n"
     dropped = tmp_path / "dropped.jsonl"
     done = subprocess.run(
-        [*COMMAND, "--dropped", str(dropped)], input=data, capture_output=True, timeout=60, check=True
+        [*COMMAND, "--dropped", str(dropped)], input=data, capture_output=True, timeout=250, check=True
     )
     assert done.stdout == line(document(1)) + b"\n"
     assert json.loads(dropped.read_bytes())["filter_verdict"]["rule"] == "length.num_chars"
@@ -175,7 +175,7 @@ def test_ctrl_c_stops_without_a_traceback(tmp_path: Path) -> None:
         process.stdin.flush()
         assert b"not JSON" in process.stderr.readline()  # it is running
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=250)
     assert process.returncode == 75
     assert b"Traceback" not in err
     assert os.listdir(tmp_path) == []  # a dropped file under its name would claim to be complete

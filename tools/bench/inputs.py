@@ -1,0 +1,47 @@
+"""The documents that are timed: of files, of the test data, or of a build."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from corpus.engine.errors import UsageError
+from corpus.engine.storage import list_inputs
+from corpus.sources import Record, SourcesConfig, read
+
+
+def read_texts(url: str, column: str = "text") -> Iterator[str]:
+    """The texts of one file, those that are not empty."""
+    for record in read(url, SourcesConfig(text_field=column)):
+        if isinstance(record, Record) and record.text:
+            yield record.text
+
+
+def read_documents(arguments: Namespace) -> Iterator[str]:
+    """The texts of `--input`, else of $WENHAI_TEST_DATA/text, else of a build.
+
+    Raises:
+        UsageError: none of the three is there.
+    """
+    patterns = arguments.input
+    if not patterns and os.environ.get("WENHAI_TEST_DATA"):
+        patterns = [str(Path(os.environ["WENHAI_TEST_DATA"], "text"))]
+    if not patterns:
+        from tools.bench import rooms
+
+        data = arguments.data or Path("build/demo")
+        if not (data / "run.json").exists():
+            raise UsageError("no documents: give --input, set WENHAI_TEST_DATA, or run `make corpus` first.")
+        yield from rooms.read_texts(data).to_pylist()
+        return
+    for file in list_inputs(patterns):
+        yield from read_texts(file.url, arguments.column)
+
+
+def spread(texts: Sequence[str], max_bytes: int) -> list[str]:
+    """Documents at even distances through all of them, about `max_bytes` of UTF-8 together."""
+    size = sum(len(text.encode()) for text in texts)
+    step = max(1.0, size / max_bytes)
+    return [texts[int(index * step)] for index in range(int(len(texts) / step))]
