@@ -38,27 +38,28 @@ class Rate:
 # python -m tools.bench pipeline --input TEXT --out BENCH --set dedup.repeated_lines.min_documents=10 \
 #     --set dedup.substrings.min_chars=100 --set 'dedup.contamination.files=["EVALUATION"]' --set 'mixture.sources={local=1}'
 # python -m tools.projection --rates BENCH/build --show-rates
-# (the machine had other work; memory is that of `corpus run --workers 1`, a worker grows as its shards do)
+# (the stages that a recipe must ask for: while the machine had other work; the others without those settings, on one that
+# copied memory at 6 GB/s; memory is that of `corpus run --workers 1`, a worker grows as its shards do)
 DEFAULT_RATES: dict[str, Rate] = {
-    "extract": Rate(2.0e-08, 0.60, 250_000_000),
-    "filter": Rate(5.0e-08, 0.51, 600_000_000),
+    "extract": Rate(2.3e-08, 0.60, 250_000_000),
+    "filter": Rate(6.0e-08, 0.51, 600_000_000),
     "line_keys": Rate(1.4e-08, 0.066, 600_000_000),
     "line_counts": Rate(1.4e-09, 1e-4, 600_000_000),
     "repeated_lines": Rate(1.5e-08, 0.46, 600_000_000),
     "contamination": Rate(2.5e-08, 0.46, 600_000_000),
-    "signatures": Rate(8.2e-09, 0.18, 600_000_000),
-    "buckets": Rate(9.4e-11, 9.5e-3, 600_000_000),
-    "members": Rate(1.3e-10, 0.014, 600_000_000),
-    "candidates": Rate(4.4e-11, 9.2e-4, 600_000_000),
-    "clusters": Rate(1.2e-10, 2.5e-3, 600_000_000),
+    "signatures": Rate(9.4e-09, 0.18, 600_000_000),
+    "buckets": Rate(1.1e-10, 0.011, 600_000_000),
+    "members": Rate(1.1e-10, 0.015, 600_000_000),
+    "candidates": Rate(3.1e-11, 9.8e-4, 600_000_000),
+    "clusters": Rate(8.1e-11, 2.6e-3, 600_000_000),
     "passage_keys": Rate(1.1e-08, 0.14, 600_000_000),
     "passage_ranks": Rate(4.0e-10, 1e-4, 600_000_000),
     "substrings": Rate(1.7e-08, 0.44, 600_000_000),
-    "text": Rate(9.0e-09, 0.36, 600_000_000),
+    "text": Rate(9.8e-09, 0.37, 600_000_000),
     "mixture_totals": Rate(5.0e-11, 1e-4, 600_000_000),
     "mixture": Rate(2.3e-10, 4e-3, 600_000_000),
-    "sample": Rate(3.8e-09, 0.0, 600_000_000),  # of the tokenizer package, for tools/projection.py
-    "tokens": Rate(8.2e-08, 0.36, 1_000_000_000),
+    "sample": Rate(4.4e-09, 0.0, 600_000_000),  # of the tokenizer package, for tools/projection.py
+    "tokens": Rate(2.3e-08, 0.36, 1_000_000_000),
 }
 OTHER_RATE = Rate(1.5e-08, 0.5, 600_000_000)  # of a stage that reads and writes the text once, as most do
 DEFAULT_SOURCE = "defaults: 160 MB of text through web_zh on one 2.25 GHz core (corpus/plan.py)"
