@@ -66,7 +66,12 @@ $(VENV)/.pretrain-stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@$(PIP) -e '.[pretrain]'
 	@touch $@
 
-$(VENV)/.dev-stamp: $(VENV)/.corpus-stamp $(VENV)/.pretrain-stamp
+$(VENV)/.crawl-stamp: $(VENV)/.corpus-stamp
+	@echo "== installing the crawler into $(VENV)"
+	@$(PIP) -e '.[crawl]'
+	@touch $@
+
+$(VENV)/.dev-stamp: $(VENV)/.corpus-stamp $(VENV)/.crawl-stamp $(VENV)/.pretrain-stamp
 	@echo "== installing the test tools into $(VENV)"
 	@$(PIP) -e '.[dev]'
 	@touch $@
