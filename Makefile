@@ -17,12 +17,14 @@ NPROC ?= $(or $(filter-out 0,$(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 SOURCE = $(or $(INPUT),$(OUT)-input/demo-*)
 STEPS ?=
 SET ?=
+SEEDS ?=
+CONTACT ?=
 CHECKPOINT ?= $(patsubst %/COMMIT.json,%,$(lastword $(sort $(wildcard $(DATA)/pretrain/checkpoints/step-*/COMMIT.json))))
 PROMPT ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup corpus pretrain generate report status verify test test-all faults bench check format clean distclean have-data have-model
+.PHONY: help setup crawl crawl-demo corpus pretrain generate report status verify test test-all faults bench check format clean distclean have-data have-model
 
 help:  ## list the targets and the variables
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +34,8 @@ help:  ## list the targets and the variables
 ##   INPUT='data/*.jsonl.zst'  your own text: WARC, JSONL, Parquet or plain text (default: the demo's, fetched)
 ##   RECIPE=web_zh|my.toml     what to keep and how (default: web_zh for your text, demo for the demo)
 ##   OUT=build/my              where the dataset goes (default: build/corpus, build/demo, build/demo-news)
+##   SEEDS='URL... FILE...'    where `make crawl` begins: URLs, and files that hold one a line
+##   CONTACT=you@example.org   whom the owners of crawled sites can write to; part of the crawler's name
 ##   WORKERS=4                 processes for `make corpus` (default: one a core)
 ##   DEMO_NEWS=1               the demo on a packaged set of web news instead of Debian's documentation
 ##   DATA=build/my             the dataset to train on (default: OUT)
@@ -80,6 +84,12 @@ setup: $(VENV)/.dev-stamp  ## install everything, tests included; the other targ
 
 # ------------------------------------------------------------------------------------------------------------------ using
 
+crawl: have-seeds $(VENV)/.crawl-stamp  ## fetch web pages from SEEDS on, politely, into WARC files below OUT; run again to resume
+	@$(RUN) -m corpus crawl --seeds $(SEEDS) --contact '$(CONTACT)' --out '$(or $(filter-out build/demo,$(OUT)),build/corpus)/crawl'
+
+crawl-demo: $(VENV)/.crawl-stamp  ## serve a web of our own on loopback, crawl it and make a dataset of it (build/crawl-demo)
+	@$(RUN) -m tools.crawl_demo --out '$(or $(filter-out build/demo,$(OUT)),build/crawl-demo)'
+
 corpus: $(VENV)/.corpus-stamp  ## text -> clean, deduplicated, tokenized dataset (the demo's text, or INPUT=)
 	@$(RUN) -m tokenizer check --recipe '$(RECIPE)' > /dev/null  # a mistake is told before the work, not after
 	@$(if $(INPUT),,$(RUN) -m tools.demo_input --out '$(OUT)-input' $(if $(DEMO_NEWS),--news))
@@ -101,6 +111,9 @@ status: have-data $(VENV)/.corpus-stamp  ## how far each stage of a dataset is
 
 verify: have-data $(VENV)/.corpus-stamp  ## check every file of a dataset against its recorded sha256
 	@$(RUN) -m corpus verify '$(DATA)'
+
+have-seeds:
+	@test -n '$(SEEDS)' -a -n '$(CONTACT)' || { echo "a crawl needs where to begin and whom to ask: make crawl SEEDS='https://example.org/ seeds.txt' CONTACT=you@example.org OUT=build/my" >&2; exit 2; }
 
 have-data:
 	@test -e '$(DATA)/run.json' || { echo "no dataset in '$(DATA)' (no run.json there). Make one: make corpus, or name yours: make $(MAKECMDGOALS) DATA=build/my" >&2; exit 2; }

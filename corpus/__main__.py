@@ -7,16 +7,31 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from corpus.crawl.folders import CRAWL
 from corpus.engine.cli import Command, add_examples, add_executor_arguments, cluster_address, run_command
 from corpus.engine.errors import UsageError, WenhaiError
-from corpus.engine.storage import File, exists, is_remote, join, list_inputs, local_path
+from corpus.engine.storage import File, exists, is_remote, join, list_inputs, local_path, names
+
+if TYPE_CHECKING:
+    from corpus.crawl.config import CrawlConfig
 
 EXAMPLES = {
     "run": """
 python -m corpus run --recipe web_zh --input 'data/*.jsonl.zst' --out build/my
 python -m corpus run --recipe my.toml --input crawl/ --out build/my --workers 8 --set dedup.threshold=0.75
+python -m corpus run --recipe crawl_my.toml --out build/my        # a recipe with [crawl] begins with the crawl
 python -m corpus run --recipe my.toml --input 's3://crawl/*.warc.gz' --out s3://corpus/my --executor ray
+""",
+    "crawl": """
+python -m corpus crawl --seeds seeds.txt --contact me@example.org --out build/my/crawl
+""",
+    "commoncrawl": """
+python -m corpus commoncrawl --crawl CC-MAIN-2026-43 --contact me@example.org --out build/cc --files 0:1 --limit 10000
+python -m corpus commoncrawl --crawl CC-MAIN-2026-43 --base s3://commoncrawl/ --primary --host-suffix cn --out s3://my/cc
+python -m corpus commoncrawl --crawl CC-MAIN-2026-43 --contact me@example.org --sample 0.01 --out build/cc --dry-run
+python -m corpus commoncrawl --crawl CC-MAIN-2026-43 --contact me@example.org --whole wet --files 0:100 --out build/wet
 """,
     "plan": """
 python -m corpus plan --recipe my.toml --input 'crawl/*.warc.gz' --out build/my --set dedup.threshold=0.75
@@ -85,6 +100,18 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     plan.add_argument("--workers", type=int, metavar="N", help="processes to reckon with (default: one a core)")
     plan.add_argument("--json", action="store_true", help="print JSON")
 
+    crawling = verb("crawl", _crawl, "fetch web pages from seeds on, politely, into WARC files")
+    if "crawl" in arguments:
+        from corpus.crawl.command import add_arguments as add_crawl_arguments
+
+        add_crawl_arguments(crawling)
+
+    fetching = verb("commoncrawl", _commoncrawl, "fetch captures or whole files of Common Crawl into WARC files")
+    if "commoncrawl" in arguments:
+        from corpus.commoncrawl.command import add_arguments as add_commoncrawl_arguments
+
+        add_commoncrawl_arguments(fetching)
+
     stream = verb("filter", _filter, "filter JSON lines from stdin, or files, without a build folder")
     if "filter" in arguments:
         from corpus.filters.adapters.command import add_arguments
@@ -134,7 +161,13 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 def _add_build_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", required=True, help="a TOML file, or the name of a built-in recipe")
-    parser.add_argument("--input", required=True, nargs="+", metavar="GLOB", help="files, folders, globs or URLs")
+    parser.add_argument(
+        "--input",
+        nargs="+",
+        default=[],
+        metavar="GLOB",
+        help="files, folders, globs or URLs; a recipe with [crawl] needs none",
+    )
     parser.add_argument("--out", required=True, metavar="OUT", help="the build folder: a path or an fsspec URL")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="override a recipe's value")
 
@@ -152,7 +185,7 @@ def _run(arguments: argparse.Namespace) -> None:
     recipe = load_recipe(arguments.recipe, arguments.set)
     check_recipe_resources(recipe, arguments.recipe)
     earlier = check_earlier(recipe.dedup, arguments.out)
-    inputs = _inputs(arguments)
+    inputs = _inputs(arguments, _crawled(arguments, recipe.crawl))
     run_stages(
         stages(recipe, inputs),
         arguments.out,
@@ -169,6 +202,12 @@ def _run(arguments: argparse.Namespace) -> None:
         print(f"report: {report}", file=sys.stderr)
 
 
+def _commoncrawl(arguments: argparse.Namespace) -> None:
+    from corpus.commoncrawl.command import commoncrawl
+
+    commoncrawl(arguments)
+
+
 def _plan(arguments: argparse.Namespace) -> None:
     from corpus.build import stages
     from corpus.dedup.earlier import check_earlier
@@ -177,7 +216,7 @@ def _plan(arguments: argparse.Namespace) -> None:
 
     recipe = load_recipe(arguments.recipe, arguments.set)
     check_earlier(recipe.dedup, arguments.out)
-    inputs = _inputs(arguments)
+    inputs = _inputs(arguments, None if recipe.crawl is None else _crawled_so_far(arguments.out))
     planned = plan(stages(recipe, inputs), inputs, arguments.out)
     if arguments.json:
         print(json.dumps(planned.as_json(), ensure_ascii=False, indent=1))
@@ -204,14 +243,45 @@ def _prune(arguments: argparse.Namespace) -> None:
     print(freed + hint, file=sys.stderr)
 
 
-def _inputs(arguments: argparse.Namespace) -> list[File]:
-    """The input files; the build's own files are none, also where OUT lies inside an input folder."""
+def _inputs(arguments: argparse.Namespace, crawled: Sequence[str] | None) -> list[File]:
+    """The input files and those of the crawl; other files of the build are none, also where OUT lies inside an input."""
+    if not arguments.input and crawled is None:
+        raise UsageError("--input: give files, folders or globs to read, or a recipe with a section [crawl].")
     files = list_inputs(arguments.input)
     out = join(arguments.out if is_remote(arguments.out) else os.path.abspath(local_path(arguments.out)), "")
     for file in files:
         if file.url.startswith(out):
             raise UsageError(f"{file.url}: an input inside --out {arguments.out}. Choose an output folder elsewhere.")
+    return files + list_inputs(crawled or ())
+
+
+def _crawled(arguments: argparse.Namespace, config: CrawlConfig | None) -> list[str] | None:
+    """Crawl what the recipe's [crawl] asks for, or go on with it; returns the archive's files, None without [crawl]."""
+    if config is None:
+        return None
+    from corpus.crawl.run import crawl
+
+    if is_remote(arguments.out):
+        raise UsageError(
+            f"--out {arguments.out}: a crawl writes to a disk. Use `python -m corpus crawl`, then --input."
+        )
+    crawl(config, join(arguments.out, CRAWL), quiet=arguments.quiet)
+    files = _crawled_so_far(arguments.out)
+    if not files and not arguments.input:
+        raise WenhaiError(f"{arguments.out}: the crawl kept no page. Its summary says what became of the seeds.")
     return files
+
+
+def _crawled_so_far(out: str) -> list[str]:
+    """The archive files of OUT's crawl: under its final name a file is complete."""
+    folder = join(out, CRAWL, "data")
+    return [] if is_remote(out) else [join(folder, name) for name in names(folder, ".warc.gz")]
+
+
+def _crawl(arguments: argparse.Namespace) -> None:
+    from corpus.crawl.command import main as crawl_command
+
+    crawl_command(arguments)
 
 
 def _filter(arguments: argparse.Namespace) -> None:
@@ -229,6 +299,8 @@ def _quality(arguments: argparse.Namespace) -> None:
 def _status(arguments: argparse.Namespace) -> None:
     from dataclasses import asdict
 
+    from corpus.crawl.folders import crawl_folders
+    from corpus.crawl.summary import status_lines
     from corpus.engine.running import pace
     from corpus.engine.running import render as render_pace
     from corpus.report.status import render_status, status
@@ -240,6 +312,8 @@ def _status(arguments: argparse.Namespace) -> None:
         print(json.dumps([asdict(stage) for stage in stages], indent=1))
         return
     print(render_status(stages))
+    for folder in crawl_folders(arguments.out):
+        print(status_lines(local_path(folder)))
     if at is not None:
         print(render_pace(at))
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
+from corpus.crawl.config import CrawlConfig
 from corpus.dedup import DedupConfig
 from corpus.dedup.contamination_stage import RULE as CONTAMINATION
 from corpus.engine import storage
@@ -38,6 +39,7 @@ class Recipe(Strict):
     """The sections of a recipe; `tokenizer` is checked by the tokenizer package, which reads the same file."""
 
     description: str = ""
+    crawl: CrawlConfig | None = None  # absent: documents come from --input alone
     sources: SourcesConfig = SourcesConfig()
     extract: ExtractConfig = ExtractConfig()
     filter: FilterConfig

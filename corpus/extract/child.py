@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Literal
 
 import msgspec
 
@@ -11,13 +12,16 @@ from corpus.extract import extract_html
 from corpus.extract.config import ExtractConfig
 from corpus.shape import RefusedPage
 
+Markup = Literal["html", "wikitext"]
+
 
 class Request(msgspec.Struct, array_like=True, frozen=True):
-    """A page to extract: the [extract] section as JSON, the declared charset, the page as it was read."""
+    """A page to extract: the [extract] section as JSON, the declared charset, the page as it was read, its markup."""
 
     config: bytes
     charset: str | None
     raw: bytes
+    markup: Markup = "html"
 
 
 class Extracted(msgspec.Struct, array_like=True, frozen=True):
@@ -38,9 +42,9 @@ _requests = msgspec.msgpack.Decoder(Request)
 _results = msgspec.msgpack.Decoder(Extracted)
 
 
-def pack(config: ExtractConfig, charset: str | None, raw: bytes) -> bytes:
+def pack(config: ExtractConfig, charset: str | None, raw: bytes, markup: Markup = "html") -> bytes:
     """A request as bytes."""
-    return _encoder.encode(Request(_config_json(config), charset, raw))
+    return _encoder.encode(Request(_config_json(config), charset, raw, markup))
 
 
 def unpack(result: bytes) -> Extracted:
@@ -51,7 +55,10 @@ def unpack(result: bytes) -> Extracted:
 def extract_payload(payload: bytes) -> bytes:
     """Answer a request."""
     request = _requests.decode(payload)
-    return _encoder.encode(extract_page(request.raw, request.charset, _config(request.config)))
+    config = _config(request.config)
+    if request.markup == "wikitext":
+        return _encoder.encode(extract_wikitext(request.raw, config))
+    return _encoder.encode(extract_page(request.raw, request.charset, config))
 
 
 def extract_page(raw: bytes, charset: str | None, config: ExtractConfig) -> Extracted:
@@ -67,6 +74,15 @@ def extract_page(raw: bytes, charset: str | None, config: ExtractConfig) -> Extr
     return Extracted(
         None, "", decoded.encoding, decoded.repaired, page.title, page.date, page.author, page.text.encode()
     )
+
+
+def extract_wikitext(raw: bytes, config: ExtractConfig) -> Extracted:
+    """The text of a wiki page in UTF-8."""
+    from corpus.wikitext import to_text  # late: its parser is for those who read dumps
+
+    page = to_text(raw.decode(), config.wikitext_variant)
+    text = page.text if len(page.text) >= config.min_text_chars else ""
+    return Extracted(None, "", "utf-8", False, page.title, None, page.author, text.encode())
 
 
 def warm_up() -> None:

@@ -25,6 +25,9 @@ class ExtractConfig(Strict):
     min_text_chars: int = Field(default=1, ge=0)
     """Articles with fewer characters count as empty."""
 
+    wikitext_variant: Literal["auto", "zh-cn", "zh-sg", "zh-my", "zh-tw", "zh-hk", "zh-mo"] = "auto"
+    """What `-{zh-cn:...; zh-tw:...}-` in a wiki's pages becomes; `auto`: zh-cn or zh-tw, as the page itself is written."""
+
     @field_validator("backend")
     @classmethod
     def _is_installed(cls, backend: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from corpus.crawl.folders import CRAWL, crawl_folders
 from corpus.engine import storage
 from corpus.engine.run import read_run
 from corpus.engine.stage import FINGERPRINT_LENGTH, MANIFEST_NAME, Folder
@@ -40,8 +41,9 @@ def status(out: str) -> list[StageStatus]:
     run = read_run(out) if storage.exists(storage.join(out, "run.json")) else {"stages": {}}
     current = {entry["folder"] for entry in run["stages"].values()}
     found = [_status(out, name, name in current) for name in _stage_folders(out)]
+    found.extend(map(_crawl_status, crawl_folders(out)))
     stages = stage_order(run["stages"])
-    ranks = {name: index for index, name in enumerate(stages)}
+    ranks = {CRAWL: -1} | {name: index for index, name in enumerate(stages)}
     states = ("complete", "incomplete", "unreferenced")
     return sorted(found, key=lambda one: (states.index(one.state), ranks.get(one.stage, len(ranks)), one.folder))
 
@@ -102,3 +104,14 @@ def _status(out: str, name: str, is_current: bool) -> StageStatus:
     state = "complete" if is_current else "unreferenced"
     missing = len(folder.manifest["files"].keys() - storage.sizes(url).keys())
     return StageStatus(folder.name, name, state, tasks, done, failed, missing, len(sizes), sum(sizes))
+
+
+def _crawl_status(url: str) -> StageStatus:
+    """A crawl is a stage of one task."""
+    if storage.exists(storage.join(url, MANIFEST_NAME)):
+        files = Folder.open(url).manifest["files"]
+        missing = len(files.keys() - storage.sizes(url).keys())
+        sizes = [entry["bytes"] for entry in files.values()]
+        return StageStatus(CRAWL, CRAWL, "complete", 1, 1, 0, missing, len(sizes), sum(sizes))
+    sizes = [size for name, size in storage.sizes(url).items() if name.endswith((".warc.gz", ".warc.gz.open"))]
+    return StageStatus(CRAWL, CRAWL, "incomplete", None, 0, 0, None, len(sizes), sum(sizes))

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from corpus.crawl.folders import CRAWL, crawl_folders
+from corpus.crawl.folders import OWN_FILES as CRAWL_FILES
 from corpus.engine import durable, storage
 from corpus.engine.errors import WenhaiError
 from corpus.engine.progress import Progress
@@ -24,7 +26,7 @@ from corpus.engine.stage import FINGERPRINT_LENGTH, MANIFEST_NAME, Counts, Folde
 from corpus.report.summary import stage_order
 
 RECIPE_NAME = "stage.json"
-OWN_FILES = {MANIFEST_NAME, RECIPE_NAME}
+OWN_FILES = {MANIFEST_NAME, RECIPE_NAME, durable.LOCK_NAME, *CRAWL_FILES}
 OWN_KINDS = {"done", "failed"}
 MANIFEST_KEYS = {"format", "stage", "version", "fingerprint", "tasks", "counts", "files"}
 ENTRY_KEYS = {"bytes", "sha256", "rows"}
@@ -37,6 +39,7 @@ REBUILD_MANIFEST = "Remove this file and run the same command again: it is made 
 REPEAT_BOTH = "Remove both and run the same command again: only this task is repeated."
 REBUILD = "Remove the stage folder and run the same command again."
 RERUN = "Run the same command again."
+REPEAT_CRAWL = "Restore it from a copy, or crawl again in another folder: pages are not fetched twice into one."
 
 
 @dataclass(frozen=True)
@@ -57,22 +60,27 @@ class _Recorded(NamedTuple):
     url: str
     num_bytes: int
     sha256: str
+    advice: str  # when its bytes are wrong
 
 
 def verify(out: str, workers: int | None = None, progress: Progress | None = None) -> list[Problem]:
-    """Check all current stages below `out`; the empty list means that every byte is in place.
+    """Check all current stages below `out`, and its crawl; the empty list means that every byte is in place.
 
     Args:
-        out: the output folder of a run, local or in an object store.
+        out: the output folder of a run, local or in an object store, or the folder of a crawl.
         workers: files that are read at a time; default one a core.
         progress: where progress goes; silent by default.
 
     Raises:
         WenhaiError: `out` holds no run.
     """
-    entries = read_run(out)["stages"]
+    crawls = crawl_folders(out)
+    is_run = not crawls or storage.exists(storage.join(out, RUN_NAME))
+    entries = read_run(out)["stages"] if is_run else {}
     problems = list(_verify_index(out, entries))
     recorded: list[_Recorded] = []
+    for url in crawls:
+        problems.extend(_verify_crawl(url, recorded))
     sound: dict[str, Folder] = {}
     for name in stage_order(entries):
         url = storage.join(out, entries[name]["folder"])
@@ -132,15 +140,35 @@ def _verify_folder(
     else:
         wrong, agreed = _compare(folder, readable)
         yield from wrong
-    present = storage.sizes(folder.url)
+    yield from _verify_files(folder, agreed, recorded)
+
+
+def _verify_crawl(url: str, recorded: list[_Recorded]) -> Iterator[Problem]:
+    """Check the folder of a crawl, a stage of one task, but for the bytes of its files."""
+    folder = _open(url)
+    record = _record(url, f"{CRAWL}.json") if isinstance(folder, Folder) else folder
+    if isinstance(folder, Problem) or isinstance(record, Problem):
+        yield folder if isinstance(folder, Problem) else record  # type: ignore[misc]
+        return
+    wrong, agreed = _compare(folder, [record])
+    yield from wrong
+    yield from _verify_files(folder, agreed, recorded, REPEAT_CRAWL)
+
+
+def _verify_files(
+    folder: Folder, agreed: Mapping[str, Any], recorded: list[_Recorded], advice: str = ""
+) -> Iterator[Problem]:
+    """What is there against what is listed; files of the right size are added to `recorded`."""
+    present, files = storage.sizes(folder.url), folder.manifest["files"]
     for name, entry in sorted(agreed.items()):
         url = storage.join(folder.url, name)
         if name not in present:
-            yield Problem("missing", url, f"it is not there. {REPEAT_MISSING}")
+            yield Problem("missing", url, f"it is not there. {advice or REPEAT_MISSING}")
         elif present[name] != entry["bytes"]:
-            yield Problem("size", url, f"{present[name]:,} bytes, the manifest says {entry['bytes']:,}. {REPEAT}")
+            sizes = f"{present[name]:,} bytes, the manifest says {entry['bytes']:,}"
+            yield Problem("size", url, f"{sizes}. {advice or REPEAT}")
         else:
-            recorded.append(_Recorded(url, entry["bytes"], entry["sha256"]))
+            recorded.append(_Recorded(url, entry["bytes"], entry["sha256"], advice or REPEAT))
     for name in sorted(present.keys() - files.keys()) if agreed == files else ():
         if not _is_own(name):
             url = storage.join(folder.url, name)
@@ -201,9 +229,9 @@ def _hash_file(file: _Recorded) -> Problem | None:
     try:
         sha256 = storage.sha256(file.url)
     except OSError as error:
-        return Problem("missing", file.url, f"cannot be read ({error.strerror or type(error).__name__}). {REPEAT}")
+        return Problem("missing", file.url, f"cannot be read ({error.strerror or type(error).__name__}). {file.advice}")
     if sha256 != file.sha256:
-        return Problem("sha256", file.url, f"its bytes changed after it was written. {REPEAT}")
+        return Problem("sha256", file.url, f"its bytes changed after it was written. {file.advice}")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Input files to records: WARC and WET, JSONL, Parquet, plain text and HTML, plain or compressed.
+"""Input files to records: WARC and WET, JSONL, Parquet, plain text and HTML, wiki dumps, Sogou's collections, books.
 
 One reader a format, one noun each: `read` picks it and yields `Record`s and `BadRecord`s in file order. What is wrong
 with a record never reaches the next one: it is yielded as a `BadRecord` with its place and kind.
@@ -7,6 +7,7 @@ with a record never reaches the next one: it is yielded as a `BadRecord` with it
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,13 +33,27 @@ SUFFIXES: dict[str, Kind] = {
     ".xhtml": "html",
 }
 
+MARKS: tuple[tuple[re.Pattern[bytes], Kind], ...] = (
+    (re.compile(rb"WARC/"), "warc"),
+    (re.compile(rb"PAR1"), "parquet"),
+    (re.compile(rb"\{"), "jsonl"),
+    (re.compile(rb"(?:<\?xml[^>]{0,200}\?>\s{0,8})?<mediawiki[\s>]"), "mediawiki"),
+    (re.compile(rb"(?:<\?xml[^>]{0,200}\?>\s{0,8})?<doc>\s{0,8}<(?:docno|url)>"), "sogou"),
+    (re.compile(rb"<!doctype html|<html", re.IGNORECASE), "html"),
+)  # of first bytes
+
 
 def read(url: str, config: SourcesConfig, span: tuple[int, int] | None = None) -> Iterator[Record | BadRecord]:
     """The records of one file, in order. An empty file has none.
 
-    With `span`, only the lines that begin at bytes `start` to `end` of a file that `can_be_cut`. With
+    With `span`, only the lines, or streams of pages, that begin at bytes `start` to `end` of a file that `can_be_cut`. With
     `config.keep_prefix` off, a damaged file is read to its damage first and then gives that and nothing else.
     """
+    if span is not None and _name_kind(url) == "mediawiki":
+        from corpus.sources.mediawiki import read_mediawiki_span
+
+        yield from read_mediawiki_span(url, config, *span)
+        return
     if span is not None:
         from corpus.sources.jsonl import read_span
 
@@ -54,9 +69,20 @@ def read(url: str, config: SourcesConfig, span: tuple[int, int] | None = None) -
 
 
 def can_be_cut(url: str, config: SourcesConfig) -> bool:
-    """Whether ranges of a file can be read by themselves: JSONL, by its name neither compressed nor anything else."""
-    suffix = os.path.splitext(url.lower())[1]
-    return SUFFIXES.get(suffix) == "jsonl" and config.kind in ("auto", "jsonl") and config.keep_prefix
+    """Whether ranges of a file can be read by themselves, by its name: plain JSONL, and wiki dumps in bzip2."""
+    kind = _name_kind(url)
+    is_cuttable = kind == "mediawiki" or (kind == "jsonl" and os.path.splitext(url.lower())[1] in SUFFIXES)
+    return is_cuttable and config.kind in ("auto", kind) and config.keep_prefix
+
+
+def _name_kind(name: str) -> Kind | None:
+    """By a name, without the suffix of its compression."""
+    name = name.lower()
+    if name.endswith(".xml.bz2"):
+        return "mediawiki"
+    for suffix in (".gz", ".gzip", ".zst", ".zstd", ".bz2"):
+        name = name.removesuffix(suffix)
+    return next((kind for suffix, kind in SUFFIXES.items() if name.endswith(suffix)), None)
 
 
 def _read(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
@@ -75,6 +101,18 @@ def _read(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
         from corpus.sources.jsonl import read_jsonl
 
         yield from read_jsonl(path, config)
+    elif kind == "mediawiki":
+        from corpus.sources.mediawiki import read_mediawiki
+
+        yield from read_mediawiki(path, config)
+    elif kind == "sogou":
+        from corpus.sources.sogou import read_sogou
+
+        yield from read_sogou(path, config)
+    elif kind == "book":
+        from corpus.sources.book import read_book
+
+        yield from read_book(path, config)
     else:
         from corpus.sources.text import read_blocks, read_file
 
@@ -87,22 +125,13 @@ def _is_damage(found: Record | BadRecord) -> bool:
 
 
 def kind_of(path: Path) -> Kind:
-    """By the name without .gz or .zst, else by the first decompressed bytes, else plain text."""
-    name = path.name.lower()
-    for suffix in (".gz", ".gzip", ".zst", ".zstd"):
-        name = name.removesuffix(suffix)
-    for suffix, kind in SUFFIXES.items():
-        if name.endswith(suffix):
-            return kind
+    """By the name without .gz, .zst or .bz2, else by the first decompressed bytes, else plain text."""
+    named = _name_kind(path.name)
+    if named is not None:
+        return named
     with path.open("rb") as file:
         try:
             head = next(read_pieces(file, compression_of(path)), b"").lstrip()
         except DamagedStream:
             head = b""
-    if head.startswith(b"WARC/"):
-        return "warc"
-    if head.startswith(b"PAR1"):
-        return "parquet"
-    if head.startswith(b"{"):
-        return "jsonl"
-    return "html" if head[:15].lower().startswith((b"<!doctype html", b"<html")) else "text"
+    return next((kind for mark, kind in MARKS if mark.match(head)), "text")

@@ -1,4 +1,4 @@
-"""Decompressed bytes of gzip and zstd files that insist on the frame's end.
+"""Decompressed bytes of gzip, bzip2 and zstd files that insist on the frame's end.
 
 The usual readers lie about damage: python-zstandard's `stream_reader` and `zlib.decompressobj` end quietly where a file
 is cut off, and a decompression bomb is unpacked until memory ends. Here every good byte is delivered in bounded pieces
@@ -6,17 +6,19 @@ and then `DamagedStream` is raised for what follows: a cut (`truncated`), bad da
 frame (`trailing`) or a bomb (`bomb`). Members and frames may follow each other; zero padding at the end is allowed.
 
 A bomb is more than MAX_RATIO times its compressed size, beyond the first FREE_BYTES: real text reaches a ratio of 20,
-one repeated character 1,000 in gzip and 30,000 in zstd.
+one repeated character 1,000 in gzip, 30,000 in zstd and 500,000 in bzip2.
 
 What damage costs is its own member or frame where there are several: `next_member` says where the next one begins.
 """
 
 from __future__ import annotations
 
+import bz2
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, Protocol
 
 import zstandard
 
@@ -27,6 +29,9 @@ MAX_ZSTD_WINDOW_BYTES = 128 << 20  # zstd's own limit for files packed without -
 
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_MEMBER = GZIP_MAGIC + b"\x08"
+BZIP2_MAGIC = b"BZh"
+BZIP2_HEAD = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")  # a stream, its level, and its first block or its end
+BZIP2_HEAD_BYTES = 10
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 SKIPPABLE_MAGICS = tuple(bytes([low, 0x2A, 0x4D, 0x18]) for low in range(0x50, 0x60))
 GZIP_WINDOW_BITS = 31
@@ -34,7 +39,7 @@ SCAN_BYTES = 1 << 20
 HEAD_INPUT_BYTES = 4096
 HEAD_BYTES = 64
 
-Compression = Literal["none", "gzip", "zstd"]
+Compression = Literal["none", "gzip", "bzip2", "zstd"]
 
 
 class DamagedStream(ValueError):
@@ -55,16 +60,20 @@ def compression_of(path: Path) -> Compression:
     """By the name's end, else by the first bytes."""
     if path.suffix in (".gz", ".gzip"):
         return "gzip"
+    if path.suffix == ".bz2":
+        return "bzip2"
     if path.suffix in (".zst", ".zstd"):
         return "zstd"
     with path.open("rb") as file:
-        return magic_of(file.read(4))
+        return magic_of(file.read(BZIP2_HEAD_BYTES))
 
 
 def magic_of(head: bytes) -> Compression:
-    """By a file's first four bytes."""
+    """By a file's first ten bytes."""
     if head.startswith(GZIP_MAGIC):
         return "gzip"
+    if BZIP2_HEAD.match(head):
+        return "bzip2"
     return "zstd" if head.startswith((ZSTD_MAGIC, *SKIPPABLE_MAGICS)) else "none"
 
 
@@ -75,8 +84,8 @@ def read_pieces(file: BinaryIO, compression: Compression, start: int = 0) -> Ite
         DamagedStream: after every byte before the damage was delivered.
     """
     file.seek(start)
-    if compression == "gzip":
-        return _gunzip(file)
+    if compression in ("gzip", "bzip2"):
+        return _unpack(file, compression)
     if compression == "zstd":
         return _unzstd(file, start)
     return iter(lambda: file.read(PIECE_BYTES), b"")
@@ -92,10 +101,12 @@ def next_member(
     """The first place from `start` on where a gzip member or zstd frame begins whose first bytes are `plausible`.
 
     `decoder` is for zstd frames that need a dictionary. The three or four bytes that mark one also stand in compressed
-    data by chance, so its head is decompressed.
+    data by chance, so its head is decompressed; the ten of a bzip2 stream do not, and whatever it holds is taken.
     """
     if compression == "none":
         return None
+    if compression == "bzip2":
+        return next_bzip2(file, start)
     magic = GZIP_MEMBER if compression == "gzip" else ZSTD_MAGIC
     decoder = decoder or zstd_decoder()
     while (found := find(file, start, magic)) is not None:
@@ -103,6 +114,16 @@ def next_member(
         data = file.read(HEAD_INPUT_BYTES)
         head = _gzip_head(data) if compression == "gzip" else _zstd_head(data, decoder)
         if head and plausible(head):
+            return found
+        start = found + 1
+    return None
+
+
+def next_bzip2(file: BinaryIO, start: int) -> int | None:
+    """The first place from `start` on where a bzip2 stream begins."""
+    while (found := find(file, start, BZIP2_MAGIC)) is not None:
+        file.seek(found)
+        if BZIP2_HEAD.match(file.read(BZIP2_HEAD_BYTES)):
             return found
         start = found + 1
     return None
@@ -136,9 +157,53 @@ class Meter:
             raise DamagedStream("bomb", offset, f"more than {MAX_RATIO} times its compressed size")
 
 
-def _gunzip(file: BinaryIO) -> Iterator[bytes]:
+class Bzip2Decoder:
+    """`bz2.BZ2Decompressor` with the methods of a zlib decoder; input it cannot use yet it keeps itself."""
+
+    unconsumed_tail = b""
+
+    def __init__(self) -> None:
+        self._decoder = bz2.BZ2Decompressor()
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """At most `max_length` bytes; raises `zlib.error`."""
+        try:
+            return self._decoder.decompress(data, max_length)
+        except OSError as error:
+            raise zlib.error(f"bzip2: {error}") from error
+
+    @property
+    def eof(self) -> bool:
+        """Whether the stream has ended."""
+        return self._decoder.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        """What follows the stream's end."""
+        return self._decoder.unused_data
+
+
+class Decoder(Protocol):
+    """What gzip members and bzip2 streams are read by: zlib's interface."""
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+
+
+def new_decoder(compression: Compression) -> Decoder:
+    """A decoder for one gzip member or bzip2 stream."""
+    return Bzip2Decoder() if compression == "bzip2" else zlib.decompressobj(GZIP_WINDOW_BITS)
+
+
+def _unpack(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
     meter = Meter()
     first = file.tell()
+    magic = BZIP2_MAGIC if compression == "bzip2" else GZIP_MAGIC
     members = 0
     data = b""
     while data := data or _more(file, meter):
@@ -147,18 +212,18 @@ def _gunzip(file: BinaryIO) -> Iterator[bytes]:
             if not data:
                 continue
         start = first + meter.bytes_in - len(data)
-        decoder = zlib.decompressobj(GZIP_WINDOW_BITS)
+        decoder = new_decoder(compression)
         starved = False
         while not decoder.eof:
             if starved and not data:
                 data = _more(file, meter)
                 if not data:
                     offset = first + meter.bytes_in
-                    raise DamagedStream("truncated", offset, "the file ends inside a gzip member", start)
+                    raise DamagedStream("truncated", offset, f"the file ends inside a {compression} member", start)
             try:
                 piece = decoder.decompress(data, PIECE_BYTES)
             except zlib.error as error:
-                garbage = members > 0 and not data.startswith(GZIP_MAGIC) and not starved
+                garbage = members > 0 and not data.startswith(magic) and not starved
                 offset = first + meter.bytes_in - len(data)
                 raise DamagedStream("trailing" if garbage else "corrupt", offset, str(error), start) from error
             meter.add(len(piece), start)

@@ -8,14 +8,16 @@ from pydantic import Field
 
 from corpus.engine.config import Strict
 
-Kind = Literal["warc", "jsonl", "parquet", "text", "html"]
+Kind = Literal["warc", "jsonl", "parquet", "text", "html", "mediawiki", "sogou", "book"]
 
 
 class SourcesConfig(Strict):
     """How input files are read. Fields are names of JSON keys or Parquet columns; other fields go to `meta`."""
 
-    kind: Literal["auto", "warc", "jsonl", "parquet", "text", "html"] = "auto"
-    """`auto` goes by the file's name (.warc.gz, .wet.gz, .jsonl.zst, .parquet, .txt, .html), else by its first bytes."""
+    kind: Literal["auto", "warc", "jsonl", "parquet", "text", "html", "mediawiki", "sogou", "book"] = "auto"
+    """`auto` goes by the file's name (.warc.gz, .wet.gz, .jsonl.zst, .parquet, .txt, .html, .xml.bz2), else by its first
+    bytes. `mediawiki`: an XML dump of a wiki; `sogou`: SogouCA, SogouCS or SogouT; `book`: a book in plain text, never
+    guessed."""
     source: str = Field(default="local", min_length=1)
     """The source of records that do not name one themselves; a part of every document's identity."""
     text_field: str = "text"
@@ -26,14 +28,18 @@ class SourcesConfig(Strict):
     source_field: str = "source"
     document: Literal["file", "line", "blank_line"] = "file"
     """What a document is in a plain text file."""
+    chapters: bool = True
+    """Whether a chapter of a book is a document, or the whole book."""
+    namespaces: list[int] = [0]
+    """Of a MediaWiki dump: the numbers of the namespaces whose pages are documents; 0 holds the articles."""
     encoding: str | None = None
-    """The encoding of plain text, HTML and JSONL files; None finds it out file by file, and takes JSONL for UTF-8 or UTF-16."""
+    """The encoding of plain text, books, HTML, Sogou and JSONL files; None finds it out file by file, and takes JSONL for UTF-8 or UTF-16."""
     keep_prefix: bool = True
     """Keep the documents before a cut or damage in a file. False: a damaged file gives none; each is read twice."""
     max_line_bytes: int = Field(default=10_000_000, gt=0)
     """Longer JSONL lines and text documents are `too_long`; this is also what one record costs in memory."""
     max_page_bytes: int = Field(default=2_000_000, gt=0)
-    """Longer WARC payloads (decoded) are `too_long`."""
+    """Longer WARC payloads (decoded), wiki pages and SogouT pages are `too_long`."""
     task_bytes: int = Field(default=256 << 20, gt=0)
     """Input files are read by one task until they add up to this many bytes (as stored)."""
     shard_bytes: int = Field(default=256 << 20, gt=0)

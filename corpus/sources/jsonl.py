@@ -22,6 +22,7 @@ import msgspec
 from corpus.encoding import codec_of, replace_surrogates
 from corpus.engine import storage
 from corpus.sources.compression import (
+    BZIP2_HEAD_BYTES,
     PIECE_BYTES,
     Compression,
     DamagedStream,
@@ -61,7 +62,7 @@ def read_span(url: str, config: SourcesConfig, start: int, end: int) -> Iterator
     Where the first bytes say that the file is compressed or UTF-16 after all, the first span is the whole file.
     """
     with storage.open_stream(url) as file:
-        head = file.read(4)
+        head = file.read(BZIP2_HEAD_BYTES)
         if magic_of(head) != "none" or head[:2] in UTF16_STARTS:
             if start == 0:
                 file.seek(0)

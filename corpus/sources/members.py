@@ -1,6 +1,6 @@
 """A compressed file as a row of members, each read like a file of its own and each damaged alone.
 
-Both classes have the same five verbs. gzip members end where their data say so; zstd frames end where their block
+Both classes have the same five verbs. gzip members and bzip2 streams end where their data say so; zstd frames end where their block
 headers say so, which is known before anything is decompressed. `first` are the bytes that a member's content begins
 with: how the next one is recognised after damage.
 """
@@ -15,10 +15,11 @@ from typing import BinaryIO
 import zstandard
 
 from corpus.sources.compression import (
-    GZIP_WINDOW_BITS,
     ZSTD_MAGIC,
+    Compression,
     DamagedStream,
     Meter,
+    new_decoder,
     next_member,
     unzstd_frame,
     zstd_decoder,
@@ -31,15 +32,16 @@ MAX_DICTIONARY_BYTES = 16 << 20
 
 
 class GzipMembers:
-    """A gzip file as a row of members, each readable like a file; damage raises `DamagedStream`."""
+    """A gzip or bzip2 file as a row of members, each readable like a file; damage raises `DamagedStream`."""
 
-    def __init__(self, file: BinaryIO, first: bytes) -> None:
+    def __init__(self, file: BinaryIO, first: bytes, compression: Compression = "gzip") -> None:
+        self._compression = compression
         self._first = first
         self.start = 0  # where the current member begins in the file
         self._file = file
         self._data = b""  # compressed bytes that were read and not yet used
         self._position = 0  # of the end of _data in the file
-        self._decoder = zlib.decompressobj(GZIP_WINDOW_BITS)
+        self._decoder = new_decoder(compression)
         self._meter = Meter()
         self._told = 0
 
@@ -52,7 +54,7 @@ class GzipMembers:
                 return False
             self._data = self._data.lstrip(b"\0")
         self.start = self._position - len(self._data)
-        self._decoder = zlib.decompressobj(GZIP_WINDOW_BITS)
+        self._decoder = new_decoder(self._compression)
         self._meter = Meter()
         self._told = 0
         return True
@@ -66,14 +68,14 @@ class GzipMembers:
             try:
                 piece = self._decoder.decompress(self._data, size)
             except zlib.error as error:
-                raise DamagedStream("corrupt", self.start, f"gzip: {error}") from error
+                raise DamagedStream("corrupt", self.start, f"{self._compression}: {error}") from error
             self._data = self._decoder.unconsumed_tail
             self._meter.add(len(piece), self.start)
             if piece:
                 self._told += len(piece)
                 return piece
             if starved and not self._decoder.eof:
-                raise DamagedStream("truncated", self.start, "the file ends inside a gzip member")
+                raise DamagedStream("truncated", self.start, f"the file ends inside a {self._compression} member")
         return b""
 
     def tell(self) -> int:
@@ -81,11 +83,11 @@ class GzipMembers:
 
     def resync(self, start: int) -> bool:
         """Go to the next member from `start` on that begins as the first one should; False when there is none."""
-        found = next_member(self._file, "gzip", start, self._is_first)
+        found = next_member(self._file, self._compression, start, self._is_first)
         self._file.seek(found or 0, io.SEEK_SET if found is not None else io.SEEK_END)
         self.start = self._position = self._file.tell()
         self._data = b""
-        self._decoder = zlib.decompressobj(GZIP_WINDOW_BITS)
+        self._decoder = new_decoder(self._compression)
         return found is not None
 
     def _is_first(self, head: bytes) -> bool:

@@ -1,11 +1,11 @@
-"""HTML records through the child process that extracts them, in batches and in order."""
+"""HTML and wikitext records through the child process that extracts them, in batches and in order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from corpus import sandbox
-from corpus.extract.child import Extracted, pack, unpack
+from corpus.extract.child import Extracted, Markup, pack, unpack
 from corpus.extract.config import ExtractConfig
 from corpus.sources.record import BadRecord, Record
 
@@ -17,7 +17,7 @@ Item = tuple[Record | BadRecord, Extracted | None]
 
 
 def with_pages(records: Iterable[Record | BadRecord], config: ExtractConfig) -> Iterator[Item]:
-    """Every record in order, HTML records with what extraction made of them.
+    """Every record in order, HTML and wikitext records with what extraction made of them.
 
     A page that crashed its process or was over its limits of time or memory has the error `killed`; its `detail` says
     which. Records wait for at most BATCH_BYTES of pages.
@@ -25,8 +25,7 @@ def with_pages(records: Iterable[Record | BadRecord], config: ExtractConfig) -> 
     held: list[Record | BadRecord] = []
     num_bytes = 0
     for record in records:
-        is_page = isinstance(record, Record) and record.kind == "html" and record.text is None
-        if not (held or is_page):
+        if not (held or _markup(record)):
             yield record, None
             continue
         held.append(record)
@@ -38,18 +37,24 @@ def with_pages(records: Iterable[Record | BadRecord], config: ExtractConfig) -> 
 
 
 def _extracted(held: list[Record | BadRecord], config: ExtractConfig) -> Iterator[Item]:
-    pages = {
-        index: record
+    requests = {
+        index: pack(config, record.charset, record.raw, markup)
         for index, record in enumerate(held)
-        if isinstance(record, Record) and record.kind == "html" and record.text is None
+        if isinstance(record, Record) and (markup := _markup(record))
     }
     limits = sandbox.Limits(config.max_page_seconds, config.max_page_mb)
-    requests = [pack(config, record.charset, record.raw) for record in pages.values()]
-    answers = sandbox.shared(CHILD, limits).map(requests) if requests else []
-    found = dict(zip(pages, answers, strict=True))
+    answers = sandbox.shared(CHILD, limits).map(list(requests.values())) if requests else []
+    found = dict(zip(requests, answers, strict=True))
     for index, record in enumerate(held):
         answer = found.get(index)
         if isinstance(answer, sandbox.Death):
             yield record, Extracted(error="killed", detail=answer.reason)
         else:
             yield record, unpack(answer) if answer is not None else None
+
+
+def _markup(record: Record | BadRecord) -> Markup | None:
+    """What the child has to read, or None for a record that needs no extraction."""
+    if isinstance(record, BadRecord) or record.text is not None or record.kind == "text":
+        return None
+    return record.kind

@@ -17,13 +17,14 @@ class Record(msgspec.Struct, frozen=True):  # made six times faster than a froze
     `key` is what identifies it beside its bytes: an id, else a URL, else nothing; never a place in a file, so that
     splitting or reordering the inputs changes no identity. `raw` are the bytes that were read (an HTML page, a JSON
     line); `text` is set where the format says what it is, otherwise `raw` is decoded. `offset` is the byte offset of
-    the record in its file (of the decompressed bytes for compressed JSONL and text, of the row for Parquet).
+    the record in its file (of the decompressed bytes for compressed JSONL and text, of the row for Parquet; in bzip2
+    dumps the start of its stream and the number of pages in it before).
     """
 
     key: str
     offset: int
     raw: bytes
-    kind: Literal["html", "text"]
+    kind: Literal["html", "wikitext", "text"]
     text: str | None = None
     url: str | None = None
     charset: str | None = None
@@ -40,7 +41,8 @@ class BadRecord:
     Kinds, which become rules `error:<kind>`: `charset`, `json`, `field` (no text, or no string), `empty`, `too_long`;
     of files `truncated`, `corrupt`, `trailing`, `bomb`, `parquet`, `too_large` (a row group of giant cells); of WARC
     `warc` (no record, or none of a known type), `http` (no HTTP headers), `http_status`, `content_type`; of pages, in
-    extraction, `too_deep`, `too_complex` and `killed` (time, memory or a crash).
+    extraction, `too_deep`, `too_complex` and `killed` (time, memory or a crash); of MediaWiki dumps `xml` (a page that is
+    not well-formed), `redirect`, `namespace` (one that was not asked for) and `content_type` (a page of code).
     """
 
     offset: int

@@ -4,9 +4,9 @@ A task reads a few whole files in order (consecutive small ones together) and wr
 part after every `shard_bytes` of text, and `fates/<task>.parquet` with one row for each record that could not become a
 document: rule `error:<kind>` and place `file:offset N`. Every record and every bad record is one document in.
 
-A plain JSONL file larger than `task_bytes` is cut into ranges, one task each: a line belongs to the range it begins in.
-Any other large file is one task, because compressed and record formats can only be read from their front: give a build
-at least as many of those as workers.
+A plain JSONL file larger than `task_bytes`, and a wiki dump in bzip2, is cut into ranges, one task each: a line, or a
+stream of pages, belongs to the range it begins in. Any other large file is one task, because compressed and record
+formats can only be read from their front: give a build at least as many of those as workers.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Extract(Stage):
         return tuple(sorted(self.files, key=lambda file: file.url))
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        """Consecutive files together up to `task_bytes`; a plain JSONL file above it in ranges of that size."""
+        """Consecutive files together up to `task_bytes`; a larger file that can be cut in ranges of that size."""
         groups: list[tuple[list[File], dict[str, int]]] = []
         limit = self.sources.task_bytes
         room = 0

@@ -55,8 +55,8 @@ def read_warc(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]
     """The documents of a WARC file in file order, and what could not be read in its place."""
     compression = compression_of(path)
     with path.open("rb") as file:
-        if compression == "gzip":
-            yield from _read_members(GzipMembers(file, RECORD_START), config)
+        if compression in ("gzip", "bzip2"):
+            yield from _read_members(GzipMembers(file, RECORD_START, compression), config)
         elif compression == "zstd":
             yield from _read_members(ZstdMembers(file, RECORD_START), config)
         else:

@@ -13,7 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = {
     "corpus run": "--address --executor --input --out --quiet --recipe --set --workers",
+    "corpus crawl": "--agent --allow-address --concurrency --config --contact --delay --follow --max-pages --max-pages-per-host --out --port --quiet --resolve --seeds --set --since",
     "corpus plan": "--input --json --out --recipe --set --workers",
+    "corpus commoncrawl": "--address --base --concurrency --contact --crawl --dry-run --executor --files --host-suffix --index --json --language --limit --out --primary --quiet --rate --sample --set --whole --workers",
     "corpus prune": "--json --recipe --set --yes",
     "corpus filter": "--column --dropped --input --out --pii-only --recipe --set --statistics --threads",
     "corpus quality train": "--advertisement --bad --bits --class --column --from-build --good --inverse-penalty --json --max-documents --orders --out --seed",

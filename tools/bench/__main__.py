@@ -19,6 +19,7 @@ python -m tools.bench rooms --data build/demo
 python -m tools.bench dedup --documents 1_000_000 --peers
 python -m tools.bench signatures --input 'data/*.jsonl' --peers
 python -m tools.bench pipeline --input 'data/*.jsonl' --peers
+python -m tools.bench frontier --urls 1_000_000
 python -m tools.bench.retune build/demo
 """
 
@@ -32,11 +33,13 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("rooms", "filters", "dedup", "signatures", "pipeline"),
+        choices=("rooms", "filters", "dedup", "signatures", "pipeline", "frontier"),
         default="rooms",
         help="default: rooms",
     )
-    parser.add_argument("--data", type=Path, help="the output folder of a finished build; dedup: where to work")
+    parser.add_argument(
+        "--data", type=Path, help="the output folder of a finished build; dedup, frontier: where to work"
+    )
     parser.add_argument("--html", type=Path, help="rooms: a WARC file of pages, for extraction")
     parser.add_argument(
         "--input", nargs="+", metavar="GLOB", help="JSONL or Parquet files with text; not of rooms and dedup"
@@ -50,6 +53,7 @@ def main() -> None:
     )
     parser.add_argument("--memory", action="store_true", help="filters: also the peak memory on a JSONL.zst of 1 GB")
     parser.add_argument("--documents", type=int, default=1_000_000, help="dedup: how many (default: a million)")
+    parser.add_argument("--urls", type=int, default=1_000_000, help="frontier: how many (default: a million)")
     parser.add_argument("--planted", type=float, default=0.1, help="dedup: share of documents in planted clusters")
     parser.add_argument("--workers", type=int, default=0, help="dedup: processes (default: one, this one's child)")
     parser.add_argument("--megabytes", type=float, default=160, help="pipeline: of text to make (default: 160)")

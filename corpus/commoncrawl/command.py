@@ -1,0 +1,210 @@
+"""`python -m corpus commoncrawl`: options, the run, what came of it, and the command that goes on from there."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from corpus.commoncrawl.client import Client, is_http
+from corpus.commoncrawl.config import CRAWL_NAME, CommonCrawlConfig
+from corpus.commoncrawl.http import Bad, Temporary
+from corpus.commoncrawl.paths import index_files, parse_slice, whole_files
+from corpus.commoncrawl.select import Select, Sort
+from corpus.commoncrawl.stages import Fetch, WholeFiles
+from corpus.engine.cli import add_executor_arguments, cluster_address
+from corpus.engine.config import apply_overrides, parse
+from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.progress import Progress
+from corpus.engine.run import run_stages
+from corpus.engine.running import duration
+from corpus.engine.stage import Folder, Stage
+from corpus.engine.storage import join
+from corpus.report.summary import size
+
+BASE = "https://data.commoncrawl.org/"
+DEFAULT_WORKERS = 4  # a server's patience is no better where the cores are many
+DEFAULT_RATE = 10.0  # MB/s
+REQUEST_SECONDS = 0.1  # a round trip to another continent
+SIZED_FILES = 8  # of a list of whole files, for an estimate
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    parser.add_argument("--crawl", required=True, metavar="NAME", help="for example CC-MAIN-2026-43")
+    parser.add_argument("--out", required=True, metavar="OUT", help="the output folder: a path or an fsspec URL")
+    parser.add_argument(
+        "--base", default=BASE, metavar="URL", help=f"where the archive lies ({BASE}, s3://commoncrawl/, a folder)"
+    )
+    parser.add_argument(
+        "--index", nargs="+", default=[], metavar="GLOB", help="columnar index files (default: all of the crawl)"
+    )
+    parser.add_argument(
+        "--files", default=":", metavar="A:B", help="which index files, or with --whole which files, of the list"
+    )
+    parser.add_argument(
+        "--whole", choices=("wet", "warc"), help="whole files of the crawl instead of captures by the index"
+    )
+    chosen = parser.add_argument_group("captures")
+    chosen.add_argument("--language", nargs="+", metavar="CODE", help="ISO 639-3 (default: zho)")
+    chosen.add_argument("--primary", action="store_true", default=None, help="only where it is the first language")
+    chosen.add_argument("--host-suffix", nargs="+", metavar="HOST", help="hosts that end so, for example cn or com.tw")
+    chosen.add_argument("--sample", type=float, metavar="SHARE", help="of the captures, by a hash of their URLs")
+    chosen.add_argument("--limit", type=int, metavar="N", help="at most so many captures")
+    parser.add_argument("--contact", metavar="TEXT", help="an address or page for the server's owner (needed for http)")
+    parser.add_argument(
+        "--concurrency",
+        type=int,
+        metavar="N",
+        help="requests at a time of each worker (default: 4, and at most 4 workers)",
+    )
+    add_executor_arguments(parser)
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="select.*, fetch.* or http.*")
+    parser.add_argument("--dry-run", action="store_true", help="select, and tell what fetching would take")
+    parser.add_argument("--rate", type=float, default=DEFAULT_RATE, metavar="MB/S", help="to reckon with (default: 10)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
+
+
+def commoncrawl(arguments: argparse.Namespace) -> None:
+    """Run the verb.
+
+    Raises:
+        UsageError: the options do not fit together.
+        WenhaiError: the server is gone, tasks failed, ...
+    """
+    config, base = _config(arguments), arguments.base.rstrip("/") + "/"
+    address = cluster_address(arguments)
+    if CRAWL_NAME.fullmatch(arguments.crawl) is None:
+        raise UsageError(f"--crawl {arguments.crawl}: give a crawl's name, for example CC-MAIN-2026-43.")
+    if arguments.rate <= 0:
+        raise UsageError(f"--rate {arguments.rate}: give MB a second, more than 0.")
+    if not config.http.contact and any(map(is_http, [base, *arguments.index])):
+        raise UsageError("--contact: say whom the server's owner can turn to, for example --contact you@example.org")
+    workers = (
+        min(DEFAULT_WORKERS, os.cpu_count() or 1) if arguments.workers is None and not address else arguments.workers
+    )
+    stages = (_whole_stages if arguments.whole else _capture_stages)(arguments, config, base)
+    if arguments.whole and arguments.dry_run:
+        told: dict[str, Any] = _estimate_files(stages[0], config, arguments.rate)
+    else:
+        planned = stages[:-1] if arguments.dry_run else stages
+        progress = Progress(quiet=arguments.quiet)
+        folders = run_stages(planned, arguments.out, workers=workers, address=address, progress=progress)
+        parallel = config.http.concurrency * max(1, workers or 1)
+        told = _estimate(folders, arguments.rate, parallel) if arguments.dry_run else _result(folders[stages[-1].name])
+    if arguments.json:
+        print(json.dumps(told, ensure_ascii=False, indent=1))
+    elif not arguments.quiet:
+        print(_render(told), file=sys.stderr)
+
+
+def _config(arguments: argparse.Namespace) -> CommonCrawlConfig:
+    """The configuration of the options, and of `--set` below them."""
+    options = {
+        "select": {
+            "languages": arguments.language,
+            "primary": arguments.primary,
+            "host_suffixes": arguments.host_suffix,
+            "sample": arguments.sample,
+            "limit": arguments.limit,
+        },
+        "http": {"contact": arguments.contact, "concurrency": arguments.concurrency},
+    }
+    values = apply_overrides({}, arguments.set)
+    for section, given in options.items():
+        table = values.setdefault(section, {})
+        if isinstance(table, dict):
+            table.update({key: value for key, value in given.items() if value is not None})
+    return parse(CommonCrawlConfig, values, "commoncrawl")
+
+
+def _capture_stages(arguments: argparse.Namespace, config: CommonCrawlConfig, base: str) -> list[Stage]:
+    files = index_files(arguments.crawl, base, arguments.index, parse_slice(arguments.files), config.http)
+    return [
+        Select(tuple(files), config.select, config.fetch, config.http),  # index rows -> captures, by range of files
+        Sort(config.select, config.fetch),  # -> captures in the archive's order, tasks of equal size
+        Fetch(arguments.crawl, base, config.fetch, config.http),  # -> WARC files
+    ]
+
+
+def _whole_stages(arguments: argparse.Namespace, config: CommonCrawlConfig, base: str) -> list[Stage]:
+    for name in ("index", "language", "primary", "host_suffix", "sample", "limit"):
+        if getattr(arguments, name):
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option}: chooses captures, and --whole takes whole files. Leave one of them out.")
+    paths = whole_files(arguments.crawl, base, arguments.whole, parse_slice(arguments.files), config.http)
+    return [WholeFiles(arguments.crawl, base, paths, config.http)]
+
+
+def _estimate(folders: Mapping[str, Folder], rate: float, parallel: int) -> dict[str, Any]:
+    """What fetching would take: the line's time for the bytes, or the round trips', whichever is longer."""
+    counts = folders["cc_sort"].counts
+    num_bytes = counts.extra.get("record_bytes", 0)
+    requests, gap_bytes = counts.extra.get("requests", 0), counts.extra.get("gap_bytes", 0)
+    seconds = max((num_bytes + gap_bytes) / (rate * 1e6), requests * REQUEST_SECONDS / parallel)
+    return {
+        "captures": counts.documents_out,
+        "record_bytes": num_bytes,
+        "requests": requests,
+        "saved_requests": counts.documents_out - requests,
+        "gap_bytes": gap_bytes,
+        "tasks": len(folders["cc_sort"].files("captures")),
+        "megabytes_per_second": rate,
+        "seconds": round(seconds, 1),
+    }
+
+
+def _estimate_files(stage: Stage, config: CommonCrawlConfig, rate: float) -> dict[str, Any]:
+    """The sizes of a few files of the list, for all of them."""
+    assert isinstance(stage, WholeFiles)
+    step = -(-len(stage.paths) // SIZED_FILES)
+    try:
+        with Client(stage.base, config.http) as client:
+            sizes = [client.size(path) for _, path in stage.paths[::step]]
+    except (Bad, Temporary) as error:
+        raise WenhaiError(f"{stage.base}: a file of the list cannot be had ({error}). Is --base right?") from error
+    num_bytes = sum(sizes) * len(stage.paths) // len(sizes)
+    return {
+        "files": len(stage.paths),
+        "file_bytes": num_bytes,
+        "megabytes_per_second": rate,
+        "seconds": round(num_bytes / (rate * 1e6), 1),
+    }
+
+
+def _result(folder: Folder) -> dict[str, Any]:
+    """What came, what did not, and what to type next."""
+    counts = folder.counts
+    return {
+        "wanted": counts.documents_in,
+        "fetched": counts.documents_out,
+        "fetched_bytes": counts.bytes_out,
+        "errors": dict(sorted(counts.errors.items())),
+        "files": len(folder.files()),
+        "data": join(folder.url, "data"),
+        "next": f"python -m corpus run --recipe web_zh --input {shlex.quote(join(folder.url, 'data'))} --out build/my",
+    }
+
+
+def _render(told: Mapping[str, Any]) -> str:
+    if "data" in told:
+        lines = [
+            f"{told['fetched']:,} of {told['wanted']:,} fetched, {size(told['fetched_bytes'])} in {told['files']:,} files"
+        ]
+        lines += [f"  {count:,} {kind}" for kind, count in told["errors"].items()]
+        if told["errors"]:
+            lines.append(f"  each with its URL and place in {told['data'].removesuffix('data')}fates")
+        return "\n".join([*lines, "next:", f"  {told['next']}"])
+    speed = f"about {duration(told['seconds'])} at {told['megabytes_per_second']:g} MB/s"
+    if "files" in told:
+        return f"{told['files']:,} files, about {size(told['file_bytes'])}: {speed}. Nothing was fetched."
+    return (
+        f"{told['captures']:,} captures, {size(told['record_bytes'])}, in {told['tasks']:,} tasks\n"
+        f"{told['requests']:,} requests ({told['saved_requests']:,} saved by joining neighbours, for {size(told['gap_bytes'])} "
+        f"more)\n{speed}. Nothing was fetched; the same command without --dry-run goes on from here."
+    )

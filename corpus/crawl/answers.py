@@ -1,0 +1,133 @@
+"""What an answer means for its URL: kept, moved, dropped by whose rule, or which error; and what it links to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from corpus.crawl.config import CrawlConfig
+from corpus.crawl.directives import Directives, directives
+from corpus.crawl.fates import FETCHED, MOVED, NOT_MODIFIED, Claim, Link, Outcome
+from corpus.crawl.fetched import Fetched
+from corpus.crawl.focus import link_priority, page_evidence
+from corpus.crawl.page import Page, read_page
+from corpus.crawl.url import BadUrl, Scope, to_link
+from corpus.encoding import UndecodableError
+
+PAGE_TYPES = ("text/html", "application/xhtml+xml", "text/plain")
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+PAGES = frozenset({200, 203})
+MAX_REDIRECTS = 10
+MAX_VALIDATOR_BYTES = 512  # of an ETag or Last-Modified that is worth keeping
+
+
+class Judge:
+    """Decides on answers; pure but for `evidence`, which tells how Chinese a host has been so far (0..1)."""
+
+    def __init__(self, config: CrawlConfig, scope: Scope, evidence: Callable[[str], float]) -> None:
+        self.config, self.scope, self.evidence = config, scope, evidence
+
+    def outcome(self, claim: Claim, url: str, fetched: Fetched) -> Outcome:
+        """What became of a claim that `url` answered for; a page to keep has fate `fetched` and no record yet."""
+        status = fetched.status
+        if status == 304 and claim.refers_to is not None:
+            return Outcome(
+                NOT_MODIFIED, status, digest=claim.digest, etag=claim.etag, last_modified=claim.last_modified
+            )
+        if status in REDIRECTS:
+            return self._moved(claim, url, fetched)
+        if status not in PAGES:
+            return Outcome(f"error:http_{status}", status, fetched.wire_bytes)
+        return self._page(claim, url, fetched)
+
+    def _moved(self, claim: Claim, url: str, fetched: Fetched) -> Outcome:
+        outcome = Outcome(MOVED, fetched.status, fetched.wire_bytes)
+        target = location(fetched)
+        try:
+            if target is None:
+                raise BadUrl("relative", "a redirect without a target")
+            link = self._link(target, url, "utf-8", depth=claim.depth, priority=0.0, redirects=claim.redirects + 1)
+        except BadUrl as error:
+            return replace(outcome, fate="error:bad_url", detail=str(error))
+        if link.key == claim.key or link.redirects > MAX_REDIRECTS:
+            return replace(outcome, fate="drop:redirect_loop")
+        return replace(outcome, links=(replace(link, priority=self.evidence(link.host)),))
+
+    def _page(self, claim: Claim, url: str, fetched: Fetched) -> Outcome:
+        headers = first_values(fetched.raw_headers)
+        outcome = Outcome(FETCHED, fetched.status, fetched.wire_bytes)
+        content_type = headers.get(b"content-type")
+        try:
+            page = read_page(fetched.body, content_type.decode("latin-1") if content_type else None, url)
+        except UndecodableError:
+            return replace(outcome, fate="error:encoding")
+        asked = directives(fetched.raw_headers, page.meta_robots, self.config.agent)
+        fate = forbidden(asked) or ("drop:soft_404" if page.soft_404 else FETCHED)
+        return replace(
+            outcome,
+            fate=fate,
+            chinese_bytes=page.chinese_bytes,
+            text_bytes=page.text_bytes,
+            content=page.content if fate == FETCHED else None,
+            etag=_validator(headers.get(b"etag")),
+            last_modified=_validator(headers.get(b"last-modified")),
+            detail=", ".join(asked.reasons),
+            links=() if asked.nofollow or page.soft_404 else self._links(claim, url, page),
+        )
+
+    def _links(self, claim: Claim, url: str, page: Page) -> tuple[Link, ...]:
+        """The links of a page, one a key: the most promising."""
+        own, depth = page_evidence(page), claim.depth + 1
+        found: dict[bytes, Link] = {}
+        for one in page.links:
+            if one.nofollow:
+                continue
+            try:
+                link = self._link(one.url, page.base or url, page.encoding, depth=depth, priority=0.0)
+            except BadUrl:  # mailto:, javascript: and what nobody can fetch: no URL of the books
+                continue
+            link = replace(link, priority=link_priority(one, own, self.evidence(link.host), depth))
+            known = found.get(link.key)
+            if link.key != claim.key and (known is None or known.priority < link.priority):
+                found[link.key] = link
+        return tuple(found.values())
+
+    def _link(self, url: str, base: str, encoding: str, *, depth: int, priority: float, redirects: int = 0) -> Link:
+        return to_link(
+            url,
+            base,
+            encoding,
+            depth=depth,
+            priority=priority,
+            config=self.config,
+            scope=self.scope,
+            redirects=redirects,
+        )
+
+
+def location(fetched: Fetched) -> str | None:
+    """Where a redirect leads, as the host wrote it; bytes beyond ASCII are UTF-8, as browsers read them."""
+    value = first_values(fetched.raw_headers).get(b"location", b"")
+    return value.decode("utf-8", "surrogateescape") or None
+
+
+def first_values(headers: tuple[tuple[bytes, bytes], ...]) -> Mapping[bytes, bytes]:
+    """Headers by name in lower case; of one given twice the first counts."""
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        found.setdefault(name.lower(), value)
+    return found
+
+
+def forbidden(asked: Directives) -> str | None:
+    """The fate of a page that asks not to be kept, or None."""
+    for rule in ("opt_out", "noarchive", "noindex"):
+        if getattr(asked, rule):
+            return f"drop:{rule}"
+    return None
+
+
+def _validator(value: bytes | None) -> str | None:
+    if not value or len(value) > MAX_VALIDATOR_BYTES:
+        return None
+    return value.decode("latin-1")

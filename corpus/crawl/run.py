@@ -1,0 +1,185 @@
+"""A crawl as a folder: begun, resumed after any end, finished once.
+
+    OUT/
+      crawl.json            what must stay the same for the whole crawl; written first
+      frontier.sqlite       every known URL and its fate
+      data/00000.warc.gz    pages; the file being written is data/.00000.warc.gz.open
+      robots/               answers to robots.txt, in the same way
+      status.json           how far it is
+      urls.parquet          when finished: what became of each URL
+      MANIFEST.json         when finished, last
+
+The crawler's libraries are an extra, so this module imports them only when a crawl runs.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from dataclasses import asdict
+from datetime import datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corpus.crawl.config import CrawlConfig
+from corpus.crawl.folders import IDENTITY_NAME, STATUS_NAME
+from corpus.engine import durable, storage
+from corpus.engine.errors import Stopped, UsageError, WenhaiError
+from corpus.engine.stage import MANIFEST_NAME
+
+if TYPE_CHECKING:
+    from corpus.crawl.session import Session
+    from corpus.crawl.summary import Status
+
+FORMAT = 1
+LIBRARIES = ("aiohttp", "idna", "scrapy", "tldextract")
+SAME_BUDGETS = ("max_depth", "max_hosts_per_domain", "max_urls_per_pattern", "max_query_patterns", "max_repeats", "max_page_bytes")  # fmt: skip
+CONTACT = re.compile(r"[^\s@<>()/]+@[^\s@<>()/]+\.[^\s@<>()/.]+|https?://[^\s<>()]+\.[^\s<>()]+")
+
+
+def crawl(config: CrawlConfig, out: str, *, since: datetime | None = None, quiet: bool = False) -> Status:
+    """Bring the crawl in the folder `out` to its end: begin it, go on with it, or find that nothing is left.
+
+    Args:
+        config: seeds may be added to an earlier crawl, and budgets of pages and bytes raised; `identity` must be equal.
+        out: a local folder.
+        since: visit again what was fetched before.
+        quiet: no progress and no summary on stderr.
+
+    Raises:
+        UsageError: no contact, seeds that are none, a configuration that contradicts the folder's, no libraries.
+        LockHeld: another crawl works on the folder.
+        Stopped: Ctrl-C or SIGTERM; the same command resumes.
+        DiskError: the disk refused; the same command resumes.
+    """
+    check_libraries()
+    check_contact(config.contact)
+    if storage.is_remote(out):
+        raise UsageError(f"{out}: a crawl writes to a disk. Give a local folder.")
+    from corpus.crawl.seeds import read_seeds
+
+    seeds = read_seeds(config.seeds)
+    folder = storage.local_path(storage.spellable(out))
+    with durable.RunLock(folder):
+        durable.sweep(folder)
+        identify(folder, config)
+        from corpus.crawl.session import Session
+
+        session = Session(config, folder, seeds, since)
+        try:
+            return _bring_to_end(session, folder, config, quiet)
+        finally:
+            session.close()
+
+
+def _bring_to_end(session: Session, folder: Path, config: CrawlConfig, quiet: bool) -> Status:
+    from corpus.crawl.summary import read_status, render
+
+    manifest = folder / MANIFEST_NAME
+    if session.done and manifest.exists():
+        status = _finished_status(session, config)
+        if not quiet:
+            kept = sum(session.frontier.counts().get(fate, 0) for fate in ("fetched", "revisit", "not_modified"))
+            print(f"{'crawl':<12} up to date: {kept:,} pages kept", file=sys.stderr)
+        return status
+    manifest.unlink(missing_ok=True)
+    if not session.done:
+        session.run(quiet=quiet)
+    if session.stopped and not session.done:
+        if not quiet:
+            print(render(read_status(folder)), file=sys.stderr)
+        raise Stopped(f"{folder}: stopped; what was fetched is kept. Run the same command again to resume.")
+    _finish(session, folder, config)
+    status = _finished_status(session, config)
+    if not quiet:
+        print(render(status, next_step(folder, session)), file=sys.stderr)
+    return status
+
+
+def _finish(session: Session, folder: Path, config: CrawlConfig) -> None:
+    """Close the archive and write the books."""
+    from corpus.crawl.books import counts_of, write_books
+
+    session.close_files()
+    frontier = session.frontier
+    frontier.check_books()
+    counts = counts_of(frontier.counts(), session.visits.tally)
+    write_books(folder, durable.digest(identity(config)), counts, session.files.values(), frontier.iter_urls())
+
+
+def _finished_status(session: Session, config: CrawlConfig) -> Status:
+    """The last status, with the largest hosts and why the crawl ended."""
+    from corpus.crawl.summary import PENDING, TOP_HOSTS, status_of
+
+    frontier = session.frontier
+    fates = frontier.counts()
+    reason = (
+        f"the budget of {config.budget.max_pages:,} pages is spent" if fates[PENDING] else "nothing is left to ask for"
+    )
+    hosts = [asdict(host) for host in frontier.top_hosts(TOP_HOSTS) if host.pages]
+    status = status_of(fates, session.tally(), hosts, reason)
+    durable.write_json(session.folder / STATUS_NAME, status)
+    return status
+
+
+def next_step(folder: Path, session: Session) -> str:
+    """What to type next."""
+    if not any(name.startswith("data/") for name in session.files):
+        return "nothing was kept; see above what became of the seeds, and read robots.txt of their hosts"
+    files = shlex.quote(str(folder / "data")) + "/*.warc.gz"
+    return f"python -m corpus run --recipe web_zh --input '{files}' --out ..."
+
+
+# ---------------------------------------------------------------------------------------------------------- conditions
+
+
+def check_libraries() -> None:
+    """Refuse to crawl without the extra; raises `UsageError`."""
+    missing = [name for name in LIBRARIES if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"crawling needs {', '.join(missing)}. Run: pip install 'wenhai[crawl]'")
+
+
+def check_contact(contact: str) -> None:
+    """A crawler that nobody can write to is refused; raises `UsageError`."""
+    if not CONTACT.fullmatch(contact):
+        raise UsageError(
+            f"contact {contact!r}: give an e-mail address or an http(s) URL. It stands in the user agent, so that the "
+            "owner of a site can reach you."
+        )
+
+
+def identity(config: CrawlConfig) -> dict[str, Any]:
+    """What must not change between the runs of one crawl: with it, the fates it has given would mean something else."""
+    budgets = {name: getattr(config.budget, name) for name in SAME_BUDGETS}
+    return {"format": FORMAT, "agent": config.agent, "follow": config.follow, "budget": budgets}
+
+
+def identify(folder: Path, config: CrawlConfig) -> None:
+    """Write `crawl.json`, or compare with what the crawl in this folder was begun with; raises `UsageError`."""
+    path, ours = folder / IDENTITY_NAME, identity(config)
+    if not path.exists():
+        durable.write_json(path, ours)
+        return
+    theirs = durable.read_json(path)
+    if theirs == ours:
+        return
+    if not isinstance(theirs, dict) or theirs.get("format") != FORMAT:
+        raise WenhaiError(f"{path}: not of format {FORMAT}. Is this the folder of a crawl?")
+    was, now = _flat(theirs), _flat(ours)
+    changed = ", ".join(
+        f"{key} was {was.get(key)} and is now {now.get(key)}"
+        for key in sorted(was | now)
+        if was.get(key) != now.get(key)
+    )
+    raise UsageError(f"{folder}: this crawl was begun otherwise: {changed}. Take that back, or choose another folder.")
+
+
+def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`a.b` keys."""
+    flat: dict[str, Any] = {}
+    for key, one in value.items():
+        flat |= _flat(one, f"{prefix}{key}.") if isinstance(one, dict) else {prefix + key: one}
+    return flat

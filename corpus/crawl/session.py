@@ -1,0 +1,200 @@
+"""One run of a crawl: opens the frontier and the archive, carries requests until nothing is left, records on the way.
+
+Durable is what a checkpoint wrote: the archive's files are synced first, then their lengths are committed with the
+frontier, so after a kill at any moment both fall back to the same state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from scrapy import signals
+from scrapy.crawler import AsyncCrawlerRunner
+
+from corpus.crawl import focus
+from corpus.crawl.address import Guard
+from corpus.crawl.answers import Judge
+from corpus.crawl.archive import Archive, ArchiveFile
+from corpus.crawl.config import CrawlConfig
+from corpus.crawl.folders import FRONTIER_NAME, STATUS_NAME
+from corpus.crawl.frontier import Frontier
+from corpus.crawl.progress import Pulse, shown
+from corpus.crawl.seeds import seed_links
+from corpus.crawl.spider import CrawlSpider, settings
+from corpus.crawl.summary import status_of
+from corpus.crawl.url import Scope
+from corpus.crawl.visits import Tally, Visits, user_agent
+from corpus.crawl.warc import warc_info
+from corpus.engine import durable
+from corpus.engine.errors import UsageError
+
+GRACE_SECONDS = 5.0  # for what is under way when the crawl is asked to stop
+PULSE_SECONDS = 1.0
+
+
+class Session:
+    """A crawl in `folder`, opened; the caller holds the folder's lock.
+
+    Raises:
+        UsageError: a network or certificate of the configuration is wrong.
+        WenhaiError: the frontier or the archive is damaged, or of another crawl.
+        DiskError: the disk refuses.
+    """
+
+    def __init__(self, config: CrawlConfig, folder: Path, seeds: Sequence[str], since: datetime | None = None) -> None:
+        check_network(config)
+        self.config, self.folder = config, folder
+        self.stopped = False
+        self._opened = time.monotonic()
+        self.frontier = Frontier(folder / FRONTIER_NAME, config, time.monotonic, focus.host_evidence)
+        saved = self.frontier.saved_files()
+        self.files = {name: ArchiveFile(name, *entry) for name, entry in saved.get("files", {}).items()}
+        info = warc_info(user_agent(config), config.contact)
+        self._archives = [Archive(folder / name, config.file_bytes, info) for name in ("data", "robots")]
+        for archive in self._archives:
+            archive.recover(self.files.values())
+        scope = Scope(config.follow, seeds)
+        judge = Judge(config, scope, self.frontier.host_evidence)
+        self.visits = Visits(config, self.frontier, judge, *self._archives, tally=Tally(**saved.get("tally", {})))
+        self.frontier.add(seed_links(seeds, config, scope))
+        if since is not None:
+            self.frontier.begin_round(since)
+        self.checkpoint()
+
+    @property
+    def done(self) -> bool:
+        """Nothing is left to ask for, or no budget."""
+        return self.frontier.done
+
+    def tally(self) -> dict[str, Any]:
+        """What the crawl has done, this run included, as JSON."""
+        seconds = self.visits.before.seconds + time.monotonic() - self._opened
+        return asdict(self.visits.tally) | {"seconds": round(seconds, 3)}
+
+    def checkpoint(self) -> None:
+        """Make durable what was fetched so far."""
+        self._note(file for archive in self._archives for file in archive.sync())
+        self._commit()
+
+    def close_files(self) -> None:
+        """Give the open files of the archive their final names."""
+        self._note(file for archive in self._archives for file in archive.close())
+        self._commit()
+
+    def close(self) -> None:
+        """Let go of the frontier; what came after the last checkpoint is forgotten."""
+        self.frontier.close()
+
+    def run(self, *, quiet: bool) -> None:
+        """Crawl until nothing is left, a budget is spent or a signal comes (then `stopped` is set)."""
+        asyncio.run(self._run(quiet))
+
+    def _note(self, files: Any) -> None:
+        self.files.update((file.name, file) for file in files)
+
+    def _commit(self) -> None:
+        files = {file.name: [file.bytes, file.records, file.sha256] for file in self.files.values()}
+        tally = self.tally()
+        self.frontier.checkpoint({"files": files, "tally": tally})
+        durable.write_json(self.folder / STATUS_NAME, status_of(self.frontier.counts(), tally))
+
+    # ------------------------------------------------------------------------------------------------------------ loop
+
+    async def _run(self, quiet: bool) -> None:
+        loop = asyncio.get_running_loop()
+        crawler = AsyncCrawlerRunner(settings(self.config)).create_crawler(CrawlSpider)
+        spider = CrawlSpider(self.visits, self.config.concurrency)
+        crawl = loop.create_task(crawler.crawl_async(spider))
+        ending = Ending(crawl, spider)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, ending.asked)
+        with shown(quiet) as draw:
+            helpers = [
+                loop.create_task(_every(self.config.checkpoint_seconds, self.checkpoint, spider.fail)),
+                loop.create_task(_every(PULSE_SECONDS, lambda: draw(self._pulse()), spider.fail)),
+            ]
+            try:
+                with suppress(asyncio.CancelledError):
+                    await crawl
+            finally:
+                for helper in helpers:
+                    helper.cancel()
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    loop.remove_signal_handler(number)
+                if ending.is_cut:  # connections are still open
+                    await crawler.signals.send_catch_log_async(signal=signals.engine_stopped)
+        self.stopped = ending.is_asked
+        if spider.failure is not None:
+            raise spider.failure
+        self.checkpoint()
+
+    def _pulse(self) -> Pulse:
+        tally, fates = self.visits.tally, self.frontier.counts()
+        pending = fates.pop("pending", 0)
+        return Pulse(
+            pages=tally.pages - self.visits.before.pages,
+            fetched_bytes=tally.fetched_bytes - self.visits.before.fetched_bytes,
+            busy=self.visits.under_way,
+            done=sum(fates.values()),
+            pending=pending,
+            chinese_bytes=tally.chinese_bytes,
+            text_bytes=tally.text_bytes,
+        )
+
+
+class Ending:
+    """The end of a crawl before its time: at a first signal what is under way gets a moment, at a second none."""
+
+    def __init__(self, crawl: asyncio.Task[None], spider: CrawlSpider) -> None:
+        self._crawl, self._spider = crawl, spider
+        self.is_asked = self.is_cut = False
+        spider.on_stop = self._wind_down
+
+    def asked(self) -> None:
+        """A signal came."""
+        if self.is_asked:
+            self._cut()
+        self.is_asked = True
+        self._spider.stop()
+
+    def _wind_down(self) -> None:
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._cut)
+
+    def _cut(self) -> None:
+        if not self._crawl.done():
+            self.is_cut = True
+            self._spider.deaf = True
+            asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # tasks and connections are left behind
+            self._crawl.cancel()
+
+
+async def _every(seconds: float, action: Callable[[], None], failed: Callable[[BaseException], None]) -> None:
+    """Do something again and again; its failure ends the crawl."""
+    try:
+        while True:
+            await asyncio.sleep(seconds)
+            action()
+    except Exception as error:
+        failed(error)
+
+
+def check_network(config: CrawlConfig) -> None:
+    """Refuse networks and certificates that cannot be read; raises `UsageError`."""
+    import ssl
+
+    try:
+        Guard(config.network)
+    except ValueError as error:
+        raise UsageError(f"crawl.network.allow_addresses: {error}. Give networks, for example 192.0.2.0/24.") from error
+    try:
+        ssl.create_default_context(cafile=config.network.ca_file)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"crawl.network.ca_file: {config.network.ca_file}: cannot be read ({error}).") from error

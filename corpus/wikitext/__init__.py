@@ -1,0 +1,215 @@
+"""Wikitext (MediaWiki's markup) to text: what a reader of the page sees, one paragraph, heading or list item a line.
+
+Tags, tables, references, galleries, files, categories and links to other languages go; of links the label stays, of
+formulas the TeX, of templates those that carry text of the page (corpus/wikitext/templates.py). Templates are not
+expanded: a dump does not hold what they would show. Tables go whole, because a row of numbers and flags without its
+columns is no prose. Sections at the end that only list references and links are cut.
+
+Passes that are linear by construction do most of it; mwparserfromhell gets what is left, templates and nested links,
+with every brace in a pair.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import mwparserfromhell
+from mwparserfromhell.nodes import Argument, ExternalLink, HTMLEntity, Template, Text, Wikilink
+
+from corpus.wikitext import syntax
+from corpus.wikitext.conversion import VARIANTS, convert, script_of
+from corpus.wikitext.templates import HEADERS, LITERAL, labels, lifetime, normal_name
+
+__all__ = ["VARIANTS", "WikiText", "to_text"]
+
+MAX_DEPTH = 20  # of templates and links in each other; the parser's own bound is 40
+MAX_REFERENCE_CHARS = 200  # a line of a section of references and links that is longer is prose
+
+LAST_SECTIONS = frozenset(
+    "参考文献 參考文獻 参考资料 參考資料 参考 參考 参考来源 參考來源 参考书目 參考書目 资料来源 資料來源 来源 來源 文献 文獻 引用 引注 引註 "
+    "注释 註釋 注釋 注解 註解 附注 附註 备注 備註 脚注 腳註 注脚 註腳 注 註 参考注释 外部链接 外部連結 外部鏈接 外部链结 链接 連結 "
+    "相关条目 相關條目 参见 參見 参看 參看 另见 另見 延伸阅读 延伸閱讀 扩展阅读 進階閱讀 相关链接 相關連結 相关书目 參閱 参阅".split()
+)
+_HIDDEN_SPACES = frozenset(
+    "file image media category 文件 檔案 档案 图像 圖像 图片 圖片 媒体 媒體 媒體檔案 分类 分類 カテゴリ ファイル".split()
+)
+_PROJECTS = frozenset(
+    "w wikt wiktionary s wikisource q wikiquote b wikibooks v voy n commons c d m meta species".split()
+)
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]{2,8})*|simple")
+_EXTERNAL_LINK = re.compile(
+    r"\[(?:https?:|ftp:|mailto:)?//[^\s\[\]<>\"]{1,2000}([^\[\]\n]{0,1000})\]|\[mailto:[^\s\[\]]{1,500}([^\[\]\n]{0,1000})\]"
+)
+_SIMPLE_LINK = re.compile(r"\[\[([^\[\]{}|=\n]{1,500})(?:\|([^\[\]{}|=\n]{0,500}))?\]\]")
+_SIMPLE_TEMPLATE = re.compile(r"(?<!\{)\{\{([^{}\[\]|<>#]{1,100})(?:\|[^{}\[\]]*)?\}\}(?!\})")
+_STYLE = re.compile(r"'{2,5}")
+_MAGIC = re.compile(r"(?:formatnum|lc|uc|ucfirst|lcfirst)\s*:(.*)", re.DOTALL)
+_EMPTY_BRACKETS = re.compile(r"[（(][ \t\u00a0\u3000，,、；;：:]{0,20}[）)]")
+_SPECIAL = HEADERS | LITERAL.keys() | {"bd", "!", "convert"}
+_LEFT_OVER = re.compile(r"\{{2,}|\}{2,}|\[{2,}|\]{2,}")
+_BULLET_CHARS = syntax.LIST + "• 0123456789."
+_SPACES = re.compile(r"[ \t\u00a0]+")
+
+
+@dataclass(frozen=True, slots=True)
+class WikiText:
+    """The text of a page, and what a Wikisource header says of the work."""
+
+    text: str
+    title: str | None = None
+    author: str | None = None
+
+
+def to_text(source: str, variant: str = "auto") -> WikiText:
+    """The text of a page's wikitext; `variant` is one of VARIANTS, or `auto` for the page's own script.
+
+    >>> to_text("'''孔子'''（{{lang-en|Confucius}}），名[[丘]]。<ref>书</ref>\\n== 参考文献 ==\\n* [https://example.org 甲]").text
+    '孔子（Confucius），名丘。'
+    """
+    protected = syntax.Protected()
+    text = syntax.without_tags(syntax.CONTROL.sub("", source), protected)
+    if "-{" in text:
+        text = convert(text, script_of(text) if variant == "auto" else variant)
+    text = syntax.mark_lines(syntax.without_tables(_STYLE.sub("", text)))
+    text = _EXTERNAL_LINK.sub(lambda link: (link.group(1) or link.group(2) or "").strip(), text)
+    text = _SIMPLE_LINK.sub(lambda link: _link_label(link.group(1), link.group(2)), text)
+    text = _SIMPLE_TEMPLATE.sub(_unless_dropped, text)
+    header: dict[str, str] = {}
+    if "{{" in text or "[[" in text:
+        text = _without_single_brackets(syntax.balanced(text, MAX_DEPTH))
+        text = _flat(mwparserfromhell.parse(text, skip_style_tags=True), header)
+    text = _LEFT_OVER.sub("", text).replace(syntax.BRACKET, "[")
+    text = _lines(protected.restore(html.unescape(text)))
+    return WikiText(text, _clean(header.get("title")), _clean(header.get("author")))
+
+
+def _without_single_brackets(text: str) -> str:
+    """`[` alone hidden from the parser: it would look for the end of an external link behind each."""
+    if "[" not in text:
+        return text
+    return text.replace("[[", "\0").replace("[", syntax.BRACKET).replace("\0", "[[")
+
+
+def _flat(code: Any, header: dict[str, str]) -> str:
+    """What a reader sees of parsed wikitext; fills `header` from a Wikisource header."""
+    pieces: list[str] = []
+    for node in code.nodes:
+        if isinstance(node, Text):
+            pieces.append(node.value)
+        elif isinstance(node, Wikilink):
+            label = None if node.text is None else _flat(node.text, header)
+            pieces.append(_link_label(str(node.title), label))
+        elif isinstance(node, Template):
+            pieces.append(_template_text(node, header))
+        elif isinstance(node, Argument):
+            pieces.append("" if node.default is None else _flat(node.default, header))
+        elif isinstance(node, (HTMLEntity, ExternalLink)):
+            pieces.append(str(node))
+        else:
+            pieces.append(_flat(node.contents, header) if getattr(node, "contents", None) else "")
+    return "".join(pieces)
+
+
+def _template_text(template: Template, header: dict[str, str]) -> str:
+    name = normal_name(str(template.name))
+    if name in LITERAL:
+        return LITERAL[name]
+    if name in HEADERS and not header:
+        for wanted in ("title", "author"):
+            if template.has(wanted):
+                header[wanted] = _flat(template.get(wanted).value, {}).strip()
+        return ""
+    if name == "bd":
+        return lifetime(_parameters(template, header))
+    if name == "!" and not template.params:
+        return "|"
+    if name == "convert":
+        return " ".join(_parameters(template, header).get(key, "") for key in ("1", "2")).strip()
+    if magic := _MAGIC.fullmatch(name):
+        return magic.group(1).strip()
+    wanted_names = labels(name)
+    if wanted_names is None:
+        return ""
+    for wanted in wanted_names:
+        if template.has(wanted) and (value := _flat(template.get(wanted).value, header).strip()):
+            return value
+    return ""
+
+
+def _unless_dropped(template: re.Match[str]) -> str:
+    """Nothing for a template without others in it that shows none of its text: most are citations."""
+    name = normal_name(template.group(1))
+    return template.group() if name in _SPECIAL or labels(name) or _MAGIC.fullmatch(name) else ""
+
+
+def _parameters(template: Template, header: dict[str, str]) -> dict[str, str]:
+    return {str(one.name).strip(): _flat(one.value, header).strip() for one in template.params}
+
+
+@lru_cache(maxsize=4096)
+def _is_hidden_space(space: str) -> bool:
+    return space.strip().casefold() in _HIDDEN_SPACES
+
+
+def _link_label(target: str, label: str | None) -> str:
+    """What a link shows; nothing for files, categories and the same page in another language."""
+    space, colon, rest = target.partition(":")
+    if colon and space.strip():
+        if _is_hidden_space(space):
+            return ""
+        space = space.strip().lower()
+        if label is None and space not in _PROJECTS and _LANGUAGE.fullmatch(space):
+            return ""
+        if label is None and space in _PROJECTS:
+            return rest.rpartition(":")[2].strip()
+    if label is not None and label.strip():
+        return label.strip()
+    return target.strip().removeprefix(":")
+
+
+def _lines(text: str) -> str:
+    """Lines without marks and needless space; headings without a section and sections of references at the end out."""
+    lines = []
+    for raw in _SPACES.sub(" ", _EMPTY_BRACKETS.sub("", text)).split("\n"):
+        line = raw.strip(" \u3000")
+        if not line.startswith(syntax.LIST) or line.strip(_BULLET_CHARS):
+            lines.append(line)
+    lines = _without_empty_sections([line for line in lines if line])
+    return _drop_rule_marks("\n".join(line.removeprefix(syntax.LIST) for line in lines))
+
+
+def _without_empty_sections(lines: list[str]) -> list[str]:
+    """The lines without headings that have no text under them, and without references; from the last line back."""
+    kept: list[str] = []
+    end = len(lines)
+    next_level = 0  # of the kept heading behind
+    for index in range(len(lines) - 1, -1, -1):
+        if not lines[index].startswith(syntax.HEADING):
+            continue
+        level, title, body = int(lines[index][1]), lines[index][2:].strip(), lines[index + 1 : end]
+        end = index
+        is_empty = not body and next_level <= level
+        if not is_empty and not (title in LAST_SECTIONS and all(map(_is_reference, body))):
+            kept += [*reversed(body), title]
+            next_level = level
+    return lines[:end] + kept[::-1]
+
+
+def _drop_rule_marks(text: str) -> str:
+    """The text without marks of conversion rules: templates may have brought halves of them together."""
+    while "-{" in text or "}-" in text:
+        text = text.replace("-{", "").replace("}-", "")
+    return text
+
+
+def _is_reference(line: str) -> bool:
+    """Whether a line looks like an item of a list of references: marked as one, or short and no sentence."""
+    return len(line) <= MAX_REFERENCE_CHARS and (line.startswith(syntax.LIST) or not line.endswith(("。", "！", "？")))
+
+
+def _clean(text: str | None) -> str | None:
+    return " ".join(html.unescape(text).replace(syntax.BRACKET, "[").split()) or None if text else None

@@ -1,0 +1,307 @@
+"""The steps of a crawl, without a network: what is asked next, and what is recorded of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+from corpus.crawl import focus, visits
+from corpus.crawl.answers import Judge
+from corpus.crawl.archive import Archive
+from corpus.crawl.config import CrawlConfig
+from corpus.crawl.fetched import Fetched, FetchError
+from corpus.crawl.frontier import Frontier
+from corpus.crawl.seeds import seed_links
+from corpus.crawl.url import Scope
+from corpus.crawl.visits import Visit, Visits
+from tests.corpus.crawl.small_site import page
+
+SEED = "http://a.cn/"
+HTML = (b"Content-Type", b"text/html; charset=utf-8")
+
+
+def fetched(status: int = 200, body: bytes = b"", *headers: tuple[bytes, bytes]) -> Fetched:
+    """An answer."""
+    return Fetched(
+        *(status, "OK", "HTTP/1.1", headers or (HTML,), body, len(body), "192.0.2.1", 0.0, "2026-11-22T00:00:00Z"),
+        request_head=b"GET / HTTP/1.1\r\nHost: a.cn\r\n\r\n",
+    )
+
+
+def moved(target: bytes, status: int = 302) -> Fetched:
+    """A redirect."""
+    return fetched(status, b"", (b"Location", target))
+
+
+class Bench:
+    """A crawl of `SEED` with a clock that tests move."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 1000.0
+        self.config = CrawlConfig(seeds=(SEED,), contact="me@example.org")
+        self.folder = folder
+        self.frontier = Frontier(folder / "frontier.sqlite", self.config, lambda: self.now, focus.host_evidence)
+        archives = [Archive(folder / name, 1 << 20, {"software": "test"}) for name in ("data", "robots")]
+        for archive in archives:
+            archive.recover(())
+        self.archives = archives
+        scope = Scope("domains", [SEED])
+        judge = Judge(self.config, scope, self.frontier.host_evidence)
+        self.visits = Visits(self.config, self.frontier, judge, *archives, clock=lambda: self.now)
+        self.frontier.add(seed_links([SEED], self.config, scope))
+
+    def next(self) -> Visit:
+        """The next request, however long one must wait for it."""
+        rest = self.visits.seconds_until_next()
+        assert rest is not None
+        self.now += rest
+        visit = self.visits.next()
+        assert visit is not None
+        return visit
+
+    def page(self) -> Visit:
+        """The next request of a page, robots.txt allowing everything."""
+        visit = self.next()
+        if visit.robots is not None:
+            assert self.visits.tell(visit, fetched(404)) is None
+            visit = self.next()
+        assert visit.robots is None
+        return visit
+
+    def fates(self) -> dict[str, str]:
+        """Fate by URL."""
+        return {known.url: known.fate for known in self.frontier.iter_urls()}
+
+    def records(self, name: str = "data") -> list[tuple[str, str]]:
+        """(type, URL) of the archive's records."""
+        self.archives[name == "robots"].close()
+        found = []
+        for path in sorted((self.folder / name).glob("*.warc.gz")):
+            with open(path, "rb") as file:
+                found += [(one.rec_type, one.rec_headers["WARC-Target-URI"]) for one in ArchiveIterator(file)]
+        return [(kind, url) for kind, url in found if kind in ("response", "revisit")]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.frontier.close()
+
+
+def test_robots_txt_comes_first_then_the_host_rests_then_its_pages(bench: Bench) -> None:
+    first = bench.visits.next()
+    assert first is not None and first.url == "http://a.cn/robots.txt" and first.robots == "http://a.cn"
+    assert bench.visits.next() is None and bench.visits.under_way == 1
+    bench.visits.tell(first, fetched(200, b"User-agent: *\nDisallow: /secret\nCrawl-delay: 7"))
+    assert bench.visits.seconds_until_next() == pytest.approx(7.0)
+    visit = bench.next()
+    assert visit.url == SEED and visit.headers["User-Agent"] == "wenhaibot/1.0 (+me@example.org)"
+    bench.visits.tell(visit, fetched(200, page(1, ["/secret", "/open"]).body))
+    visit = bench.next()
+    assert visit.url == "http://a.cn/open"
+    bench.visits.tell(visit, fetched(404))
+    bench.now += 100
+    assert bench.visits.next() is None
+    assert bench.fates()["http://a.cn/secret"] == "drop:robots"  # no request was made for it
+    assert bench.records() == [("response", SEED)]
+    assert bench.records("robots") == [("response", "http://a.cn/robots.txt")]
+
+
+def test_a_training_opt_out_of_robots_txt_spares_the_request(bench: Bench) -> None:
+    bench.visits.tell(bench.next(), fetched(200, b"User-agent: *\nContent-Usage: train-ai=n"))
+    bench.now += 100
+    assert bench.visits.next() is None
+    assert bench.fates() == {SEED: "drop:opt_out"}
+
+
+def test_robots_txt_follows_five_redirects_in_the_hosts_pace(bench: Bench) -> None:
+    visit: Visit | None = bench.next()
+    for number in range(5):
+        assert visit is not None
+        visit = bench.visits.tell(visit, moved(b"http://b.cn/%d" % number))
+        assert visit is not None and visit.wait_seconds >= 1.0 and visit.host == "b.cn"
+    assert visit is not None
+    assert bench.visits.tell(visit, fetched(200, b"User-agent: *\nDisallow: /")) is None
+    bench.now += 100
+    assert bench.visits.next() is None and bench.fates() == {SEED: "drop:robots"}
+
+
+def test_a_sixth_redirect_of_robots_txt_counts_as_no_robots_txt(bench: Bench) -> None:
+    visit = bench.next()
+    for _ in range(5):
+        following = bench.visits.tell(visit, moved(b"/again"))
+        assert following is not None
+        visit = following
+    assert bench.visits.tell(visit, moved(b"/again")) is None
+    assert bench.next().url == SEED
+
+
+@pytest.mark.parametrize(
+    ("answer", "times", "fate"),
+    [
+        (fetched(503), 3, "error:robots_unreachable"),
+        (FetchError("timeout", ""), 3, "error:timeout"),
+        (FetchError("dns", ""), 3, "error:dns"),
+        (FetchError("address", ""), 1, "error:address"),
+        (FetchError("bomb", ""), 1, "error:robots_unreachable"),
+    ],
+)
+def test_without_robots_txt_nothing_of_the_host_is_asked_for(
+    bench: Bench, answer: Fetched | FetchError, times: int, fate: str
+) -> None:
+    bench.frontier.add(seed_links([f"{SEED}other"], bench.config, Scope("domains", [SEED])))
+    waits = []
+    for _ in range(times):
+        began = bench.now
+        visit = bench.next()
+        waits.append(bench.now - began)
+        assert visit.robots is not None
+        bench.visits.tell(visit, answer)
+    assert waits == sorted(waits)
+    bench.now += 100
+    assert bench.visits.next() is None
+    assert bench.frontier.done and bench.fates() == {SEED: fate, f"{SEED}other": fate}
+
+
+def test_plain_pages_of_a_host_without_tls_are_fetched(bench: Bench) -> None:
+    bench.frontier.add(seed_links(["https://a.cn/s"], bench.config, Scope("domains", [SEED])))
+    for _ in range(4):
+        visit = bench.next()
+        if visit.url.startswith("https:"):
+            bench.visits.tell(visit, FetchError("tls", ""))
+        else:
+            bench.visits.tell(visit, fetched(404) if visit.robots else fetched(200, page(1).body))
+        if bench.frontier.done:
+            break
+    assert bench.fates() == {SEED: "fetched", "https://a.cn/s": "error:tls"}
+
+
+def test_a_passing_failure_is_tried_again_and_then_counted(bench: Bench) -> None:
+    for _ in range(3):
+        bench.visits.tell(bench.page(), FetchError("timeout", "no answer"))
+    assert bench.frontier.done and bench.fates() == {SEED: "error:timeout"}
+
+
+def test_a_status_that_passes_is_tried_again(bench: Bench) -> None:
+    bench.visits.tell(bench.page(), fetched(503, b"", (b"Retry-After", b"120")))
+    assert bench.visits.seconds_until_next() == pytest.approx(120.0)
+    bench.visits.tell(bench.page(), fetched(200, page(1).body))
+    assert bench.fates() == {SEED: "fetched"}
+
+
+def test_a_host_that_asks_to_be_left_alone_for_a_day_is_given_up(bench: Bench) -> None:
+    bench.visits.tell(bench.page(), fetched(200, page(1, ["/a", "/b"]).body))
+    bench.visits.tell(bench.page(), fetched(429, b"", (b"Retry-After", b"86400")))
+    assert bench.frontier.done
+    fates = bench.fates()
+    assert sorted(fates[f"http://a.cn/{name}"] for name in "ab") == ["error:host_down", "error:http_429"]
+
+
+def test_the_same_payload_is_written_once(bench: Bench) -> None:
+    body = page(1, ["/", "/copy"]).body
+    bench.visits.tell(bench.page(), fetched(200, body))
+    bench.visits.tell(bench.page(), fetched(200, body))
+    assert bench.fates() == {SEED: "fetched", "http://a.cn/copy": "revisit"}
+    assert bench.records() == [("response", SEED), ("revisit", "http://a.cn/copy")]
+
+
+def test_a_redirect_is_a_url_of_its_own_and_a_chain_ends(bench: Bench) -> None:
+    for number in range(11):
+        bench.visits.tell(bench.page(), moved(b"/%d" % number))
+    assert bench.frontier.done
+    fates = list(bench.fates().values())
+    assert fates == ["moved"] * 10 + ["drop:redirect_loop"]
+
+
+def test_a_session_id_that_a_redirect_adds_is_followed_for_the_same_url(bench: Bench) -> None:
+    visit = bench.page()
+    following = bench.visits.tell(visit, moved(b"/?PHPSESSID=0123456789abcdef0123456789abcdef"))
+    assert following is not None and following.claim == visit.claim and following.wait_seconds >= 1.0
+    assert bench.visits.under_way == 1
+    bench.visits.tell(following, fetched(200, page(1).body))
+    assert bench.fates() == {SEED: "fetched"}
+    assert bench.records() == [("response", following.url)]
+
+
+def test_a_redirect_to_itself_is_a_loop(bench: Bench) -> None:
+    bench.visits.tell(bench.page(), moved(b"/"))
+    assert bench.fates() == {SEED: "drop:redirect_loop"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "fate"),
+    [
+        (fetched(200, page(1, head='<meta name="robots" content="noindex">').body), "drop:noindex"),
+        (fetched(200, page(1).body, HTML, (b"X-Robots-Tag", b"noarchive")), "drop:noarchive"),
+        (fetched(200, page(1).body, HTML, (b"TDM-Reservation", b"1")), "drop:opt_out"),
+        (fetched(200, "<title>页面不存在</title>找不到页面".encode()), "drop:soft_404"),
+        (fetched(404), "error:http_404"),
+        (fetched(304), "error:http_304"),  # to a request without a condition
+        (fetched(302), "error:bad_url"),
+        (moved(b"ftp://a.cn/"), "error:bad_url"),
+        (FetchError("content_type", "image/png"), "error:content_type"),
+    ],
+)
+def test_what_is_not_kept_is_not_in_the_archive(bench: Bench, answer: Fetched | FetchError, fate: str) -> None:
+    bench.visits.tell(bench.page(), answer)
+    assert bench.fates()[SEED] == fate and not bench.records()
+
+
+def test_links_of_a_page_that_says_nofollow_are_not_followed(bench: Bench) -> None:
+    head = '<meta name="robots" content="nofollow">'
+    bench.visits.tell(bench.page(), fetched(200, page(1, ["/a"], head).body))
+    assert bench.fates() == {SEED: "fetched"}
+
+
+def test_an_unchanged_page_is_asked_for_with_its_validators_and_recorded_as_a_revisit(bench: Bench) -> None:
+    from datetime import UTC, datetime
+
+    bench.visits.tell(bench.page(), fetched(200, page(1).body, HTML, (b"ETag", b'"1"')))
+    assert bench.frontier.begin_round(datetime(2027, 1, 1, tzinfo=UTC)) == 1
+    visit = bench.page()
+    assert visit.headers["If-None-Match"] == '"1"'
+    bench.visits.tell(visit, fetched(304))
+    assert bench.fates() == {SEED: "not_modified"}
+    assert bench.records() == [("response", SEED), ("revisit", SEED)]
+
+
+def test_a_mistake_of_ours_costs_one_page(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("秘密")
+
+    bench.visits.tell(bench.page(), fetched(200, page(1, ["/a", "/b"]).body))
+    with monkeypatch.context() as patch:
+        patch.setattr("corpus.crawl.answers.read_page", fail)
+        bench.visits.tell(bench.page(), fetched(200, page(2).body))
+    bench.visits.tell(bench.page(), fetched(200, page(3).body))
+    assert sorted(bench.fates().values()) == ["error:internal", "fetched", "fetched"]
+    assert bench.visits.tally.failures == {"KeyError": 1}
+    assert not any("秘密" in (known.detail or "") for known in bench.frontier.iter_urls())
+
+
+def test_a_host_that_a_foreign_robots_txt_led_to_is_not_asked_at_the_same_time(bench: Bench) -> None:
+    visit = bench.next()
+    following = bench.visits.tell(visit, moved(b"http://b.a.cn/robots.txt"))
+    assert following is not None
+    links = seed_links(["http://b.a.cn/"], bench.config, Scope("domains", [SEED]))
+    bench.frontier.add(links)
+    assert bench.visits.next() is None
+    bench.visits.tell(following, fetched(404))
+    assert {bench.next().host, bench.next().host} == {"a.cn", "b.a.cn"}
+
+
+def test_the_tally_counts_what_was_kept(bench: Bench) -> None:
+    before = replace(bench.visits.tally)
+    bench.visits.tell(bench.page(), fetched(200, page(1).body))
+    tally = bench.visits.tally
+    assert (before.pages, tally.pages, tally.robots) == (0, 1, 1)
+    assert 0 < tally.chinese_bytes <= tally.text_bytes <= tally.fetched_bytes
+
+
+def test_an_origin_is_scheme_and_host() -> None:
+    assert visits.origin_of("https://a.cn:8443/b/c?d=/e") == "https://a.cn:8443"

@@ -1,0 +1,133 @@
+"""bzip2 under the contracts of gzip and zstd: every good byte, the damage by name, one bad stream costs itself."""
+
+from __future__ import annotations
+
+import bz2
+import io
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpus.sources import kind_of
+from corpus.sources.compression import (
+    FREE_BYTES,
+    MAX_RATIO,
+    PIECE_BYTES,
+    DamagedStream,
+    compression_of,
+    next_bzip2,
+    read_pieces,
+)
+from corpus.sources.members import GzipMembers
+from tests.corpus.sources.files import read_all, warc_record
+
+TEXT = "".join(f"第{index}行：学而时习之。\n" for index in range(20_000)).encode()
+PACKED = bz2.compress(TEXT)
+
+
+def unpack(data: bytes) -> tuple[bytes, str | None]:
+    out = io.BytesIO()
+    try:
+        for piece in read_pieces(io.BytesIO(data), "bzip2"):
+            assert len(piece) <= PIECE_BYTES
+            out.write(piece)
+    except DamagedStream as damage:
+        return out.getvalue(), damage.kind
+    return out.getvalue(), None
+
+
+@pytest.mark.parametrize("level", [1, 9])
+def test_one_and_many_streams_and_zero_padding(level: int) -> None:
+    packed = bz2.compress(TEXT, level)
+    assert unpack(packed) == (TEXT, None)
+    assert unpack(bz2.compress(b"") + packed + bz2.compress(b"x")) == (TEXT + b"x", None)
+    assert unpack(packed + bytes(1000)) == (TEXT, None)
+    assert unpack(b"") == (b"", None)
+
+
+def test_a_cut_anywhere_is_truncated_and_what_came_before_it_is_not_lost() -> None:
+    data = bz2.compress(TEXT, 1)
+    longest = 0
+    for cut in [1, 2, 3, 4, 9, 100, len(data) // 2, len(data) - 12, len(data) - 1]:
+        out, damage = unpack(data[:cut])
+        assert damage == "truncated" and TEXT.startswith(out), cut
+        longest = max(longest, len(out))
+    assert longest > len(TEXT) // 2
+    assert unpack(PACKED + PACKED[:-1])[1] == "truncated"
+
+
+def test_damage_and_garbage_are_told_apart() -> None:
+    flipped = PACKED[:40] + bytes([PACKED[40] ^ 0x10]) + PACKED[41:]
+    assert unpack(flipped)[1] == "corrupt"
+    assert unpack(PACKED + b"garbage") == (TEXT, "trailing")
+    assert unpack(PACKED + bytes(9) + b"garbage") == (TEXT, "trailing")
+
+
+def test_a_bomb_is_stopped_and_a_small_file_of_one_character_is_not() -> None:
+    assert unpack(bz2.compress(bytes(FREE_BYTES))) == (bytes(FREE_BYTES), None)
+    bomb = bz2.compress(bytes(300_000_000))
+    tracemalloc.start()
+    out, damage = unpack(bomb)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert damage == "bomb" and len(out) <= FREE_BYTES + MAX_RATIO * len(bomb) + PIECE_BYTES
+    assert peak_bytes < 20_000_000
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=200), st.integers(0, 14))
+def test_any_bytes_end_in_data_or_damage(data: bytes, size: int) -> None:
+    unpack(PACKED[:size] + data)
+
+
+def test_streams_are_found_by_their_head_and_by_nothing_shorter() -> None:
+    data = b"BZh BZh9 1AY&SY" + PACKED + b"BZh91AY&S" + bz2.compress(b"")
+    starts = []
+    start: int | None = 0
+    while (start := next_bzip2(io.BytesIO(data), start)) is not None:
+        starts.append(start)
+        start += 1
+    assert starts == [15, 15 + len(PACKED) + 9]
+
+
+def test_members_tell_where_they_begin_and_go_on_behind_a_bad_one() -> None:
+    parts = [bz2.compress(f"part {index}".encode() * 50) for index in range(4)]
+    parts[1] = parts[1][:20] + b"\xff\xff" + parts[1][22:]
+    members = GzipMembers(io.BytesIO(b"".join(parts)), b"", "bzip2")
+    found = []
+    while members.advance():
+        try:
+            text = b""
+            while piece := members.read():
+                text += piece
+            found.append((members.start, text[:6]))
+        except DamagedStream as damage:
+            found.append((damage.start, damage.kind.encode()))
+            assert members.resync(members.start + 1)
+    starts = [sum(map(len, parts[:index])) for index in range(4)]
+    assert found == list(zip(starts, [b"part 0", b"corrupt", b"part 2", b"part 3"], strict=True))
+
+
+def test_every_kind_of_file_may_be_bzip2(tmp_path: Path) -> None:
+    lines = b'{"text": "\xe5\xad\xa6"}\n' * 3
+    good, bad = read_all(tmp_path / "a.jsonl.bz2", bz2.compress(lines))
+    assert len(good) == 3 and not bad
+    records = [bz2.compress(warc_record(index)) for index in range(3)]
+    records[1] = records[1][:60] + b"\0\0\0" + records[1][63:]
+    good, bad = read_all(tmp_path / "a.warc.bz2", b"".join(records))
+    assert [str(record.url)[-1] for record in good] == ["0", "2"] and [error.kind for error in bad] == ["corrupt"]
+    path = tmp_path / "noname"
+    path.write_bytes(bz2.compress(lines))
+    assert compression_of(path) == "bzip2" and kind_of(path) == "jsonl"
+    path.write_bytes("BZh9：一篇短文。".encode())
+    assert compression_of(path) == "none" and kind_of(path) == "text"
+
+
+def test_jsonl_goes_on_at_the_next_stream(tmp_path: Path) -> None:
+    parts = [bz2.compress(f'{{"text": "第{index}篇"}}\n'.encode()) for index in range(3)]
+    parts[1] = parts[1][:30] + b"\xff\xff" + parts[1][32:]
+    good, bad = read_all(tmp_path / "a.jsonl.bz2", b"".join(parts))
+    assert [record.text for record in good] == ["第0篇", "第2篇"] and [error.kind for error in bad] == ["corrupt"]

@@ -1,0 +1,266 @@
+"""The fake web: its bytes are what its truth says, its log sees what a rude client does, and its truth notices errors."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tools.fake_site import world
+from tools.fake_site.crawling import toml_lines, write_config
+from tools.fake_site.expected import ALLOWED, KEPT, SSRF, TRAPPED, Expected, Seen, digest_of, format_table
+from tools.fake_site.log import Entry, Log, ill_manners, read_log
+from tools.fake_site.site import Web
+from tools.fake_site.wire import Answer, Asked
+
+DELAY = 0.5
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Web, Path]]:
+    log = tmp_path_factory.mktemp("site") / "requests.jsonl"
+    with world.start(log) as web:
+        yield web, log
+
+
+@dataclass(frozen=True)
+class Got:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+
+def get(web: Web, host: str, target: str = "/", **headers: str) -> Got:
+    address = (world.addresses(web) | web.fixed)[host]
+    with closing(http.client.HTTPConnection(address, web.port, timeout=60)) as connection:
+        connection.request("GET", target, headers={"Host": f"{host}:{web.port}", **headers})
+        answer = connection.getresponse()
+        return Got(answer.status, answer.headers, answer.read())
+
+
+def converse(web: Web, host: str, target: str = "/fault.html") -> bytes:
+    """All that a host sends, byte for byte, up to 10 MB."""
+    with socket.create_connection((world.addresses(web)[host], web.port), timeout=60) as tcp:
+        tcp.sendall(f"GET {target} HTTP/1.1\r\nHost: {host}:{web.port}\r\nAccept-Encoding: gzip\r\n\r\n".encode())
+        found = b""
+        while len(found) < 10_000_000 and (piece := tcp.recv(1 << 16)):
+            found += piece
+        return found
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "gbk", "gb18030", "big5"])
+def test_pages_in_every_encoding(served: tuple[Web, Path], codec: str) -> None:
+    web, _ = served
+    for label in ("header", "meta", "none", "lying"):
+        answer = get(web, f"{codec}.test", f"/{label}.html")
+        assert "</body>" in answer.body.decode(codec)
+        named = answer.headers["Content-Type"].partition("charset=")[2]
+        assert (named == codec) == (label == "header") and bool(named) == (label in ("header", "lying"))
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip", "deflate", "raw-deflate", "br"])
+def test_every_way_of_delivery_brings_the_same_page(served: tuple[Web, Path], coding: str) -> None:
+    web, _ = served
+    for way in ("length", "chunked", "close"):
+        target = f"/{coding}/{way}.html"
+        plain = get(web, "delivery.test", target).body
+        assert digest_of(plain) == web.truth.pages[web.url("delivery.test", target)].digest
+        body = get(web, "delivery.test", target, **{"Accept-Encoding": "gzip"}).body
+        assert (gzip.decompress(body) if coding == "gzip" else body) == plain
+
+
+def test_validators(served: tuple[Web, Path]) -> None:
+    web, _ = served
+    for target, name, condition in (
+        ("/etag.html", "ETag", "If-None-Match"),
+        ("/modified.html", "Last-Modified", "If-Modified-Since"),
+    ):
+        first = get(web, "fresh.test", target)
+        second = get(web, "fresh.test", target, **{condition: first.headers[name]})
+        assert (first.status, second.status, second.body) == (200, 304, b"")
+
+
+def test_second_round_changes_what_it_says() -> None:
+    def body(round_number: int, target: str) -> bytes:
+        reply = (
+            world.build(80, ("chinese",), round_number=round_number)
+            .sites["fresh.test"]
+            .respond(Asked("fresh.test", target, {}, round_number, 0))
+        )
+        assert isinstance(reply, Answer)
+        return reply.body
+
+    assert body(1, "/changing.html") != body(2, "/changing.html")
+    assert body(1, "/etag.html") == body(2, "/etag.html")
+
+
+def test_trouble_passes_the_second_time(served: tuple[Web, Path]) -> None:
+    web, _ = served
+    assert [get(web, "503-then-fine.test", "/fault.html").status for _ in range(2)] == [503, 200]
+
+
+@pytest.mark.parametrize(
+    ("name", "beginning", "at_least"),
+    [
+        ("truncated", b"HTTP/1.1 200 OK\r\n", 500),
+        ("http-0-9", b"<!DOCTYPE", 500),
+        ("endless-body", b"HTTP/1.1 200 OK\r\n", 10_000_000),
+        ("endless-headers", b"HTTP/1.1 200 OK\r\n", 10_000_000),
+        ("endless-chunks", b"HTTP/1.1 200 OK\r\n", 10_000_000),
+        ("hang-up", b"", 0),
+    ],
+)
+def test_faults_send_what_they_say(served: tuple[Web, Path], name: str, beginning: bytes, at_least: int) -> None:
+    found = converse(served[0], f"{name}.test")
+    assert found.startswith(beginning) and len(found) >= at_least
+
+
+def test_canaries_hear_knocks(served: tuple[Web, Path]) -> None:
+    web, log = served
+    before = read_log(log).canaries
+    assert get(web, "rebound.test").status == 421
+    assert read_log(log).canaries == before + 1
+
+
+def test_log_counts_connections_at_once_and_pauses(served: tuple[Web, Path]) -> None:
+    web, log = served
+    with ExitStack() as stack:
+        for _ in range(2):  # the second while the first is open
+            tcp = stack.enter_context(socket.create_connection((world.addresses(web)["moved-here.test"], web.port)))
+            tcp.sendall(f"GET /far.html HTTP/1.1\r\nHost: moved-here.test:{web.port}\r\n\r\n".encode())
+            assert tcp.recv(1 << 16)
+    entries = read_log(log).by_host()["moved-here.test"]
+    assert [entry.at_once for entry in entries] == [1, 2]
+    assert len({entry.connection for entry in entries}) == 2
+    assert all(pause >= 0 for pause in read_log(log).pauses("moved-here.test"))
+    get(web, "moved-here.test", "/far.html")
+    assert read_log(log).by_host()["moved-here.test"][-1].at_once == 1  # those that were closed do not count
+
+
+def entry(at: float, target: str = "/", **changes: object) -> Entry:
+    good = Entry(at, at + 0.1, "a.test", target, "bot (mailto:a@b.test)", ("host",), 1, 1, 1, "http://a.test:80")
+    return replace(good, **changes)  # type: ignore[arg-type]
+
+
+def complaints(*entries: Entry) -> list[str]:
+    return ill_manners(Log(entries, 0), contact="mailto:a@b.test", delay=DELAY, crawl_delays={"a.test": 2 * DELAY})
+
+
+def test_manners() -> None:
+    assert complaints(entry(0, "/robots.txt"), entry(5), entry(10)) == []
+    assert "asked for before robots.txt" in complaints(entry(0), entry(5))[0]
+    assert "pauses shorter than 1.0 s" in complaints(entry(0, "/robots.txt"), entry(0.1 + 2 * DELAY - 0.01))[0]
+    assert "2 connections at once" in complaints(entry(0, "/robots.txt", at_once=2))[0]
+    assert "1 requests without" in complaints(entry(0, "/robots.txt"), entry(5, agent="Mozilla"))[0]
+    assert "cookie, referer" in complaints(entry(0, "/robots.txt", sent=("host", "referer", "cookie")))[0]
+
+
+def test_equal_arguments_make_equal_webs() -> None:
+    one, two = (world.build(80, pages=100) for _ in range(2))
+    assert one.truth.pages == two.truth.pages and one.seeds == two.seeds
+    assert world.addresses(one) == world.addresses(two)
+    assert len(set(world.addresses(one).values())) == len(one.sites)
+
+
+def test_many_pages_can_all_be_reached() -> None:
+    web = world.build(80, kinds=(), pages=1000)
+    found, waiting = set(web.seeds), list(web.seeds)
+    while waiting:
+        url = waiting.pop()
+        host, _, path = url.removeprefix("http://").partition(":80/")
+        reply = web.sites[host].respond(Asked(host, f"/{path}", {}, 1, 0))
+        assert isinstance(reply, Answer)
+        links = {part.partition('"')[0] for part in reply.body.decode().split('<a href="')[1:]}
+        new = {link if link.startswith("http") else web.url(host, link) for link in links} - found
+        found |= new
+        waiting += new
+    assert found == set(web.truth.pages) and len(found) == 1000
+
+
+def right(web: Web) -> Seen:
+    """A crawl that did everything right."""
+    pages = web.truth.pages.values()
+    seen = Seen(fates={page.url: min(page.fates) for page in pages})
+    seen.asked.update({page.url: page.least for page in pages})
+    seen.payloads = {page.url: page.digest or "sha1:X" for page in pages if min(page.fates) in KEPT}
+    return seen
+
+
+def wrong(web: Web, seen: Seen) -> list[str]:
+    return [fault for row in web.truth.compare(seen) for fault in row.wrong if "requests, not" not in fault]
+
+
+def test_truth_notices_every_error() -> None:
+    web = Web(80)
+    site = web.site("a.test")
+    site.add("/page", Answer(b"page"), "pages")
+    site.expect("/secret", "secrets", "forbidden", ("drop:robots",), 0, 0)
+    site.family("/trap.*", "traps", TRAPPED, ("fetched",), 1, 3)
+    page, secret, trap = site.url("/page"), site.url("/secret"), site.url("/trap")
+    assert wrong(web, right(web)) == []
+
+    seen = right(web)
+    seen.asked[secret] += 1
+    assert wrong(web, seen) == [f"{secret}: asked for 1 times, not 0 to 0"]
+    seen = right(web)
+    seen.asked[page] += 1
+    assert wrong(web, seen) == [f"{page}: asked for 2 times, not 1 to 1"]
+    seen = right(web)
+    seen.fates = {secret: "drop:robots"}
+    assert wrong(web, seen)[0] == f"{page}: its fate is unknown, not fetched"
+    seen = right(web)
+    seen.payloads = {}
+    assert wrong(web, seen) == [f"{page}: not in the archive"]
+    seen = right(web)
+    seen.payloads = {page: digest_of(b"another"), secret: "sha1:X"}
+    assert wrong(web, seen) == [
+        f"{page}: the archive holds another payload",
+        f"{secret}: in the archive, though its fate says no",
+    ]
+    seen = right(web)
+    seen.canaries = 1
+    assert wrong(web, seen) == ["1 connections"]
+    seen = right(web)
+    seen.asked["http://b.test/"] += 1
+    assert wrong(web, seen) == ["http://b.test/: asked for, and no page of the site"]
+    seen = right(web)
+    seen.asked[trap] = 4
+    assert next(row.wrong for row in web.truth.compare(seen) if row.case == "traps")[0].endswith(
+        "4 requests, not 1 to 3"
+    )
+    seen = right(web)
+    seen.fates = {**seen.fates, trap: "moved"}
+    assert any("moved" in fault for fault in wrong(web, seen))
+
+
+def test_a_url_is_expected_once() -> None:
+    web = Web(80)
+    web.truth.add(Expected("http://a.test/", ALLOWED, "x", frozenset(KEPT)))
+    with pytest.raises(ValueError, match="stands in the truth already"):
+        web.truth.add(Expected("http://a.test/", SSRF, "y", frozenset(KEPT)))
+
+
+def test_table() -> None:
+    web = Web(80)
+    web.site("a.test").add("/", Answer(b"x"), "homes")
+    lines = format_table(web.truth.compare(Seen())).splitlines()
+    assert lines[1].split() == ["allowed", "homes", "1", "0", "2"]
+    assert lines[-1] == "WRONG homes: http://a.test:80/: its fate is unknown, not fetched"
+
+
+def test_config_is_one_of_the_crawler(tmp_path: Path) -> None:
+    from corpus.crawl.config import CrawlConfig
+    from corpus.engine.config import load_toml, parse
+
+    web = world.build(8080)
+    write_config(tmp_path / "crawl.toml", web, budget={"max_depth": 3}, concurrency=7)
+    config = parse(CrawlConfig, load_toml(tmp_path / "crawl.toml")["crawl"], "test")
+    assert config.budget.max_depth == 3 and config.budget.max_pages_per_host == 60 and config.concurrency == 7
+    assert config.network.resolve["refused.test"] and config.network.ports == (8080,)
+    assert toml_lines({"a": {"水": '"\n'}}) == ["[a]", '"水" = "\\"\\n"']
