@@ -20,7 +20,12 @@ from corpus.engine.stage import MANIFEST_NAME, Folder, Stage
 from corpus.engine.storage import File
 
 MIN_MEASURED_BYTES = 1_000_000  # the times of a smaller build are those of starting processes
-COMPRESSED = {".bz2": 3.5, ".gz": 2.5, ".zst": 2.5, ".parquet": 2.0}  # bytes of text records in a byte of file, for default rates
+COMPRESSED = {
+    ".bz2": 3.5,
+    ".gz": 2.5,
+    ".zst": 2.5,
+    ".parquet": 2.0,
+}  # bytes of text records in a byte of file, for default rates
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from corpus.crawl.address import Guard, GuardedResolver, Refused
 from corpus.crawl.config import NetworkConfig
+from corpus.crawl.network.address import Guard, GuardedResolver, Refused
 
 ALLOWED = "allowed"
 RESOLVED = "name.example"  # the host of a case whose addresses are given

@@ -1,7 +1,7 @@
 """The crawler: seeds to WARC, with manners, budgets and a guard.
 
-Scrapy carries the requests (spider.py paces them, handler.py is its download handler over aiohttp); everything that
-decides is ours and small: which URL next (frontier.py), whether it may be asked for (robots.py, traps.py), whom a
-connection may reach (address.py), how long a host is left alone (politeness.py), what a page says about itself
-(page.py, directives.py), and what is kept of it (archive.py).
+Scrapy carries the requests (spider.py); everything that decides is ours, in rooms of their own: which URL next
+(frontier/), how URLs are read and which never end (urls/), whom a connection may reach and what an answer may cost
+(network/), what sites ask for (manners/), what a page says (pages/), what is kept of it (archive/). visits.py is the
+order of the steps: read it first; session.py is one run, run.py the folder it works in.
 """

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from corpus.crawl.config import CrawlConfig
-from corpus.crawl.directives import Directives, directives
 from corpus.crawl.fates import FETCHED, MOVED, NOT_MODIFIED, Claim, Link, Outcome
-from corpus.crawl.fetched import Fetched
-from corpus.crawl.focus import link_priority, page_evidence
-from corpus.crawl.page import Page, read_page
-from corpus.crawl.url import BadUrl, Scope, to_link
+from corpus.crawl.manners.directives import Directives, directives
+from corpus.crawl.network.fetched import Fetched
+from corpus.crawl.pages.focus import link_priority, page_evidence
+from corpus.crawl.pages.page import Page, read_page
+from corpus.crawl.urls.url import BadUrl, Scope, to_link
 from corpus.encoding import UndecodableError
 
 PAGE_TYPES = ("text/html", "application/xhtml+xml", "text/plain")

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from corpus.crawl.archive import ArchiveFile
+from corpus.crawl.archive.archive import ArchiveFile
 from corpus.crawl.fates import KEPT, MOVED
-from corpus.crawl.frontier_books import PENDING, Known
+from corpus.crawl.frontier.books import PENDING, Known
 from corpus.crawl.visits import Tally
 from corpus.engine import durable
 from corpus.engine.stage import MANIFEST_NAME, Counts, manifest_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import Link
-from corpus.crawl.url import BadUrl, Scope, normalize, to_link
+from corpus.crawl.urls.url import BadUrl, Scope, normalize, to_link
 from corpus.engine.errors import UsageError
 
 MAX_FILE_BYTES = 256 << 20

@@ -19,20 +19,20 @@ from typing import Any
 from scrapy import signals
 from scrapy.crawler import AsyncCrawlerRunner
 
-from corpus.crawl import focus
-from corpus.crawl.address import Guard
 from corpus.crawl.answers import Judge
-from corpus.crawl.archive import Archive, ArchiveFile
+from corpus.crawl.archive.archive import Archive, ArchiveFile
+from corpus.crawl.archive.records import warc_info
 from corpus.crawl.config import CrawlConfig
 from corpus.crawl.folders import FRONTIER_NAME, STATUS_NAME
-from corpus.crawl.frontier import Frontier
+from corpus.crawl.frontier.frontier import Frontier
+from corpus.crawl.network.address import Guard
+from corpus.crawl.pages import focus
 from corpus.crawl.progress import Pulse, shown
 from corpus.crawl.seeds import seed_links
 from corpus.crawl.spider import CrawlSpider, settings
 from corpus.crawl.summary import status_of
-from corpus.crawl.url import Scope
+from corpus.crawl.urls.url import Scope
 from corpus.crawl.visits import Tally, Visits, user_agent
-from corpus.crawl.warc import warc_info
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 

@@ -20,8 +20,8 @@ from scrapy.logformatter import LogFormatter
 from twisted.python.failure import Failure
 
 from corpus.crawl.config import CrawlConfig
-from corpus.crawl.fetched import FetchError
-from corpus.crawl.handler import NETWORK_SETTING, GuardedHandler
+from corpus.crawl.network.fetched import FetchError
+from corpus.crawl.network.handler import NETWORK_SETTING, GuardedHandler
 from corpus.crawl.visits import Visit, Visits
 
 MAX_REST_SECONDS = 1.0  # a frontier that is asked this often at least

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from corpus.crawl.answers import MAX_REDIRECTS, PAGE_TYPES, REDIRECTS, Judge, location
-from corpus.crawl.archive import Archive, Written
+from corpus.crawl.archive.archive import Archive, Written
+from corpus.crawl.archive.records import payload_digest
 from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import FETCHED, KEPT, NOT_MODIFIED, REVISIT, Claim, Outcome
-from corpus.crawl.fetched import Fetched, FetchError
-from corpus.crawl.frontier import Frontier
-from corpus.crawl.frontier_visits import Place
-from corpus.crawl.politeness import Answer, HostClock, HostState
-from corpus.crawl.robots import MAX_REDIRECTS as MAX_ROBOTS_REDIRECTS
-from corpus.crawl.robots import Robots, RobotsCache
-from corpus.crawl.url import BadUrl, host_of, key_of, normalize
-from corpus.crawl.warc import payload_digest
+from corpus.crawl.frontier.frontier import Frontier
+from corpus.crawl.frontier.visits import Place
+from corpus.crawl.manners.politeness import Answer, HostClock, HostState
+from corpus.crawl.manners.robots import MAX_REDIRECTS as MAX_ROBOTS_REDIRECTS
+from corpus.crawl.manners.robots import Robots, RobotsCache
+from corpus.crawl.network.fetched import Fetched, FetchError
+from corpus.crawl.urls.url import BadUrl, host_of, key_of, normalize
 from corpus.engine.errors import WenhaiError
 
 MAX_REFUSALS = 100  # URLs that robots.txt keeps from us in a row, before answers get their turn

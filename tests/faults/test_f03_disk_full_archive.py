@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from corpus.crawl.archive import Archive, ArchiveFile
+from corpus.crawl.archive.archive import Archive, ArchiveFile
 from corpus.engine.errors import DiskError
-from tests.corpus.crawl.test_archive import LARGE, make, urls, write
+from tests.corpus.crawl.archive.test_archive import LARGE, make, urls, write
 from tests.faults.conftest import Disk
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yarl
 
-from corpus.crawl.address import Guard, GuardedResolver
 from corpus.crawl.config import NetworkConfig
-from corpus.crawl.fetched import Fetched, FetchError
-from tests.corpus.crawl.raw_server import download, downloader, loopback, outcome, response, serve, use_resolver
+from corpus.crawl.network.address import Guard, GuardedResolver
+from corpus.crawl.network.fetched import Fetched, FetchError
+from tests.corpus.crawl.network.raw_server import download, downloader, loopback, outcome, response, serve, use_resolver
 from tools.ssrf_cases import CASES, Case, address_info
 from tools.ssrf_cases import outcome as guarded
 

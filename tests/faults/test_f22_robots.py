@@ -8,8 +8,8 @@ import pytest
 from protego import Protego
 
 from corpus.crawl.config import PolitenessConfig
-from corpus.crawl.politeness import Answer, HostClock, HostState
-from corpus.crawl.robots import LIFETIME_SECONDS, MAX_BYTES, MAX_REDIRECTS, Robots, RobotsCache
+from corpus.crawl.manners.politeness import Answer, HostClock, HostState
+from corpus.crawl.manners.robots import LIFETIME_SECONDS, MAX_BYTES, MAX_REDIRECTS, Robots, RobotsCache
 
 AGENT = "wenhaibot"
 SHUT = b"User-agent: *\nDisallow: /\n"

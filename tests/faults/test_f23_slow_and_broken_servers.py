@@ -15,9 +15,9 @@ import brotli  # type: ignore[import-untyped]
 import pytest
 import zstandard
 
-from corpus.crawl import handler as handler_module
-from corpus.crawl.fetched import Fetched, FetchError
-from tests.corpus.crawl.raw_server import chunked, downloader, fetch, kind, loopback, outcome, response, serve
+from corpus.crawl.network import handler as handler_module
+from corpus.crawl.network.fetched import Fetched, FetchError
+from tests.corpus.crawl.network.raw_server import chunked, downloader, fetch, kind, loopback, outcome, response, serve
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 PATIENT = {"min_bytes_per_second": 0}

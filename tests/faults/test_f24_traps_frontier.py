@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from corpus.crawl import frontier_books
 from corpus.crawl.fates import Outcome
-from corpus.crawl.frontier import Frontier
-from corpus.crawl.frontier_budget import QUEUED_PER_PAGE
-from tests.corpus.crawl.frontiers import Clock, claimed, drained, fetched, link, opened
+from corpus.crawl.frontier import books as frontier_books
+from corpus.crawl.frontier.budget import QUEUED_PER_PAGE
+from corpus.crawl.frontier.frontier import Frontier
+from tests.corpus.crawl.frontier.frontiers import Clock, claimed, drained, fetched, link, opened
 
 CLOCK = Clock()
 

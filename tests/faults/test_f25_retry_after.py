@@ -8,8 +8,8 @@ from itertools import chain, repeat
 import pytest
 
 from corpus.crawl.config import PolitenessConfig
-from corpus.crawl.fetched import FetchError
-from corpus.crawl.politeness import Answer, HostClock, HostState
+from corpus.crawl.manners.politeness import Answer, HostClock, HostState
+from corpus.crawl.network.fetched import FetchError
 
 CONFIG = PolitenessConfig()
 DATE = b"Sun, 22 Nov 2026 12:00:00 GMT"

@@ -25,7 +25,7 @@ import xxhash
 
 from corpus.crawl.config import BudgetConfig, CrawlConfig
 from corpus.crawl.fates import FETCHED, Claim, Link, Outcome, Reference
-from corpus.crawl.frontier import Frontier, Place
+from corpus.crawl.frontier.frontier import Frontier, Place
 
 LINKS_PER_PAGE = 100
 OWN_RATIO = 0.8

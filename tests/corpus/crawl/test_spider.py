@@ -12,8 +12,8 @@ from scrapy.settings import Settings
 
 from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import Claim
-from corpus.crawl.fetched import FetchError
-from corpus.crawl.handler import NETWORK_SETTING, GuardedHandler
+from corpus.crawl.network.fetched import FetchError
+from corpus.crawl.network.handler import NETWORK_SETTING, GuardedHandler
 from corpus.crawl.spider import CrawlSpider, Queue, settings
 from corpus.crawl.visits import Visit
 from corpus.engine.errors import DiskError

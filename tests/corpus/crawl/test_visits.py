@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from corpus.crawl import focus, visits
+from corpus.crawl import visits
 from corpus.crawl.answers import Judge
-from corpus.crawl.archive import Archive
+from corpus.crawl.archive.archive import Archive
 from corpus.crawl.config import CrawlConfig
-from corpus.crawl.fetched import Fetched, FetchError
-from corpus.crawl.frontier import Frontier
+from corpus.crawl.frontier.frontier import Frontier
+from corpus.crawl.network.fetched import Fetched, FetchError
+from corpus.crawl.pages import focus
 from corpus.crawl.seeds import seed_links
-from corpus.crawl.url import Scope
+from corpus.crawl.urls.url import Scope
 from corpus.crawl.visits import Visit, Visits
 from tests.corpus.crawl.small_site import page
 

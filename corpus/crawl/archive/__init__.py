@@ -1,0 +1,1 @@
+"""The archive: WARC records in files that survive a kill."""

@@ -1,0 +1,158 @@
+"""The books of the frontier: how many URLs have which fate, kept as they change and checked against the rows.
+
+Known URLs = pending + the URLs of each fate (a claimed URL is pending until it is finished). Links offered = known +
+links to what was known already + refusals that were only counted. Of refused URLs the first `REMEMBERED` of each fate
+become known; beyond that only a counter grows, once for each link, so no trap fills the disk.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from itertools import chain
+from typing import Any
+
+from corpus.crawl.frontier.hosts import Host
+from corpus.engine.durable import canonical_json, parse_json
+from corpus.engine.errors import WenhaiError
+
+PENDING = "pending"
+REMEMBERED = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A known URL and what became of it."""
+
+    url: str
+    host: str | None  # None: refused, of a host that is not crawled
+    fate: str
+    depth: int
+    attempts: int
+    round: int | None  # of the last visit, from 0
+    status: int | None
+    bytes: int | None
+    digest: str | None
+    file: str | None
+    offset: int | None
+    fetched: int | None  # seconds since 1970
+    detail: str | None
+
+
+@dataclass(slots=True)
+class State:
+    """What the frontier remembers beside rows; written with each checkpoint."""
+
+    time: float = 0.0  # crawl time
+    turn: float = 0.0  # hosts.py
+    round: int = 0
+    since: str | None = None  # the argument that began the round
+    round_pages: int = 0
+    known: int = 0
+    pending: int = 0
+    again: int = 0
+    beyond: dict[str, int] = field(default_factory=dict)
+    files: dict[str, Any] = field(default_factory=dict)
+
+
+class Books:
+    """Counters, and the numbers that stand for fates in the rows."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        saved = db.execute("SELECT value FROM meta WHERE name = 'state'").fetchone()
+        self.state = State(**parse_json(saved[0].encode(), "frontier, table meta")) if saved else State()
+        rows = db.execute("SELECT id, name, urls FROM fates ORDER BY id").fetchall()
+        self._ids = {name: fate for fate, name, _ in rows}
+        self.names = {fate: name for fate, name, _ in rows}
+        self._urls = Counter({name: urls for _, name, urls in rows})
+
+    def save(self) -> None:
+        """Write what is counted in memory; the caller commits."""
+        text = canonical_json(asdict(self.state)).decode()
+        self.db.execute("INSERT OR REPLACE INTO meta VALUES ('state', ?)", (text,))
+        self.db.executemany("UPDATE fates SET urls = ? WHERE name = ?", [(n, name) for name, n in self._urls.items()])
+
+    def fate(self, name: str) -> int:
+        """The number of a fate, given when it first occurs."""
+        if name not in self._ids:
+            (fate,) = self.db.execute("INSERT INTO fates (name) VALUES (?) RETURNING id", (name,)).fetchone()
+            self._ids[name], self.names[fate] = fate, name
+        return int(self._ids[name])
+
+    def known(self, fate: str | None) -> None:
+        """A URL is new: pending, or refused with a fate."""
+        self.state.known += 1
+        if fate is None:
+            self.state.pending += 1
+        else:
+            self._urls[fate] += 1
+
+    def remembers(self, fate: str) -> bool:
+        """Whether one more URL refused with this fate becomes known; else it is counted here."""
+        if self._urls[fate] < REMEMBERED:
+            return True
+        self.state.beyond[fate] = self.state.beyond.get(fate, 0) + 1
+        return False
+
+    def ended(self, fate: str, urls: int = 1) -> None:
+        """Pending URLs have a fate now."""
+        self.state.pending -= urls
+        self._urls[fate] += urls
+
+    def reopen(self, kept: Iterable[str], since: datetime, passing: Iterable[str]) -> int:
+        """Make URLs pending again: of `kept` fates what was fetched before `since`, of `passing` all; how many."""
+        old, failed = (
+            json.dumps([self._ids[name] for name in names if name in self._ids]) for names in (kept, passing)
+        )
+        which = "(fate IN (SELECT value FROM json_each(?)) AND fetched < ?) OR fate IN (SELECT value FROM json_each(?))"
+        values = (old, int(since.timestamp()), failed)
+        numbers = Counter(chain.from_iterable(self.db.execute(f"SELECT fate FROM urls WHERE {which}", values)))
+        for fate, urls in numbers.items():
+            self._urls[self.names[fate]] -= urls
+        self.db.execute(f"UPDATE urls SET fate = NULL, attempts = 0 WHERE {which}", values)
+        self.state.pending += numbers.total()
+        return numbers.total()
+
+    def counts(self) -> dict[str, int]:
+        """How many URLs are pending, and how many have each fate that occurs."""
+        return {PENDING: self.state.pending, **{name: urls for name, urls in sorted(self._urls.items()) if urls}}
+
+    def check(self) -> None:
+        """Count all rows anew.
+
+        Raises:
+            WenhaiError: the books do not balance.
+        """
+        numbers = Counter(chain.from_iterable(self.db.execute("SELECT fate FROM urls")))  # GROUP BY would sort them all
+        found = {PENDING: numbers.pop(None, 0)} | {self.names[fate]: urls for fate, urls in numbers.items()}
+        pending, wrong = self.db.execute(
+            "SELECT total(pending), total(pending <> (SELECT count(*) FROM urls WHERE host = hosts.id AND fate IS NULL))"
+            " FROM hosts"
+        ).fetchone()
+        if found != self.counts() or sum(found.values()) != self.state.known or wrong or pending != found[PENDING]:
+            raise WenhaiError(
+                f"frontier: the books do not balance (written {self.counts()}, found {found}, {wrong:.0f} hosts wrong): "
+                "a fault of this program. Begin the crawl anew in an empty folder, and report this line."
+            )
+
+    def urls(self) -> Iterator[Known]:
+        """All known URLs, in order of discovery."""
+        for url, host, fate, *rest in self.db.execute(
+            "SELECT url, name, fate, depth, attempts, round, status, urls.bytes, digest, file, offset, fetched, detail"
+            " FROM urls LEFT JOIN hosts ON hosts.id = urls.host ORDER BY urls.id"
+        ):
+            yield Known(url, host, PENDING if fate is None else self.names[fate], *rest)
+
+    def top_hosts(self, count: int) -> list[Host]:
+        """The hosts with most pages. Reads all hosts."""
+        rows = self.db.execute(
+            "SELECT name, domain, pending, pages, bytes, chinese_bytes, text_bytes, errors, closed FROM hosts"
+            " ORDER BY pages DESC, id LIMIT ?",
+            (count,),
+        ).fetchall()
+        return [Host(*(*row[:8], self.names.get(row[8]))) for row in rows]

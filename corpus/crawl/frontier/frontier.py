@@ -1,0 +1,323 @@
+"""Every URL the crawl knows and what became of it, which one is next, and when: on disk, in bounded memory.
+
+Calls change an open transaction, `checkpoint` commits it: after a kill the frontier is what it was at the last
+checkpoint, and what was claimed since is pending again. No call reads a wall clock. Due times are kept in crawl time,
+which stands still while no process works: after a restart a host is owed the whole rest of its delay, whatever
+happened to the machine's clock meanwhile.
+
+Beside it: frontier_schema.py (the file), frontier_books.py (what balances), frontier_budget.py (what is not let in),
+frontier_links.py and frontier_visits.py (what is written of a link and of a visit), hosts.py (whose turn it is).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from corpus.crawl.config import CrawlConfig
+from corpus.crawl.fates import KEPT, Claim, Link, Outcome, Reference
+from corpus.crawl.frontier.books import Books, Known
+from corpus.crawl.frontier.budget import Budgets
+from corpus.crawl.frontier.hosts import Evidence, Host, Hosts, Slot, byte_share
+from corpus.crawl.frontier.links import Added, Intake
+from corpus.crawl.frontier.schema import commit, connect, explained
+from corpus.crawl.frontier.visits import Place, Visits
+from corpus.engine.durable import canonical_json
+from corpus.engine.errors import WenhaiError
+
+__all__ = ["Added", "Frontier", "Known", "Place"]
+
+TRANSIENT = tuple(
+    f"error:{kind}" for kind in ("dns", "connect", "timeout", "slow", "truncated", "host_down", "robots_unreachable")
+)
+"""What a new round tries again."""
+
+
+class Frontier:
+    """The frontier of one crawl. `clock` is monotonic, in seconds; the times of all calls are its times.
+
+    Raises:
+        LockHeld: another process has the file open.
+        WenhaiError: the file is damaged, not ours, or of another format.
+        DiskError: the disk is full or refuses (any call; the last checkpoint stands).
+    """
+
+    def __init__(
+        self, path: Path, config: CrawlConfig, clock: Callable[[], float], evidence: Evidence = byte_share
+    ) -> None:
+        self.path = path
+        self._clock = clock
+        self._max_pages = config.budget.max_pages
+        self._claims: dict[int, Slot] = {}
+        self._broken = False
+        self._db = connect(path)
+        try:
+            with self._work():
+                self._books = Books(self._db)
+        except BaseException:
+            self._db.close()
+            raise
+        self._state = self._books.state
+        self._shift = self._state.time - clock()
+        manners = config.politeness
+        delays = (manners.min_delay_seconds, manners.max_delay_seconds, manners.max_crawl_delay_seconds)
+        self._longest = max(*delays, manners.max_retry_after_seconds)
+        self._hosts = Hosts(self._db, evidence, self._state.time, self._state.turn, max(delays))
+        self._budgets = Budgets(self._db, config.budget)
+        self._visits = Visits(self._db, self._books)
+        self._intake = Intake(self._db, self._books, self._budgets, self._hosts)
+
+    # ------------------------------------------------------------------------------------------------------ durability
+
+    def checkpoint(self, files: dict[str, Any]) -> None:
+        """Make everything so far durable, with `files`: what the archive has synced, as JSON."""
+        with self._work():
+            self._state.files = files
+            self._state.time, self._state.turn = self._clock() + self._shift, self._hosts.turn
+            self._books.save()
+            commit(self._db)
+
+    def saved_files(self) -> dict[str, Any]:
+        """What the last checkpoint was given; empty before the first."""
+        return self._state.files
+
+    def close(self) -> None:
+        """Let go of the file. What came after the last checkpoint is forgotten, as by a kill."""
+        self._broken = True
+        self._db.close()
+
+    @contextmanager
+    def _work(self) -> Iterator[None]:
+        """What is interrupted half-way must not be committed by a later call."""
+        if self._broken:
+            raise WenhaiError(f"{self.path}: closed, or stopped by an error. Run the same command again to resume.")
+        self._broken = True
+        with explained(self.path):
+            yield
+        self._broken = False
+
+    # ----------------------------------------------------------------------------------------------------------- links
+
+    def add(self, links: Iterable[Link]) -> Added:
+        """Take links in, in order: each is known afterwards, or counted."""
+        with self._work():
+            return self._intake.add(links)
+
+    # ---------------------------------------------------------------------------------------------------------- claims
+
+    def next(self, now: float) -> Claim | None:
+        """The best pending URL of the host whose turn it is; None: none is due, or `max_pages` is reached.
+
+        Of a host: by priority, then depth, then order of discovery. The host is left alone until the claim is finished
+        or given back.
+        """
+        with self._work():
+            slot = self._hosts.take(now + self._shift) if self._wanted() else None
+            if slot is None:
+                return None
+            id, url, key, depth, redirects, attempts, etag, last_modified, digest = self._db.execute(
+                "SELECT id, url, key, depth, redirects, attempts, etag, last_modified, digest FROM urls"
+                " WHERE host = ? AND fate IS NULL ORDER BY priority DESC, depth, id LIMIT 1",
+                (slot.id,),
+            ).fetchone()
+            self._claims[id] = slot
+            refers_to = None if digest is None else self._visits.payload(digest)
+            last = (etag, last_modified, digest, refers_to)
+            return Claim(id, url, key, slot.name, slot.domain, depth, redirects, attempts, *last)
+
+    def seconds_until_due(self, now: float) -> float | None:
+        """How long until `next` may have something; None: not before a claim ends or links are added, if ever."""
+        with self._work():
+            return self._hosts.seconds_until_due(now + self._shift) if self._wanted() else None
+
+    @property
+    def claimed(self) -> int:
+        """How many claims are open."""
+        return len(self._claims)
+
+    @property
+    def done(self) -> bool:
+        """Nothing is claimed, and nothing will be unless links are added."""
+        return not self._claims and (not self._state.pending or not self._wanted())
+
+    def finish(
+        self,
+        claim: Claim,
+        outcome: Outcome,
+        due_at: float,
+        *,
+        place: Place | None = None,
+        state: dict[str, Any] | None = None,
+    ) -> Added:
+        """Store what came of a claim and take its links in; its host is due again at `due_at`.
+
+        `place` is where its record stands, `state` (JSON) what politeness remembers of the host.
+        """
+        slot = self._slot(claim)
+        with self._work():
+            pattern = self._visits.store(claim.id, outcome, place)
+            self._ended(slot.id, outcome.fate)
+            self._visited(slot, outcome)
+            if outcome.content is not None and self._budgets.repeats(slot.id, pattern, outcome.content):
+                self._drop(slot.id, "drop:trap_repeats", pattern)
+            added = self._intake.add(outcome.links)
+            self._release(claim, slot, due_at, state)
+            return added
+
+    def give_back(self, claim: Claim, due_at: float, attempt: bool, *, state: dict[str, Any] | None = None) -> None:
+        """Let the URL be pending again; `attempt` says whether this counts as one.
+
+        If its host was given up meanwhile, it has the host's fate.
+        """
+        slot = self._slot(claim)
+        with self._work():
+            if attempt:
+                self._db.execute("UPDATE urls SET attempts = attempts + 1 WHERE id = ?", (claim.id,))
+            (closed,) = self._db.execute("SELECT closed FROM hosts WHERE id = ?", (slot.id,)).fetchone()
+            if closed is not None:
+                self._db.execute("UPDATE urls SET fate = ? WHERE id = ?", (closed, claim.id))
+                self._ended(slot.id, self._books.names[closed])
+            self._release(claim, slot, due_at, state)
+
+    def give_up_host(self, host: str, fate: str) -> int:
+        """Whatever of a host is pending, or found later in this round, has this fate; how many URLs fell now.
+
+        A URL of it that is claimed is still to be finished or given back.
+        """
+        with self._work():
+            row = self._db.execute("SELECT id FROM hosts WHERE name = ?", (host,)).fetchone()
+            return 0 if row is None else self._close(row[0], fate)
+
+    def begin_round(self, since: datetime) -> int:
+        """Make pages fetched before `since` due again, and what failed for a passing reason; how many there are.
+
+        Claims of a URL that was fetched carry its validators, digest and record. Budgets of hosts, and hosts that were
+        given up, begin anew. A round that was begun with the same `since` goes on (0).
+        """
+        if self._claims or since.tzinfo is None:
+            raise ValueError("a round begins without claims, and at a time in a time zone")
+        if self._state.since == since.isoformat():
+            return 0
+        with self._work():
+            due = self._books.reopen(KEPT, since, TRANSIENT)
+            self._budgets.begin_round()
+            self._db.execute(
+                "UPDATE hosts SET round_pages = 0, round_bytes = 0, closed = NULL, state = NULL,"
+                " pending = (SELECT count(*) FROM urls WHERE host = hosts.id AND fate IS NULL)"
+            )
+            self._hosts.forget()
+            self._state.round, self._state.since, self._state.round_pages = self._state.round + 1, since.isoformat(), 0
+            return due
+
+    # ------------------------------------------------------------------------------------------------------- questions
+
+    def counts(self) -> dict[str, int]:
+        """How many URLs are pending, and how many have each fate that occurs."""
+        return self._books.counts()
+
+    def beyond(self) -> dict[str, int]:
+        """Links that were refused and only counted, by fate (frontier_books.py)."""
+        return dict(self._state.beyond)
+
+    def seen_digest(self, digest: str) -> Reference | None:
+        """The record that holds this payload."""
+        with self._work():
+            return self._visits.payload(digest)
+
+    def host_evidence(self, host: str) -> float:
+        """How likely it is that the next page of a host is Chinese, 0..1."""
+        with self._work():
+            row = self._db.execute(
+                "SELECT chinese_bytes, text_bytes, pages FROM hosts WHERE name = ?", (host,)
+            ).fetchone()
+            chinese_bytes, text_bytes, pages = row or (0, 0, 0)
+            return self._hosts.evidence(chinese_bytes, text_bytes, pages, host)
+
+    def host_state(self, host: str) -> dict[str, Any] | None:
+        """What politeness remembers of a host."""
+        with self._work():
+            row = self._db.execute("SELECT state FROM hosts WHERE name = ?", (host,)).fetchone()
+            return None if row is None or row[0] is None else dict(json.loads(row[0]))
+
+    def top_hosts(self, count: int) -> list[Host]:
+        """The hosts with most pages. Reads all hosts: for the end of a run."""
+        with self._work():
+            return self._books.top_hosts(count)
+
+    def iter_urls(self) -> Iterator[Known]:
+        """All known URLs, in order of discovery; no call that changes anything may come before the last."""
+        with explained(self.path):
+            yield from self._books.urls()
+
+    def check_books(self) -> None:
+        """Count all rows anew; raises `WenhaiError` when the books do not balance."""
+        with self._work():
+            self._books.check()
+
+    # ---------------------------------------------------------------------------------------------------------- helpers
+
+    def _slot(self, claim: Claim) -> Slot:
+        try:
+            return self._claims[claim.id]
+        except KeyError:
+            raise ValueError(f"{claim.url} is not claimed") from None
+
+    def _wanted(self) -> bool:
+        """Whether `max_pages` leaves room for one more page."""
+        return self._max_pages is None or self._state.round_pages + len(self._claims) < self._max_pages
+
+    def _visited(self, slot: Slot, outcome: Outcome) -> None:
+        """Count the answer to the host's budgets, whatever its status: a trap's pages may all be soft 404s."""
+        answers = int(outcome.status is not None)
+        self._state.round_pages += outcome.fate in KEPT
+        round_pages, round_bytes, pages, chinese_bytes, text_bytes, hint = self._db.execute(
+            "UPDATE hosts SET round_pages = round_pages + ?, round_bytes = round_bytes + ?, pages = pages + ?,"
+            " bytes = bytes + ?, chinese_bytes = chinese_bytes + ?, text_bytes = text_bytes + ?, errors = errors + ?"
+            " WHERE id = ? RETURNING round_pages, round_bytes, pages, chinese_bytes, text_bytes, hint",
+            (
+                *(answers, outcome.fetched_bytes, int(outcome.fate in KEPT), outcome.fetched_bytes),
+                *(outcome.chinese_bytes, outcome.text_bytes, int(outcome.fate.startswith("error:")), slot.id),
+            ),
+        ).fetchone()
+        slot.rank = self._hosts.rank(slot.name, hint, pages, chinese_bytes, text_bytes)
+        spent = self._budgets.spent(round_pages, round_bytes)
+        if spent is not None:
+            self._close(slot.id, spent)
+
+    def _release(self, claim: Claim, slot: Slot, due_at: float, state: dict[str, Any] | None) -> None:
+        del self._claims[claim.id]
+        time = self._clock() + self._shift
+        slot.due = min(due_at + self._shift, time + self._longest)
+        self._db.execute(
+            "UPDATE hosts SET turn = ?, due = ?, delay = ?, state = coalesce(?, state) WHERE id = ?",
+            (
+                *(slot.turn, slot.due, max(0.0, slot.due - time)),
+                *(None if state is None else canonical_json(state).decode(), slot.id),
+            ),
+        )
+        self._hosts.release(slot, time)
+
+    def _ended(self, host: int, fate: str, urls: int = 1) -> None:
+        """So many pending URLs of a host have this fate; their rows say so already."""
+        self._books.ended(fate, urls)
+        self._db.execute("UPDATE hosts SET pending = pending - ? WHERE id = ?", (urls, host))
+        self._hosts.gain(host, -urls, was_idle=False)
+
+    def _close(self, host: int, fate: str) -> int:
+        closed = (self._books.fate(fate), host)
+        self._db.execute("UPDATE hosts SET closed = ? WHERE id = ? AND closed IS NULL", closed)
+        return self._drop(host, fate, None)
+
+    def _drop(self, host: int, fate: str, pattern: int | None) -> int:
+        """Pending URLs of a host (of one pattern, or all) fall to `fate`; the claimed one is spared."""
+        claimed = next((url for url, slot in self._claims.items() if slot.id == host), None)
+        urls = self._db.execute(
+            "UPDATE urls SET fate = ? WHERE host = ? AND fate IS NULL AND id IS NOT ? AND (? IS NULL OR pattern = ?)",
+            (self._books.fate(fate), host, claimed, pattern, pattern),
+        ).rowcount
+        self._ended(host, fate, urls)
+        return urls

@@ -1,0 +1,1 @@
+"""What a page says: links, text, directives, how Chinese it is."""

@@ -1,0 +1,1 @@
+"""URLs: read as browsers read them, told apart, and the endless ones recognised."""

@@ -1,0 +1,321 @@
+"""The frontier's order, its memory of what was fetched, rounds, and what it says of a file it cannot use."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from corpus.crawl.fates import NOT_MODIFIED, REVISIT, Outcome, Reference
+from corpus.crawl.frontier import hosts
+from corpus.crawl.frontier.frontier import Frontier, Place
+from corpus.engine.errors import LockHeld, WenhaiError
+from tests.corpus.crawl.frontier.frontiers import DATE, Clock, claimed, config, drained, fetched, link, opened
+
+NEVER = datetime(2000, 1, 1, tzinfo=UTC)
+LATER = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def frontier(tmp_path: Path, clock: Clock) -> Iterator[Frontier]:
+    frontier = opened(tmp_path, clock)
+    yield frontier
+    frontier.close()
+
+
+def reopened(frontier: Frontier, clock: Clock) -> Frontier:
+    frontier.close()
+    return Frontier(frontier.path, config(), clock)
+
+
+# --------------------------------------------------------------------------------------------------------------- order
+
+
+def test_urls_of_a_host_come_by_priority_then_depth_then_discovery(frontier: Frontier, clock: Clock) -> None:
+    frontier.add([link("http://a.cn/deep", depth=5, priority=0.9), link("http://a.cn/dull", depth=0, priority=0.1)])
+    frontier.add([link("http://a.cn/flat", depth=2, priority=0.9), link("http://a.cn/later", depth=2, priority=0.9)])
+    assert [url.rsplit("/", 1)[1] for url in drained(frontier, clock)] == ["flat", "later", "deep", "dull"]
+
+
+def test_a_host_has_one_request_under_way_and_rests_between(frontier: Frontier, clock: Clock) -> None:
+    frontier.add([link("http://a.cn/1"), link("http://a.cn/2")])
+    first = frontier.next(clock.now)
+    assert first is not None and frontier.next(clock.now) is None
+    assert frontier.seconds_until_due(clock.now) is None and frontier.claimed == 1
+    frontier.finish(first, fetched(first), clock.now + 7)
+    assert frontier.next(clock.now + 6.9) is None
+    assert frontier.seconds_until_due(clock.now) == pytest.approx(7)
+    assert frontier.next(clock.now + 7) is not None
+
+
+def test_chinese_hosts_go_first_when_several_are_due(frontier: Frontier, clock: Clock) -> None:
+    frontier.add([link("http://a.com/", priority=0.1), link("http://b.cn/", priority=0.9)])
+    frontier.add([link("http://c.com/", priority=0.2), link("http://d.cn/", priority=0.8)])
+    assert drained(frontier, clock) == ["http://b.cn/", "http://d.cn/", "http://c.com/", "http://a.com/"]
+
+
+@pytest.mark.parametrize("window", [hosts.WINDOW, 4])
+def test_what_a_host_turned_out_to_be_decides_and_none_starves(
+    tmp_path: Path, clock: Clock, window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "WINDOW", window)
+    frontier = opened(tmp_path, clock)
+    names = [f"{n}.{'cn' if n < 6 else 'com'}" for n in range(12)]
+    frontier.add([link(f"http://{name}/{n}", priority=0.5) for name in names for n in range(300)])
+    served: Counter[str] = Counter()
+    for _ in range(1_000):  # one request under way at a time, and all hosts always due: only the order decides
+        claim = frontier.next(clock.now)
+        assert claim is not None
+        served[claim.host] += 1
+        text = {"text_bytes": 10_000, "chinese_bytes": 10_000 if claim.host.endswith("cn") else 0}
+        frontier.finish(claim, fetched(claim, **text), clock.now)
+    frontier.close()
+    chinese, others = [served[name] for name in names[:6]], [served[name] for name in names[6:]]
+    assert min(others) >= 5
+    assert min(chinese) > 4 * max(others)
+
+
+def test_a_host_that_was_idle_has_saved_no_turns(frontier: Frontier, clock: Clock) -> None:
+    frontier.add([link("http://idle.cn/0")])
+    drained(frontier, clock)
+    frontier.add([link(f"http://busy.cn/{n}") for n in range(60)])
+    for _ in range(30):
+        claim = claimed(frontier, clock)
+        assert claim is not None
+        frontier.finish(claim, fetched(claim), clock.now)
+    frontier.add([link(f"http://idle.cn/{n}") for n in range(1, 30)])
+    clock.now += 10
+    order = []
+    for _ in range(8):
+        claim = claimed(frontier, clock)
+        assert claim is not None
+        order.append(claim.host)
+        frontier.finish(claim, fetched(claim), clock.now)
+    assert order.count("busy.cn") >= 3
+
+
+def test_a_host_that_rests_long_gives_its_place_to_others_and_comes_back(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "WINDOW", 2)
+    frontier = opened(tmp_path, clock)
+    frontier.add([link(f"http://{name}.cn/{n}") for name in "abcdef" for n in range(2)])
+    for _ in range(6):
+        claim = claimed(frontier, clock)
+        assert claim is not None
+        frontier.finish(claim, fetched(claim), clock.now + 1_000)
+        assert len(frontier._hosts._window) <= 2
+    assert frontier.seconds_until_due(clock.now) == pytest.approx(1_000)
+    assert sorted(drained(frontier, clock)) == [f"http://{name}.cn/1" for name in "abcdef"]
+    frontier.close()
+
+
+# -------------------------------------------------------------------------------------------------------------- visits
+
+
+def test_what_is_remembered_of_visits(frontier: Frontier, clock: Clock) -> None:
+    frontier.add([link("http://a.cn/"), link("http://out.cn/", refused="scope")])
+    claim = claimed(frontier, clock)
+    assert claim is not None
+    record = Reference("urn:uuid:1", claim.url, DATE)
+    done = fetched(claim, digest="sha1:A", record=record, text_bytes=9_000, chinese_bytes=9_000, detail="\udcff")
+    found = frontier.finish(claim, done, clock.now, place=Place("0.warc.gz", 12, DATE), state={"failures": 1})
+    assert (found.new, found.again) == (0, 0)
+    frontier.checkpoint({"0.warc.gz": 99})
+    again = reopened(frontier, clock)
+    assert again.seen_digest("sha1:A") == record and again.seen_digest("sha1:B") is None
+    assert again.host_state("a.cn") == {"failures": 1} and again.host_state("b.cn") is None
+    assert again.host_evidence("a.cn") > 0.8 > again.host_evidence("b.cn")
+    assert again.saved_files() == {"0.warc.gz": 99}
+    page, refused = again.iter_urls()
+    assert (page.url, page.host, page.fate, page.status, page.bytes) == ("http://a.cn/", "a.cn", "fetched", 200, 100)
+    assert (page.file, page.offset, page.detail) == ("0.warc.gz", 12, "\\udcff")
+    assert page.fetched == datetime.fromisoformat(DATE).timestamp()
+    assert (refused.fate, refused.host, refused.status) == ("drop:scope", None, None)
+    (host,) = again.top_hosts(5)
+    assert (host.name, host.pages, host.bytes, host.chinese_bytes, host.pending) == ("a.cn", 1, 100, 9_000, 0)
+    again.close()
+
+
+def test_a_host_that_was_given_up(frontier: Frontier, clock: Clock) -> None:
+    frontier.add([link(f"http://a.cn/{n}") for n in range(5)] + [link("http://b.cn/")])
+    claims = [frontier.next(clock.now) for _ in range(2)]
+    (mine,) = (claim for claim in claims if claim and claim.host == "a.cn")
+    assert frontier.give_up_host("a.cn", "error:host_down") == 4
+    assert frontier.counts() == {"pending": 2, "error:host_down": 4}
+    frontier.give_back(mine, clock.now, attempt=True)
+    frontier.add([link("http://a.cn/new")])
+    assert frontier.counts() == {"pending": 1, "error:host_down": 6}
+    assert frontier.give_up_host("a.cn", "drop:opt_out") == 0  # the first reason stays
+    frontier.add([link("http://a.cn/newer")])
+    assert frontier.counts() == {"pending": 1, "error:host_down": 7}
+    assert frontier.give_up_host("unknown.cn", "error:host_down") == 0
+    frontier.check_books()
+
+
+def test_claims_end_once(frontier: Frontier, clock: Clock) -> None:
+    frontier.add([link("http://a.cn/")])
+    claim = frontier.next(clock.now)
+    assert claim is not None
+    frontier.give_back(claim, clock.now, attempt=True)
+    with pytest.raises(ValueError, match="not claimed"):
+        frontier.finish(claim, fetched(claim), clock.now)
+    claim = frontier.next(clock.now)
+    assert claim is not None and claim.attempts == 1
+
+
+# ------------------------------------------------------------------------------------------------------ after a restart
+
+
+def test_a_promise_to_wait_outlives_the_process_and_needs_no_clock(frontier: Frontier, clock: Clock) -> None:
+    frontier.add([link("http://a.cn/1"), link("http://a.cn/2")])
+    claim = frontier.next(clock.now)
+    assert claim is not None
+    frontier.finish(claim, fetched(claim), clock.now + 900)
+    clock.now += 100
+    frontier.checkpoint({})
+    clock.now = 5.0  # another boot
+    again = reopened(frontier, clock)
+    assert again.next(clock.now) is None
+    assert again.seconds_until_due(clock.now) == pytest.approx(800)
+    again.close()
+
+
+def test_no_promise_is_longer_than_the_longest_allowed(frontier: Frontier, clock: Clock) -> None:
+    frontier.add([link("http://a.cn/1"), link("http://a.cn/2")])
+    claim = frontier.next(clock.now)
+    assert claim is not None
+    frontier.finish(claim, fetched(claim), clock.now + 1e9)
+    assert frontier.seconds_until_due(clock.now) == pytest.approx(3_600)
+
+
+def test_after_a_kill_a_host_rests_though_its_last_request_is_forgotten(frontier: Frontier, clock: Clock) -> None:
+    frontier.add([link(f"http://a.cn/{n}") for n in range(3)])
+    for wait in (0, 20):
+        claim = frontier.next(clock.now)
+        assert claim is not None
+        frontier.checkpoint({})  # the second time with a claim that the kill forgets
+        frontier.finish(claim, fetched(claim), clock.now + 5)
+        clock.now += wait or 5
+    again = reopened(frontier, clock)
+    assert again.counts() == {"pending": 2, "fetched": 1}
+    assert again.seconds_until_due(clock.now) == pytest.approx(5)
+    again.close()
+
+
+# -------------------------------------------------------------------------------------------------------------- rounds
+
+
+def test_a_round_asks_again_with_what_is_known_and_outlives_a_kill(frontier: Frontier, clock: Clock) -> None:
+    frontier.add([link(f"http://a.cn/{n}") for n in range(3)] + [link("http://b.cn/")])
+    while (claim := claimed(frontier, clock)) is not None:
+        done = fetched(claim, etag=f'"{claim.url}"', last_modified="yesterday", content=b"all the same....")
+        if claim.host == "b.cn":
+            done = Outcome("error:dns")
+        frontier.finish(claim, done, clock.now, place=Place("0.warc.gz", 1, DATE))
+    assert frontier.begin_round(NEVER) == 1  # what failed for a passing reason
+    assert frontier.begin_round(LATER) == 3
+    frontier.checkpoint({})
+    claim = claimed(frontier, clock)
+    again = reopened(frontier, clock)
+    assert again.counts() == {"pending": 4}
+    assert again.begin_round(LATER) == 0
+    outcomes = iter(
+        (Outcome(NOT_MODIFIED, 304), Outcome(REVISIT, 200, digest="sha1:new"), Outcome("error:http_500", 500))
+    )
+    while (claim := claimed(again, clock)) is not None:
+        if claim.host == "b.cn":
+            again.finish(claim, fetched(claim), clock.now)
+            continue
+        assert (claim.etag, claim.last_modified, claim.attempts) == (f'"{claim.url}"', "yesterday", 0)
+        assert claim.digest == f"sha1:{claim.key.hex()}"
+        assert claim.refers_to == Reference(f"urn:uuid:{claim.key.hex()}", claim.url, DATE)
+        again.finish(claim, next(outcomes), clock.now)
+    assert again.counts() == {"pending": 0, "error:http_500": 1, "fetched": 1, NOT_MODIFIED: 1, REVISIT: 1}
+    assert [known.round for known in again.iter_urls()] == [2, 2, 2, 2]
+    assert all(known.digest for known in again.iter_urls())  # a 304 leaves what was known
+    assert sorted(str(known.digest)[:8] for known in again.iter_urls() if "a.cn" in known.url)[-1] == "sha1:new"
+    again.check_books()
+    again.close()
+
+
+def test_a_round_begins_budgets_and_hosts_anew(tmp_path: Path, clock: Clock) -> None:
+    frontier = opened(tmp_path, clock, max_pages=4, max_pages_per_host=2, max_repeats=1)
+    frontier.add([link(f"http://{name}.cn/{n}") for name in "ab" for n in range(2)] + [link("http://down.cn/")])
+    frontier.give_up_host("down.cn", "error:host_down")
+    assert len(drained(frontier, clock, content=None)) == 4 and frontier.done
+    assert frontier.begin_round(LATER) == 5
+    assert len(drained(frontier, clock)) == 4 and frontier.done
+    frontier.close()
+
+
+def test_pages_that_did_not_change_are_no_trap(tmp_path: Path, clock: Clock) -> None:
+    frontier = opened(tmp_path, clock, max_repeats=2)
+    frontier.add([link(f"http://a.cn/x/{n}") for n in range(6)])
+    for _ in range(2):
+        while (claim := claimed(frontier, clock)) is not None:
+            frontier.finish(claim, fetched(claim, content=claim.key), clock.now, place=Place("0", 0, DATE))
+        assert frontier.counts() == {"pending": 0, "fetched": 6}
+        frontier.begin_round(LATER)
+    frontier.close()
+
+
+def test_a_round_needs_a_time_zone_and_no_claims(frontier: Frontier, clock: Clock) -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        frontier.begin_round(datetime(2026, 1, 1))
+    frontier.add([link("http://a.cn/")])
+    frontier.next(clock.now)
+    with pytest.raises(ValueError, match="without claims"):
+        frontier.begin_round(LATER)
+
+
+# ------------------------------------------------------------------------------------------------------------ the file
+
+
+def test_one_process_at_a_time(frontier: Frontier, clock: Clock) -> None:
+    with pytest.raises(LockHeld, match="another process has it open"):
+        Frontier(frontier.path, config(), clock)
+
+
+def test_files_that_are_no_frontier_of_this_format(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "frontier.sqlite"
+    path.write_bytes("不是数据库。".encode() * 1_000)
+    with pytest.raises(WenhaiError, match="damaged"):
+        Frontier(path, config(), clock)
+    path.unlink()
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE mine (x)")
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(WenhaiError, match="not a frontier of ours"):
+        Frontier(path, config(), clock)
+    assert path.read_bytes() == before
+    path.unlink()
+    opened(tmp_path, clock).close()
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(WenhaiError, match="format 99, this version reads 1"):
+        Frontier(path, config(), clock)
+
+
+def test_a_damaged_page_is_told_and_ends_the_work(frontier: Frontier, clock: Clock) -> None:
+    frontier.add([link(f"http://a.cn/{n}/{'x' * 300}") for n in range(200)])
+    frontier.checkpoint({})
+    frontier.close()
+    data = bytearray(frontier.path.read_bytes())
+    for page in range(1, len(data) // 4096):
+        data[4096 * page : 4096 * page + 200] = b"\xee" * 200
+    frontier.path.write_bytes(data)
+    with pytest.raises(WenhaiError, match="damaged"):
+        broken = Frontier(frontier.path, config(), clock)
+        broken.next(clock.now)
