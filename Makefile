@@ -24,7 +24,7 @@ PROMPT ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup crawl crawl-demo corpus pretrain generate report status verify test test-all faults bench check format clean distclean have-data have-model
+.PHONY: help setup crawl crawl-demo corpus pretrain generate report status verify test test-all faults bench check format clean distclean have-seeds have-data have-model
 
 help:  ## list the targets and the variables
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile

@@ -265,7 +265,7 @@ def _crawled(arguments: argparse.Namespace, config: CrawlConfig | None) -> list[
         raise UsageError(
             f"--out {arguments.out}: a crawl writes to a disk. Use `python -m corpus crawl`, then --input."
         )
-    crawl(config, join(arguments.out, CRAWL), quiet=arguments.quiet)
+    crawl(config, join(arguments.out, CRAWL), quiet=arguments.quiet, advise=False)
     files = _crawled_so_far(arguments.out)
     if not files and not arguments.input:
         raise WenhaiError(f"{arguments.out}: the crawl kept no page. Its summary says what became of the seeds.")

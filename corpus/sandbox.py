@@ -5,7 +5,8 @@ of items through a pipe and gets one result each; before every item the child wr
 memory, so that a batch costs two messages and the guilty item is still known. When the child dies, that item becomes a
 `Death`, the items before it whose results were lost are done again, and a new child goes on behind it. An item that
 died in a child that had done others before is first tried alone in a fresh one: what is recorded does not depend on its
-neighbours. Three deaths in a row are taken for a fault of the machine, not of the items.
+neighbours. An item that reached a limit, or a fault in the code that reads it, costs itself, however many such items
+follow each other; three in a row that were killed from outside, or ended, are taken for a fault of the machine.
 
 Limits: seconds of CPU per item, read by the parent from the child's clock (ten times as many of wall time, for a child
 that waits); address space beyond the child's size at its start (RLIMIT_AS), so that an allocation fails there and then.
@@ -47,6 +48,7 @@ RECYCLE_RATIO = 0.25  # share of the memory limit by which a child may have grow
 FLUSH_BYTES = 256 << 10
 READ_BYTES = 1 << 20
 PIPE_BYTES = 1 << 20
+OWN_FAULTS = {"time", "memory", "signal SIGSEGV", "signal SIGABRT", "signal SIGFPE", "signal SIGILL"}  # of an item
 MEMORY_EXIT = 77  # how a child says that an allocation failed
 _LENGTH = struct.Struct("<I")
 _BATCH = struct.Struct("<II")  # items, bytes of all items
@@ -100,7 +102,7 @@ class Sandbox:
         """One result an item, in order.
 
         Raises:
-            WenhaiError: three items in a row killed their process, or the process does not start.
+            WenhaiError: the process was killed from outside at three items in a row, or does not start.
             RuntimeError: the function raised an exception: a fault of the code, not of the item.
         """
         results: list[bytes | Death | None] = [None] * len(items)
@@ -147,18 +149,18 @@ class Sandbox:
     def _count_deaths(self, results: Sequence[bytes | Death | None], reason: str) -> None:
         if _deaths_at_end(results, self._deaths_before) >= DEATHS_IN_A_ROW:
             raise WenhaiError(
-                f"{DEATHS_IN_A_ROW} pages in a row killed the process that reads them (the last one: {reason}). The "
-                "machine may be out of memory: run with fewer workers, or raise max_page_mb and max_page_seconds in "
-                "[extract]."
+                f"{DEATHS_IN_A_ROW} pages in a row ended the process that reads them, and not by a limit ({reason}). The "
+                "machine may be out of memory: run with fewer workers."
             )
 
 
 def _deaths_at_end(results: Sequence[bytes | Death | None], before: int) -> int:
+    """Items in a row, up to the last, at which the machine may be at fault; `before` of them in earlier batches."""
     count = 0
     for result in reversed(results):
         if not isinstance(result, Death):
             return count
-        count += 1
+        count += result.reason not in OWN_FAULTS
     return before + count
 
 

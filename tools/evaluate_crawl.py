@@ -53,28 +53,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ssrf()
 
 
-def coverage(out: Path, data: Path | None = None, timeout: float | None = None) -> list[Row]:
+def coverage(out: Path, data: Path | None = None) -> list[Row]:
     """Crawl the whole fake web into OUT/crawl; the table."""
     log, config, html = out / "requests.jsonl", out / "crawl.toml", data / "html" if data else None
     log.unlink(missing_ok=True)
     shutil.rmtree(out / "crawl", ignore_errors=True)
     with world.start(log, data=html, tls_folder=out / "tls") as web:
         write_config(config, web)
-        crawl(config, out / "crawl", timeout=timeout)
+        crawl(config, out / "crawl")
         return [*web.truth.compare(look(web, log, out / "crawl")), *manners(log)]
 
 
-def second_visit(out: Path, timeout: float | None = None) -> list[Row]:
+def second_visit(out: Path) -> list[Row]:
     """Crawl the honest sites into OUT/again, and once more after some of their pages have changed; the table of that."""
     log, config, folder = out / "again.jsonl", out / "again.toml", out / "again"
     log.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     with world.start(log, kinds=["chinese"]) as web:
         write_config(config, web)
-        crawl(config, folder, timeout=timeout)
+        crawl(config, folder)
         skip = count_records(folder)
     with world.start(log, web.port, kinds=["chinese"], round_number=2) as web:
-        crawl(config, folder, "--since", LATER, timeout=timeout)
+        crawl(config, folder, "--since", LATER)
         rows = web.truth.compare(look(web, log, folder, skip))
     return [replace(row, case=f"second visit: {row.case}") for row in (*rows, *manners(log))]
 

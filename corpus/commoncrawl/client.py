@@ -5,8 +5,8 @@ client. A path is joined below the base and never leads elsewhere: what an index
 the host.
 
 A request that keeps failing says nothing yet about whose fault that is. So the file's first byte is asked for: when it
-comes, the request is hopeless (`Bad`, unreachable) and the rest goes on; when it does not, the server is gone, and every
-later client of this process says so without asking again, until `forget`.
+comes, the request is hopeless (`Bad`, unreachable) and the rest goes on; when it does not, the server is gone, which the
+client says from then on without asking again, and which ends the stage.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from typing import NoReturn, TypeVar
 from corpus.commoncrawl.config import HttpConfig
 from corpus.commoncrawl.http import Bad, Http, ServerGone, Temporary, Version
 from corpus.engine import durable, storage
-from corpus.engine.errors import WenhaiError
+from corpus.engine.errors import DiskError, WenhaiError
+from corpus.engine.space import free_space
 from corpus.engine.storage import File
 
 PATH = re.compile(r"[A-Za-z0-9._=+-]+(?:/[A-Za-z0-9._=+-]+)*")
@@ -38,12 +39,6 @@ PROGRESS_BYTES = 1 << 20  # a download that came so far begins to count its atte
 NO_ACCESS = {"NoCredentialsError", "PartialCredentialsError", "TokenRetrievalError"}
 
 Result = TypeVar("Result")
-_gone: dict[str, str] = {}  # what to say of servers that were found gone, by their base
-
-
-def forget() -> None:
-    """Ask again of servers that were found gone: a new run begins."""
-    _gone.clear()
 
 
 def is_http(url: str) -> bool:
@@ -68,6 +63,7 @@ class Client:
         self._http = Http(config) if is_http(base) else None
         self._left = threading.Event()
         self._silent_until = 0.0
+        self._gone = ""  # what to say once the server was found gone
 
     def __enter__(self) -> Client:
         return self
@@ -139,7 +135,7 @@ class Client:
 
         Raises:
             Bad, ServerGone: as `read`.
-            DiskError: no room (from the caller's `commit`).
+            DiskError: there is no room for it.
         """
         url = self.url(path)
         attempt = marked = 0
@@ -151,6 +147,8 @@ class Client:
                         if place and version[1] != known[1]:
                             file.seek(file.truncate(0))
                             raise Temporary("the file has changed meanwhile")
+                        if version != known:
+                            _require_room(target, (version[1] or 0) - place)
                         known = version
                         if file.tell() != place:
                             file.seek(file.truncate(place))
@@ -163,8 +161,7 @@ class Client:
                         self._hopeless(url, error)
                     self._pause(attempt, error)
                 except ServerGone as error:
-                    _gone[self.base] = str(error)
-                    raise
+                    self._is_gone(str(error))
 
     def _stream(self, url: str, place: int, identity: str) -> Iterator[tuple[int, Version, bytes]]:
         self._before_asking()
@@ -188,8 +185,7 @@ class Client:
                     self._hopeless(url, error)
                 self._pause(attempt, error)
             except ServerGone as error:
-                _gone[self.base] = str(error)
-                raise
+                self._is_gone(str(error))
         raise AssertionError("unreachable")
 
     def _hopeless(self, url: str, error: Temporary) -> NoReturn:
@@ -203,18 +199,21 @@ class Client:
                 raise Bad("unreachable", str(error))
             except Temporary:
                 continue
-        _gone[self.base] = (
+        self._is_gone(
             f"{self.base}: does not answer ({error}); {self._config.attempts} attempts were made. Look at the network and "
             "the server, then run the same command again: finished work is kept."
         )
-        raise ServerGone(_gone[self.base]) from error
+
+    def _is_gone(self, words: str) -> NoReturn:
+        self._gone = self._gone or words
+        raise ServerGone(self._gone) from None
 
     def _before_asking(self) -> None:
         self._left.wait(max(0.0, self._silent_until - time.monotonic()))
         if self._left.is_set():
             raise ServerGone(f"{self.base}: the task has ended.")
-        if self.base in _gone:
-            raise ServerGone(_gone[self.base])
+        if self._gone:
+            raise ServerGone(self._gone)
 
     def _pause(self, attempt: int, error: Temporary) -> None:
         if error.retry_after is None:
@@ -222,12 +221,21 @@ class Client:
             self._left.wait(seconds * random.uniform(0.5, 1))  # not all at once again
             return
         if error.retry_after > self._config.max_retry_after_seconds:
-            _gone[self.base] = (
+            self._is_gone(
                 f"{self.base}: asks to be left alone for {error.retry_after:,.0f} s ({error}). Run the same command again "
                 "after that, perhaps with a lower --concurrency: finished work is kept."
             )
-            raise ServerGone(_gone[self.base]) from error
         self._silent_until = max(self._silent_until, time.monotonic() + error.retry_after)
+
+
+def _require_room(target: Path, num_bytes: int) -> None:
+    """Refuse to begin what would fill the disk."""
+    space = free_space(target.parent)
+    if num_bytes > space.free_bytes - space.reserve_bytes:
+        raise DiskError(
+            f"{target.parent}: the next file has {num_bytes:,} bytes, and {space.free_bytes:,} are free "
+            f"({space.reserve_bytes:,} stay in reserve). Free space, then run the same command again: finished work is kept."
+        )
 
 
 def _read_store(url: str, start: int, end: int) -> bytes:

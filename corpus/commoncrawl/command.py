@@ -54,15 +54,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument("--primary", action="store_true", default=None, help="only where it is the first language")
     chosen.add_argument("--host-suffix", nargs="+", metavar="HOST", help="hosts that end so, for example cn or com.tw")
     chosen.add_argument("--sample", type=float, metavar="SHARE", help="of the captures, by a hash of their URLs")
-    chosen.add_argument("--limit", type=int, metavar="N", help="at most so many captures")
+    chosen.add_argument(
+        "--limit",
+        type=int,
+        metavar="N",
+        help="at most so many captures; each index file is read until it gave as many (see --files)",
+    )
     parser.add_argument("--contact", metavar="TEXT", help="an address or page for the server's owner (needed for http)")
     parser.add_argument(
         "--concurrency",
         type=int,
         metavar="N",
-        help="requests at a time of each worker (default: 4, and at most 4 workers)",
+        help="requests at a time of each worker (default: 4)",
     )
-    add_executor_arguments(parser)
+    add_executor_arguments(parser, f"at most {DEFAULT_WORKERS}")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="select.*, fetch.* or http.*")
     parser.add_argument("--dry-run", action="store_true", help="select, and tell what fetching would take")
     parser.add_argument("--rate", type=float, default=DEFAULT_RATE, metavar="MB/S", help="to reckon with (default: 10)")

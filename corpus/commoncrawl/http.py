@@ -11,6 +11,7 @@ and `ServerGone` (whoever asks, and whatever for, will be refused).
 from __future__ import annotations
 
 import http.client
+import io
 import re
 import ssl
 import threading
@@ -18,14 +19,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 from urllib.parse import urlsplit
 
 from corpus.commoncrawl.config import HttpConfig
-from corpus.engine.errors import WenhaiError
+from corpus.engine.errors import SetupError
 
 CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 BLOCK_BYTES = 1 << 20
+MAX_HEAD_BYTES = 1 << 20  # of an answer, all its `100 Continue` included
 MISSING_STATUS = {404, 410}
 Version = tuple[str, int | None]  # of a file: its ETag ("": none) and its size (None: not said)
 BUSY_STATUS = {408, 425, 429}
@@ -48,7 +52,7 @@ class Temporary(Exception):
         self.retry_after = retry_after
 
 
-class ServerGone(WenhaiError):
+class ServerGone(SetupError):
     """The server does not answer any more, or refuses: nothing is wrong with what was asked for."""
 
 
@@ -75,7 +79,7 @@ class Http:
             response.read()  # nothing
             size = response.headers.get("Content-Length", "")
             if not size.isdigit():
-                raise ServerGone(f"{url}: the server does not say how long the file is. Give another --base.")
+                raise _unsized(url)
             return int(size), response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
 
     def read(self, url: str, start: int, end: int) -> bytes:
@@ -109,27 +113,24 @@ class Http:
                     raise Temporary(f"bytes {place}-{stop - 1} of {size} came instead of {start}-")
             else:
                 place, size = 0, response.length
+                if size is None:
+                    raise _unsized(url)
             version = (response.headers.get("ETag") or "", size)
             yield place, version, b""
-            for block in self._blocks(response, None if size is None else size - place):
+            for block in self._blocks(response, size - place):
                 yield place, version, block
                 place += len(block)
 
-    def _blocks(self, response: http.client.HTTPResponse, length: int | None) -> Iterator[bytes]:
-        """The body, which has `length` bytes (None: as many as come), not slower than the configuration allows."""
-        came, began = 0, time.monotonic()
-        while length is None or came < length:
-            block = response.read1(BLOCK_BYTES if length is None else min(BLOCK_BYTES, length - came))
+    def _blocks(self, response: http.client.HTTPResponse, length: int) -> Iterator[bytes]:
+        """The body, which has `length` bytes."""
+        came = 0
+        while came < length:
+            block = response.read1(min(BLOCK_BYTES, length - came))
             if not block:
-                break
+                raise Temporary(f"the connection ended after {came:,} of {length:,} bytes")
             came += len(block)
-            granted = self._config.read_seconds + came / self._config.min_bytes_per_second
-            if time.monotonic() - began > granted:
-                raise Temporary(f"{came:,} bytes in {time.monotonic() - began:,.0f} s, which is too slow")
             yield block
-        if length is not None and came < length:
-            raise Temporary(f"the connection ended after {came:,} of {length:,} bytes")
-        if not response.chunked and response.length == 0:
+        if response.length == 0:
             response.read()  # nothing; it frees the connection for the next request
 
     @contextmanager
@@ -188,9 +189,53 @@ class Http:
                     return connection
         scheme, host = site
         seconds = self._config.connect_seconds
-        if scheme == "https":
-            return http.client.HTTPSConnection(host, timeout=seconds, context=ssl.create_default_context())
-        return http.client.HTTPConnection(host, timeout=seconds)
+        connection = (
+            http.client.HTTPSConnection(host, timeout=seconds, context=ssl.create_default_context())
+            if scheme == "https"
+            else http.client.HTTPConnection(host, timeout=seconds)
+        )
+        connection.response_class = partial(_Answer, self._config)  # type: ignore[assignment]
+        return connection
+
+
+class _Answer(http.client.HTTPResponse):
+    """An answer that neither drips nor begins without end."""
+
+    def __init__(self, config: HttpConfig, sock: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp.close()
+        self._paced = _Paced(sock.makefile("rb", buffering=0), config)
+        self.fp = io.BufferedReader(self._paced)
+
+    def begin(self) -> None:
+        super().begin()
+        self._paced.in_head = False
+
+
+class _Paced(io.RawIOBase):
+    """What comes over a connection for one answer, not slower than the configuration allows."""
+
+    def __init__(self, raw: Any, config: HttpConfig) -> None:
+        self._raw, self._config = raw, config
+        self._came, self._began = 0, time.monotonic()
+        self.in_head = True
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        came = self._raw.readinto(buffer) or 0
+        self._came += came
+        seconds = time.monotonic() - self._began
+        if seconds > self._config.read_seconds + self._came / self._config.min_bytes_per_second:
+            raise Temporary(f"{self._came:,} bytes in {seconds:,.0f} s, which is too slow")
+        if self.in_head and self._came > MAX_HEAD_BYTES:
+            raise Temporary("the head of the answer does not end")
+        return came
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def user_agent(contact: str) -> str:
@@ -223,9 +268,15 @@ def retry_after(value: str | None) -> float | None:
         return None
 
 
+def _unsized(url: str) -> ServerGone:
+    return ServerGone(f"{url}: the server does not say how long the file is. Give another --base.")
+
+
 def _check_status(response: http.client.HTTPResponse, url: str, wanted: tuple[int, ...]) -> None:
     status = response.status
     if status in wanted:
+        if response.chunked:
+            raise _unsized(url)
         return
     said = f"{status} {response.reason}"[:80]
     if status in BUSY_STATUS or status >= 500:

@@ -44,7 +44,10 @@ def choose(table: pa.Table, select: SelectConfig, max_record_bytes: int, counts:
         if fails.any():
             counts.drop(rule, int(fails.sum()))
         keep &= passes
-    table = table.filter(pa.array(keep)).select(CAPTURES_SCHEMA.names).cast(CAPTURES_SCHEMA)
+    table = table.filter(pa.array(keep)).select(CAPTURES_SCHEMA.names)
+    needed = [field.name for field in CAPTURES_SCHEMA if not field.nullable]
+    whole = np.logical_and.reduce([pc.is_valid(table[name]).to_numpy() for name in needed])
+    table = _without(table, whole, counts.error, "place").cast(CAPTURES_SCHEMA)
     if select.sample < 1:
         inside = np.array([_share(url) < select.sample for url in table["url"].to_pylist()], bool)
         table = _without(table, inside, counts.drop, "sample")

@@ -5,7 +5,7 @@
     cc_files  a WET or WARC file                data/T-NAME: the file; fates/T.parquet: a row if it could not be had
 
 In = out + errors. What is wrong with a capture (missing, truncated, not_gzip, wrong_record, digest, too_long,
-unreachable, place) is an error row; what is wrong with the server fails the task, which then leaves nothing, and is done
+unreachable, place) is an error row; what is wrong with the server ends the stage: the task leaves nothing, and is done
 again by the same command. A task most of whose captures are in error fails, too: then the base, the index or something
 on the way is wrong.
 """
@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus.commoncrawl.check import check_member
-from corpus.commoncrawl.client import Client, forget
+from corpus.commoncrawl.client import Client
 from corpus.commoncrawl.config import FetchConfig, HttpConfig
 from corpus.commoncrawl.http import Bad
 from corpus.commoncrawl.ranges import Range, join
@@ -67,7 +67,6 @@ class Fetch(Stage):
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a file of captures."""
-        forget()
         return [Task(shard_name(file), (file,)) for file in upstream["cc_sort"].files("captures")]
 
     def run(self, task: Task, out: Output) -> Counts:
@@ -186,7 +185,6 @@ class WholeFiles(Stage):
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a file; its size is known once it came."""
-        forget()
         return [Task(f"{index:05d}", (), {"path": path}) for index, path in self.paths]
 
     def for_worker(self) -> WholeFiles:

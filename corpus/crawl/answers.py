@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 
 from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import FETCHED, MOVED, NOT_MODIFIED, Claim, Link, Outcome
 from corpus.crawl.manners.directives import Directives, directives
-from corpus.crawl.network.fetched import Fetched
+from corpus.crawl.network.fetched import Fetched, FetchError
 from corpus.crawl.pages.focus import link_priority, page_evidence
 from corpus.crawl.pages.page import Page, read_page
-from corpus.crawl.urls.url import BadUrl, Scope, to_link
+from corpus.crawl.seeds import SeedScope
+from corpus.crawl.urls.url import BadUrl, to_link
 from corpus.encoding import UndecodableError
 
 PAGE_TYPES = ("text/html", "application/xhtml+xml", "text/plain")
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-PAGES = frozenset({200, 203})
 MAX_REDIRECTS = 10
 MAX_VALIDATOR_BYTES = 512  # of an ETag or Last-Modified that is worth keeping
+MAX_DETAIL = 200  # characters
+_MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,80}")
+_QUOTED = re.compile(r"""b?['":]""")
 
 
 class Judge:
-    """Decides on answers; pure but for `evidence`, which tells how Chinese a host has been so far (0..1)."""
+    """Decides on answers; pure but for `scope`, which redirects of seeds widen, and `evidence`, which tells how Chinese a
+    host has been so far (0..1)."""
 
-    def __init__(self, config: CrawlConfig, scope: Scope, evidence: Callable[[str], float]) -> None:
+    def __init__(self, config: CrawlConfig, scope: SeedScope, evidence: Callable[[str], float]) -> None:
         self.config, self.scope, self.evidence = config, scope, evidence
 
     def outcome(self, claim: Claim, url: str, fetched: Fetched) -> Outcome:
@@ -36,7 +42,7 @@ class Judge:
             )
         if status in REDIRECTS:
             return self._moved(claim, url, fetched)
-        if status not in PAGES:
+        if status != 200:  # what corpus/sources/warc.py takes for a page; a 203 is a proxy's version of one
             return Outcome(f"error:http_{status}", status, fetched.wire_bytes)
         return self._page(claim, url, fetched)
 
@@ -49,6 +55,8 @@ class Judge:
             link = self._link(target, url, "utf-8", depth=claim.depth, priority=0.0, redirects=claim.redirects + 1)
         except BadUrl as error:
             return replace(outcome, fate="error:bad_url", detail=str(error))
+        if link.refused == "scope" and claim.depth == 0 and self.scope.admit(link.host, link.domain, claim.domain):
+            return self._moved(claim, url, fetched)
         if link.key == claim.key or link.redirects > MAX_REDIRECTS:
             return replace(outcome, fate="drop:redirect_loop")
         return replace(outcome, links=(replace(link, priority=self.evidence(link.host)),))
@@ -78,6 +86,7 @@ class Judge:
     def _links(self, claim: Claim, url: str, page: Page) -> tuple[Link, ...]:
         """The links of a page, one a key: the most promising."""
         own, depth = page_evidence(page), claim.depth + 1
+        evidence = cache(self.evidence)  # most links of a page lead to a few hosts
         found: dict[bytes, Link] = {}
         for one in page.links:
             if one.nofollow:
@@ -86,7 +95,7 @@ class Judge:
                 link = self._link(one.url, page.base or url, page.encoding, depth=depth, priority=0.0)
             except BadUrl:  # mailto:, javascript: and what nobody can fetch: no URL of the books
                 continue
-            link = replace(link, priority=link_priority(one, own, self.evidence(link.host), depth))
+            link = replace(link, priority=link_priority(one, own, evidence(link.host), depth))
             known = found.get(link.key)
             if link.key != claim.key and (known is None or known.priority < link.priority):
                 found[link.key] = link
@@ -103,6 +112,16 @@ class Judge:
             scope=self.scope,
             redirects=redirects,
         )
+
+
+def detail_of(error: FetchError) -> str:
+    """What the ledger says of a failure: printable, short, and nothing that may be a page's text or a person's."""
+    detail = error.detail
+    if error.kind == "content_type" and not _MEDIA_TYPE.fullmatch(detail):
+        return "not a media type"
+    if error.kind in ("http", "headers"):  # aiohttp quotes the bytes that it cannot read
+        detail = _QUOTED.split(detail, maxsplit=1)[0]
+    return "".join(character if character.isprintable() else " " for character in detail[:MAX_DETAIL]).strip()
 
 
 def location(fetched: Fetched) -> str | None:

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     """Run `python -m corpus crawl`."""
     config = config_of(arguments)
-    since = None if arguments.since is None else parse_since(arguments.since, datetime.now(UTC))
+    since = None if arguments.since is None else parse_since(arguments.since)
     from corpus.crawl.run import crawl
 
     crawl(config, arguments.out, since=since, quiet=arguments.quiet)
@@ -108,15 +108,15 @@ def _add_network(network: dict[str, Any], arguments: argparse.Namespace) -> None
             resolve[host.lower()] = address
 
 
-def parse_since(text: str, now: datetime) -> datetime:
-    """The moment that `--since` names: an age before `now`, or a UTC date.
+def parse_since(text: str) -> datetime | timedelta:
+    """What `--since` names: an age, or a moment (UTC unless it says otherwise).
 
-    >>> parse_since("7d", datetime(2026, 11, 8, tzinfo=UTC)), parse_since("2026-11-01", datetime.now(UTC))
-    (datetime.datetime(2026, 11, 1, 0, 0, tzinfo=datetime.timezone.utc), datetime.datetime(2026, 11, 1, 0, 0, tzinfo=datetime.timezone.utc))
+    >>> parse_since("7d"), parse_since("2026-11-01")
+    (datetime.timedelta(days=7), datetime.datetime(2026, 11, 1, 0, 0, tzinfo=datetime.timezone.utc))
     """
     age = re.fullmatch(r"([0-9]{1,5})([hdw])", text)
     if age:
-        return now - int(age[1]) * UNITS[age[2]]
+        return int(age[1]) * UNITS[age[2]]
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -37,6 +37,8 @@ class PolitenessConfig(Strict):
     """No delay that a host causes (slowness, Retry-After, Crawl-delay) exceeds it but a Retry-After."""
     max_crawl_delay_seconds: float = Field(default=30.0, ge=0)
     """A longer Crawl-delay of robots.txt counts as this."""
+    max_hosts_per_domain: int = Field(default=4, ge=1)
+    """Hosts of one registered domain that are asked at a time: they often share a machine."""
     latency_factor: float = Field(default=2.0, ge=0)
     """The delay is at least this many times what the host took to answer."""
     max_retry_after_seconds: float = Field(default=3600.0, ge=0)
@@ -83,8 +85,8 @@ class CrawlConfig(Strict):
     """Requests under way at a time, each to another host."""
     checkpoint_seconds: float = Field(default=5.0, gt=0)
     """What was fetched is recorded this often; a kill loses no more than this."""
-    file_bytes: int = Field(default=1 << 30, gt=0)
-    """A WARC file is closed when it is this large."""
+    file_bytes: int = Field(default=256 << 20, gt=0)
+    """A WARC file is closed when it is this large. A file is one task of the extraction that reads it."""
     network: NetworkConfig = NetworkConfig()
     politeness: PolitenessConfig = PolitenessConfig()
     budget: BudgetConfig = BudgetConfig()

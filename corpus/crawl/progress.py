@@ -47,10 +47,10 @@ class Speed:
 
 def line(pulse: Pulse, pages_per_second: float, bytes_per_second: float) -> str:
     """One moment in words."""
-    share = f", {pulse.chinese_bytes / pulse.text_bytes:.0%} of the text Chinese" if pulse.text_bytes else ""
+    share = f", {pulse.chinese_bytes / pulse.text_bytes:.0%} Chinese" if pulse.text_bytes else ""
     return (
-        f"{pulse.pages:,} pages, {pages_per_second:,.1f} pages/s, {bytes_per_second / 1e6:,.2f} MB/s, "
-        f"{pulse.busy:,} hosts busy, {pulse.pending:,} pending{share}"
+        f"{pulse.pages:,} pages, {pages_per_second:,.1f}/s, {pulse.pending:,} pending{share}, "
+        f"{pulse.busy:,} hosts busy, {bytes_per_second / 1e6:,.2f} MB/s"
     )
 
 
@@ -82,9 +82,11 @@ def _bar(speed: Speed) -> Iterator[Callable[[Pulse], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
+    from rich.table import Column
 
-    columns = (TextColumn("crawl"), BarColumn(bar_width=20), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+    text = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True))  # a narrow terminal cuts it
+    columns = (TextColumn("crawl"), BarColumn(bar_width=12), text, TimeElapsedColumn())
+    with Bars(*columns, console=Console(stderr=True), transient=True, expand=True) as bars:
         task = bars.add_task("", total=None)
 
         def draw(pulse: Pulse) -> None:

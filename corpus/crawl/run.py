@@ -18,13 +18,13 @@ import re
 import shlex
 import sys
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpus.crawl.config import CrawlConfig
-from corpus.crawl.folders import IDENTITY_NAME, STATUS_NAME
+from corpus.crawl.folders import CRAWL, IDENTITY_NAME, STATUS_NAME
 from corpus.engine import durable, storage
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
 from corpus.engine.stage import MANIFEST_NAME
@@ -39,14 +39,23 @@ SAME_BUDGETS = ("max_depth", "max_hosts_per_domain", "max_urls_per_pattern", "ma
 CONTACT = re.compile(r"[^\s@<>()/]+@[^\s@<>()/]+\.[^\s@<>()/.]+|https?://[^\s<>()]+\.[^\s<>()]+")
 
 
-def crawl(config: CrawlConfig, out: str, *, since: datetime | None = None, quiet: bool = False) -> Status:
+def crawl(
+    config: CrawlConfig,
+    out: str,
+    *,
+    since: datetime | timedelta | None = None,
+    quiet: bool = False,
+    advise: bool = True,
+) -> Status:
     """Bring the crawl in the folder `out` to its end: begin it, go on with it, or find that nothing is left.
 
     Args:
         config: seeds may be added to an earlier crawl, and budgets of pages and bytes raised; `identity` must be equal.
         out: a local folder.
-        since: visit again what was fetched before.
+        since: visit again what was fetched before that moment, or is as old. A round that an age began goes on with any
+            other age until it is finished.
         quiet: no progress and no summary on stderr.
+        advise: the summary says what to type next.
 
     Raises:
         UsageError: no contact, seeds that are none, a configuration that contradicts the folder's, no libraries.
@@ -67,14 +76,17 @@ def crawl(config: CrawlConfig, out: str, *, since: datetime | None = None, quiet
         identify(folder, config)
         from corpus.crawl.session import Session
 
-        session = Session(config, folder, seeds, since)
+        goes_on = isinstance(since, timedelta) and not (folder / MANIFEST_NAME).exists()
+        if isinstance(since, timedelta):
+            since = datetime.now(UTC) - since
+        session = Session(config, folder, seeds, since, goes_on=goes_on)
         try:
-            return _bring_to_end(session, folder, config, quiet)
+            return _bring_to_end(session, folder, config, quiet, advise)
         finally:
             session.close()
 
 
-def _bring_to_end(session: Session, folder: Path, config: CrawlConfig, quiet: bool) -> Status:
+def _bring_to_end(session: Session, folder: Path, config: CrawlConfig, quiet: bool, advise: bool) -> Status:
     from corpus.crawl.summary import read_status, render
 
     manifest = folder / MANIFEST_NAME
@@ -94,7 +106,7 @@ def _bring_to_end(session: Session, folder: Path, config: CrawlConfig, quiet: bo
     _finish(session, folder, config)
     status = _finished_status(session, config)
     if not quiet:
-        print(render(status, next_step(folder, session)), file=sys.stderr)
+        print(render(status, next_step(folder, session) if advise else ""), file=sys.stderr)
     return status
 
 
@@ -161,6 +173,10 @@ def identify(folder: Path, config: CrawlConfig) -> None:
     """Write `crawl.json`, or compare with what the crawl in this folder was begun with; raises `UsageError`."""
     path, ours = folder / IDENTITY_NAME, identity(config)
     if not path.exists():
+        if (folder / "run.json").exists():
+            raise UsageError(
+                f"{folder}: a dataset lies here. Give the crawl a folder of its own: --out {folder / CRAWL}"
+            )
         durable.write_json(path, ours)
         return
     theirs = durable.read_json(path)

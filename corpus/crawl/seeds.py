@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import codecs
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import Link
@@ -12,6 +15,7 @@ from corpus.engine.errors import UsageError
 
 MAX_FILE_BYTES = 256 << 20
 BAD_SHOWN = 10
+_LINE_END = re.compile(r"\r\n?|\n")
 
 
 def read_seeds(seeds: Sequence[str]) -> list[str]:
@@ -38,9 +42,34 @@ def read_seeds(seeds: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def seed_links(urls: Sequence[str], config: CrawlConfig, scope: Scope) -> list[Link]:
+class SeedScope(Scope):
+    """The scope of a crawl, which a redirect of a seed widens: http://a.cn/ is at home at https://www.a.cn/.
+
+    Only within the seed's registered domain: names that have lapsed lead to whoever pays for them.
+    """
+
+    def __init__(
+        self, follow: Literal["hosts", "domains", "anywhere"], seeds: Iterable[str], found: Iterable[str] = ()
+    ) -> None:
+        super().__init__(follow, seeds)
+        self._found = set(found) - self.hosts
+
+    def allows(self, host: str, domain: str) -> bool:
+        """Whether links to a host of that registered domain are followed."""
+        return super().allows(host, domain) or host in self._found
+
+    def admit(self, host: str, domain: str, seed_domain: str) -> bool:
+        """Take in the host that a seed of `seed_domain` has moved to; False when it is another's."""
+        if domain != seed_domain:
+            return False
+        self._found.add(host)
+        return True
+
+
+def seed_links(urls: Iterable[str], config: CrawlConfig, scope: Scope) -> Iterator[Link]:
     """The seeds as the frontier takes them."""
-    return [to_link(url, None, "utf-8", depth=0, priority=1.0, config=config, scope=scope, seed=True) for url in urls]
+    for url in urls:
+        yield to_link(url, None, "utf-8", depth=0, priority=1.0, config=config, scope=scope, seed=True)
 
 
 def _entries(seeds: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -53,15 +82,25 @@ def _entries(seeds: Sequence[str]) -> Iterator[tuple[str, str]]:
         try:
             with open(path, "rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)
-            text = data.decode("utf-8-sig")
+            text = _decoded(data)
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            reason = error.strerror if isinstance(error, OSError) else "neither UTF-8 nor GB18030"
             raise UsageError(
                 f"{seed}: neither a URL (https://...) nor a file of URLs that can be read ({reason})."
             ) from error
         if len(data) > MAX_FILE_BYTES:
             raise UsageError(f"{seed}: larger than {MAX_FILE_BYTES:,} bytes. Split it, or crawl in parts.")
-        for number, line in enumerate(text.split("\n"), 1):
+        for number, line in enumerate(_LINE_END.split(text), 1):
             entry = line.strip()
             if entry and not entry.startswith("#"):
                 yield f"{seed}:{number}", entry.split()[0]
+
+
+def _decoded(data: bytes) -> str:
+    """The text of a file: of an editor on Windows it may be UTF-16 or, in its comments, GBK."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16")
+    try:
+        return data.decode("utf-8-sig")
+    except ValueError:
+        return data.decode("gb18030")

@@ -27,21 +27,22 @@ from corpus.crawl.folders import FRONTIER_NAME, STATUS_NAME
 from corpus.crawl.frontier.frontier import Frontier
 from corpus.crawl.network.address import Guard
 from corpus.crawl.pages import focus
+from corpus.crawl.pages.page import warm_up
 from corpus.crawl.progress import Pulse, shown
-from corpus.crawl.seeds import seed_links
+from corpus.crawl.seeds import SeedScope, seed_links
 from corpus.crawl.spider import CrawlSpider, settings
 from corpus.crawl.summary import status_of
-from corpus.crawl.urls.url import Scope
 from corpus.crawl.visits import Tally, Visits, user_agent
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 
 GRACE_SECONDS = 5.0  # for what is under way when the crawl is asked to stop
 PULSE_SECONDS = 1.0
+TALLY, SEEDS = "tally", "seeds"  # beside the names of the archive's files in what the frontier saves
 
 
 class Session:
-    """A crawl in `folder`, opened; the caller holds the folder's lock.
+    """A crawl in `folder`, opened; the caller holds the folder's lock. `since` begins a round, unless one `goes_on`.
 
     Raises:
         UsageError: a network or certificate of the configuration is wrong.
@@ -49,24 +50,36 @@ class Session:
         DiskError: the disk refuses.
     """
 
-    def __init__(self, config: CrawlConfig, folder: Path, seeds: Sequence[str], since: datetime | None = None) -> None:
+    def __init__(
+        self,
+        config: CrawlConfig,
+        folder: Path,
+        seeds: Sequence[str],
+        since: datetime | None = None,
+        *,
+        goes_on: bool = False,
+    ) -> None:
         check_network(config)
         self.config, self.folder = config, folder
         self.stopped = False
         self._opened = time.monotonic()
         self.frontier = Frontier(folder / FRONTIER_NAME, config, time.monotonic, focus.host_evidence)
-        saved = self.frontier.saved_files()
-        self.files = {name: ArchiveFile(name, *entry) for name, entry in saved.get("files", {}).items()}
+        saved = self.frontier.saved()
+        tally, saved_seeds = Tally(**saved.pop(TALLY, {})), saved.pop(SEEDS, "")
+        self.files = {name: ArchiveFile(name, *entry) for name, entry in saved.items()}
         info = warc_info(user_agent(config), config.contact)
         self._archives = [Archive(folder / name, config.file_bytes, info) for name in ("data", "robots")]
         for archive in self._archives:
             archive.recover(self.files.values())
-        scope = Scope(config.follow, seeds)
+        scope = SeedScope(config.follow, seeds, self.frontier.seed_hosts() if config.follow == "hosts" else ())
         judge = Judge(config, scope, self.frontier.host_evidence)
-        self.visits = Visits(config, self.frontier, judge, *self._archives, tally=Tally(**saved.get("tally", {})))
-        self.frontier.add(seed_links(seeds, config, scope))
-        if since is not None:
+        self.visits = Visits(config, self.frontier, judge, *self._archives, tally=tally)
+        digest = durable.digest(seeds)
+        if saved_seeds != digest:
+            self.frontier.add(seed_links(seeds, config, scope))
+        if since is not None and not (goes_on and self.frontier.round):
             self.frontier.begin_round(since)
+        self._unsaved: dict[str, Any] = {SEEDS: digest}
         self.checkpoint()
 
     @property
@@ -81,13 +94,11 @@ class Session:
 
     def checkpoint(self) -> None:
         """Make durable what was fetched so far."""
-        self._note(file for archive in self._archives for file in archive.sync())
-        self._commit()
+        self._commit([file for archive in self._archives for file in archive.sync()])
 
     def close_files(self) -> None:
         """Give the open files of the archive their final names."""
-        self._note(file for archive in self._archives for file in archive.close())
-        self._commit()
+        self._commit([file for archive in self._archives for file in archive.close()])
 
     def close(self) -> None:
         """Let go of the frontier; what came after the last checkpoint is forgotten."""
@@ -95,15 +106,16 @@ class Session:
 
     def run(self, *, quiet: bool) -> None:
         """Crawl until nothing is left, a budget is spent or a signal comes (then `stopped` is set)."""
+        warm_up()
         asyncio.run(self._run(quiet))
 
-    def _note(self, files: Any) -> None:
+    def _commit(self, files: Sequence[ArchiveFile]) -> None:
+        """Record the files that have grown, and with them all that rests on them."""
         self.files.update((file.name, file) for file in files)
-
-    def _commit(self) -> None:
-        files = {file.name: [file.bytes, file.records, file.sha256] for file in self.files.values()}
         tally = self.tally()
-        self.frontier.checkpoint({"files": files, "tally": tally})
+        entries = {file.name: [file.bytes, file.records, file.sha256] for file in files}
+        self.frontier.checkpoint({**entries, **self._unsaved, TALLY: tally})
+        self._unsaved = {}
         durable.write_json(self.folder / STATUS_NAME, status_of(self.frontier.counts(), tally))
 
     # ------------------------------------------------------------------------------------------------------------ loop

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from corpus.crawl.answers import MAX_REDIRECTS, PAGE_TYPES, REDIRECTS, Judge, location
+from corpus.crawl.answers import MAX_REDIRECTS, PAGE_TYPES, REDIRECTS, Judge, detail_of, location
 from corpus.crawl.archive.archive import Archive, Written
 from corpus.crawl.archive.records import payload_digest
 from corpus.crawl.config import CrawlConfig
@@ -28,6 +28,8 @@ from corpus.engine.errors import WenhaiError
 
 MAX_REFUSALS = 100  # URLs that robots.txt keeps from us in a row, before answers get their turn
 MAX_SILENT = 100_000  # origins that are remembered to give no robots.txt; others are tried again
+MAX_HOP_REST_SECONDS = 1.0  # after which one looks again whether that request has ended
+MAX_VISITED = 10_000  # hosts that another's robots.txt led to, before those that have rested are forgotten
 MAX_ROBOTS_BYTES = 10 << 20  # over the wire and decoded; what is read of it is less (robots.MAX_BYTES)
 ROBOTS_UNREACHABLE = "error:robots_unreachable"
 HOST_DOWN = "error:host_down"
@@ -47,8 +49,17 @@ class Visit:
     headers: Mapping[str, str]
     accept: tuple[str, ...] | None = None  # content types whose body is wanted; None: all
     robots: str | None = None  # the origin whose robots.txt it is
+    rules: Robots | None = None  # that a page's request is made under
     hops: int = 0  # redirects from the claim's own URL, or from /robots.txt, to here
     wait_seconds: float = 0.0  # before it is made
+
+
+@dataclass(slots=True)
+class Silence:
+    """An origin that gives no robots.txt."""
+
+    tries: int
+    outcome: Outcome | None = None  # of all its URLs, when it is not tried again
 
 
 @dataclass(slots=True)
@@ -88,8 +99,8 @@ class Visits:
         self._pages, self._robots, self._clock = pages, robots, clock
         self._manners = HostClock(config.politeness)
         self._cache = RobotsCache()
-        self._hops: set[str] = set()  # hosts that a redirect of another host's robots.txt has led to just now
-        self._silent: dict[str, tuple[int, str]] = {}  # origins without robots.txt: tries, and the fate of their URLs
+        self._visited: dict[str, float] = {}  # hosts that another's robots.txt led to, and until when they rest
+        self._silent: dict[str, Silence] = {}  # by origin
         self._headers = request_headers(config)
 
     @property
@@ -113,13 +124,15 @@ class Visits:
         return None
 
     def _begin(self, claim: Claim) -> Visit | None:
-        if claim.host in self._hops:
-            self._give_back(claim, self._config.politeness.min_delay_seconds, self._state(claim.host))
+        rest = self._visited.get(claim.host, 0.0) - self._clock()
+        if rest > 0:
+            self._give_back(claim, min(rest, MAX_HOP_REST_SECONDS), self._state(claim.host))
             return None
+        self._visited.pop(claim.host, None)
         origin = origin_of(claim.url)
-        _, fate = self._silent.get(origin, (0, ""))
-        if fate:
-            self._frontier.finish(claim, Outcome(fate), self._clock())
+        silence = self._silent.get(origin)
+        if silence is not None and silence.outcome is not None:
+            self._frontier.finish(claim, silence.outcome, self._clock())
             return None
         robots = self._cache.get(origin, self._clock())
         if robots is None:
@@ -143,6 +156,7 @@ class Visits:
             self._config.budget.max_page_bytes,
             headers,
             PAGE_TYPES,
+            rules=robots,
             hops=hops,
             wait_seconds=wait,
         )
@@ -151,7 +165,8 @@ class Visits:
 
     def tell(self, visit: Visit, answer: Fetched | FetchError) -> Visit | None:
         """Record what came of a visit; returns the next request for the same claim where a redirect asks for one."""
-        self._hops.discard(visit.host)
+        if visit.host != visit.claim.host:
+            self._rest(visit.host, 0.0)
         if isinstance(answer, Fetched):
             self.tally.fetched_bytes += answer.wire_bytes
         manners = Answer.of(answer)
@@ -169,6 +184,7 @@ class Visits:
             robots = Robots.parse(None, b"", self._config.agent)
             of_host = answer.kind in OF_THE_HOST and visit.hops == 0
             fate = f"error:{answer.kind}" if of_host else ROBOTS_UNREACHABLE
+            detail = f"robots.txt: {detail_of(answer)}"
         else:
             self.tally.robots += 1
             self._robots.write_page(visit.url, answer)
@@ -177,36 +193,49 @@ class Visits:
                 if following is not None:
                     return following
             robots = Robots.parse(answer.status, answer.body, self._config.agent)
-            fate = ROBOTS_UNREACHABLE
+            fate, detail = ROBOTS_UNREACHABLE, f"robots.txt: status {answer.status}"
         if robots.reachable:
             state.crawl_delay = robots.crawl_delay
             self._cache.put(origin, robots, self._clock())
             self._silent.pop(origin, None)
             self._give_back(claim, max(wait, self._manners.delay(state)), state)
             return None
-        tries, _ = self._silent.pop(origin, (0, ""))
+        silence = self._silent.pop(origin, Silence(0))
         if len(self._silent) >= MAX_SILENT:
             self._silent.pop(next(iter(self._silent)))
-        if state.given_up or not self._manners.again(manners, tries + 1):
-            self._silent[origin] = (tries + 1, fate)
-            self._finish(claim, Outcome(fate), wait, state)
+        self._silent[origin] = silence
+        silence.tries += 1
+        if state.given_up or not self._manners.again(manners, silence.tries):
+            silence.outcome = Outcome(fate, detail=detail)
+            self._finish(claim, silence.outcome, wait, state)
         else:
-            self._silent[origin] = (tries + 1, "")
             self._give_back(claim, wait, state)
         if state.given_up:
-            self._frontier.give_up_host(claim.host, fate)
+            self._frontier.give_up_host(claim.host, fate, state.given_up)
         return None
 
     def _robots_hop(self, visit: Visit, answer: Fetched, wait: float) -> Visit | None:
-        """The request that a redirect of robots.txt leads to, in the host's own pace; None where it leads nowhere."""
+        """The request that a redirect of robots.txt leads to, in the pace of the host it leads to; None where it leads
+        nowhere. `wait` is what the claim's host is owed."""
         try:
             url = normalize(location(answer) or "", visit.url)
         except BadUrl:
             return None
         host = host_of(url)
         if host != visit.claim.host:
-            self._hops.add(host)
+            now, due = self._clock(), self._frontier.due(host)
+            if due is None:  # its own request is under way: it rests after that
+                due = now + self._manners.delay(self._state(host))
+            wait = max(0.0, due - now, self._visited.get(host, 0.0) - now)
+            self._rest(host, wait + self._config.network.total_seconds)
         return replace(visit, url=url, host=host, hops=visit.hops + 1, wait_seconds=wait)
+
+    def _rest(self, host: str, seconds: float) -> None:
+        """Let a host that another's robots.txt has led to rest, and as long as after a request of its own."""
+        now = self._clock()
+        if len(self._visited) >= MAX_VISITED:
+            self._visited = {name: until for name, until in self._visited.items() if until > now}
+        self._visited[host] = now + seconds + self._manners.delay(self._state(host))
 
     def _page_answered(
         self, visit: Visit, answer: Fetched | FetchError, manners: Answer, state: HostState, wait: float
@@ -216,34 +245,31 @@ class Visits:
             self._frontier.give_back(claim, self._clock() + wait, True, state=plain(state))
             return None
         if isinstance(answer, FetchError):
-            self._finish(claim, Outcome(f"error:{answer.kind}", detail=answer.detail), wait, state)
+            self._finish(claim, Outcome(f"error:{answer.kind}", detail=detail_of(answer)), wait, state)
         else:
             self.tally.pages += 1
-            following = self._same_page(visit, answer, wait)
-            if following is not None:
-                return following
+            url = self._same_page(visit, answer)
+            if url is not None and visit.rules is not None:
+                return self._page_visit(claim, url, visit.rules, visit.hops + 1, wait)
             outcome, written = self._kept(visit, answer, self._outcome(visit, answer))
             if outcome.fate in KEPT:
                 self.tally.chinese_bytes += outcome.chinese_bytes
                 self.tally.text_bytes += outcome.text_bytes
             self._finish(claim, outcome, wait, state, written)
         if state.given_up:
-            self._frontier.give_up_host(claim.host, HOST_DOWN)
+            self._frontier.give_up_host(claim.host, HOST_DOWN, state.given_up)
         return None
 
-    def _same_page(self, visit: Visit, answer: Fetched, wait: float) -> Visit | None:
-        """A redirect to another spelling of the same URL (a session id, say) is followed at once: the books know both
-        as one."""
+    def _same_page(self, visit: Visit, answer: Fetched) -> str | None:
+        """Where a redirect leads to another spelling of the same URL (a session id, say). It is followed at once: the
+        books know both as one, and so does one robots.txt."""
         if answer.status not in REDIRECTS or visit.hops >= MAX_REDIRECTS:
             return None
         try:
             url = normalize(location(answer) or "", visit.url)
         except BadUrl:
             return None
-        robots = self._cache.get(origin_of(url), self._clock())
-        if url == visit.url or key_of(url) != visit.claim.key or robots is None or not robots.allowed(url):
-            return None
-        return self._page_visit(visit.claim, url, robots, visit.hops + 1, wait)
+        return url if url != visit.url and key_of(url) == visit.claim.key else None
 
     def _outcome(self, visit: Visit, answer: Fetched) -> Outcome:
         """What the answer means. A mistake of ours costs one page: it is counted, and the crawl goes on."""

@@ -49,9 +49,9 @@ def run_command(program: str, parser: argparse.ArgumentParser, arguments: Sequen
         return WenhaiError.exit_code
 
 
-def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
+def add_executor_arguments(parser: argparse.ArgumentParser, default: str = "one a core") -> None:
     """Who does the tasks of a run: `--workers`, `--executor`, `--address`."""
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core; 0: none)")
+    parser.add_argument("--workers", type=int, metavar="N", help=f"processes (default: {default}; 0: none)")
     parser.add_argument(
         "--executor", choices=("local", "ray"), default="local", help="processes here, or a Ray cluster's machines"
     )

@@ -17,6 +17,10 @@ class DiskError(WenhaiError):
     """The disk refused to take a file (full, read-only, I/O error): more work would end the same way. Exit code 1."""
 
 
+class SetupError(WenhaiError):
+    """What all tasks of a stage need is not there (a server does not answer): the stage ends. Exit code 1."""
+
+
 class UsageError(WenhaiError):
     """The command line, recipe or configuration is wrong. Exit code 2."""
 

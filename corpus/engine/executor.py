@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Protocol
 
-from corpus.engine.errors import DiskError, WenhaiError
+from corpus.engine.errors import DiskError, SetupError, WenhaiError
 
 DEATHS_BEFORE_GIVING_UP = 2  # the first may be another task's fault: the kernel's victim is whoever is large just then
 SECONDS_TO_DIE = 5.0
@@ -37,7 +37,7 @@ class Outcome:
     """What became of a call: `value`, or `failure` in words with its `kind`.
 
     Kinds: done; error; disk (it takes no more); killed and timeout (the worker died, or had to); setup (this machine of
-    a cluster cannot do the work at all: other code, or another disk).
+    a cluster cannot do the work at all: other code, or another disk; or a server that all tasks need is gone).
     """
 
     name: str
@@ -216,7 +216,7 @@ def attempt(call: Call) -> Outcome:
     try:
         return Outcome(call.name, call.function(*call.arguments))
     except (Exception, SystemExit) as error:
-        kind = "disk" if isinstance(error, DiskError) else "error"
+        kind = "disk" if isinstance(error, DiskError) else "setup" if isinstance(error, SetupError) else "error"
         return Outcome(call.name, kind=kind, failure=describe(error))
 
 

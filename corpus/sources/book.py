@@ -31,10 +31,15 @@ INDENTS = ("\u3000\u3000", "    ", "\t")
 
 _QUOTED = re.compile("《([^《》\n]{1,60})》")
 _TITLE_LINE = re.compile(r"^[ \u3000]*《([^《》\n]{1,60})》[ \u3000\r]*(?:$|作|著)", re.MULTILINE)
+_TITLE_FIELD = re.compile(
+    r"^[ \u3000]*[书書]名[ \u3000]*[:：][ \u3000]*《?([^《》\n\r]{1,60}?)》?[ \u3000\r]*$", re.MULTILINE
+)
 _AUTHOR = re.compile(
-    r"(?:作[ \u3000]*者|著者|撰者)[ \u3000]*[:：][ \u3000]*([^\n\r《》【】()（）,，]{1,30}?)[ \u3000]*(?=$|[\r《》【】()（）,，])",
+    r"(?:作[ \u3000]*者|著者|撰者)[ \u3000]*[:：_][ \u3000]*([^\n\r《》【】()（）,，]{1,30}?)[ \u3000]*(?=$|[\r《》【】()（）,，])",
     re.MULTILINE,
 )
+_CONTENTS = frozenset(("目录", "目錄"))
+_NAME_TAGS = re.compile(r"(?:(?:\[[^\]]*\]|【[^】]*】|\([^)]*\)|（[^）]*）)[\s_-]*)+(?=.)")
 _NAME_TAIL = re.compile(r"[\s_-]*(?:作者|著者|\(|（|\[|【|by\b).*", re.IGNORECASE)
 _SPACED_HAN = re.compile(r"(?<=[\u4e00-\u9fff])[ \u3000]+(?=[\u4e00-\u9fff])")
 _FINAL = tuple("。！？!?…”』」）)：:；;—")
@@ -74,9 +79,9 @@ def book_of(name: str, lines: Sequence[str]) -> Book:
     """
     stem = re.sub(r"(?:\.(?:gz|gzip|zst|zstd|bz2|txt|text))+$", "", name, flags=re.IGNORECASE)
     front = "\n".join(lines[:FRONT_LINES])
-    quoted = _QUOTED.search(stem) or _TITLE_LINE.search(front)
+    quoted = _QUOTED.search(stem) or _TITLE_LINE.search(front) or _TITLE_FIELD.search(front)
     author = _AUTHOR.search(stem) or _AUTHOR.search(front)
-    title = quoted.group(1) if quoted else _NAME_TAIL.sub("", stem) or stem
+    title = quoted.group(1) if quoted else _NAME_TAIL.sub("", _NAME_TAGS.sub("", stem, count=1)) or stem
     return Book(title, _SPACED_HAN.sub("", author.group(1)) if author else None)
 
 
@@ -137,8 +142,8 @@ def _is_text(line: str) -> bool:
 
 
 def _has_more_than_title(front: Sequence[str], book: Book) -> bool:
-    rest = [line for line in front if _AUTHOR.sub("", line).strip(" \u3000《》") not in ("", book.title)]
-    return any(map(_is_text, rest))
+    bare = ("".join(_AUTHOR.sub("", _TITLE_FIELD.sub("", line)).split()).strip("《》") for line in front)
+    return any(_is_text(line) and line not in _CONTENTS and line != "".join(book.title.split()) for line in bare)
 
 
 def wrap_width(lines: Sequence[str]) -> int | None:

@@ -17,14 +17,15 @@ MAX_GAP = 30  # numbers that may be missing between two chapters where nothing b
 _DIGITS = "0-9０-９零〇○Ｏ一二三四五六七八九十百千两兩廿卅"
 _VOLUME_UNITS, _CHAPTER_UNITS, _SECTION_UNITS = "部卷集篇册冊编編", "章回折出幕话話", "节節"
 _NUMBERED = re.compile(
-    rf"(?:第[ \u3000]*([{_DIGITS}]{{1,9}})[ \u3000]*([{_VOLUME_UNITS}{_CHAPTER_UNITS}{_SECTION_UNITS}])|(卷)[ \u3000]*([{_DIGITS}]{{1,9}}))"
+    rf"(?:正文[ \u3000]*)?(?:第[ \u3000]*([{_DIGITS}]{{1,9}})[ \u3000]*([{_VOLUME_UNITS}{_CHAPTER_UNITS}{_SECTION_UNITS}])|(卷)[ \u3000]*([{_DIGITS}]{{1,9}}))"
     r"(?=$|(?P<separator>[ \t\u3000:：、.．·—-])|\S)"
 )
 _NAMED = re.compile(
     r"(?:楔子|引子|引言|前言|序言|序章|序幕|自序|代序|原序|序[一二三]?|缘起|緣起|尾声|尾聲|终章|終章|结语|結語|后记|後記|跋|附录|附錄|番外|凡例"
     r"|卷[上中下首末]|[上中下]卷|[上中下]部|[上中下]册|[上中下]冊)(?:[ \t\u3000:：]\s*(?P<title>\S.{0,30}))?"
 )
-_SENTENCE_ENDS = tuple("。，,；;：…”』」、的了")
+_CLAUSE_ENDS = tuple("。，,；;：、")
+_PROSE_ENDS = (*_CLAUSE_ENDS, *"…”』」的了")  # of a line in which nothing stands between number and words
 _FULL_STOPS = tuple("。！？!?…”』」）)：:；;—*＊")
 _VALUES = {char: value for value, char in enumerate("零一二三四五六七八九")} | {
     "〇": 0,
@@ -94,9 +95,11 @@ def find_headings(lines: Sequence[str]) -> list[Heading]:
 
 def _read(text: str) -> tuple[int, int | None]:
     """The level of what looks like a heading, else 0, and its number if it has one that can be read."""
-    if len(text) > MAX_HEADING_CHARS or text.endswith(_SENTENCE_ENDS):
+    if len(text) > MAX_HEADING_CHARS or text.endswith(_CLAUSE_ENDS):
         return 0, None
     found = _NUMBERED.match(text)
+    if text.endswith(_PROSE_ENDS) and not (found and found.group("separator")):
+        return 0, None
     if found:
         rest = text[found.end() :]
         if rest and not found.group("separator") and (any(stop in rest for stop in "，。！？；,") or rest[0] in _PROSE):

@@ -22,7 +22,7 @@ from mwparserfromhell.nodes import Argument, ExternalLink, HTMLEntity, Template,
 
 from corpus.wikitext import syntax
 from corpus.wikitext.conversion import VARIANTS, convert, script_of
-from corpus.wikitext.templates import HEADERS, LITERAL, labels, lifetime, normal_name
+from corpus.wikitext.templates import BLOCKS, HEADERS, LITERAL, SHOWN, labels, normal_name
 
 __all__ = ["VARIANTS", "WikiText", "to_text"]
 
@@ -48,8 +48,12 @@ _SIMPLE_LINK = re.compile(r"\[\[([^\[\]{}|=\n]{1,500})(?:\|([^\[\]{}|=\n]{0,500}
 _SIMPLE_TEMPLATE = re.compile(r"(?<!\{)\{\{([^{}\[\]|<>#]{1,100})(?:\|[^{}\[\]]*)?\}\}(?!\})")
 _STYLE = re.compile(r"'{2,5}")
 _MAGIC = re.compile(r"(?:formatnum|lc|uc|ucfirst|lcfirst)\s*:(.*)", re.DOTALL)
-_EMPTY_BRACKETS = re.compile(r"[（(][ \t\u00a0\u3000，,、；;：:]{0,20}[）)]")
-_SPECIAL = HEADERS | LITERAL.keys() | {"bd", "!", "convert"}
+_EMPTY_BRACKETS = re.compile(
+    r"(?:（|(?<![A-Za-z0-9_)\]])\()[ \t\u00a0\u3000，,、；;：:]{0,20}[）)]"
+)  # not those of f()
+_BESIDE_BRACKET = re.compile(r"(?<=（)[ ，、；]{1,20}|[ ，、；]{1,20}(?=[）。！？])")  # what stood there was a template
+_SEPARATORS = re.compile(r"([，、；])(?:[ \u00a0]{0,4}[，、；]){1,20}")
+_SPECIAL = HEADERS | LITERAL.keys() | SHOWN.keys() | {"!"}
 _LEFT_OVER = re.compile(r"\{{2,}|\}{2,}|\[{2,}|\]{2,}")
 _BULLET_CHARS = syntax.LIST + "• 0123456789."
 _SPACES = re.compile(r"[ \t\u00a0]+")
@@ -83,7 +87,7 @@ def to_text(source: str, variant: str = "auto") -> WikiText:
         text = _without_single_brackets(syntax.balanced(text, MAX_DEPTH))
         text = _flat(mwparserfromhell.parse(text, skip_style_tags=True), header)
     text = _LEFT_OVER.sub("", text).replace(syntax.BRACKET, "[")
-    text = _lines(protected.restore(html.unescape(text)))
+    text = _lines(protected.restore(_without_gaps(html.unescape(text))))
     return WikiText(text, _clean(header.get("title")), _clean(header.get("author")))
 
 
@@ -123,12 +127,10 @@ def _template_text(template: Template, header: dict[str, str]) -> str:
             if template.has(wanted):
                 header[wanted] = _flat(template.get(wanted).value, {}).strip()
         return ""
-    if name == "bd":
-        return lifetime(_parameters(template, header))
     if name == "!" and not template.params:
         return "|"
-    if name == "convert":
-        return " ".join(_parameters(template, header).get(key, "") for key in ("1", "2")).strip()
+    if name in SHOWN:
+        return SHOWN[name](_parameters(template, header))
     if magic := _MAGIC.fullmatch(name):
         return magic.group(1).strip()
     wanted_names = labels(name)
@@ -136,7 +138,7 @@ def _template_text(template: Template, header: dict[str, str]) -> str:
         return ""
     for wanted in wanted_names:
         if template.has(wanted) and (value := _flat(template.get(wanted).value, header).strip()):
-            return value
+            return f"\n{value}\n" if name in BLOCKS else value
     return ""
 
 
@@ -168,15 +170,22 @@ def _link_label(target: str, label: str | None) -> str:
             return rest.rpartition(":")[2].strip()
     if label is not None and label.strip():
         return label.strip()
-    return target.strip().removeprefix(":")
+    target = target.strip().removeprefix(":")
+    return target.strip("/") if target.startswith("/") and target.endswith("/") else target
+
+
+def _without_gaps(text: str) -> str:
+    """The text without the brackets and separators between which only templates stood that are gone."""
+    text = _BESIDE_BRACKET.sub("", _SEPARATORS.sub(r"\1", text))
+    return _EMPTY_BRACKETS.sub("", text)
 
 
 def _lines(text: str) -> str:
     """Lines without marks and needless space; headings without a section and sections of references at the end out."""
     lines = []
-    for raw in _SPACES.sub(" ", _EMPTY_BRACKETS.sub("", text)).split("\n"):
+    for raw in _SPACES.sub(" ", text).split("\n"):
         line = raw.strip(" \u3000")
-        if not line.startswith(syntax.LIST) or line.strip(_BULLET_CHARS):
+        if not line.startswith(syntax.LIST) or any(map(str.isalnum, line.strip(_BULLET_CHARS))):
             lines.append(line)
     lines = _without_empty_sections([line for line in lines if line])
     return _drop_rule_marks("\n".join(line.removeprefix(syntax.LIST) for line in lines))

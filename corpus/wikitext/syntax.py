@@ -7,6 +7,7 @@ is freed of them first.
 
 from __future__ import annotations
 
+import html
 import re
 
 HEADING, LIST, PROTECTED, BRACKET = "\x01", "\x02", "\x03", "\x04"
@@ -36,7 +37,7 @@ class Protected:
 
     def hide(self, text: str) -> str:
         """A mark for a text."""
-        self._texts.append(text)
+        self._texts.append(html.unescape(text))
         return f"{PROTECTED}{len(self._texts) - 1}{PROTECTED}"
 
     def restore(self, text: str) -> str:
@@ -103,13 +104,16 @@ def without_tables(text: str) -> str:
 def mark_lines(text: str) -> str:
     """Headings and list items behind marks: HEADING and the level, LIST and the bullet; switches like __NOTOC__ out."""
     lines = []
-    number = 0
+    numbers: list[int] = []  # of the last item, by depth
     for line in _SWITCH.sub("", text).split("\n"):
         item = _LIST.match(line)
-        is_numbered = item is not None and item.group().endswith("#")
-        number = number + 1 if is_numbered else 0
+        depth = item.end() if item else 0
+        del numbers[depth:]
         if item is not None:
-            bullet = {"*": "• ", "#": f"{number}. "}.get(item.group()[-1], "")
+            if line[depth - 1] == "#":
+                numbers += [0] * (depth - len(numbers))
+                numbers[-1] += 1
+            bullet = {"*": "• ", "#": f"{numbers[-1] if numbers else 0}. "}.get(line[depth - 1], "")
             lines.append(f"{LIST if bullet else ''}{bullet}{line[item.end() :].strip()}")
         elif line.startswith("=") and (heading := _HEADING.fullmatch(line.rstrip())):
             lines.append(f"{HEADING}{len(heading.group(1))}{heading.group(2)}")

@@ -7,6 +7,7 @@ the first one that is not empty is taken.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
 Labels = tuple[str, ...]
 
@@ -19,23 +20,27 @@ KEPT: dict[str, Labels] = {
     **dict.fromkeys(
         "nowrap nobr nobold noitalic small smaller smalldiv big bigger large larger bold b strong em i u underline nobreak "
         "strikethrough sup sub sc smallcaps code kbd mono var abbr tooltip ruby ruby-py ruby-zh-b ruby-zh-p zy rubyh "
-        "frac center right left indent poem poemquote blockquote bquote quote quotation cquote rquote 引文 引言 引用 "
-        "font-size flag flagcountry nihongo val ipa ipa-zh zwp".split(),
+        "center right left indent poem poemquote blockquote bquote quote quotation cquote rquote 引文 引言 引用 "
+        "font-size flag flagcountry nihongo ipa ipa-zh zwp math mvar chem2 nts ruby-ja 拼音 py bpmf 注音 sic "
+        "plainlist dropinitial".split(),
         ("1", "text", "content", "quote"),
     ),
-    **dict.fromkeys("lang lang2 ruby-ja color colour fontcolor fs resize font2 写法 寫法".split(), ("2", "text")),
+    **dict.fromkeys(("not a typo", "drop initial", "drop cap"), _FIRST),
+    **dict.fromkeys(("columns-list", "column-list"), ("2", "1")),
+    **dict.fromkeys("lang lang2 color colour fontcolor fs resize font2 写法 寫法".split(), ("2", "text")),
     **dict.fromkeys(("font color", "transl", "transliteration", "font"), _LAST),
     # links with a label: to another language's wiki, to another project
-    **dict.fromkeys(("le", "ilh", "ill", "interlanguage link", "interlanguage link multi"), ("lt", *_LABELLED)),
+    **dict.fromkeys(("le", "ilh"), ("lt", *_LABELLED)),
+    **dict.fromkeys(("ill", "illm", "interlanguage link", "interlanguage link multi"), ("lt", "1")),
     "tsl": ("4", "3"),
     "translink": ("4", "3", "2"),
     "link": ("label", "1"),
     **dict.fromkeys(("ws", "wikisource", "wikt", "w", "wp", "s", "wsl"), ("2", "1")),
-    # Wikisource: proper names, rare characters, variants, notes between the lines
-    **dict.fromkeys(
-        "專名 专名 專名號 書名 书名 書名號 波浪線 姓名 地名 僻字 ! 另 异体 異體 yl 註 注 夾注 * 小字 双行注 雙行注".split(),
-        _FIRST,
-    ),
+    # Wiktionary: links to words
+    **dict.fromkeys(("l", "m", "mention"), ("3", "2")),
+    **dict.fromkeys(("zh-l", "zh-m"), _FIRST),
+    # Wikisource: proper names, rare characters, variants
+    **dict.fromkeys("專名 专名 專名號 書名 书名 書名號 波浪線 姓名 地名 僻字 ! 另 异体 異體 yl 小字".split(), _FIRST),
 }
 
 LITERAL = {
@@ -45,7 +50,14 @@ LITERAL = {
     "=": "=",
     "nbsp": " ",
     **dict.fromkeys(("br", "break", "p", "col-break"), "\n"),
+    "°c": "°C",
+    "°f": "°F",
 }
+
+BLOCKS = frozenset(  # what they show stands on lines of its own
+    "center right left poem poemquote blockquote bquote quote quotation cquote rquote 引文 plainlist columns-list "
+    "column-list".split()
+)
 
 HEADERS = frozenset(("header", "header2", "novel", "header/sandbox", "header periodical", "translation header"))
 
@@ -72,11 +84,52 @@ def labels(name: str) -> Labels | None:
     return _LABELLED if _HELPER_LABEL.fullmatch(name) else None
 
 
-def lifetime(parameters: dict[str, str]) -> str:
-    """Birth and death as `{{bd|1881年|9月25日|1936年|10月19日}}` shows them.
-
-    >>> lifetime({"1": "1881年", "2": "9月25日", "3": "1936年", "4": "10月19日"})
-    '（1881年9月25日－1936年10月19日）'
-    """
+def _lifetime(parameters: Mapping[str, str]) -> str:
+    """Birth and death, of `{{bd|1881年|9月25日|1936年|10月19日}}`."""
     born, died = (parameters.get(year, "") + parameters.get(day, "") for year, day in (("1", "2"), ("3", "4")))
     return f"（{born}－{died}）" if born or died else ""
+
+
+def _converted(parameters: Mapping[str, str]) -> str:
+    """A measure as it stands: `{{convert|5|to|10|km|mi}}` is `5–10 km`."""
+    first, second, last, unit = (parameters.get(key, "") for key in ("1", "2", "3", "4"))
+    return f"{first}–{last} {unit}" if second in _BETWEEN else f"{first} {second}".strip()
+
+
+def _fraction(parameters: Mapping[str, str]) -> str:
+    """`1/2`, or `3 1/2`; one number alone is the denominator."""
+    numbers = _positional(parameters)[-3:]
+    numbers = ["1", *numbers] if len(numbers) == 1 else numbers
+    return " ".join([*numbers[:-2], "/".join(numbers[-2:])])
+
+
+def _value(parameters: Mapping[str, str]) -> str:
+    """A number with its exponent and unit, of `{{val|3.14|e=8|u=m}}`."""
+    power, unit = parameters.get("e", ""), parameters.get("u", parameters.get("ul", ""))
+    return parameters.get("1", "") + (f"×10^{power}" if power else "") + (f" {unit}" if unit else "")
+
+
+def _note(parameters: Mapping[str, str]) -> str:
+    """A commentary between the lines, which is set in small characters, in brackets."""
+    text = parameters.get("1", "")
+    return f"（{text}）" if text else ""
+
+
+def _positional(parameters: Mapping[str, str]) -> list[str]:
+    return [value for name, value in parameters.items() if name.isdecimal() and value]
+
+
+_BETWEEN = frozenset(("to", "-", "–", "and", "by", "x"))
+SHOWN: dict[str, Callable[[Mapping[str, str]], str]] = {
+    "bd": _lifetime,
+    "convert": _converted,
+    **dict.fromkeys(("frac", "sfrac"), _fraction),
+    "val": _value,
+    "e": lambda parameters: f"×10^{parameters.get('1', '')}",
+    **dict.fromkeys(("chem", "gaps"), lambda parameters: "".join(_positional(parameters))),
+    **dict.fromkeys(("hlist", "flatlist"), lambda parameters: "、".join(_positional(parameters))),
+    **dict.fromkeys(("unbulleted list", "ubl"), lambda parameters: "\n".join(_positional(parameters))),
+    **dict.fromkeys(("circa", "c."), lambda parameters: "约" + parameters.get("1", "")),
+    "as of": lambda parameters: "截至" + "".join(map("".join, zip(_positional(parameters), "年月日", strict=False))),
+    **dict.fromkeys(("註", "注", "夾注", "*", "双行注", "雙行注", "sk notes"), _note),
+}

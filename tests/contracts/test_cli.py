@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.contracts.helps import help_of
+
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = {
     "corpus run": "--address --executor --input --out --quiet --recipe --set --workers",
@@ -56,9 +58,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("verb", OPTIONS)
 def test_a_verb_has_its_options(verb: str) -> None:
-    done = run(*verb.split(), "--help")
-    assert done.returncode == 0, done.stderr
-    offered = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", done.stdout))
+    offered = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", help_of(*verb.split())))
     assert set(OPTIONS[verb].split()) <= offered
 
 
@@ -73,11 +73,11 @@ def test_help_lists_every_verb_and_no_other(package: str) -> None:
 
 @pytest.mark.parametrize("package", ["corpus", "tokenizer", "pretrain"])
 def test_the_examples_in_the_help_use_options_that_exist(package: str) -> None:
-    examples = re.findall(rf"-m {package} ([a-z]+)(.*)$", run(package, "--help").stdout, re.M)
+    examples = re.findall(rf"-m {package} ([a-z]+)(.*)$", help_of(package), re.M)
     assert examples
     for verb, rest in examples:
         used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest))
-        assert used <= set(re.findall(r"--[a-z][a-z-]*", run(package, verb, "--help").stdout)), f"{verb}{rest}"
+        assert used <= set(re.findall(r"--[a-z][a-z-]*", help_of(package, verb))), f"{verb}{rest}"
 
 
 @pytest.mark.parametrize(

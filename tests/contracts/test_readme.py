@@ -9,14 +9,16 @@ import re
 import shlex
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.contracts.helps import help_of
 from tests.contracts.test_makefile import make, phony
 
-PAIRS = tuple((f"{page}.md", f"{page}.zh.md") for page in ("README", "docs/filter", "docs/dedup", "docs/scale"))
+PAIRS = tuple(
+    (f"{page}.md", f"{page}.zh.md") for page in ("README", "docs/filter", "docs/dedup", "docs/scale", "docs/crawl")
+)
 PAGES = [page for pair in PAIRS for page in pair]
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,15 +43,6 @@ def parts(command: str) -> list[list[str]]:
         else:
             found[-1].append(word)
     return found
-
-
-@cache
-def help_of(*words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", *words, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=250, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -82,6 +82,14 @@ def test_compressed_inputs_weigh_their_text() -> None:
     assert plan._text_ratio("s3://crawl/A.WARC.GZ") > plan._text_ratio("a.jsonl") == 1.0
 
 
+def test_a_dump_is_reckoned_with_its_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "zhwiki.xml").write_bytes(b"<mediawiki>" + b" " * 1_000_000)
+    extract, later = planned(capsys, tmp_path, tmp_path.parent / "out")["stages"][:2]  # type: ignore[index]
+    assert extract["cpu_seconds"] == pytest.approx(plan.WIKITEXT_CPU_SECONDS * 1e6, abs=0.1)
+    text_bytes = plan.WIKITEXT_TEXT_RATIO * 1_000_011
+    assert later["disk_bytes"] == int(plan.DEFAULT_RATES["filter"].disk_bytes * text_bytes)
+
+
 def test_every_stage_of_a_build_has_a_rate() -> None:
     """Whoever adds a stage measures it: the command stands above `DEFAULT_RATES`."""
     names = [stage.name for stage in build.stages(load_recipe("web_zh", EVERYTHING), ())]

@@ -98,11 +98,17 @@ def test_memory_left_by_earlier_items_condemns_no_later_one(sandbox: Sandbox) ->
     assert sandbox.map([b"hoard"] * 5) == [b"draoh"] * 5
 
 
-def test_three_deaths_in_a_row_fail_the_shard(sandbox: Sandbox) -> None:
-    assert sandbox.map([b"crash", b"ab", b"crash", b"crash", b"cd"])[-1] == b"dc"
-    assert sandbox.map([b"ab", b"crash"]) == [b"ba", Death("signal SIGSEGV")]
+def test_hostile_pages_in_a_row_cost_themselves(sandbox: Sandbox) -> None:
+    hostile = [b"crash", b"eat", b"crash", b"spin", b"eat"]
+    found = sandbox.map([*hostile, b"ab"])
+    assert found[-1] == b"ba" and all(isinstance(death, Death) for death in found[:-1])
+
+
+def test_a_machine_that_kills_three_in_a_row_fails_the_shard(sandbox: Sandbox) -> None:
+    assert sandbox.map([b"exit", b"ab", b"exit", b"crash", b"exit", b"cd"])[-1] == b"dc"
+    assert sandbox.map([b"ab", b"exit"]) == [b"ba", Death("exit 5")]
     with pytest.raises(WenhaiError, match="3 pages in a row"):
-        sandbox.map([b"crash", b"crash", b"ab"])
+        sandbox.map([b"exit", b"crash", b"exit", b"ab"])
 
 
 def test_an_exception_is_a_bug_and_says_so(sandbox: Sandbox) -> None:

@@ -9,12 +9,15 @@ import struct
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import brotli  # type: ignore[import-untyped]
 import pytest
 import zstandard
+from multidict import CIMultiDict
 
+from corpus.crawl.config import NetworkConfig
 from corpus.crawl.network import handler as handler_module
 from corpus.crawl.network.fetched import Fetched, FetchError
 from tests.corpus.crawl.network.raw_server import chunked, downloader, fetch, kind, loopback, outcome, response, serve
@@ -111,6 +114,33 @@ def test_a_fast_beginning_does_not_make_up_for_a_slow_rest(monkeypatch: pytest.M
     monkeypatch.setattr(handler_module, "RATE_SECONDS", 0.1)
     respond = repeat(b"x", 0.01, first=b"HTTP/1.1 200 OK\r\n\r\n" + bytes(1_000_000))
     assert kind(respond, {"min_bytes_per_second": 10_000}) == "slow"
+
+
+@pytest.mark.parametrize(("min_bytes_per_second", "expected"), [(1_500, "ok"), (1_900, "slow")])
+def test_the_rate_of_a_body_that_takes_long(min_bytes_per_second: int, expected: str) -> None:
+    """Without waiting: 10,000 bytes every six seconds, by the loop's clock."""
+
+    class Content:
+        reads = 0
+
+        async def readany(self) -> bytes:
+            loop, self.reads = asyncio.get_running_loop(), self.reads + 1
+            now = loop.time() + 6
+            loop.time = lambda: now  # type: ignore[method-assign]
+            return bytes(10_000) if self.reads <= 9 else b""
+
+    async def run() -> str:
+        async with downloader(NetworkConfig(min_bytes_per_second=min_bytes_per_second)) as handler:
+            answer: Any = SimpleNamespace(
+                headers=CIMultiDict(), content_length=None, status=200, content=Content(), reset=False
+            )
+            try:
+                body, _ = await handler._read_body(answer, 100_000)
+            except FetchError as error:
+                return error.kind
+            return "ok" if len(body) == 90_000 else "cut"
+
+    assert asyncio.run(run()) == expected
 
 
 # ------------------------------------------------------------------------------------------------------- too much

@@ -30,6 +30,7 @@ def build(
     pages: int = 0,
     tls_folder: str | Path | None = None,
     tls_port: int = 0,
+    large: bool = False,
 ) -> Web:
     """All hosts of these kinds. Equal arguments make equal webs.
 
@@ -41,6 +42,7 @@ def build(
         pages: so many plain pages more, for measurements of speed.
         tls_folder: where certificates stand; without it no host speaks TLS.
         tls_port: of hosts that do.
+        large: those plain pages are as heavy as real ones.
     """
     web = Web(port, round_number)
     builders = {"robots": robots.build, "traps": traps.build, "faults": faults.build, "redirects": redirects.build}
@@ -50,7 +52,7 @@ def build(
         else:
             builders[kind](web)
     if pages:
-        many.build(web, pages)
+        many.build(web, pages, large)
     if tls_folder:
         web.tls_port, web.ca_file = tls_port, str(Path(tls_folder, tls.CA_NAME).resolve())
         tls.build(web)

@@ -4,7 +4,7 @@ The open file is `.00007.warc.gz.open`, and what counts of it is the length that
 `sync`. After a kill `recover` cuts it there: nothing recorded is lost, and nothing stays that the frontier does not know
 of. A large file is made durable, and only then takes its final name, `00007.warc.gz`.
 
-Records are ours (warc.py) and not warcio's, which knows headers as text and percent-escapes what is not ASCII in them:
+Records are ours (records.py) and not warcio's, which knows headers as text and percent-escapes what is not ASCII in them:
 the bytes that came would be lost.
 """
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import chain
-from typing import Any
 
 from corpus.crawl.frontier.hosts import Host
 from corpus.engine.durable import canonical_json, parse_json
@@ -56,7 +55,7 @@ class State:
     pending: int = 0
     again: int = 0
     beyond: dict[str, int] = field(default_factory=dict)
-    files: dict[str, Any] = field(default_factory=dict)
+    reopened: int | None = None  # the last URL that a round which has only begun has gone through
 
 
 class Books:
@@ -104,19 +103,27 @@ class Books:
         self.state.pending -= urls
         self._urls[fate] += urls
 
-    def reopen(self, kept: Iterable[str], since: datetime, passing: Iterable[str]) -> int:
+    def reopen(self, kept: Iterable[str], since: datetime, passing: Iterable[str], ids: range) -> int:
         """Make URLs pending again: of `kept` fates what was fetched before `since`, of `passing` all; how many."""
         old, failed = (
             json.dumps([self._ids[name] for name in names if name in self._ids]) for names in (kept, passing)
         )
-        which = "(fate IN (SELECT value FROM json_each(?)) AND fetched < ?) OR fate IN (SELECT value FROM json_each(?))"
-        values = (old, int(since.timestamp()), failed)
+        which = (
+            "id >= ? AND id < ? AND ((fate IN (SELECT value FROM json_each(?)) AND fetched < ?)"
+            " OR fate IN (SELECT value FROM json_each(?)))"
+        )
+        values = (ids.start, ids.stop, old, int(since.timestamp()), failed)
         numbers = Counter(chain.from_iterable(self.db.execute(f"SELECT fate FROM urls WHERE {which}", values)))
         for fate, urls in numbers.items():
             self._urls[self.names[fate]] -= urls
         self.db.execute(f"UPDATE urls SET fate = NULL, attempts = 0 WHERE {which}", values)
         self.state.pending += numbers.total()
         return numbers.total()
+
+    def last_id(self, table: str) -> int:
+        """The last number of a row of `urls` or `hosts`; 0 when there is none."""
+        (last,) = self.db.execute(f"SELECT max(id) FROM {table}").fetchone()
+        return last or 0
 
     def counts(self) -> dict[str, int]:
         """How many URLs are pending, and how many have each fate that occurs."""

@@ -2,13 +2,13 @@
 
 A pattern is what URLs of a host have in common but for their numbers and values. It takes so many URLs; one path of a
 host takes so many sets of parameter names; and a pattern whose pages keep saying what an earlier page of it said is
-closed. Seeds are exempt from what counts links (depth, patterns, hosts of a domain): somebody wrote them down.
+closed. A host that says the same under ever new names, each a pattern of its own, is closed after more of them. Seeds are exempt from what counts links (depth, patterns, hosts of a domain): somebody wrote them down.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from typing import Protocol
+from typing import Literal, Protocol
 
 from corpus.crawl.config import BudgetConfig
 from corpus.crawl.fates import Link
@@ -16,6 +16,9 @@ from corpus.crawl.fates import Link
 QUEUED_PER_PAGE = 4
 """A host may have this many times the pages that it may yet give waiting, so that its best URLs are fetched, not its
 first; what waits when the budget is spent falls to it."""
+HOST_REPEATS = 10
+"""So many times `max_repeats` pages in a row that say what the host said before, each of a pattern with fewer than
+`max_repeats` URLs, close the host. Pages of a larger pattern (a printed version of each article) are its own affair."""
 NO_QUERY = bytes(8)
 
 
@@ -72,20 +75,33 @@ class Budgets:
         """A domain has one host more."""
         self.db.execute("INSERT INTO domains VALUES (?, 1) ON CONFLICT DO UPDATE SET hosts = hosts + 1", (domain,))
 
-    def repeats(self, host: int, pattern: int, content: bytes) -> bool:
-        """Note what a page says; whether its pattern is to be closed, and is by this."""
+    def repeats(self, host: int, pattern: int, content: bytes) -> Literal["pattern", "host"] | None:
+        """Note what a page says; what is to be closed by it. A pattern is closed here, a host by the caller."""
+        said = self.db.execute("SELECT 1 FROM contents WHERE host = ? AND content = ?", (host, content)).fetchone()
+        if said is None:
+            self.db.execute("UPDATE hosts SET repeats = 0 WHERE id = ? AND repeats > 0", (host,))
+        elif self._host_repeats(host, pattern):
+            return "host"
         key = (host, pattern)
-        new = self.db.execute("INSERT OR IGNORE INTO contents VALUES (?, ?, ?)", (*key, content)).rowcount
-        if new:
+        if self.db.execute("INSERT OR IGNORE INTO contents VALUES (?, ?, ?)", (*key, content)).rowcount:
             self.db.execute("UPDATE patterns SET repeats = 0 WHERE host = ? AND pattern = ? AND repeats > 0", key)
-            return False
+            return None
         (repeats,) = self.db.execute(
             "UPDATE patterns SET repeats = repeats + 1 WHERE host = ? AND pattern = ? RETURNING repeats", key
         ).fetchone()
         if repeats < self.config.max_repeats:
-            return False
+            return None
         self.db.execute("UPDATE patterns SET closed = 1 WHERE host = ? AND pattern = ?", key)
-        return True
+        return "pattern"
+
+    def _host_repeats(self, host: int, pattern: int) -> bool:
+        """Count a page that says what its host said before; whether it is one too many."""
+        row = self.db.execute(
+            "UPDATE hosts SET repeats = repeats + 1 WHERE id = ?"
+            " AND (SELECT urls FROM patterns WHERE host = hosts.id AND pattern = ?) < ? RETURNING repeats",
+            (host, pattern, self.config.max_repeats),
+        ).fetchone()
+        return row is not None and row[0] >= HOST_REPEATS * self.config.max_repeats
 
     def spent(self, round_pages: int, round_bytes: int) -> str | None:
         """The fate that closes a host which gave so much in this round."""

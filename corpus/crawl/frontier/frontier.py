@@ -5,21 +5,23 @@ checkpoint, and what was claimed since is pending again. No call reads a wall cl
 which stands still while no process works: after a restart a host is owed the whole rest of its delay, whatever
 happened to the machine's clock meanwhile.
 
-Beside it: frontier_schema.py (the file), frontier_books.py (what balances), frontier_budget.py (what is not let in),
-frontier_links.py and frontier_visits.py (what is written of a link and of a visit), hosts.py (whose turn it is).
+Beside it: schema.py (the file), books.py (what balances), budget.py (what is not let in), links.py and visits.py (what
+is written of a link and of a visit), hosts.py (whose turn it is).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from corpus.crawl.config import CrawlConfig
-from corpus.crawl.fates import KEPT, Claim, Link, Outcome, Reference
+from corpus.crawl.fates import KEPT, MOVED, Claim, Link, Outcome, Reference
 from corpus.crawl.frontier.books import Books, Known
 from corpus.crawl.frontier.budget import Budgets
 from corpus.crawl.frontier.hosts import Evidence, Host, Hosts, Slot, byte_share
@@ -35,6 +37,9 @@ TRANSIENT = tuple(
     f"error:{kind}" for kind in ("dns", "connect", "timeout", "slow", "truncated", "host_down", "robots_unreachable")
 )
 """What a new round tries again."""
+REDIRECT_LOOP = "drop:redirect_loop"
+TRAP_REPEATS = "drop:trap_repeats"
+ROWS_AT_A_TIME = 100_000  # of a transaction that begins a round
 
 
 class Frontier:
@@ -66,24 +71,32 @@ class Frontier:
         manners = config.politeness
         delays = (manners.min_delay_seconds, manners.max_delay_seconds, manners.max_crawl_delay_seconds)
         self._longest = max(*delays, manners.max_retry_after_seconds)
-        self._hosts = Hosts(self._db, evidence, self._state.time, self._state.turn, max(delays))
+        self._hosts = Hosts(
+            self._db, evidence, self._state.time, self._state.turn, max(delays), manners.max_hosts_per_domain
+        )
         self._budgets = Budgets(self._db, config.budget)
         self._visits = Visits(self._db, self._books)
         self._intake = Intake(self._db, self._books, self._budgets, self._hosts)
+        if self._state.reopened is not None:
+            with self._work():
+                self._reopen()
 
     # ------------------------------------------------------------------------------------------------------ durability
 
-    def checkpoint(self, files: dict[str, Any]) -> None:
-        """Make everything so far durable, with `files`: what the archive has synced, as JSON."""
+    def checkpoint(self, changed: Mapping[str, Any]) -> None:
+        """Make everything so far durable, with what has `changed` of what is saved beside it: JSON by name."""
         with self._work():
-            self._state.files = files
+            rows = [(name, canonical_json(value).decode()) for name, value in changed.items()]
+            self._db.executemany("INSERT OR REPLACE INTO saved VALUES (?, ?)", rows)
             self._state.time, self._state.turn = self._clock() + self._shift, self._hosts.turn
             self._books.save()
             commit(self._db)
 
-    def saved_files(self) -> dict[str, Any]:
-        """What the last checkpoint was given; empty before the first."""
-        return self._state.files
+    def saved(self) -> dict[str, Any]:
+        """What checkpoints were given, the last value of each name."""
+        with self._work():
+            rows = self._db.execute("SELECT name, value FROM saved").fetchall()
+            return {name: json.loads(value) for name, value in rows}
 
     def close(self) -> None:
         """Let go of the file. What came after the last checkpoint is forgotten, as by a kill."""
@@ -159,11 +172,16 @@ class Frontier:
         """
         slot = self._slot(claim)
         with self._work():
+            if outcome.fate == MOVED and any(self._visits.leads_back(claim.key, link.key) for link in outcome.links):
+                outcome = replace(outcome, fate=REDIRECT_LOOP, links=())
             pattern = self._visits.store(claim.id, outcome, place)
             self._ended(slot.id, outcome.fate)
             self._visited(slot, outcome)
-            if outcome.content is not None and self._budgets.repeats(slot.id, pattern, outcome.content):
-                self._drop(slot.id, "drop:trap_repeats", pattern)
+            closed = outcome.content and self._budgets.repeats(slot.id, pattern, outcome.content)
+            if closed == "host":
+                self._close(slot.id, TRAP_REPEATS)
+            elif closed == "pattern":
+                self._drop(slot.id, TRAP_REPEATS, pattern)
             added = self._intake.add(outcome.links)
             self._release(claim, slot, due_at, state)
             return added
@@ -183,35 +201,56 @@ class Frontier:
                 self._ended(slot.id, self._books.names[closed])
             self._release(claim, slot, due_at, state)
 
-    def give_up_host(self, host: str, fate: str) -> int:
+    def give_up_host(self, host: str, fate: str, detail: str = "") -> int:
         """Whatever of a host is pending, or found later in this round, has this fate; how many URLs fell now.
 
         A URL of it that is claimed is still to be finished or given back.
         """
         with self._work():
             row = self._db.execute("SELECT id FROM hosts WHERE name = ?", (host,)).fetchone()
-            return 0 if row is None else self._close(row[0], fate)
+            return 0 if row is None else self._close(row[0], fate, detail)
 
     def begin_round(self, since: datetime) -> int:
         """Make pages fetched before `since` due again, and what failed for a passing reason; how many there are.
 
         Claims of a URL that was fetched carry its validators, digest and record. Budgets of hosts, and hosts that were
         given up, begin anew. A round that was begun with the same `since` goes on (0).
+
+        What it changes is made durable piece by piece; a frontier that is opened after a kill in between does the rest.
         """
         if self._claims or since.tzinfo is None:
             raise ValueError("a round begins without claims, and at a time in a time zone")
         if self._state.since == since.isoformat():
             return 0
         with self._work():
-            due = self._books.reopen(KEPT, since, TRANSIENT)
-            self._budgets.begin_round()
+            self._state.round, self._state.round_pages = self._state.round + 1, 0
+            self._state.since, self._state.reopened = since.isoformat(), 0
+            return self._reopen()
+
+    def _reopen(self) -> int:
+        """Bring the beginning of a round to its end, from wherever a kill left it: URLs, then hosts."""
+        assert self._state.since is not None and self._state.reopened is not None
+        since, due = datetime.fromisoformat(self._state.since), 0
+        self._budgets.begin_round()
+        for start in range(self._state.reopened + 1, self._books.last_id("urls") + 1, ROWS_AT_A_TIME):
+            ids = range(start, start + ROWS_AT_A_TIME)
+            due += self._books.reopen(KEPT, since, TRANSIENT, ids)
+            self._state.reopened = ids.stop - 1
+            self._books.save()
+            commit(self._db)
+        for start in range(1, self._books.last_id("hosts") + 1, ROWS_AT_A_TIME):
             self._db.execute(
                 "UPDATE hosts SET round_pages = 0, round_bytes = 0, closed = NULL, state = NULL,"
                 " pending = (SELECT count(*) FROM urls WHERE host = hosts.id AND fate IS NULL)"
+                " WHERE id >= ? AND id < ?",
+                (start, start + ROWS_AT_A_TIME),
             )
-            self._hosts.forget()
-            self._state.round, self._state.since, self._state.round_pages = self._state.round + 1, since.isoformat(), 0
-            return due
+            commit(self._db)
+        self._hosts.forget()
+        self._state.reopened = None
+        self._books.save()
+        commit(self._db)
+        return due
 
     # ------------------------------------------------------------------------------------------------------- questions
 
@@ -219,8 +258,13 @@ class Frontier:
         """How many URLs are pending, and how many have each fate that occurs."""
         return self._books.counts()
 
+    @property
+    def round(self) -> int:
+        """Of this crawl; the first is 0."""
+        return self._state.round
+
     def beyond(self) -> dict[str, int]:
-        """Links that were refused and only counted, by fate (frontier_books.py)."""
+        """Links that were refused and only counted, by fate (books.py)."""
         return dict(self._state.beyond)
 
     def seen_digest(self, digest: str) -> Reference | None:
@@ -236,6 +280,19 @@ class Frontier:
             ).fetchone()
             chinese_bytes, text_bytes, pages = row or (0, 0, 0)
             return self._hosts.evidence(chinese_bytes, text_bytes, pages, host)
+
+    def due(self, host: str) -> float | None:
+        """When a host is due again, or was; None while it is claimed."""
+        with self._work():
+            if any(slot.name == host for slot in self._claims.values()):
+                return None
+            row = self._db.execute("SELECT due FROM hosts WHERE name = ?", (host,)).fetchone()
+            return -math.inf if row is None else float(row[0]) - self._shift
+
+    def seed_hosts(self) -> list[str]:
+        """The hosts of seeds, and those that a redirect of one led to. Reads all hosts."""
+        with self._work():
+            return [name for (name,) in self._db.execute("SELECT name FROM hosts WHERE seed")]
 
     def host_state(self, host: str) -> dict[str, Any] | None:
         """What politeness remembers of a host."""
@@ -307,17 +364,18 @@ class Frontier:
         self._db.execute("UPDATE hosts SET pending = pending - ? WHERE id = ?", (urls, host))
         self._hosts.gain(host, -urls, was_idle=False)
 
-    def _close(self, host: int, fate: str) -> int:
+    def _close(self, host: int, fate: str, detail: str = "") -> int:
         closed = (self._books.fate(fate), host)
         self._db.execute("UPDATE hosts SET closed = ? WHERE id = ? AND closed IS NULL", closed)
-        return self._drop(host, fate, None)
+        return self._drop(host, fate, None, detail)
 
-    def _drop(self, host: int, fate: str, pattern: int | None) -> int:
+    def _drop(self, host: int, fate: str, pattern: int | None, detail: str = "") -> int:
         """Pending URLs of a host (of one pattern, or all) fall to `fate`; the claimed one is spared."""
         claimed = next((url for url, slot in self._claims.items() if slot.id == host), None)
         urls = self._db.execute(
-            "UPDATE urls SET fate = ? WHERE host = ? AND fate IS NULL AND id IS NOT ? AND (? IS NULL OR pattern = ?)",
-            (self._books.fate(fate), host, claimed, pattern, pattern),
+            "UPDATE urls SET fate = ?, detail = coalesce(?, detail)"
+            " WHERE host = ? AND fate IS NULL AND id IS NOT ? AND (? IS NULL OR pattern = ?)",
+            (self._books.fate(fate), detail or None, host, claimed, pattern, pattern),
         ).rowcount
         self._ended(host, fate, urls)
         return urls

@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 import math
 import sqlite3
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -68,22 +69,28 @@ class Slot:
 class Hosts:
     """The window over the table, and its order. Times are crawl time; `opened` is when this process began."""
 
-    def __init__(self, db: sqlite3.Connection, evidence: Evidence, opened: float, turn: float, max_floor: float):
+    def __init__(
+        self, db: sqlite3.Connection, evidence: Evidence, opened: float, turn: float, max_floor: float, at_a_time: int
+    ):
         self.db = db
         self.evidence = evidence
         self.turn = turn
         """The present turn: that of the last host served."""
         self._opened = opened
         self._max_floor = max_floor
+        self._at_a_time = at_a_time
+        self._claimed = Counter[str]()  # hosts by domain
+        self._blocked: dict[str, list[int]] = {}  # ready, but as many hosts of their domain are claimed as may be
         self._window: dict[int, Slot] = {}
-        self._waiting: list[tuple[float, int]] = []  # (due, id); each host of the window is in one heap or claimed
+        self._waiting: list[tuple[float, int]] = []  # (due, id); each host of the window is in one of these three, or claimed
         self._ready: list[tuple[float, float, int]] = []  # (turn, -rank, id)
         self._next_turn = -math.inf  # of the hosts outside that are due soon; infinite: there are none
         self._far_due = math.inf  # when the first of those outside that are due later is
 
     def forget(self) -> None:
         """Empty the window: the table was changed behind its back."""
-        self._window, self._waiting, self._ready, self._next_turn, self._far_due = {}, [], [], -math.inf, math.inf
+        self._window, self._waiting, self._ready, self._blocked = {}, [], [], {}
+        self._next_turn, self._far_due = -math.inf, math.inf
 
     # ---------------------------------------------------------------------------------------------------------- order
 
@@ -95,6 +102,10 @@ class Hosts:
             if slot.pending == 0:
                 del self._window[slot.id]
                 continue
+            if self._claimed[slot.domain] >= self._at_a_time:
+                self._blocked.setdefault(slot.domain, []).append(slot.id)
+                continue
+            self._claimed[slot.domain] += 1
             self.turn = max(self.turn, slot.turn)
             slot.turn += 1 / _weight(slot.rank)
             return slot
@@ -102,6 +113,9 @@ class Hosts:
 
     def release(self, slot: Slot, time: float) -> None:
         """Let a claimed host wait until `slot.due`. The caller has written the row."""
+        self._claimed -= Counter([slot.domain])  # drops what is zero
+        for blocked in self._blocked.pop(slot.domain, ()):
+            self._make_ready(self._window[blocked])
         far = slot.due - time > FAR_SECONDS
         if slot.pending and not far and slot.turn <= self._next_turn:
             heapq.heappush(self._waiting, (slot.due, slot.id))
@@ -148,9 +162,11 @@ class Hosts:
         if (self._next_turn < math.inf and room >= WINDOW // 2) or (room and self._far_due <= time + FAR_SECONDS):
             self._refill(time)
         while self._waiting and self._waiting[0][0] <= time + TICK_SECONDS:
-            slot = self._window[heapq.heappop(self._waiting)[-1]]
-            slot.turn = max(slot.turn, self.turn)
-            heapq.heappush(self._ready, (slot.turn, -slot.rank, slot.id))
+            self._make_ready(self._window[heapq.heappop(self._waiting)[-1]])
+
+    def _make_ready(self, slot: Slot) -> None:
+        slot.turn = max(slot.turn, self.turn)
+        heapq.heappush(self._ready, (slot.turn, -slot.rank, slot.id))
 
     def _refill(self, time: float) -> None:
         near = time + FAR_SECONDS

@@ -31,6 +31,7 @@ class _Host:
     queued: int
     round_pages: int
     added: int = 0
+    seed: bool = False
 
 
 class Intake:
@@ -61,6 +62,7 @@ class Intake:
                 assert host is not None
                 host.queued += 1
                 host.added += 1
+                host.seed |= link.depth == 0
                 added.new += 1
             elif self.books.remembers(fate):
                 added.refused += 1
@@ -98,5 +100,7 @@ class Intake:
 
     def _queued(self, host: _Host) -> None:
         """Its new URLs are pending."""
-        self.db.execute("UPDATE hosts SET pending = pending + ? WHERE id = ?", (host.added, host.id))
+        self.db.execute(
+            "UPDATE hosts SET pending = pending + ?, seed = seed OR ? WHERE id = ?", (host.added, host.seed, host.id)
+        )
         self.hosts.gain(host.id, host.added, was_idle=host.queued == host.added)

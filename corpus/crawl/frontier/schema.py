@@ -18,7 +18,7 @@ from pathlib import Path
 from corpus.engine.errors import DiskError, LockHeld, WenhaiError
 
 APPLICATION_ID = 0x77656E68  # "wenh", in the header of the file
-FORMAT = 1
+FORMAT = 2
 CACHE_KIB = 64 << 10
 LOG_PAGES = 4_000  # the log is emptied after a commit that leaves it longer
 LOG_KEPT_BYTES = 64 << 20  # and cut to this when it starts anew
@@ -26,6 +26,7 @@ LOG_KEPT_BYTES = 64 << 20  # and cut to this when it starts anew
 # Times are seconds of crawl time: of a clock that stands still while no process works (frontier.py).
 SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE saved (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID; -- JSON that checkpoints are given
 CREATE TABLE fates (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, urls INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE domains (name TEXT PRIMARY KEY, hosts INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE hosts (
@@ -33,6 +34,8 @@ CREATE TABLE hosts (
     pending INTEGER NOT NULL DEFAULT 0,
     turn REAL NOT NULL, due REAL NOT NULL DEFAULT 0, delay REAL NOT NULL DEFAULT 0,
     hint REAL NOT NULL,                           -- priority of the first link to it
+    seed INTEGER NOT NULL DEFAULT 0,              -- a seed is of it, or a redirect of one led to it
+    repeats INTEGER NOT NULL DEFAULT 0,           -- see budget.py
     closed INTEGER,                               -- fate of whatever would be pending
     round_pages INTEGER NOT NULL DEFAULT 0, round_bytes INTEGER NOT NULL DEFAULT 0,
     pages INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0,
@@ -49,6 +52,7 @@ CREATE TABLE urls (
     attempts INTEGER NOT NULL DEFAULT 0, round INTEGER, status INTEGER, bytes INTEGER,
     digest TEXT, etag TEXT, last_modified TEXT,
     file TEXT, offset INTEGER, fetched INTEGER,   -- seconds since 1970
+    target BLOB,                                  -- key of what a moved URL leads to
     detail TEXT
 );
 CREATE UNIQUE INDEX urls_key ON urls (key);
@@ -60,7 +64,7 @@ CREATE TABLE patterns (
 ) WITHOUT ROWID;
 CREATE TABLE query_paths (path BLOB PRIMARY KEY, patterns INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE contents (
-    host INTEGER NOT NULL, pattern INTEGER NOT NULL, content BLOB NOT NULL, PRIMARY KEY (host, pattern, content)
+    host INTEGER NOT NULL, pattern INTEGER NOT NULL, content BLOB NOT NULL, PRIMARY KEY (host, content, pattern)
 ) WITHOUT ROWID;
 CREATE TABLE payloads (digest TEXT PRIMARY KEY, record_id TEXT NOT NULL, url TEXT NOT NULL, date TEXT NOT NULL)
     WITHOUT ROWID;

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from corpus.crawl.fates import FETCHED, KEPT, NOT_MODIFIED, Outcome, Reference
+from corpus.crawl.fates import FETCHED, KEPT, MOVED, NOT_MODIFIED, Outcome, Reference
 from corpus.crawl.frontier.books import Books
 
 MAX_TEXT = 500  # characters of a validator that is kept, and of a detail
+MAX_CIRCLE = 100  # redirects that are followed in the books to see whether they lead back
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Visits:
             "round": self.books.state.round,
             "status": outcome.status,
             "bytes": outcome.fetched_bytes,
+            "target": outcome.links[0].key if outcome.fate == MOVED and outcome.links else None,
             "detail": _storable(outcome.detail[:MAX_TEXT]) or None,
         }
         if outcome.fate in KEPT:
@@ -53,6 +55,19 @@ class Visits:
             record = (outcome.digest, outcome.record.record_id, outcome.record.url, outcome.record.date)
             self.db.execute("INSERT OR IGNORE INTO payloads VALUES (?, ?, ?, ?)", record)
         return int(pattern)
+
+    def leads_back(self, url: bytes, target: bytes) -> bool:
+        """Whether redirects that are known lead from `target` to the URL of key `url`, which leads to `target`."""
+        for _ in range(MAX_CIRCLE):
+            if target == url:
+                return True
+            row = self.db.execute(
+                "SELECT target FROM urls WHERE key = ? AND fate = ?", (target, self.books.fate(MOVED))
+            ).fetchone()
+            if row is None or row[0] is None:
+                return False
+            (target,) = row
+        return True
 
     def payload(self, digest: str) -> Reference | None:
         """The record that holds the payload of this digest, the first there was."""

@@ -6,10 +6,11 @@ agents of one group; ends lines at U+0085 and U+2028; folds every escape that is
 GBK are one; unescapes reserved characters (`%3F` is then `?`); and gives every agent of a group its own copy of the
 rules, which 250 KB of agents over 250 KB of rules make 10^8 of.
 
-Three choices. A 429 counts as unreachable, not as the other 4xx do: a host that asks for fewer requests has not said
+Four choices. A 429 counts as unreachable, not as the other 4xx do: a host that asks for fewer requests has not said
 that all of them are welcome. Groups for the well-known crawlers of model makers bind those alone: by the RFC a group
 speaks to the product token that it names. What speaks to everyone who trains is honoured: `Content-Usage: train-ai=n`
-(IETF AIPREF drafts) and `Content-Signal: ai-train=no`, in our group or outside any.
+(IETF AIPREF drafts) and `Content-Signal: ai-train=no`, in our group or outside any. A URL that so many wildcards speak of that the answer would take long (`MAX_STEPS`) is not
+asked for: 500 KB of them over a URL of 2 KB take a quarter of a second, and a host may do that for each of its URLs.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ MAX_SITEMAPS = 100
 MAX_SITEMAP_BYTES = 2048
 LIFETIME_SECONDS = 86_400.0  # RFC 9309, 2.4
 UNREACHABLE_LIFETIME_SECONDS = 3_600.0
+MAX_STEPS = 30_000_000  # bytes compared for one URL, at worst: 1,000 rules of 25 bytes may speak of 1,000 of it
+PART_STEPS = 3_000  # what a piece between wildcards costs besides, in the time of such steps
 
 # Names as they are misspelt; those of `disallow` are the ones that Google's parser takes, too.
 _NAMES = {
@@ -57,6 +60,8 @@ class PathRules:
     _plain: dict[bytes, bool] = field(default_factory=dict)
     _wild: list[tuple[int, bool, list[bytes], bool]] = field(default_factory=list)
     _lengths: list[int] = field(default_factory=list)
+    _wild_parts: int = 0
+    _wild_bytes: int = 0
     size: int = 0  # bytes of memory, about
 
     def add(self, pattern: bytes, value: bool) -> None:
@@ -67,6 +72,8 @@ class PathRules:
         if anchored or len(parts) > 1:
             length = sum(map(len, parts)) + len(parts) - 1 + anchored
             self._wild.append((length, value, parts, anchored))
+            self._wild_parts += len(parts)
+            self._wild_bytes += length
         elif parts[0]:
             self._plain[parts[0]] = value or self._plain.get(parts[0], False)
 
@@ -74,6 +81,10 @@ class PathRules:
         """Put the rules into the order in which `find` asks them; called once, after the last `add`."""
         self._wild.sort(key=lambda rule: rule[:2], reverse=True)
         self._lengths = sorted({len(pattern) for pattern in self._plain}, reverse=True)
+
+    def is_costly(self, path: bytes) -> bool:
+        """Whether `find` might take too long."""
+        return PART_STEPS * self._wild_parts + self._wild_bytes * len(path) > MAX_STEPS
 
     def find(self, path: bytes) -> bool | None:
         """What the rules say of a `comparable` path; None where none matches."""
@@ -120,12 +131,12 @@ class Robots:
         path = path_of(url)
         if path.partition(b"?")[0] == b"/robots.txt":
             return True
-        return self.reachable and self._rules.find(path) is not False
+        return self.reachable and not self._rules.is_costly(path) and self._rules.find(path) is not False
 
     def opted_out(self, url: str) -> bool:
         """Whether the file asks that `url` not be used to train models."""
         path = path_of(url)
-        return self._usage.find(path) is True or self._usage_of_all.find(path) is True
+        return any(rules.is_costly(path) or rules.find(path) is True for rules in (self._usage, self._usage_of_all))
 
     @property
     def lifetime(self) -> float:

@@ -1,8 +1,9 @@
 """Scrapy's download handler over aiohttp, for answers from anywhere.
 
 Every cost that a server can cause is capped: the seconds to connect, to the end of the headers and in all; the rate of
-the body; the bytes of the headers, of the body over the wire, and of the decoded body. Connections go where the guard
-lets them (address.py), never through a proxy; no cookie is kept, no redirect followed, no URL rewritten.
+the body; the bytes of the headers (while they come: 128 lines of 16 KiB, so 2 MiB for a moment), of the body over the
+wire, and of the decoded body. Connections go where the guard lets them (address.py), never through a proxy; no cookie
+is kept, no redirect followed, no URL rewritten.
 
 Scrapy finds it by DOWNLOAD_HANDLERS; the setting NETWORK_SETTING holds a `NetworkConfig`. A request says in its meta
 what it takes: `accept` (content types whose body is read; all without it) and `max_bytes` (of the body). The answer's

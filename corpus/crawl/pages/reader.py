@@ -31,10 +31,10 @@ Array = npt.NDArray[Any]
 
 MAX_CUT_TAG_BYTES = 2_000  # a tag that the page's end cut off is dropped up to this length
 
-# Tags that get a row: those that are links first.
-(TAG_A, TAG_AREA, TAG_LINK, TAG_FRAME, TAG_META, TAG_BASE, TAG_HTML) = range(7)
+# Tags that get a row: those that are links first. The last holds text that no browser shows.
+(TAG_A, TAG_AREA, TAG_LINK, TAG_FRAME, TAG_META, TAG_BASE, TAG_HTML, TAG_HIDDEN) = range(8)
 TAGS = {"a": TAG_A, "area": TAG_AREA, "link": TAG_LINK, "frame": TAG_FRAME, "iframe": TAG_FRAME}
-TAGS |= {"meta": TAG_META, "base": TAG_BASE, "html": TAG_HTML}
+TAGS |= {"meta": TAG_META, "base": TAG_BASE, "html": TAG_HTML, "noscript": TAG_HIDDEN, "template": TAG_HIDDEN}
 # Attributes whose values are noted; each has two columns of a row, from FIRST_VALUE on.
 ATTRIBUTES = ("href", "src", "rel", "hreflang", "content", "name", "http-equiv", "lang", "type", "xml:lang")
 (HREF, SRC, REL, HREFLANG, CONTENT, NAME, HTTP_EQUIV, LANG, TYPE, XML_LANG) = range(len(ATTRIBUTES))
@@ -236,7 +236,9 @@ def read_tags(
     i = o = b = num_rows = num_links = num_others = 0
     open_link = -1
     title_start = title_end = -1
+    hidden_end = 0  # of the element without visible text that we are in
     counts = np.zeros(KANA + 1, np.int64)  # bytes of each class
+    no_counts = np.zeros(KANA + 1, np.int64)
     space = False
     while i < n:
         if data[i] == 60 and i + 1 < n and with_tags:
@@ -271,7 +273,7 @@ def read_tags(
                     continue
 
                 is_link = 0 <= tag <= TAG_FRAME
-                noted = num_links < max_links if is_link else tag >= 0 and num_others < max_others
+                noted = num_links < max_links if is_link else 0 <= tag < TAG_HIDDEN and num_others < max_others
                 row = rows[num_rows] if noted else no_row
                 row[:] = -1
                 end = noted_attributes(data, j, with_quotes, row)
@@ -284,6 +286,11 @@ def read_tags(
                         with_tags = False
                     continue
                 i = end
+                if tag == TAG_HIDDEN and i > hidden_end and not endless[element]:
+                    hidden_end, _ = end_of_raw(data, i, key)
+                    if hidden_end == n:
+                        endless[element] = True
+                        hidden_end = 0
                 if noted:
                     row[TAG] = tag
                     row[TEXT_START] = row[TEXT_END] = o
@@ -315,7 +322,10 @@ def read_tags(
                 i += 1
                 continue
 
-        i, o, b, space = read_text(data, i, references, with_tags, space, out, o, bare, b, counts)
+        if i < hidden_end:
+            i, _, _, _ = read_text(data, i, references, with_tags, space, out, o, bare, b, no_counts)
+        else:
+            i, o, b, space = read_text(data, i, references, with_tags, space, out, o, bare, b, counts)
 
     if open_link >= 0:
         rows[open_link, TEXT_END] = o

@@ -29,6 +29,10 @@ _DOT_SEGMENT = re.compile(r"(?:\.|%2[eE]){1,2}")
 # Escaped besides what is not ASCII: the standard's path and special-query sets, and what RFC 3986 has no place for.
 _IN_PATH = re.compile(rb"[^!$%&'()*+,\-./0-9:;=@A-Z_a-z~]")
 _IN_QUERY = re.compile(rb"[^!$%&()*+,\-./0-9:;=?@A-Z_a-z~]")
+_WRITTEN_IN_PATH, _WRITTEN_IN_QUERY = (
+    [f"%{byte:02X}" if pattern.match(bytes([byte])) else chr(byte) for byte in range(256)]
+    for pattern in (_IN_PATH, _IN_QUERY)
+)
 _STATEFUL = ("utf-16", "utf-32", "hz", "iso2022", "utf-7")  # a query is UTF-8 on pages in them
 
 
@@ -124,7 +128,7 @@ def split(url: str) -> Parts:
 
 def _path(path: str) -> str:
     data = path.encode()
-    escaped = _IN_PATH.sub(_escape, data).decode("ascii")
+    escaped = "".join([_WRITTEN_IN_PATH[byte] for byte in data]) if _IN_PATH.search(data) else path
     if "/." not in escaped and "/%2" not in escaped:
         return escaped
     segments: list[str] = []
@@ -148,11 +152,7 @@ def _query(query: str, encoding: str) -> str:
             data = query.encode(encoding, "wenhai.reference")
         except LookupError:  # a codec of ours that only decodes (EUC-TW), for which browsers use UTF-8
             data = query.encode()
-    return _IN_QUERY.sub(_escape, data).decode("ascii")
-
-
-def _escape(found: re.Match[bytes]) -> bytes:
-    return b"%%%02X" % found[0][0]
+    return "".join([_WRITTEN_IN_QUERY[byte] for byte in data])
 
 
 def _as_reference(error: UnicodeError) -> tuple[str, int]:

@@ -1,6 +1,6 @@
 """URLs of the crawl: which of them name one page, whose they are, and whether links to them are followed.
 
-`normalize` (url_parser.py) makes of a link the URL that is fetched, as the page wrote it; `canonical` is for keys only.
+`normalize` (parser.py) makes of a link the URL that is fetched, as the page wrote it; `canonical` is for keys only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import Link
 from corpus.crawl.urls.host import BadUrl, is_address, name_of
 from corpus.crawl.urls.parser import normalize, split
-from corpus.crawl.urls.traps import pattern_of, query_path_of, static_trap
+from corpus.crawl.urls.traps import MAX_BYTES, pattern_of, query_path_of, static_trap
 
 __all__ = ["BadUrl", "Scope", "canonical", "domain_of", "host_of", "key_of", "name_of", "normalize", "to_link"]
 
@@ -43,11 +43,14 @@ _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 
 
 def canonical(url: str) -> str:
-    """The one spelling of a normalised URL: no session or tracking parameters, sorted parameters, escapes alike.
+    """The one spelling of a normalised URL: no session or tracking parameters, sorted parameters, escapes alike. One
+    that is too long stays as it is.
 
     >>> canonical("http://a.cn/b;jsessionid=1F?b=%b2&utm_source=x&a=%41")
     'http://a.cn/b?a=A&b=%B2'
     """
+    if len(url) > MAX_BYTES:  # nobody follows it (`static_trap`)
+        return url
     scheme, host, path, query = split(url)
     path = _same_escapes(path)
     if ";" in path:
@@ -146,26 +149,20 @@ def to_link(
         BadUrl: nothing to fetch.
     """
     target = normalize(url, base, encoding)
-    host = host_of(target)
-    domain = domain_of(host)
+    host, domain, key, pattern, query_path, trap = _facts(target)
     refused = None
     if not seed:
         if not scope.allows(host, domain):
             refused = "scope"
         elif depth > config.budget.max_depth:
             refused = "max_depth"
-        elif static_trap(target):
+        elif trap:
             refused = "trap_url"
-    return Link(
-        target,
-        key_of(target),
-        host,
-        domain,
-        pattern_of(target),
-        query_path_of(target),
-        depth,
-        priority,
-        seed,
-        redirects,
-        refused,
-    )
+    return Link(target, key, host, domain, pattern, query_path, depth, priority, seed, redirects, refused)
+
+
+@lru_cache(maxsize=16_384)
+def _facts(url: str) -> tuple[str, str, bytes, bytes, bytes, str | None]:
+    """What `to_link` works out of a normalised URL. Remembered: the navigation of a site stands on each of its pages."""
+    host = host_of(url)
+    return host, domain_of(host), key_of(url), pattern_of(url), query_path_of(url), static_trap(url)

@@ -1,4 +1,4 @@
-"""The filter on files: Parquet and JSONL (plain, .gz, .zst) in, files of the same names and formats out.
+"""The filter on files: Parquet and JSONL (plain, .gz, .zst, .bz2) in, files of the same names and formats out.
 
 Each output appears whole under its name or not at all. A hidden record beside it, written last, says that it is
 finished: the same command run again goes on after it, and an input that changed is filtered again. A folder that holds
@@ -7,6 +7,7 @@ files of another recipe, or somebody else's, is refused rather than mixed.
 
 from __future__ import annotations
 
+import bz2
 import os
 import re
 import sys
@@ -33,7 +34,7 @@ from corpus.sources.compression import compression_of, read_pieces
 
 GZIP_LEVEL, GZIP_WINDOW_BITS = 6, 31
 ZSTD_LEVEL = 3
-NAMES = re.compile(r"\.(parquet|(jsonl|ndjson|json)(\.(gz|gzip|zst|zstd))?)$", re.IGNORECASE)
+NAMES = re.compile(r"\.(parquet|(jsonl|ndjson|json)(\.(gz|gzip|zst|zstd|bz2))?)$", re.IGNORECASE)
 RECORD = ".wenhai-filter.json"  # of the folder: what it was filtered with
 
 
@@ -235,20 +236,23 @@ def _filter_lines(source: Path, name: str, paths: dict[str, Path], options: Opti
 @contextmanager
 def _writer(path: Path, name: str) -> Iterator[Write]:
     """Write to a file, compressed as its name says; a frame is closed only when all went well."""
+    name = name.lower()
     with open(path, "xb") as file:
         if name.endswith((".zst", ".zstd")):
             compressor = zstandard.ZstdCompressor(ZSTD_LEVEL, write_checksum=True)
             with compressor.stream_writer(file, closefd=False) as packed:
                 yield packed.write
         elif name.endswith((".gz", ".gzip")):
-            yield from _gzip(file)
+            # without a time and a name in its header: equal documents give equal bytes
+            yield from _packing(zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW_BITS), file)
+        elif name.endswith(".bz2"):
+            yield from _packing(bz2.BZ2Compressor(), file)
         else:
             yield file.write
 
 
-def _gzip(file: BinaryIO) -> Iterator[Write]:
-    """gzip without a time and a name in its header, so that equal documents give equal bytes."""
-    packer = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_WINDOW_BITS)
+def _packing(packer: Any, file: BinaryIO) -> Iterator[Write]:
+    """Through an object with the methods of `zlib.compressobj`."""
     yield lambda data: file.write(packer.compress(data))
     file.write(packer.flush())
 

@@ -178,19 +178,22 @@ def test_an_index_listed_twice_gives_each_capture_once(archive: Archive, out: Pa
 
 
 def test_rows_that_point_nowhere_are_errors(archive: Archive, out: Path, tmp_path: Path) -> None:
-    good = archive.wanted()[:6]
+    good = archive.wanted()[:8]
     bad: list[dict[str, Any]] = [
         {"warc_filename": "../../etc/passwd"},
         {"warc_filename": "http://evil.example/x.warc.gz"},
         {"warc_record_offset": -1},
         {"warc_record_length": 0},
         {"warc_record_length": 1 << 30},
+        {"warc_filename": None},
+        {"url": None},
     ]
     rows = [row | change for row, change in zip(good, [*bad, {}], strict=True)]
-    write_index(tmp_path / "bad.parquet", rows)
+    nullable = pa.schema([field.with_nullable(True) for field in INDEX_SCHEMA])
+    write_index(tmp_path / "bad.parquet", rows, schema=nullable)
     folders = run(out, storage.list_inputs([str(tmp_path / "bad.parquet")]))
-    assert folders["cc_select"].counts.errors == {"place": 4, "too_long": 1}
-    assert found(folders) == places(good[5:])
+    assert folders["cc_select"].counts.errors == {"place": 6, "too_long": 1}
+    assert found(folders) == places(good[7:])
 
 
 def test_columns_of_other_crawls(archive: Archive, out: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -112,13 +112,12 @@ def test_a_crawl_does_not_go_into_a_store() -> None:
 
 
 def test_ages_and_dates() -> None:
-    now = datetime(2026, 11, 8, tzinfo=UTC)
-    assert parse_since("12h", now) == datetime(2026, 11, 7, 12, tzinfo=UTC)
-    assert parse_since("2w", now) == datetime(2026, 10, 25, tzinfo=UTC)
-    assert parse_since("2026-11-01T08:00:00+08:00", now) == datetime(2026, 11, 1, tzinfo=UTC)
+    assert parse_since("12h") == timedelta(hours=12)
+    assert parse_since("2w") == timedelta(days=14)
+    assert parse_since("2026-11-01T08:00:00+08:00") == datetime(2026, 11, 1, tzinfo=UTC)
     for text in ("7", "d", "tomorrow", "-3d", ""):
         with pytest.raises(UsageError, match="--since"):
-            parse_since(text, now)
+            parse_since(text)
 
 
 def test_seeds_come_from_words_and_files(tmp_path: Path) -> None:
@@ -136,7 +135,7 @@ def test_seeds_come_from_words_and_files(tmp_path: Path) -> None:
     [
         (b"http://a.cn/\nexample.org\nftp://b.cn/\n", r"seeds.txt:2: relative(.|\n)*seeds.txt:3: scheme"),
         (b"# nothing\n", "no URL"),
-        (b"http://\xff/\n", "not UTF-8"),
+        (b"http://\xff/\n", "neither UTF-8 nor GB18030"),
     ],
 )
 def test_seeds_that_are_none(tmp_path: Path, content: bytes, message: str) -> None:
@@ -158,3 +157,15 @@ def test_what_must_not_change_between_runs(tmp_path: Path) -> None:
         run.identify(tmp_path, config(*LEAST, "--follow", "anywhere"))
     with pytest.raises(UsageError, match=r"budget.max_depth was 30 and is now 3"):
         run.identify(tmp_path, config(*LEAST, "--set", "crawl.budget.max_depth=3"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gb18030", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_seeds_of_any_editor(tmp_path: Path, encoding: str, end: str) -> None:
+    path = tmp_path / "seeds.txt"
+    text = end.join(["# 新闻网站", "http://a.cn/", "", "http://a.cn/新闻", "http://a.cn/"])
+    path.write_bytes(text.encode(encoding))
+    assert read_seeds([str(path)]) == ["http://a.cn/", "http://a.cn/%E6%96%B0%E9%97%BB"]
+    path.write_bytes((text + end + "坏").encode(encoding))
+    with pytest.raises(UsageError, match=r"seeds.txt:6: relative"):
+        read_seeds([str(path)])

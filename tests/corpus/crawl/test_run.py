@@ -234,6 +234,13 @@ def test_two_crawls_do_not_share_a_folder(tmp_path: Path) -> None:
     assert "in use by process" in said and not site.requests
 
 
+def test_a_crawl_does_not_go_into_the_folder_of_a_dataset(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    with serve({}) as site:
+        said = crawl(site, tmp_path, code=2)
+    assert f"--out {tmp_path / 'crawl'}" in said and not site.requests
+
+
 def test_a_recipe_with_a_crawl_needs_no_input(tmp_path: Path) -> None:
     recipe, out = tmp_path / "my.toml", tmp_path / "out"
     with serve(tree(12)) as site:
@@ -244,7 +251,8 @@ def test_a_recipe_with_a_crawl_needs_no_input(tmp_path: Path) -> None:
             "[crawl.politeness]\nmin_delay_seconds = 0\nlatency_factor = 0\n"
         )
         words = ["run", "--recipe", str(recipe), "--out", str(out), "--workers", "0"]
-        run(*words)
+        said = run(*words)
+        assert "stopped: nothing is left" in said and "next: python -m corpus run" not in said
         asked = len(site.requests)
         assert "crawl        up to date: 12 pages kept" in run(*words)
         assert len(site.requests) == asked == 13

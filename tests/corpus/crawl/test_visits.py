@@ -16,8 +16,7 @@ from corpus.crawl.config import CrawlConfig
 from corpus.crawl.frontier.frontier import Frontier
 from corpus.crawl.network.fetched import Fetched, FetchError
 from corpus.crawl.pages import focus
-from corpus.crawl.seeds import seed_links
-from corpus.crawl.urls.url import Scope
+from corpus.crawl.seeds import SeedScope, seed_links
 from corpus.crawl.visits import Visit, Visits
 from tests.corpus.crawl.small_site import page
 
@@ -50,9 +49,9 @@ class Bench:
         for archive in archives:
             archive.recover(())
         self.archives = archives
-        scope = Scope("domains", [SEED])
-        judge = Judge(self.config, scope, self.frontier.host_evidence)
-        self.visits = Visits(self.config, self.frontier, judge, *archives, clock=lambda: self.now)
+        scope = SeedScope("domains", [SEED])
+        self.judge = Judge(self.config, scope, self.frontier.host_evidence)
+        self.visits = Visits(self.config, self.frontier, self.judge, *archives, clock=lambda: self.now)
         self.frontier.add(seed_links([SEED], self.config, scope))
 
     def next(self) -> Visit:
@@ -125,7 +124,8 @@ def test_robots_txt_follows_five_redirects_in_the_hosts_pace(bench: Bench) -> No
     for number in range(5):
         assert visit is not None
         visit = bench.visits.tell(visit, moved(b"http://b.cn/%d" % number))
-        assert visit is not None and visit.wait_seconds >= 1.0 and visit.host == "b.cn"
+        assert visit is not None and visit.host == "b.cn"
+        assert visit.wait_seconds == (1.0 if number else 0.0)  # nobody has asked that host before
     assert visit is not None
     assert bench.visits.tell(visit, fetched(200, b"User-agent: *\nDisallow: /")) is None
     bench.now += 100
@@ -155,7 +155,7 @@ def test_a_sixth_redirect_of_robots_txt_counts_as_no_robots_txt(bench: Bench) ->
 def test_without_robots_txt_nothing_of_the_host_is_asked_for(
     bench: Bench, answer: Fetched | FetchError, times: int, fate: str
 ) -> None:
-    bench.frontier.add(seed_links([f"{SEED}other"], bench.config, Scope("domains", [SEED])))
+    bench.frontier.add(seed_links([f"{SEED}other"], bench.config, SeedScope("domains", [SEED])))
     waits = []
     for _ in range(times):
         began = bench.now
@@ -170,7 +170,7 @@ def test_without_robots_txt_nothing_of_the_host_is_asked_for(
 
 
 def test_plain_pages_of_a_host_without_tls_are_fetched(bench: Bench) -> None:
-    bench.frontier.add(seed_links(["https://a.cn/s"], bench.config, Scope("domains", [SEED])))
+    bench.frontier.add(seed_links(["https://a.cn/s"], bench.config, SeedScope("domains", [SEED])))
     for _ in range(4):
         visit = bench.next()
         if visit.url.startswith("https:"):
@@ -289,7 +289,7 @@ def test_a_host_that_a_foreign_robots_txt_led_to_is_not_asked_at_the_same_time(b
     visit = bench.next()
     following = bench.visits.tell(visit, moved(b"http://b.a.cn/robots.txt"))
     assert following is not None
-    links = seed_links(["http://b.a.cn/"], bench.config, Scope("domains", [SEED]))
+    links = seed_links(["http://b.a.cn/"], bench.config, SeedScope("domains", [SEED]))
     bench.frontier.add(links)
     assert bench.visits.next() is None
     bench.visits.tell(following, fetched(404))
@@ -306,3 +306,159 @@ def test_the_tally_counts_what_was_kept(bench: Bench) -> None:
 
 def test_an_origin_is_scheme_and_host() -> None:
     assert visits.origin_of("https://a.cn:8443/b/c?d=/e") == "https://a.cn:8443"
+
+
+# ------------------------------------------------------------------------------------------------------------ redirects
+
+
+@pytest.mark.parametrize("length", [2, 3, 7])
+def test_urls_that_redirect_in_a_circle_are_a_loop_for_one_of_them(bench: Bench, length: int) -> None:
+    names = [b"/", *(b"/%d" % number for number in range(1, length))]
+    for number in range(length):
+        bench.visits.tell(bench.page(), moved(names[(number + 1) % length]))
+    assert bench.frontier.done
+    assert list(bench.fates().values()) == ["moved"] * (length - 1) + ["drop:redirect_loop"]
+
+
+def test_redirects_to_what_is_known_are_no_circle(bench: Bench) -> None:
+    bench.visits.tell(bench.page(), fetched(200, page(1, ["/a", "/b", "/c"]).body))
+    for _ in range(3):
+        visit = bench.page()
+        bench.visits.tell(visit, moved(b"/" if visit.url.endswith("a") else b"/a"))
+    assert bench.fates() == {SEED: "fetched", **dict.fromkeys((f"{SEED}{name}" for name in "abc"), "moved")}
+
+
+def test_a_session_id_is_followed_though_the_robots_txt_has_expired(bench: Bench) -> None:
+    visit = bench.page()
+    bench.now += 100 * 86_400
+    following = bench.visits.tell(visit, moved(b"/?PHPSESSID=0123456789abcdef0123456789abcdef"))
+    assert following is not None and "PHPSESSID" in following.url
+    bench.visits.tell(following, fetched(200, page(1).body))
+    assert bench.fates() == {SEED: "fetched"}
+
+
+def test_a_session_id_that_robots_txt_forbids_is_not_followed(bench: Bench) -> None:
+    bench.visits.tell(bench.next(), fetched(200, b"User-agent: *\nDisallow: /*PHPSESSID"))
+    assert bench.visits.tell(bench.next(), moved(b"/?PHPSESSID=0123456789abcdef0123456789abcdef")) is None
+    assert bench.fates() == {SEED: "drop:robots"} and bench.frontier.done
+
+
+@pytest.mark.parametrize(
+    ("target", "links", "scope"),
+    [
+        (b"http://www.a.cn/", "fetched", {"www.a.cn"}),
+        (b"http://evil.cn/", "drop:scope", set()),  # names that have lapsed lead to whoever pays for them
+    ],
+)
+def test_the_host_that_a_seed_moves_to_is_in_scope(bench: Bench, target: bytes, links: str, scope: set[str]) -> None:
+    bench.judge.scope = SeedScope("hosts", [SEED])
+    bench.visits.tell(bench.page(), moved(target))
+    if scope:
+        bench.visits.tell(bench.page(), fetched(200, page(1, ["/inside", "http://b.a.cn/"]).body))
+        bench.visits.tell(bench.page(), fetched(200, page(2).body))
+        assert bench.fates()["http://www.a.cn/inside"] == "fetched"
+        assert bench.fates()["http://b.a.cn/"] == "drop:scope"
+    assert bench.frontier.done and bench.fates()[target.decode()] == links
+    assert {*bench.frontier.seed_hosts()} == {"a.cn"} | scope
+    again = SeedScope("hosts", [SEED], bench.frontier.seed_hosts())  # as the next run has it
+    assert again.allows("www.a.cn", "a.cn") == bool(scope) and not again.allows("b.a.cn", "a.cn")
+
+
+def test_a_link_of_a_page_widens_no_scope(bench: Bench) -> None:
+    bench.judge.scope = SeedScope("hosts", [SEED])
+    bench.visits.tell(bench.page(), fetched(200, page(1, ["/deep"]).body))
+    bench.visits.tell(bench.page(), moved(b"http://www.a.cn/"))
+    assert bench.fates()["http://www.a.cn/"] == "drop:scope"
+
+
+# ---------------------------------------------------------------------------------------------- robots.txt of other hosts
+
+
+def test_a_host_rests_after_anothers_robots_txt_has_led_to_it(bench: Bench) -> None:
+    following = bench.visits.tell(bench.next(), moved(b"http://b.a.cn/robots.txt"))
+    assert following is not None and following.wait_seconds == 0.0
+    bench.frontier.add(seed_links(["http://b.a.cn/"], bench.config, SeedScope("domains", [SEED])))
+    bench.visits.tell(following, fetched(404))
+    asked = bench.now
+    while (visit := bench.visits.next()) is None or visit.host != "b.a.cn":
+        if visit is not None:
+            bench.visits.tell(visit, fetched(404))
+        bench.now += 0.25
+    assert 1.0 <= bench.now - asked <= 1.5
+
+
+def test_another_hosts_robots_txt_waits_until_that_host_is_due(bench: Bench) -> None:
+    bench.frontier.add(seed_links(["http://b.a.cn/"], bench.config, SeedScope("domains", [SEED])))
+    visits = {visit.host: visit for visit in (bench.next(), bench.next())}
+    hop = (b"Location", b"http://b.a.cn/robots.txt")
+    busy = bench.visits.tell(visits["a.cn"], fetched(302, b"", hop))
+    assert busy is not None and busy.wait_seconds == 1.0  # b.a.cn is being asked
+    bench.visits.tell(visits["b.a.cn"], fetched(503, b"", (b"Retry-After", b"30")))
+    bench.visits.tell(busy, fetched(503))
+    bench.now += 5.0
+    visit = bench.visits.next()
+    assert visit is not None and visit.host == "a.cn"
+    resting = bench.visits.tell(visit, fetched(302, b"", hop))
+    assert resting is not None and resting.wait_seconds == pytest.approx(25.0)
+
+
+# --------------------------------------------------------------------------------------------------------------- details
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (FetchError("content_type", "image/png"), "image/png"),
+        (FetchError("content_type", "王小明 13800138000"), "not a media type"),
+        (FetchError("headers", "Invalid header value: b'X-User: 13800138000'"), "Invalid header value"),
+        (FetchError("http", "400, message='13800138000'", retry=False), "400, message="),
+        (FetchError("too_large", "more than 2000000 bytes"), "more than 2000000 bytes"),
+        (FetchError("tls", "a\nb\x00" + "长" * 999), "a b " + "长" * 196),
+    ],
+)
+def test_the_ledger_says_why_and_repeats_nothing_of_an_answer(bench: Bench, error: FetchError, detail: str) -> None:
+    bench.visits.tell(bench.page(), error)
+    (known,) = bench.frontier.iter_urls()
+    assert (known.fate, known.detail) == (f"error:{error.kind}", detail)
+
+
+@pytest.mark.parametrize(
+    ("answer", "times", "detail"),
+    [
+        (fetched(503), 3, "robots.txt: status 503"),
+        (FetchError("dns", "no such name", retry=False), 1, "robots.txt: no such name"),
+    ],
+)
+def test_the_ledger_says_what_became_of_robots_txt(
+    bench: Bench, answer: Fetched | FetchError, times: int, detail: str
+) -> None:
+    bench.frontier.add(seed_links([f"{SEED}other"], bench.config, SeedScope("domains", [SEED])))
+    for _ in range(times):
+        bench.visits.tell(bench.next(), answer)
+    bench.now += 100
+    assert bench.visits.next() is None
+    assert [known.detail for known in bench.frontier.iter_urls()] == [detail, detail]
+
+
+def test_the_ledger_says_why_a_host_was_given_up(bench: Bench) -> None:
+    bench.visits.tell(bench.page(), fetched(200, page(1, ["/a", "/b"]).body))
+    bench.visits.tell(bench.page(), fetched(429, b"", (b"Retry-After", b"86400")))
+    (fallen,) = (known for known in bench.frontier.iter_urls() if known.fate == "error:host_down")
+    assert fallen.detail == "Retry-After is longer than 3600 s"
+
+
+def test_a_203_is_no_page_for_the_reader_of_the_archive_either(bench: Bench) -> None:
+    bench.visits.tell(bench.page(), fetched(203, page(1).body))
+    assert bench.fates() == {SEED: "error:http_203"}
+
+
+def test_a_host_that_a_page_links_to_is_no_seeds_host(bench: Bench) -> None:
+    bench.visits.tell(bench.page(), fetched(200, page(1, ["http://b.a.cn/"]).body))
+    assert bench.fates()["http://b.a.cn/"] == "pending" and bench.frontier.seed_hosts() == ["a.cn"]
+
+
+def test_the_ledger_says_why_a_host_was_given_up_for_its_robots_txt(bench: Bench) -> None:
+    bench.frontier.add(seed_links([f"{SEED}other"], bench.config, SeedScope("domains", [SEED])))
+    bench.visits.tell(bench.next(), fetched(503, b"", (b"Retry-After", b"86400")))
+    details = [known.detail for known in bench.frontier.iter_urls()]
+    assert details == ["robots.txt: status 503", "Retry-After is longer than 3600 s"] and bench.frontier.done

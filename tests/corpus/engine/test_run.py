@@ -230,6 +230,12 @@ def test_a_full_disk_stops_the_stage_and_says_so_even_where_nothing_can_be_recor
     assert tree(tmp_path / "out") == reference
 
 
+def test_what_all_tasks_need_and_is_gone_stops_the_stage(files: tuple[File, ...], tmp_path: Path) -> None:
+    with pytest.raises(WenhaiError, match=r"1 of 6 tasks failed\n  00002  setup: a server: does not answer"):
+        run(files, tmp_path / "out", fault="00002:setup")
+    assert [path.stem for path in sorted((tmp_path / "out").glob("lines-*/done/*"))] == ["00000", "00001"]
+
+
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"half")])
 def test_a_finished_output_that_is_gone_or_cut_is_made_again(
     files: tuple[File, ...], reference: dict[str, str], tmp_path: Path, damage: Callable[[Path], object]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from corpus.engine import storage
-from corpus.engine.errors import DiskError
+from corpus.engine.errors import DiskError, SetupError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
 
@@ -22,7 +22,9 @@ class Lines(Stage):
     files: tuple[File, ...]
     min_chars: int = 3
     loses: int = 0  # breaks the conservation law when not 0
-    fault: str = ""  # "<task>:kill|hang|error|disk[@file]"; with a file: once, while the file exists; "*:hold@file"
+    fault: str = (
+        ""  # "<task>:kill|hang|error|disk|setup[@file]"; with a file: once, while the file exists; "*:hold@file"
+    )
 
     name: ClassVar[str] = "lines"
     version: ClassVar[int] = 1
@@ -92,6 +94,8 @@ def misbehave(task: str, fault: str) -> None:
         raise ValueError("a bad shard")
     if fault == "disk":
         raise DiskError("somewhere: cannot be written (No space left on device).")
+    if fault == "setup":
+        raise SetupError("a server: does not answer.")
 
 
 def hold(task: str, file: str) -> None:

@@ -130,6 +130,20 @@ def test_a_page_becomes_what_its_reader_sees() -> None:
         ("a == b", "a == b"),
         ("\x01\x02\x03" + "甲", "甲"),
         ("----\n甲", "甲"),
+        (
+            "质量{{mvar|m}}、{{math|''E''}}，{{chem|H|2|O}}，{{val|3.1|e=8|u=m}}，{{nts|5000}}人",
+            "质量m、E，H2O，3.1×10^8 m，5000人",
+        ),
+        ("{{frac|2}}{{frac|1|3}}，{{frac|3|1|2}}{{frac}}，{{convert|5|to|10|km|mi}}", "1/21/3，3 1/2，5–10 km"),
+        ("{{ruby-ja|東京|とうきょう}}，{{interlanguage link|辛|en|Xin}}，{{illm|辛|en|3=Xin|lt=壬}}", "東京，辛，壬"),
+        ("子曰{{SK notes|注}}{{夾注|}}，{{as of|2010|5}}，{{circa|1500年}}", "子曰（注），截至2010年5月，约1500年"),
+        ("曰{{quote|甲|乙}}又{{hlist|丙|丁}}", "曰\n甲\n又丙、丁"),
+        ("{{columns-list|2|\n* 甲\n* 乙\n}}{{unbulleted list|丙|丁}}", "• 甲\n• 乙\n丙\n丁"),
+        ("# 一\n#: 例\n## 子\n## 丑\n# 二\n\n# 一", "1. 一\n例\n1. 子\n2. 丑\n2. 二\n1. 一"),
+        ("* {{l|zh|讀書}}、{{zh-l|念書}}\n* {{x}}、{{y}}\n[[/為政/]]", "• 讀書、念書\n為政"),
+        ("甲（{{x}}；乙、{{x}}）、{{CHN}}、{{USA}}、{{x}}。", "甲（乙）。"),
+        ("<code>main()</code>与f(){{x}}，甲()<pre>g(（）)，，</pre>", "main()与f()，甲\ng(（）)，，"),
+        ("<nowiki>&amp;lt;</nowiki>&amp;lt;", "&lt;&lt;"),
         ("", ""),
     ],
 )
@@ -150,7 +164,7 @@ def test_a_wikisource_header_names_the_author() -> None:
     found = to_text(
         "{{header2\n|title=[[論語]]\n|section=學而\n|author=[[作者:孔子|孔子]]\n}}\n子曰：{{專名|顏回}}、{{*|小注}}"
     )
-    assert (found.text, found.title, found.author) == ("子曰：顏回、小注", "論語", "孔子")
+    assert (found.text, found.title, found.author) == ("子曰：顏回、（小注）", "論語", "孔子")
 
 
 @pytest.mark.parametrize(
@@ -238,6 +252,8 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "headings": lambda n: "= a\n" * n + "=" * n,
     "apostrophes": lambda n: "'" * 3 * n,
     "brackets without text": lambda n: "（ " * n,
+    "separators": lambda n: "，、 " * n + "（，" * n,
+    "deep lists": lambda n: "#" * n + "\n#" * n,
     "protected": lambda n: "<nowiki>a</nowiki>" * n,
 }
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from corpus.crawl.fates import NOT_MODIFIED, REVISIT, Outcome, Reference
-from corpus.crawl.frontier import hosts
+from corpus.crawl.frontier import frontier as frontiers
+from corpus.crawl.frontier import hosts, schema
 from corpus.crawl.frontier.frontier import Frontier, Place
 from corpus.engine.errors import LockHeld, WenhaiError
 from tests.corpus.crawl.frontier.frontiers import DATE, Clock, claimed, config, drained, fetched, link, opened
@@ -55,6 +57,22 @@ def test_a_host_has_one_request_under_way_and_rests_between(frontier: Frontier, 
     assert frontier.next(clock.now + 6.9) is None
     assert frontier.seconds_until_due(clock.now) == pytest.approx(7)
     assert frontier.next(clock.now + 7) is not None
+
+
+def test_no_more_than_four_hosts_of_a_domain_are_asked_at_a_time(frontier: Frontier, clock: Clock) -> None:
+    frontier.add([link(f"http://{name}.blog.cn/") for name in "abcdef"] + [link("http://other.cn/")])
+    claims = []
+    while (claim := frontier.next(clock.now)) is not None:
+        claims.append(claim)
+    assert sorted(claim.domain for claim in claims) == ["blog.cn"] * 4 + ["other.cn"]
+    assert frontier.seconds_until_due(clock.now) is None
+    ended = next(claim for claim in claims if claim.domain == "blog.cn")
+    frontier.finish(ended, fetched(ended), clock.now + 1, place=Place("00000.warc.gz", 0, DATE))
+    fifth = frontier.next(clock.now)
+    assert fifth is not None and fifth.domain == "blog.cn" and frontier.next(clock.now) is None
+    for claim in {*claims, fifth} - {ended}:
+        frontier.give_back(claim, clock.now, False)
+    assert len(drained(frontier, clock)) == 6
 
 
 def test_chinese_hosts_go_first_when_several_are_due(frontier: Frontier, clock: Clock) -> None:
@@ -119,6 +137,25 @@ def test_a_host_that_rests_long_gives_its_place_to_others_and_comes_back(
     frontier.close()
 
 
+@pytest.mark.parametrize("rest", [0.0, 1_000.0])
+def test_a_host_that_is_found_while_the_window_is_full_is_asked_next(
+    tmp_path: Path, clock: Clock, rest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "WINDOW", 2)
+    frontier = opened(tmp_path, clock)
+    frontier.add([link(f"http://{name}.cn/{n}") for name in "ab" for n in range(2 if rest else 1)])
+    claims = [frontier.next(clock.now), frontier.next(clock.now)]
+    if not rest:
+        frontier.add([link("http://c.cn/")])
+    for claim in claims:
+        assert claim is not None
+        frontier.finish(claim, fetched(claim), clock.now + rest)
+    frontier.add([link("http://c.cn/")])
+    found = frontier.next(clock.now)  # those that rest long, or have nothing left, gave up their places
+    assert found is not None and found.host == "c.cn"
+    frontier.close()
+
+
 # -------------------------------------------------------------------------------------------------------------- visits
 
 
@@ -135,7 +172,7 @@ def test_what_is_remembered_of_visits(frontier: Frontier, clock: Clock) -> None:
     assert again.seen_digest("sha1:A") == record and again.seen_digest("sha1:B") is None
     assert again.host_state("a.cn") == {"failures": 1} and again.host_state("b.cn") is None
     assert again.host_evidence("a.cn") > 0.8 > again.host_evidence("b.cn")
-    assert again.saved_files() == {"0.warc.gz": 99}
+    assert again.saved() == {"0.warc.gz": 99}
     page, refused = again.iter_urls()
     assert (page.url, page.host, page.fate, page.status, page.bytes) == ("http://a.cn/", "a.cn", "fetched", 200, 100)
     assert (page.file, page.offset, page.detail) == ("0.warc.gz", 12, "\\udcff")
@@ -269,6 +306,102 @@ def test_pages_that_did_not_change_are_no_trap(tmp_path: Path, clock: Clock) -> 
     frontier.close()
 
 
+def test_a_round_begins_in_pieces_and_a_kill_between_them_costs_nothing(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frontiers, "ROWS_AT_A_TIME", 3)
+    pieces = 0
+
+    def dies_at(last: int) -> Callable[[sqlite3.Connection], None]:
+        def commit(db: sqlite3.Connection) -> None:
+            nonlocal pieces
+            schema.commit(db)
+            pieces += 1
+            if pieces == last:
+                raise KeyboardInterrupt
+
+        return commit
+
+    for last in range(1, 8):  # the last of them is never reached
+        folder = tmp_path / str(last)
+        folder.mkdir()
+        frontier = opened(folder, clock)
+        frontier.add([link(f"http://{name}.cn/{n}") for name in "abcd" for n in range(2)])
+        drained(frontier, clock)
+        frontier.checkpoint({})
+        pieces = 0
+        with monkeypatch.context() as patch:
+            patch.setattr(frontiers, "commit", dies_at(last))
+            if last < 7:
+                with pytest.raises(KeyboardInterrupt):
+                    frontier.begin_round(LATER)
+            else:
+                assert frontier.begin_round(LATER) == 8 and pieces == 6  # 3 of URLs, 2 of hosts, the end
+        frontier.close()
+        again = opened(folder, clock)
+        assert again.begin_round(LATER) == 0
+        again.check_books()
+        assert again.counts() == {"pending": 8} and len(drained(again, clock)) == 8
+        assert {known.round for known in again.iter_urls()} == {1}
+        again.close()
+
+
+def test_a_checkpoint_writes_only_what_has_changed(frontier: Frontier, clock: Clock) -> None:
+    frontier.checkpoint({f"{n}.warc.gz": n for n in range(5)})
+    before = frontier._db.total_changes
+    frontier.checkpoint({"4.warc.gz": 99})
+    assert frontier._db.total_changes - before <= 2  # that and the counters
+    again = reopened(frontier, clock)
+    assert again.saved() == {**{f"{n}.warc.gz": n for n in range(4)}, "4.warc.gz": 99}
+    again.close()
+
+
+SAME = b"all the same...."
+
+
+def test_a_host_that_says_the_same_under_ever_new_names_is_closed(tmp_path: Path, clock: Clock) -> None:
+    frontier = opened(tmp_path, clock, max_repeats=2)
+    frontier.add([link("http://a.cn/0"), link("http://b.cn/0")])
+    asked = 0
+    while (claim := claimed(frontier, clock)) is not None and asked < 500:
+        asked += claim.host == "a.cn"
+        links = tuple(link(f"http://a.cn/{claim.id}x{n}") for n in range(3)) if claim.host == "a.cn" else ()
+        frontier.finish(claim, fetched(claim, content=SAME, links=links), clock.now)
+    assert asked == 21  # the first repeats nothing
+    assert {known.fate for known in frontier.iter_urls()} == {"fetched", "drop:trap_repeats"}
+    frontier.check_books()
+    assert frontier.add([link("http://a.cn/new")]).refused == 1
+    frontier.begin_round(LATER)
+    frontier.add([link("http://a.cn/newer")])
+    assert "http://a.cn/newer" in drained(frontier, clock)
+    frontier.close()
+
+
+@pytest.mark.parametrize("print_versions", [False, True])
+def test_a_site_with_mirrored_pages_is_not_closed(tmp_path: Path, clock: Clock, print_versions: bool) -> None:
+    frontier = opened(tmp_path, clock, max_repeats=2)
+    if print_versions:  # one pattern, larger than the row of repeats that closes a host
+        pages = [f"{kind}/{n}" for kind in ("article", "print") for n in range(50)]
+    else:  # rows of 15 mirrored pages, each of a pattern of its own, with a new one between them
+        pages = ["front", *(f"m{row}x{n}" if n else f"new{row}" for row in range(5) for n in range(16))]
+    frontier.add([link(f"http://a.cn/{name}") for name in pages])
+    while (claim := claimed(frontier, clock)) is not None:
+        name = claim.url.rpartition("/")[2]
+        said = name if print_versions or name.startswith("new") else "front"
+        frontier.finish(claim, fetched(claim, content=said.encode().ljust(16)), clock.now)
+    assert frontier.counts() == {"pending": 0, "fetched": len(pages)}
+    frontier.close()
+
+
+def test_when_a_host_is_due(frontier: Frontier, clock: Clock) -> None:
+    assert frontier.due("a.cn") == -math.inf
+    frontier.add([link("http://a.cn/1"), link("http://a.cn/2")])
+    claim = frontier.next(clock.now)
+    assert claim is not None and frontier.due("a.cn") is None
+    frontier.finish(claim, fetched(claim), clock.now + 7)
+    assert frontier.due("a.cn") == pytest.approx(clock.now + 7)
+
+
 def test_a_round_needs_a_time_zone_and_no_claims(frontier: Frontier, clock: Clock) -> None:
     with pytest.raises(ValueError, match="time zone"):
         frontier.begin_round(datetime(2026, 1, 1))
@@ -304,7 +437,7 @@ def test_files_that_are_no_frontier_of_this_format(tmp_path: Path, clock: Clock)
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(WenhaiError, match="format 99, this version reads 1"):
+    with pytest.raises(WenhaiError, match="format 99, this version reads 2"):
         Frontier(path, config(), clock)
 
 

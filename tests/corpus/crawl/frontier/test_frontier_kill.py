@@ -48,7 +48,7 @@ def calls(frontier: Frontier, clock: Clock) -> Iterator[int | None]:
 
 def dump(frontier: Frontier) -> list[Any]:
     frontier.check_books()
-    return [frontier.saved_files(), frontier.counts(), frontier.top_hosts(100), *frontier.iter_urls()]
+    return [frontier.saved(), frontier.counts(), frontier.top_hosts(100), *frontier.iter_urls()]
 
 
 @pytest.fixture(autouse=True)

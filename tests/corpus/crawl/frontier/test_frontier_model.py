@@ -234,7 +234,7 @@ class Calls(RuleBasedStateMachine):
         self.model = copy.deepcopy(self.saved)
         self.clock.now = zero
         self.open()
-        assert self.frontier.saved_files() == self.model.files
+        assert self.frontier.saved() == self.model.files
 
     @invariant()
     def agrees(self) -> None:

@@ -371,6 +371,25 @@ def test_rules_of_many_stars() -> None:
     assert PathRules().find(b"/") is None
 
 
+@pytest.mark.parametrize("name", ["Disallow: ", "Content-Usage: "])
+@pytest.mark.parametrize("costly", ["/*" + "a" * 40 + "b" + "a" * 40, "/*a" * 30 + "b", "/*b"])
+def test_a_url_that_wildcards_take_long_to_judge_is_not_asked_for(name: str, costly: str) -> None:
+    rules = 490_000 // (len(costly) + 20)
+    lines = [
+        f"{name}{costly}{number} train-ai=n" if "U" in name else f"{name}{costly}{number}" for number in range(rules)
+    ]
+    robots = everyone("Allow: /", *lines)
+    url = SITE + "/" + "a" * 2_000
+
+    def is_open(url: str) -> bool:
+        return robots.allowed(url) and not robots.opted_out(url)
+
+    assert not is_open(url) and robots.allowed(SITE + "/robots.txt")
+    usual = everyone("Disallow: /*?a=*&b=", *(f"{name}/*/a{number}?*=b$ train-ai=n" for number in range(500)))
+    assert usual.allowed(SITE + "/c/" * 300) and not usual.opted_out(SITE + "/c/" * 300)
+    assert not usual.allowed(SITE + "/c?a=1&b=2")
+
+
 # --------------------------------------------------------------------------------------------------- delays, sitemaps
 
 

@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.crawl.network.decompress import FREE_BYTES, MAX_LAYERS, PIECE_BYTES, Body
+from corpus.crawl.network.decompress import FREE_BYTES, MAX_LAYERS, MAX_MEMBERS, PIECE_BYTES, Body
 from corpus.crawl.network.fetched import FetchError
 
 TEXT = ("天地玄黄，宇宙洪荒。日月盈昃，辰宿列张。" * 40).encode() + random.Random(0).randbytes(2000)
@@ -130,6 +130,15 @@ def test_a_bomb_costs_its_pieces(names: list[str]) -> None:
     tracemalloc.stop()
     assert bomb.value.kind == "bomb"
     assert peak_bytes < 2 * (FREE_BYTES + 200 * len(packed)) + (1 << 20)
+
+
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+def test_members_without_end_are_a_bomb(name: str) -> None:
+    """They give nothing that could be counted, and each costs a new decoder."""
+    member = pack(b"", [name])
+    assert kind(member * MAX_MEMBERS, [name]) == "ok"
+    assert kind(member * (MAX_MEMBERS + 1), [name]) == "bomb"
+    assert kind(pack(member * 50_000, ["gzip"]), [name, "gzip"]) == "bomb"
 
 
 @pytest.mark.parametrize("name", sorted(PACKERS))

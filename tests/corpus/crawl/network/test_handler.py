@@ -6,6 +6,7 @@ import re
 import socket
 import zlib
 from typing import Any
+from urllib.parse import quote
 
 import brotli  # type: ignore[import-untyped]
 import pytest
@@ -16,6 +17,8 @@ from corpus.crawl.fates import ERRORS
 from corpus.crawl.network.address import Guard, GuardedResolver
 from corpus.crawl.network.fetched import RETRIED, Fetched, FetchError
 from corpus.crawl.network.handler import GuardedHandler
+from corpus.crawl.pages.page import read_page
+from corpus.crawl.urls.url import normalize
 from tests.corpus.crawl.network.raw_server import (
     chunked,
     download,
@@ -164,10 +167,10 @@ def test_one_connection_to_a_host_used_again() -> None:
     async def run() -> None:
         async with (
             serve(response(PAGE, "Set-Cookie: a=b"), keep_alive=True) as server,
-            downloader(loopback(server)) as handler,
+            downloader(loopback(server, resolve={"a.test": "127.0.0.1"})) as handler,
         ):
-            await asyncio.gather(*(download(handler, server.url(f"/{i}")) for i in range(4)))
-            await download(handler, server.url())
+            await asyncio.gather(*(download(handler, server.url(f"/{i}", "a.test")) for i in range(4)))
+            await download(handler, server.url(host="a.test"))
             assert (server.connections, len(server.requests)) == (1, 5)
             assert not any(b"cookie" in head.lower() for head in server.requests)
             [[(protocol, _)]] = connections(handler)
@@ -238,3 +241,39 @@ def test_kinds_of_errors_are_known() -> None:
     with pytest.raises(AssertionError):
         FetchError("anything", "")
     assert not FetchError("dns", "no such name", retry=False).retry
+
+
+def test_redirects_are_answers() -> None:
+    async def run() -> tuple[int, int]:
+        moved = response(b"", "Location: /b", status="302 Found")
+        async with serve(moved, keep_alive=True) as server, downloader(loopback(server)) as handler:
+            found = await download(handler, server.url("/a"))
+            return found.status, len(server.requests)
+
+    assert asyncio.run(run()) == (302, 1)
+
+
+@pytest.mark.parametrize("codec", ["gbk", "big5", "utf-8"])
+def test_a_link_reaches_its_server_in_the_encoding_of_its_page(codec: str) -> None:
+    """A query in the page's encoding, a path in UTF-8, escapes as the page has them (a GBK site's, say)."""
+
+    def escaped(text: str, codec: str) -> bytes:
+        return quote(text.encode(codec)).encode()
+
+    links = f"<a href='/路?q=文好&amp;x=1'>文章</a><a href='/{quote('文好'.encode(codec))}?q={quote('文'.encode(codec))}'>好"
+
+    async def run() -> list[bytes]:
+        body = f"<meta charset={codec}><title>文章</title>{links}</a>".encode(codec)
+        answer = response(body, "Content-Type: text/html")
+        async with serve(answer, keep_alive=True) as server, downloader(loopback(server)) as handler:
+            first = await download(handler, server.url("/a"))
+            page = read_page(first.body, "text/html", server.url("/a"))
+            for link in page.links:
+                await download(handler, normalize(link.url, server.url("/a"), page.encoding))
+            return [request.split(b" ", 2)[1] for request in server.requests[1:]]
+
+    text, character = escaped("文好", codec), escaped("文", codec)
+    assert asyncio.run(run()) == [
+        b"/" + escaped("路", "utf-8") + b"?q=" + text + b"&x=1",
+        b"/" + text + b"?q=" + character,
+    ]

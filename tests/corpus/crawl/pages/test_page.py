@@ -126,10 +126,33 @@ def test_a_binary_file_is_no_page() -> None:
         read_page(bytes(range(256)) * 40, "text/html", URL)
 
 
+def test_a_giant_character_reference_costs_itself() -> None:
+    number = "&#" + "1" * 5_000 + ";"
+    found = read(f"<title>文{number}</title><a href='x{number}'>甲</a><meta name=robots content='noindex,{number}'>")
+    assert (found.title, found.links[0].url) == ("文\ufffd", "x\ufffd")
+    assert found.meta_robots == (("robots", "noindex,\ufffd"),)
+
+
+def test_an_end_tag_without_a_name_is_nothing() -> None:
+    assert read("甲</>乙").text_bytes == 6
+    assert read("甲</ x>乙").text_bytes == 6
+
+
 def test_plain_text_has_no_links() -> None:
     found = read("<a href=x>文海&amp;</a>", "Text/Plain; charset=utf-8")
     assert (found.links, found.title, found.text_bytes, found.chinese_bytes) == ((), None, 24, 6)
     assert read("", "text/plain").text_bytes == read("").text_bytes == 0
+
+
+@pytest.mark.parametrize("name", ["noscript", "template"])
+def test_text_that_no_browser_shows_is_not_counted(name: str) -> None:
+    seen, hidden = "<p>木匠走了", f"<{name}>本页面无法访问<b>，请启用脚本</b><a href=x>甲</a></{name}>"
+    found = read(hidden + seen + hidden + "<a href=y>乙</a>")
+    assert (found.text_bytes, found.chinese_bytes, found.soft_404) == (15, 15, False)
+    assert found.content == read(seen + "乙").content
+    assert [(link.url, link.text) for link in found.links] == [("x", ""), ("x", ""), ("y", "乙")]
+    assert read(f"<{name}><{name}>" + seen).text_bytes == 12  # one that never ends hides nothing
+    assert read(f"<{name}>a</{name}>b<{name}>" + seen).text_bytes == 13
 
 
 WHITE = " \t\n\r\f\v\u3000\u00a0\u2003\u200b\ufeff"
@@ -176,6 +199,18 @@ def test_pages_that_differ_in_numbers_and_layout_have_the_same_content() -> None
     assert read("<p>木匠　走 了").content == read("木匠走了12").content
     assert read("木匠走了").content != read("木匠来了").content
     assert len(month(2024, "1", 31)) == 16
+
+
+def test_calendars_in_english_have_the_same_content() -> None:
+    def month(title: str, before: str, after: str) -> bytes:
+        return read(
+            f"<table><caption>{title} 2024</caption><th>{'<th>'.join('SMTWTFS')}</table>« {before} {after} »"
+        ).content
+
+    assert month("January", "Dec", "Feb") == month("SEPTEMBER", "Aug", "Oct") == month("May", "Apr", "Jun")
+    assert read("Mon, 3 June").content == read("Thursday, 4 July").content != read("Event: 3 June").content
+    long = "木匠走了" * 2_000
+    assert read(long + "May").content != read(long + "June").content
 
 
 MISSING = [
@@ -298,6 +333,9 @@ STORMS: dict[str, Callable[[int], str]] = {
     "titles": lambda n: "<title>" * n + "<title>404 页面 错误 " * n,
     "nearly missing": lambda n: "页面" * n,
     "frames": lambda n: "<iframe src=x>" * n,
+    "hidden": lambda n: "<noscript>" * n + "<template>" * n,
+    "hidden in hidden": lambda n: "<noscript>" * n + "</noscript>",
+    "hidden and shown": lambda n: "<noscript><template></noscript>" * n,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import subprocess
@@ -105,11 +106,12 @@ def test_every_kind_of_string_column_stays_what_it_is(judge: Filter, tmp_path: P
     assert kept["content"][1].as_py().endswith("电话<MOBILE>")
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst", ".bz2", ".GZ"])
 def test_json_lines(judge: Filter, tmp_path: Path, suffix: str) -> None:
     lines = [json.dumps({"n": row, "content": text}, ensure_ascii=False) for row, text in enumerate(texts())]
     data = ("\n".join([lines[0], "{", "", *lines[1:]]) + "\n").encode()
-    pack: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
+    pack: dict[str, Callable[[bytes], bytes]]
+    pack = {"": bytes, ".gz": gzip.compress, ".GZ": gzip.compress, ".zst": zstandard.compress, ".bz2": bz2.compress}
     packed = pack[suffix](data)
     (tmp_path / f"in.jsonl{suffix}").write_bytes(packed)
     out, statistics = tmp_path / "out", tmp_path / "statistics"
@@ -118,7 +120,8 @@ def test_json_lines(judge: Filter, tmp_path: Path, suffix: str) -> None:
     )
     written = (out / f"in.jsonl{suffix}").read_bytes()
     unzstd = zstandard.ZstdDecompressor().decompressobj().decompress
-    unpack: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.decompress, ".zst": unzstd}
+    unpack: dict[str, Callable[[bytes], bytes]]
+    unpack = {"": bytes, ".gz": gzip.decompress, ".GZ": gzip.decompress, ".zst": unzstd, ".bz2": bz2.decompress}
     kept = unpack[suffix](written).splitlines()
     assert [json.loads(line)["n"] for line in kept] == [0, 2]
     assert kept[0] == lines[0].encode()

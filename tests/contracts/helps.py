@@ -1,0 +1,25 @@
+"""What `python -m WORDS --help` prints, in this process: a start of Python for each of a hundred pages took a minute."""
+
+from __future__ import annotations
+
+import io
+import runpy
+import sys
+import warnings
+from contextlib import redirect_stdout
+from functools import cache
+from unittest import mock
+
+
+@cache
+def help_of(*words: str) -> str:
+    """Run the module `words[0]` with the other words and `--help`; it has to end with exit code 0."""
+    said, code = io.StringIO(), None
+    with mock.patch.object(sys, "argv", [*words, "--help"]), redirect_stdout(said), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the module has been imported before
+        try:
+            runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+        except SystemExit as ended:
+            code = ended.code
+    assert code == 0, f"{' '.join(words)} --help: {code}"
+    return said.getvalue()
