@@ -82,7 +82,7 @@ class Hosts:
         self._claimed = Counter[str]()  # hosts by domain
         self._blocked: dict[str, list[int]] = {}  # ready, but as many hosts of their domain are claimed as may be
         self._window: dict[int, Slot] = {}
-        self._waiting: list[tuple[float, int]] = []  # (due, id); each host of the window is in one of these three, or claimed
+        self._waiting: list[tuple[float, int]] = []  # (due, id); a host is here or below, or claimed
         self._ready: list[tuple[float, float, int]] = []  # (turn, -rank, id)
         self._next_turn = -math.inf  # of the hosts outside that are due soon; infinite: there are none
         self._far_due = math.inf  # when the first of those outside that are due later is
