@@ -26,6 +26,10 @@ python -m corpus run --recipe my.toml --input 's3://crawl/*.warc.gz' --out s3://
 """,
     "crawl": """
 python -m corpus crawl --seeds seeds.txt --contact me@example.org --out build/my/crawl
+python -m corpus crawl --seeds https://example.org/ --contact https://example.org/bot --follow hosts --out build/one
+python -m corpus crawl --config my.toml --max-pages 10000 --set crawl.budget.max_depth=5 --out build/my/crawl
+python -m corpus crawl --config my.toml --since 7d --out build/my/crawl     # visit again what is older than a week
+python -m corpus status build/my/crawl                                      # how far it is, from another shell
 """,
     "commoncrawl": """
 python -m corpus commoncrawl --crawl CC-MAIN-2026-43 --contact me@example.org --out build/cc --files 0:1 --limit 10000

@@ -13,13 +13,6 @@ from corpus.engine.config import apply_overrides, load_toml, parse
 from corpus.engine.errors import UsageError
 
 SECTION = "crawl"
-EXAMPLES = """
-python -m corpus crawl --seeds seeds.txt --contact me@example.org --out build/my/crawl
-python -m corpus crawl --seeds https://example.org/ --contact https://example.org/bot --follow hosts --out build/one
-python -m corpus crawl --config my.toml --max-pages 10000 --set crawl.budget.max_depth=5 --out build/my/crawl
-python -m corpus crawl --config my.toml --since 7d --out build/my/crawl     # visit again what is older than a week
-python -m corpus status build/my/crawl                                      # how far it is, from another shell
-"""
 FLAGS = {  # option of argparse: where it goes below [crawl]
     "seeds": "seeds",
     "contact": "contact",
