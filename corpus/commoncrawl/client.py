@@ -30,7 +30,7 @@ from corpus.engine.errors import DiskError, WenhaiError
 from corpus.engine.space import free_space
 from corpus.engine.storage import File
 
-PATH = re.compile(r"[A-Za-z0-9._=+-]+(?:/[A-Za-z0-9._=+-]+)*")
+PATH = re.compile(r"(?!/)(?!.*//)[A-Za-z0-9._=+/-]{1,1000}(?<!/)")
 MAX_PATH_CHARS = 1000
 MAX_LIST_BYTES = 64 << 20
 PROBES = 2  # of a file's first byte

@@ -10,7 +10,9 @@ from pydantic import Field, field_validator
 from corpus.engine.config import Strict
 
 CRAWL_NAME = re.compile(r"CC-[A-Z]+-\d{4}(-\d{2}){0,2}")
-HOST = re.compile(r"(?:[a-z0-9_-]+\.)*[a-z][a-z0-9-]*")  # its last label is no number: addresses are not sorted by host
+HOST = re.compile(
+    r"(?:[a-z0-9_-]{1,63}\.){0,126}[a-z][a-z0-9-]{0,62}"
+)  # its last label is no number: addresses are not sorted by host
 CONTACT = re.compile(r"[\x21-\x7e][\x20-\x7e]{2,199}")
 
 Language = Annotated[str, Field(pattern=r"^[a-z]{3}$")]

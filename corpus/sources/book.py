@@ -39,7 +39,7 @@ _AUTHOR = re.compile(
     re.MULTILINE,
 )
 _CONTENTS = frozenset(("目录", "目錄"))
-_NAME_TAGS = re.compile(r"(?:(?:\[[^\]]*\]|【[^】]*】|\([^)]*\)|（[^）]*）)[\s_-]*)+(?=.)")
+_NAME_TAGS = re.compile(r"(?:(?:\[[^\]]{0,99}\]|【[^】]{0,99}】|\([^)]{0,99}\)|（[^）]{0,99}）)[\s_-]{0,9})+(?=.)")
 _NAME_TAIL = re.compile(r"[\s_-]*(?:作者|著者|\(|（|\[|【|by\b).*", re.IGNORECASE)
 _SPACED_HAN = re.compile(r"(?<=[\u4e00-\u9fff])[ \u3000]+(?=[\u4e00-\u9fff])")
 _FINAL = tuple("。！？!?…”』」）)：:；;—")

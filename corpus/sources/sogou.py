@@ -24,7 +24,7 @@ MAX_STRETCHES = 64  # of a damaged file
 SNIFFED_BYTES = 64 << 10
 
 _HEADER = re.compile(
-    rb"\s*<(url|docno)>([^\r\n]{0,4096}?)(?:</\1>|(?=[\r\n])|(?=<(?:url|docno|contenttitle|content)>))"
+    rb"\s*<(url|docno)>([^\r\n]{0,4096}?)(?:</(?:url|docno)>|(?=[\r\n])|(?=<(?:url|docno|contenttitle|content)>))"
 )
 _TITLE = re.compile(rb"\s*<contenttitle>([^\r\n]{0,4096}?)(?:</contenttitle>|(?=[\r\n])|(?=<content>))")
 _CONTENT_END = re.compile(rb"</content>\s*</doc>")

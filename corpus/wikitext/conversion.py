@@ -20,7 +20,10 @@ _SILENT_FLAGS = frozenset("HTD-")
 
 _TOKEN = re.compile(r"-\{(?!\{)|\}-|\{\{|\}\}")
 _RULE = re.compile(r"(?:^|;)\s*(?:[^;|]*?=>\s*)?(zh(?:-[a-z]+)?)\s*:", re.IGNORECASE)
-_FLAGS = re.compile(r"\s*(?:[AHTDRN-]|zh(?:-[a-z]+)?)(?:\s*;\s*(?:[AHTDRN-]|zh(?:-[a-z]+)?))*\s*;?\s*", re.IGNORECASE)
+_FLAGS = re.compile(
+    r"\s*(?:[AHTDRN-]|zh(?:-[a-z]{1,9})?)(?:\s{0,9};\s{0,9}(?:[AHTDRN-]|zh(?:-[a-z]{1,9})?)){0,20}\s*;?\s*",
+    re.IGNORECASE,
+)
 
 
 def script_of(text: str) -> str:

@@ -25,8 +25,8 @@ _BLOCK = frozenset(
 _TAG = re.compile(r"<!--|</?([a-zA-Z][a-zA-Z0-9]*)(?=[\s/>])[^<>]*>")
 _TABLE_LINE = re.compile(r"[ \t:]*(\{\|(?!\})|\|\}(?!\}))")
 _SWITCH = re.compile(r"__(?:[A-Z]{3,30}|[\u4e00-\u9fff]{2,20})__")
-_HEADING = re.compile(r"(={1,6})[ \t]*(.+?)[ \t]*\1[ \t]*")
 _LIST = re.compile(r"[*#:;]+")
+MAX_LEVEL = 6
 
 
 class Protected:
@@ -115,11 +115,23 @@ def mark_lines(text: str) -> str:
                 numbers[-1] += 1
             bullet = {"*": "• ", "#": f"{numbers[-1] if numbers else 0}. "}.get(line[depth - 1], "")
             lines.append(f"{LIST if bullet else ''}{bullet}{line[item.end() :].strip()}")
-        elif line.startswith("=") and (heading := _HEADING.fullmatch(line.rstrip())):
-            lines.append(f"{HEADING}{len(heading.group(1))}{heading.group(2)}")
+        elif line.startswith("=") and (heading := _heading(line.rstrip())):
+            level, title = heading
+            lines.append(f"{HEADING}{level}{title}")
         else:
             lines.append("" if line.startswith("----") else line)
     return "\n".join(lines)
+
+
+def _heading(line: str) -> tuple[int, str] | None:
+    """Level and text of `== text ==`; with uneven signs the lesser number is the level, the rest belongs to the text.
+
+    >>> _heading("== 历史 =="), _heading("=== 历史 =="), _heading("=")
+    ((2, '历史'), (2, '= 历史'), None)
+    """
+    before, after = (len(line) - len(rest) for rest in (line.lstrip("="), line.rstrip("=")))
+    level = min(before, after, MAX_LEVEL, (len(line) - 1) // 2)
+    return (level, line[level:-level].strip(" \t")) if level > 0 else None
 
 
 def balanced(text: str, max_depth: int) -> str:

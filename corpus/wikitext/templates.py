@@ -61,7 +61,7 @@ BLOCKS = frozenset(  # what they show stands on lines of its own
 
 HEADERS = frozenset(("header", "header2", "novel", "header/sandbox", "header periodical", "translation header"))
 
-_LANGUAGE_LABEL = re.compile(r"(?:lang|link|ipa)-[a-z]{2,3}(?:-[a-z]+)*")
+_LANGUAGE_LABEL = re.compile(r"(?:lang|link|ipa)-[a-z]{2,3}(?:-[a-z]{1,9}){0,3}")
 _HELPER_LABEL = re.compile(r"internal link helper(?:/[a-z-]+)?")
 _PREFIX = re.compile(r"(?:template|模板|樣板|t)\s*:\s*")
 
