@@ -264,13 +264,14 @@ def _crawled(arguments: argparse.Namespace, config: CrawlConfig | None) -> list[
     if config is None:
         return None
     from corpus.crawl.run import crawl
+    from corpus.engine.stage import Folder
 
     if is_remote(arguments.out):
         raise UsageError(
             f"--out {arguments.out}: a crawl writes to a disk. Use `python -m corpus crawl`, then --input."
         )
     crawl(config, join(arguments.out, CRAWL), quiet=arguments.quiet, advise=False)
-    files = _crawled_so_far(arguments.out)
+    files = [file.url for file in Folder.open(join(arguments.out, CRAWL)).files()]
     if not files and not arguments.input:
         raise WenhaiError(f"{arguments.out}: the crawl kept no page. Its summary says what became of the seeds.")
     return files
