@@ -89,11 +89,26 @@ class ModelConfig(Strict):
         return self
 
 
+class CorpusConfig(Strict):
+    """One of several corpora that a run blends; all say `weight` or `epochs`, or none does."""
+
+    path: str  # the output folder of a build, or the folder of its tokens stage
+    name: Annotated[str, Field(pattern=r"^[^\s/:]{1,80}$")] | None = None  # None: the last part of the path
+    weight: Positive | None = None  # its share of the samples, relative to the other weights
+    epochs: Positive | None = (
+        None  # how often its text is read in the whole run, taken before the weights share the rest
+    )
+
+
 class DataConfig(Strict):
-    """Which splits of the token folder to read; the folder itself is an argument of the run."""
+    """What to read and how windows are cut from it. One corpus may be an argument of the run instead of `corpora`."""
 
     train_split: str = "train"
     validation_split: str = "validation"
+    corpora: tuple[CorpusConfig, ...] = Field(default=(), strict=False)
+    order: Literal["permuted", "megatron"] = "permuted"  # megatron: Megatron's own indices, bit for bit
+    reset_positions: bool = False  # True: positions begin anew with each document of a window
+    prefix_lm: bool = False  # True: each window, or each document under a document mask, has a prefix seen both ways
 
 
 class OptimizerConfig(Strict):
@@ -116,12 +131,21 @@ class ScheduleConfig(Strict):
     final_ratio: Ratio = 0.1
 
 
+class RampupConfig(Strict):
+    """Megatron's batch-size ramp-up: from `start` by `increment` up to the global batch size over `num_samples`."""
+
+    start: Count
+    increment: Count
+    num_samples: Count
+
+
 class TrainingConfig(Strict):
     """How long, how wide and how precisely. A step sees `global_batch_size` samples on any number of ranks."""
 
     num_steps: Count
     global_batch_size: Count
     micro_batch_size: Count  # at most; a rank with a smaller part of the batch takes that
+    rampup: RampupConfig | None = None
     precision: Literal["fp32", "bf16"] = "fp32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     seed: Seed = 1234

@@ -15,9 +15,6 @@ and windows ignore document boundaries; `document_ids` tells a mask where they a
 
 from __future__ import annotations
 
-import hashlib
-import os
-import weakref
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,14 +27,12 @@ from numpy.typing import NDArray
 
 from corpus.engine.durable import digest
 from corpus.engine.errors import UsageError
-from tokenizer.shards import ShardError, TokenShard, open_split
-
-Int64Array = NDArray[np.int64]
-UInt64Array = NDArray[np.uint64]
+from pretrain.data.documents import document_ids
+from pretrain.data.order import Int64Array, epoch_keys, permute
+from pretrain.data.reader import ShardReader
+from tokenizer.shards import TokenShard, open_split
 
 MAX_WINDOWS = 2**62  # their numbers, and the power of two above them, stay inside 64 bits
-NUM_ROUNDS = 8
-ORDER_VERSION = b"wenhai sample order 1"  # raise it when the same seed gives another order
 
 
 class Shard(Protocol):
@@ -133,56 +128,6 @@ class Loader:
             first = stop
 
 
-class ShardReader:
-    """The tokens of a shard, read with `pread`, its blocks (4 MiB) compared with their checksums when first touched.
-
-    In the first epoch every block is hashed once: a flipped bit stops the run before its tokens train anything. Cost:
-    2.5 ms a block with SHA instructions, whole blocks read where a window needs 4 KB, and one byte of memory a block.
-    Reading is as fast as slicing a memory map, but a map counts every page ever touched as resident memory, up to the size
-    of the corpus, and kills the process (SIGBUS) when a file is truncated under it; a read fails with the file's name.
-    """
-
-    def __init__(self, shard: TokenShard, verify: bool = True) -> None:
-        self.shard = shard
-        self.num_tokens = shard.num_tokens
-        self.eod = shard.eod
-        self.block_tokens = shard.meta.block_bytes // shard.dtype.itemsize
-        self.is_checked = bytearray([not verify]) * len(shard.meta.block_sha256)
-        self.descriptor = os.open(shard.bin_path, os.O_RDONLY | os.O_CLOEXEC)
-        weakref.finalize(self, os.close, self.descriptor)
-
-    def tokens(self, start: int, stop: int) -> NDArray[Any]:
-        """The tokens [start, stop).
-
-        Raises:
-            ShardError: they do not match their checksum, or the file ends before them.
-        """
-        for block in range(start // self.block_tokens, -(-stop // self.block_tokens)):
-            if not self.is_checked[block]:
-                self._check(block)
-        return self._read(start, stop)
-
-    def _check(self, block: int) -> None:
-        first = block * self.block_tokens
-        tokens = self._read(first, min(first + self.block_tokens, self.num_tokens))
-        if hashlib.sha256(tokens.data).hexdigest() != self.shard.meta.block_sha256[block]:
-            raise ShardError(
-                f"{self.shard.bin_path}: offset {block * self.shard.meta.block_bytes}: the checksum of block {block} "
-                f"({tokens.nbytes:,} bytes) differs. Restore the file from a copy, or encode its stage again."
-            )
-        self.is_checked[block] = True
-
-    def _read(self, start: int, stop: int) -> NDArray[Any]:
-        tokens = np.empty(stop - start, dtype=self.shard.dtype)
-        offset, left = start * tokens.itemsize, tokens.view(np.uint8).data
-        while left.nbytes:
-            num_bytes = os.preadv(self.descriptor, [left], offset)
-            if num_bytes == 0:
-                raise ShardError(f"{self.shard.bin_path}: ends at offset {offset}. Restore the file from a copy.")
-            offset, left = offset + num_bytes, left[num_bytes:]
-        return tokens
-
-
 def open_loader(data: Path, split: str, sequence_length: int, seed: int, verify: bool = True) -> Loader:
     """The loader over the committed token shards of one split below `data`.
 
@@ -197,60 +142,3 @@ def open_loader(data: Path, split: str, sequence_length: int, seed: int, verify:
 def data_digest(shards: Sequence[TokenShard]) -> str:
     """What a split is known by in checkpoints: a digest of the checksums of its tokens, in order."""
     return digest([shard.meta.block_sha256 for shard in shards])
-
-
-def document_ids(tokens: Int64Array, eod: int) -> NDArray[np.int32]:
-    """Number the documents of each row from 0; the end-of-document token is the last of its document.
-
-    >>> document_ids(np.array([[5, 6, 0, 7, 0, 0, 8]]), eod=0).tolist()
-    [[0, 0, 0, 1, 1, 2, 3]]
-    """
-    ids = np.zeros(tokens.shape, dtype=np.int32)
-    np.cumsum(tokens[:, :-1] == eod, axis=1, dtype=np.int32, out=ids[:, 1:])
-    return ids
-
-
-def epoch_keys(seed: int, epoch: int) -> UInt64Array:
-    """The round keys of one epoch's order: a hash, so that neighbouring seeds have unrelated orders."""
-    message = b"%s seed %d epoch %d" % (ORDER_VERSION, seed, epoch)
-    raw = hashlib.blake2b(message, digest_size=8 * NUM_ROUNDS).digest()
-    return np.frombuffer(raw, dtype="<u8").astype(np.uint64)
-
-
-def permute(indices: UInt64Array, size: int, keys: UInt64Array) -> Int64Array:
-    """Where a keyed permutation of range(size) sends each of `indices` (all below `size`).
-
-    The network permutes the next power of two; a value that lands at `size` or above is sent on until it does
-    not ("cycle walking", Black and Rogaway 2002), which permutes range(size) itself.
-    """
-    if size < 2:
-        return indices.astype(np.int64)
-    bits = (size - 1).bit_length()
-    values = feistel(indices, bits, keys)
-    outside = np.flatnonzero(values >= size)
-    while len(outside):
-        values[outside] = feistel(values[outside], bits, keys)
-        outside = outside[values[outside] >= size]
-    return values.astype(np.int64)
-
-
-def feistel(values: UInt64Array, bits: int, keys: UInt64Array) -> UInt64Array:
-    """A keyed permutation of range(2**bits): the halves take turns at adding a hash of one to the other."""
-    num_low_bits = (bits + 1) // 2
-    shift = np.uint64(num_low_bits)
-    low_mask = np.uint64((1 << num_low_bits) - 1)
-    high_mask = np.uint64((1 << (bits - num_low_bits)) - 1)
-    low, high = values & low_mask, values >> shift
-    for round_number, key in enumerate(keys):
-        if round_number % 2 == 0:
-            low = low ^ (mix(high ^ key) & low_mask)
-        else:
-            high = high ^ (mix(low ^ key) & high_mask)
-    return (high << shift) | low
-
-
-def mix(values: UInt64Array) -> UInt64Array:
-    """The finalizer of splitmix64 (Steele, Lea and Flood 2014): every bit in moves every bit out."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
