@@ -18,7 +18,7 @@ from pretrain.data import ShardReader
 from tests.corpus.sources.test_stage import extract
 from tests.corpus.texts import document
 from tests.pretrain.test_checkpoint import save
-from tests.pretrain.test_data_shards import numbered, write_folder
+from tests.pretrain.data.test_reader import numbered, write_folder
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 from tokenizer.shards import ShardError, open_split
 

@@ -21,7 +21,7 @@ from pretrain import generate
 from pretrain.__main__ import main
 from pretrain.checkpoint import load_model
 from pretrain.evaluate import character_baselines, evaluate, leading_documents, logits_score, read_held_out
-from tests.pretrain.test_data_shards import Document, write_folder
+from tests.pretrain.data.test_reader import Document, write_folder
 from tests.pretrain.test_trace import SEQUENCE_LENGTH, save_checkpoint
 from tokenizer.config import TokenizerConfig
 from tokenizer.model import Tokenizer

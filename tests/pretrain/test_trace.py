@@ -18,7 +18,7 @@ from pretrain.config import ParallelConfig, RunConfig
 from pretrain.data import data_digest, open_loader
 from pretrain.parallel import mesh
 from pretrain.train import new_run
-from tests.pretrain.test_data_shards import EOD, Document, write_folder
+from tests.pretrain.data.test_reader import EOD, Document, write_folder
 from tokenizer.shards import ShardError, open_split
 
 SEQUENCE_LENGTH = 6

@@ -32,7 +32,7 @@ from pretrain.model import loss_sum
 from pretrain.optim import clip_grad_norm
 from pretrain.train import train_step
 from tests.pretrain.ranks import RanksFailed, run_ranks
-from tests.pretrain.test_data_shards import Document, write_folder
+from tests.pretrain.data.test_reader import Document, write_folder
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weights
 from tests.tokenizer.texts import documents
 from tokenizer.config import TokenizerConfig
