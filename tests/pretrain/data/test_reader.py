@@ -16,7 +16,7 @@ import pytest
 
 from corpus.engine import durable
 from pretrain.data import ShardReader, data_digest, open_loader
-from tests.pretrain.test_data import needs_proc, resident_kib
+from tests.pretrain.data.test_loader import needs_proc, resident_kib
 from tokenizer.encode import DOCS_SCHEMA
 from tokenizer.shard_writer import create_shard
 from tokenizer.shards import BLOCK_BYTES, ShardError, TokenShard, open_split
