@@ -33,7 +33,7 @@ OPTIONAL_STAGES = tuple(  # which a recipe may do without
         *(MixtureTotals, Mixture),
     )
 )
-TOKENIZER_STAGES = ("sample", "tokenizer", "tokens")  # of the package that goes on from `text`, with the same recipe
+TOKENIZER_STAGES = ("sources", "shares", "sample", "tokenizer", "tokens")  # of the package that goes on from `text`
 
 
 def check_recipe_resources(recipe: Recipe, where: str) -> None:

@@ -69,7 +69,9 @@ DEFAULT_RATES: dict[str, Rate] = {
     "text": Rate(9.8e-09, 0.37, 600_000_000),
     "mixture_totals": Rate(5.0e-11, 1e-4, 600_000_000),
     "mixture": Rate(2.3e-10, 4e-3, 600_000_000),
-    "sample": Rate(4.4e-09, 0.0, 600_000_000),  # of the tokenizer package, for tools/projection.py
+    "sources": Rate(6.9e-09, 1e-5, 600_000_000),  # these of the tokenizer package, for tools/projection.py
+    "shares": Rate(1e-12, 1e-9, 200_000_000),
+    "sample": Rate(4.4e-09, 0.0, 600_000_000),
     "tokens": Rate(2.3e-08, 0.36, 1_000_000_000),
 }
 OTHER_RATE = Rate(1.5e-08, 0.5, 600_000_000)  # of a stage that reads and writes the text once, as most do

@@ -36,9 +36,10 @@ python -m pretrain evaluate --checkpoint runs/a/checkpoints/step-00001000 --data
     ),
     "trace": (
         "pretrain.trace",
-        "the documents that a training step saw",
+        "the documents that a training step saw, or the steps that saw a document",
         """
 python -m pretrain trace --checkpoint runs/a/checkpoints/step-00001000 --data build/demo --step 1000
+python -m pretrain trace --checkpoint runs/a/checkpoints/step-00001000 --data build/demo --url https://example.org/
 """,
     ),
 }

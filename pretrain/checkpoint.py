@@ -40,7 +40,8 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 from corpus.engine.config import Strict, parse
 from corpus.engine.durable import digest, read_json, sha256_file, sync_folder, write_bytes, write_json
 from corpus.engine.errors import WenhaiError
-from pretrain.config import RunConfig, to_json
+from pretrain.batch_size import BatchSizes
+from pretrain.config import RampupConfig, RunConfig, to_json
 from pretrain.model import GPT
 from pretrain.parallel.mesh import World
 
@@ -50,14 +51,32 @@ STEP_FOLDER = re.compile(r"step-(\d{8,})")
 SHARD_FILE = "shard-{:05d}-model-00001-of-00001.safetensors"  # torch's name for what rank number - 1 writes
 
 
-@dataclasses.dataclass(frozen=True)
-class Order:
-    """From which step and sample on a run takes samples in one order and in batches of one size."""
+class Share(Strict):
+    """How much of a run's samples one of several corpora gives: a fraction, relative to the others'."""
 
-    step: int
-    num_samples: int
-    global_batch_size: int
-    seed: int
+    corpus: str
+    weight: Annotated[str, Field(pattern=r"^[0-9]{1,40}(/[1-9][0-9]{0,40})?$")]
+
+
+class Order(Strict):
+    """From which step and sample on a run takes its samples in one order and in batches of one plan.
+
+    With the shards it is all that `pretrain.corpora.new_loader` and `pretrain.batch_size` need to say what a step read.
+    """
+
+    step: Annotated[int, Field(ge=0)]
+    num_samples: Annotated[int, Field(ge=0)]
+    global_batch_size: Annotated[int, Field(ge=1)]
+    seed: Annotated[int, Field(ge=0)]
+    rampup: RampupConfig | None = None
+    kind: Literal["permuted", "megatron"] = "permuted"
+    run_samples: Annotated[int, Field(ge=1)] | None = None  # of the whole run, where the kind's order depends on it
+    shares: Annotated[tuple[Share, ...], Field(strict=False)] = ()  # none: one corpus
+
+    @property
+    def batch_sizes(self) -> BatchSizes:
+        """The batches of the steps from `step` on."""
+        return BatchSizes(self.global_batch_size, self.rampup, self.step, self.num_samples)
 
 
 @dataclasses.dataclass
@@ -81,7 +100,7 @@ def order_of(state: State, step: int) -> Order:
 class Identity:
     """What a run is made of besides its configuration; a resumed run must have the same."""
 
-    data: str  # digest of the token shards' commit records
+    data: str  # digest of the tokens, see `pretrain.corpora`
     tokenizer: Path  # copied into every checkpoint, so that one folder is all that `generate` needs
     tokenizer_sha256: str
 
@@ -103,7 +122,7 @@ class TensorRecord(Strict):
 class Commit(Strict):
     """COMMIT.json: what makes a folder a checkpoint. `digest` is that of all the rest."""
 
-    format: Literal[1]
+    format: Literal[2]
     step: Annotated[int, Field(ge=0)]
     files: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")], FileRecord]
     tensors: dict[str, TensorRecord]
@@ -243,9 +262,17 @@ def read_saved(folder: Path) -> Saved:
 
 
 def read_state(folder: Path) -> State:
-    """The counters of a checkpoint."""
-    values = read_json(folder / "state.json")
-    return State(**values | {"orders": [Order(**order) for order in values["orders"]]})
+    """The counters of a checkpoint.
+
+    Raises:
+        WenhaiError: they are not ours.
+    """
+    path = folder / "state.json"
+    values = read_json(path)
+    try:
+        return State(**values | {"orders": [parse(Order, order, str(path)) for order in values["orders"]]})
+    except (KeyError, TypeError) as error:
+        raise WenhaiError(f"{path}: was altered. {_advice(folder)}") from error
 
 
 def _write(
@@ -272,14 +299,16 @@ def _write(
         if own.exists():  # a rank that holds no slice writes no file
             files[own.name] = _describe(own)
         if world.rank == 0:
-            write_json(folder / "state.json", dataclasses.asdict(state))
+            counters = dataclasses.asdict(dataclasses.replace(state, orders=[]))
+            orders = [order.model_dump(mode="json", exclude_defaults=True) for order in state.orders]
+            write_json(folder / "state.json", counters | {"orders": orders})
             saved = {"data": identity.data, "tokenizer_sha256": identity.tokenizer_sha256}
             write_json(folder / "config.json", {"config": to_json(config), **saved})
             write_bytes(folder / TOKENIZER, identity.tokenizer.read_bytes())
             files |= {name: _describe(folder / name) for name in ("state.json", "config.json", TOKENIZER)}
     shapes = {name: {"dtype": str(t.dtype), "shape": list(t.shape)} for name, t in tensors.items()}
     reports = world.gather((files, shapes))
-    body: dict[str, Any] = {"format": 1, "step": state.step, "files": {}, "tensors": {}}
+    body: dict[str, Any] = {"format": 2, "step": state.step, "files": {}, "tensors": {}}
     for one_files, one_shapes in reports:
         body["files"] |= one_files
         body["tensors"] |= one_shapes

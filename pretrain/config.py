@@ -8,6 +8,7 @@ result.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -20,6 +21,7 @@ from corpus.engine.errors import UsageError
 
 VOCABULARY_MULTIPLE = 128  # so that any usual tensor-parallel degree divides the padded vocabulary
 FFN_MULTIPLE = 64
+NAME_PATTERN = r"^[^\s/:=]{1,80}$"
 
 Count = Annotated[int, Field(ge=1)]
 CountOrZero = Annotated[int, Field(ge=0)]
@@ -93,11 +95,22 @@ class CorpusConfig(Strict):
     """One of several corpora that a run blends; all say `weight` or `epochs`, or none does."""
 
     path: str  # the output folder of a build, or the folder of its tokens stage
-    name: Annotated[str, Field(pattern=r"^[^\s/:]{1,80}$")] | None = None  # None: the last part of the path
+    name: Annotated[str, Field(pattern=NAME_PATTERN)] | None = None  # None: the last part of the path
     weight: Positive | None = None  # its share of the samples, relative to the other weights
-    epochs: Positive | None = (
-        None  # how often its text is read in the whole run, taken before the weights share the rest
-    )
+    epochs: Positive | None = None  # how often the run reads it, taken before the weights share the rest
+
+    @property
+    def label(self) -> str:
+        """What start-up, metrics and trace call it, and part of the key of its order."""
+        return self.name or Path(self.path).name
+
+    @model_validator(mode="after")
+    def _check(self) -> CorpusConfig:
+        if not re.fullmatch(NAME_PATTERN, self.label):
+            raise ValueError(f"{self.path!r} ends in no name that can be used. Give the corpus a `name`")
+        if self.weight is not None and self.epochs is not None:
+            raise ValueError(f"{self.label}: has a weight and epochs. One of them says how much of it a run reads")
+        return self
 
 
 class DataConfig(Strict):
@@ -109,6 +122,17 @@ class DataConfig(Strict):
     order: Literal["permuted", "megatron"] = "permuted"  # megatron: Megatron's own indices, bit for bit
     reset_positions: bool = False  # True: positions begin anew with each document of a window
     prefix_lm: bool = False  # True: each window, or each document under a document mask, has a prefix seen both ways
+
+    @model_validator(mode="after")
+    def _check(self) -> DataConfig:
+        labels = [corpus.label for corpus in self.corpora]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise ValueError(f"two corpora are called {label}. Give each a name of its own")
+        silent = [corpus.label for corpus in self.corpora if corpus.weight is None and corpus.epochs is None]
+        if silent and len(silent) < len(self.corpora):
+            raise ValueError(f"{', '.join(silent)}: needs a weight or epochs, as other corpora have; or none has any")
+        return self
 
 
 class OptimizerConfig(Strict):
@@ -152,6 +176,21 @@ class TrainingConfig(Strict):
     max_grad_norm: Positive = 1.0
     max_bad_steps: Count = 3  # non-finite steps in a row before the run stops
     timeout_minutes: Positive = 10.0  # a rank that waits longer for another fails
+
+    @model_validator(mode="after")
+    def _check(self) -> TrainingConfig:
+        if self.rampup is not None:
+            growth, increment = self.global_batch_size - self.rampup.start, self.rampup.increment
+            if growth < 0:
+                raise ValueError(
+                    f"rampup.start {self.rampup.start} is above global_batch_size {self.global_batch_size}"
+                )
+            if growth % increment:
+                raise ValueError(
+                    f"rampup: {growth} samples from start {self.rampup.start} to global_batch_size "
+                    f"{self.global_batch_size} are no whole number of increments of {increment}"
+                )
+        return self
 
 
 class ParallelConfig(Strict):
@@ -230,6 +269,24 @@ def load_config(name_or_path: str, overrides: Sequence[str] = ()) -> RunConfig:
     if not Path(name_or_path).is_file():
         raise UsageError(f"--config {name_or_path}: no such file, and none of {', '.join(named_configs())}.")
     return parse(RunConfig, load_toml(Path(name_or_path), overrides), name_or_path)
+
+
+def corpus_folders(config: DataConfig, data: Path | None) -> dict[str, Path]:
+    """Where each corpus of a run lies, by name: `data` alone, or what the configuration lists.
+
+    Raises:
+        UsageError: both name one, or neither does.
+    """
+    if data is not None and config.corpora:
+        names = ", ".join(corpus.label for corpus in config.corpora)
+        raise UsageError(
+            f"--data {data}: the configuration names the corpora already ({names}). Leave one of them out."
+        )
+    if data is not None:
+        return {data.resolve().name: data}
+    if not config.corpora:
+        raise UsageError("no corpus: give --data FOLDER, or list [[data.corpora]] in the configuration.")
+    return {corpus.label: Path(corpus.path) for corpus in config.corpora}
 
 
 def to_json(config: RunConfig) -> dict[str, Any]:

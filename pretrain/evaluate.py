@@ -5,7 +5,8 @@ character can: the sum of -log2 p over all tokens of the held-out split, over th
 Every token is scored exactly once, the last window being padded; the end-of-document tokens are scored too
 and stand for no character, so that knowing where a text ends is part of the price. The first token of all is
 predicted from an end-of-document token, as every later document's is. Windows do not overlap, so on average a
-token sees half a window of context: a sliding window would flatter the figure at twice the cost or more.
+token sees half a window of context: a sliding window would flatter the figure at twice the cost or more. Attention is
+causal throughout, also for a model trained with prefixes: no token may see itself.
 
 The same text is priced by two models that need no training run, a character unigram and a character bigram
 with interpolated absolute discounting (Ney, Essen and Kneser 1994). They pay for the ends of documents as the
@@ -29,7 +30,7 @@ from torch import Tensor
 
 from corpus.engine.errors import UsageError
 from pretrain.checkpoint import TOKENIZER, load_model
-from pretrain.data import Shard, ShardReader, document_ids
+from pretrain.data import Shard, ShardReader, document_ids, positions
 from pretrain.model import IGNORED_TARGET, loss_sum
 from pretrain.parallel.mesh import World, choose_device
 from tokenizer.model import Tokenizer
@@ -43,9 +44,9 @@ CODE_POINTS = 0x110000
 NUM_SYMBOLS = CODE_POINTS - 0x800 + 1  # Unicode's scalar values and the mark
 
 
-# (tokens [B, T], targets [B, T], document ids [B, T]) -> the sum of -ln p(target), fp32 and the same on all ranks of
-# one data-parallel position; how a model cut into pipeline stages computes it is the caller's matter
-Score = Callable[[Tensor, Tensor, Tensor], Tensor]
+# (tokens [B, T], targets [B, T], document ids [B, T], positions [B, T] or None) -> the sum of -ln p(target), fp32 and the
+# same on all ranks of one data-parallel position; how a model cut into pipeline stages computes it is the caller's matter
+Score = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True)
@@ -101,11 +102,11 @@ def read_held_out(data: Path, split: str, tokenizer: Tokenizer, max_tokens: int 
     return found
 
 
-def logits_score(model: Callable[[Tensor, Tensor | None], Tensor], document_mask: bool) -> Score:
-    """The score of a model that holds all its layers and maps (tokens, document ids or None) to logits."""
+def logits_score(model: Callable[..., Tensor], document_mask: bool) -> Score:
+    """The score of a model that holds all its layers and maps what `GPT.forward` takes to logits."""
 
-    def score(tokens: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
-        return loss_sum(model(tokens, ids if document_mask else None), targets)
+    def score(tokens: Tensor, targets: Tensor, ids: Tensor, positions: Tensor | None) -> Tensor:
+        return loss_sum(model(tokens, ids if document_mask else None, None, positions), targets)
 
     return score
 
@@ -118,8 +119,9 @@ def evaluate(
     micro_batch_size: int,
     device: torch.device,
     world: World | None = None,
+    reset_positions: bool = False,
 ) -> Evaluation:
-    """Score every held-out token once.
+    """Score every held-out token once; positions as the model was trained with.
 
     In a `world` each data-parallel rank takes its share, and all get the sum. All ranks call `score` equally often,
     on padding where the windows do not divide: a sharded model's forward is collective.
@@ -127,10 +129,21 @@ def evaluate(
     rank, num_ranks = (world.dp_rank, world.dp_size) if world else (0, 1)
     nats = torch.zeros((), dtype=torch.float64, device=device)
     for tokens, targets in rank_batches(held_out, sequence_length, micro_batch_size, rank, num_ranks):
-        batch = (tokens, targets, document_ids(tokens, held_out.eod))
-        nats += score(*(torch.from_numpy(array).to(device) for array in batch))
+        ids = document_ids(tokens, held_out.eod)
+        places = torch.from_numpy(positions(ids)).to(device) if reset_positions else None
+        first, second, third = (torch.from_numpy(array).to(device) for array in (tokens, targets, ids))
+        nats += score(first, second, third, places)
     (total,) = world.sum_over_data(nats) if world else [nats.item()]
     return Evaluation(total / math.log(2), len(held_out.tokens), held_out.num_characters)
+
+
+def together(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """The cost of several held-out texts as one."""
+    return Evaluation(
+        sum(each.bits for each in evaluations),
+        sum(each.num_tokens for each in evaluations),
+        sum(each.num_characters for each in evaluations),
+    )
 
 
 def rank_batches(
@@ -245,6 +258,7 @@ def main(args: argparse.Namespace) -> None:
         config.model.sequence_length,
         args.micro_batch_size,
         device,
+        reset_positions=config.data.reset_positions,
     )
     train_texts = read_held_out(args.data, config.data.train_split, tokenizer, MAX_BASELINE_TOKENS).texts
     baselines = character_baselines(train_texts, held_out.texts)

@@ -4,6 +4,9 @@ A text starts after an end-of-document token, as every document did in training;
 `sequence_length` tokens. Each step recomputes the whole window: a token costs one forward of T tokens instead of one
 (T times the arithmetic of a key/value cache), in return no layer needs to know about generation. Draws come from a
 CPU generator seeded by `seed`, in float64: the same seed and logits give the same text on any device.
+
+To a model that was trained with prefixes (`data.prefix_lm`) the prompt is the prefix: its tokens see each other both ways,
+what is generated sees what lies before it.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from torch import Tensor
 
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.checkpoint import TOKENIZER, load_model
-from pretrain.data import document_ids
+from pretrain.config import RunConfig
+from pretrain.data import document_ids, positions
 from pretrain.parallel.mesh import choose_device
 from tokenizer.model import Tokenizer
 
@@ -47,29 +51,58 @@ class Sampling:
             raise UsageError(f"seed {self.seed}: it must be 0 or more, and below 2**63")
 
 
+@dataclass(frozen=True)
+class Windows:
+    """How a model is shown tokens: as in its training."""
+
+    sequence_length: int
+    eod: int
+    document_mask: bool = False
+    reset_positions: bool = False
+    prefix_lm: bool = False
+
+    @classmethod
+    def of(cls, config: RunConfig, eod: int) -> Windows:
+        """Those of a run whose tokenizer ends documents with `eod`."""
+        model, data = config.model, config.data
+        return cls(model.sequence_length, eod, model.document_mask, data.reset_positions, data.prefix_lm)
+
+    def last(
+        self, context: Sequence[int], prefix_length: int
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+        """What `GPT.forward` takes: the last tokens of a context, its first `prefix_length` the prefix."""
+        first = max(0, len(context) - self.sequence_length)
+        tokens = torch.tensor([context[first:]])
+        ids = document_ids(tokens.numpy(), self.eod)
+        return (
+            tokens,
+            torch.from_numpy(ids) if self.document_mask else None,
+            torch.full_like(tokens, max(0, prefix_length - first)) if self.prefix_lm else None,
+            torch.from_numpy(positions(ids)) if self.reset_positions else None,
+        )
+
+
 @torch.no_grad()  # not inference_mode: the caller may go on training
 def generate(
-    model: Callable[[Tensor, Tensor | None], Tensor],
+    model: Callable[..., Tensor],
     prompt: Sequence[int],
     max_tokens: int,
     sampling: Sampling,
-    *,
-    sequence_length: int,
-    eod: int,
-    document_mask: bool = False,
+    windows: Windows,
     device: torch.device | str = "cpu",
 ) -> Iterator[int]:
     """The tokens that follow `prompt`, `max_tokens` at most; the end-of-document token ends it and is not given.
 
-    `model` maps tokens [1, T] (and document ids, where it masks by them) to logits [1, T, V].
+    `model` maps what `GPT.forward` takes, of one sample, to logits [1, T, V].
     """
     generator = torch.Generator().manual_seed(sampling.seed)
-    context = [eod, *prompt]
+    context = [windows.eod, *prompt]
+    prefix_length = len(context)
     for _ in range(max_tokens):
-        window = torch.tensor([context[-sequence_length:]])
-        ids = torch.from_numpy(document_ids(window.numpy(), eod)).to(device) if document_mask else None
-        token = next_token(model(window.to(device), ids)[0, -1], sampling, generator)
-        if token == eod:
+        window = windows.last(context, prefix_length)
+        logits = model(*(None if tensor is None else tensor.to(device) for tensor in window))
+        token = next_token(logits[0, -1], sampling, generator)
+        if token == windows.eod:
             return
         context.append(token)
         yield token
@@ -132,9 +165,7 @@ def main(args: argparse.Namespace) -> None:
         tokenizer.encode(prompt),
         args.max_tokens,
         sampling,
-        sequence_length=config.model.sequence_length,
-        eod=tokenizer.eod,
-        document_mask=config.model.document_mask,
+        Windows.of(config, tokenizer.eod),
         device=device,
     )
     for text in chain([prompt], stream_text(tokens, tokenizer.piece_bytes)):

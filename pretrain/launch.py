@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
-from pretrain.config import load_config, named_configs
+from pretrain.config import corpus_folders, load_config, named_configs
 
 GRACE_SECONDS = 20.0  # for the other ranks, once one has failed
 POLL_SECONDS = 0.05
@@ -32,7 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m pretrain train`."""
     names = ", ".join(named_configs())
     parser.add_argument("--config", required=True, help=f"a TOML file, or one of: {names}")
-    parser.add_argument("--data", type=Path, required=True, help="the output folder that holds the token shards")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="the output folder that holds the token shards, where the configuration names no corpora",
+    )
     parser.add_argument("--out", type=Path, required=True, help="the run's folder; a run in it is resumed")
     parser.add_argument("--tokenizer", type=Path, help="the tokenizer, if it is not in --data")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="override the configuration")
@@ -49,6 +53,7 @@ def main(args: argparse.Namespace) -> None:
         if args.nproc < 1:
             raise UsageError(f"--nproc {args.nproc}: it must be 1 or more")
         config = load_config(args.config, args.set)  # a mistake in it is told before anything starts
+        corpus_folders(config.data, args.data)
         if args.nproc > 1 and "RANK" not in os.environ:
             sys.exit(launch(command(args), args.nproc))
         from pretrain.train import train
@@ -64,7 +69,8 @@ def command(args: argparse.Namespace) -> list[str]:
     """The command line of one rank."""
     tokenizer = ["--tokenizer", str(args.tokenizer)] if args.tokenizer else []
     overrides = [word for value in args.set for word in ("--set", value)]
-    folders = ["--data", str(args.data), "--out", str(args.out)]
+    data = ["--data", str(args.data)] if args.data else []
+    folders = [*data, "--out", str(args.out)]
     return [sys.executable, "-m", "pretrain", "train", "--config", args.config, *folders, *tokenizer, *overrides]
 
 

@@ -17,12 +17,15 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pretrain.config import MetricsConfig, ModelConfig
 from pretrain.parallel.params import num_matmul_parameters
+
+if TYPE_CHECKING:
+    from pretrain.step import StepResult
 
 # dense peaks in FLOP/s from the vendors' data sheets: bf16 matrix units, fp32 without tf32
 PEAK_FLOPS = {
@@ -68,6 +71,7 @@ class Metrics:
         tokens_per_character: float,
         peak: float | None,
         device: torch.device,
+        shows_batch_size: bool = False,
     ) -> None:
         self.config = config
         self.num_steps = num_steps
@@ -75,6 +79,7 @@ class Metrics:
         self.flops_per_token = flops_per_token(model)
         self.peak = peak  # of all ranks together
         self.device = device
+        self.shows_batch_size = shows_batch_size  # on the console too, where it changes
         out.mkdir(parents=True, exist_ok=True)
         self.file = open(out / "metrics.jsonl", "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
         self.tensorboard = _tensorboard(out) if config.tensorboard else None
@@ -92,28 +97,30 @@ class Metrics:
             with suppress(OSError):
                 self.tensorboard.close()
 
-    def step(self, step: int, loss: float, norm: float, rate: float, num_tokens: int) -> None:
+    def step(self, step: int, result: StepResult) -> None:
         """Take note of a step (from 1); report at the first, each `every_steps` and the last."""
-        self.tokens += num_tokens
+        self.tokens += result.num_tokens
         if step != 1 and step % self.config.every_steps and step != self.num_steps:
             return
         seconds = time.perf_counter() - self.started
         tokens_per_second = self.tokens / seconds
         mfu = tokens_per_second * self.flops_per_token / self.peak if self.peak else None
-        bits, memory = loss / math.log(2) * self.tokens_per_character, memory_bytes(self.device)
+        bits, memory = result.loss / math.log(2) * self.tokens_per_character, memory_bytes(self.device)
         values = {
-            "loss": loss,
+            "loss": result.loss,
             "bits_per_character": bits,
-            "learning_rate": rate,
-            "grad_norm": norm,
+            "learning_rate": result.learning_rate,
+            "grad_norm": result.grad_norm,
+            "batch_size": result.batch_size,
             "tokens_per_second": tokens_per_second,
             "mfu": mfu,
             **memory,
         }
         self.record("train", step, values)
         say(
-            f"step {step:>{len(str(self.num_steps))}}/{self.num_steps}  loss {loss:.4f}  "
-            f"{bits:.3f} bits/char  norm {norm:.2f}  lr {rate:.2e}  "
+            f"step {step:>{len(str(self.num_steps))}}/{self.num_steps}  loss {result.loss:.4f}  "
+            f"{bits:.3f} bits/char  norm {result.grad_norm:.2f}  lr {result.learning_rate:.2e}  "
+            f"{f'batch {result.batch_size}  ' if self.shows_batch_size else ''}"
             f"{tokens_per_second:,.0f} tokens/s  mfu {'n/a' if mfu is None else f'{mfu:.1%}'}  "
             f"{memory['host_bytes'] / 2**30:.2f} GiB"
         )

@@ -46,9 +46,17 @@ class GPT(nn.Module):
             self.head.weight = self.embedding.weight
 
     def forward(
-        self, tokens_BT: Tensor, document_ids_BT: Tensor | None = None, prefix_B: Tensor | None = None
+        self,
+        tokens_BT: Tensor,
+        document_ids_BT: Tensor | None = None,
+        prefix_ends_BT: Tensor | None = None,
+        positions_BT: Tensor | None = None,
     ) -> Tensor:
-        """Logits [B, T, V]. With document ids a token sees its own document only; all see the first `prefix_B` tokens.
+        """Logits [B, T, V].
+
+        With document ids a token sees its own document only. With prefix ends it also sees what lies before its prefix's
+        end, to its right too. Positions (default: the places 0, 1, ..., T - 1 of the window) turn the rotary angles or
+        choose the learned embeddings; who sees whom is a matter of places.
 
         Raises:
             ValueError: more tokens than learned positions.
@@ -56,13 +64,14 @@ class GPT(nn.Module):
         num_tokens = tokens_BT.shape[1]
         if self.position_embedding is not None and num_tokens > self.config.sequence_length:
             raise ValueError(f"{num_tokens} tokens, but positions are learned for {self.config.sequence_length}")
-        positions_T = torch.arange(num_tokens, device=tokens_BT.device)
-        mask_BTT = dense_mask(positions_T, document_ids_BT, prefix_B)
-        angles = rotary_angles(positions_T, self.config) if self.config.positions == "rope" else None
+        places_T = torch.arange(num_tokens, device=tokens_BT.device)
+        mask_BTT = dense_mask(places_T, document_ids_BT, prefix_ends_BT)
+        positions = places_T[None] if positions_BT is None else positions_BT
+        angles = rotary_angles(positions, self.config) if self.config.positions == "rope" else None
 
         x_BTD = self.embedding(tokens_BT) if self.embedding is not None else tokens_BT
         if self.position_embedding is not None:
-            x_BTD = x_BTD + self.position_embedding(positions_T[None])
+            x_BTD = x_BTD + self.position_embedding(positions)
         for layer in self.layers.values():
             x_BTD = layer(x_BTD, angles, mask_BTT)
         if self.final_norm is not None:
@@ -134,35 +143,36 @@ class MLP(nn.Module):
         return out_BTD
 
 
-def visible(q: Tensor, k: Tensor, same_document: Tensor | None, prefix: Tensor | None) -> Tensor:
-    """Whether position `q` sees position `k`: the one definition of the attention mask, for every back-end.
+def visible(q: Tensor, k: Tensor, same_document: Tensor | None, prefix_end: Tensor | None) -> Tensor:
+    """Whether place `q` of a window sees place `k`: the one definition of the attention mask, for every back-end.
 
-    Causal, or both ways inside the first `prefix` positions (prefix LM); never across documents where
-    `same_document` is given.
+    Causal, or both ways inside the prefix that ends before `prefix_end`, which is that of `q` (prefix LM; Raffel et al.
+    2020, section 3.2.1); never across documents where `same_document` is given.
 
     >>> q, k = torch.arange(3)[:, None], torch.arange(3)[None]
     >>> visible(q, k, None, torch.tensor(2)).int().tolist()
     [[1, 1, 0], [1, 1, 0], [1, 1, 1]]
     """
     sees = k <= q
-    if prefix is not None:
-        sees = sees | (k < prefix)
+    if prefix_end is not None:
+        sees = sees | (k < prefix_end)
     return sees if same_document is None else sees & same_document
 
 
-def dense_mask(positions_T: Tensor, document_ids_BT: Tensor | None, prefix_B: Tensor | None) -> Tensor | None:
+def dense_mask(places_T: Tensor, document_ids_BT: Tensor | None, prefix_ends_BT: Tensor | None) -> Tensor | None:
     """`visible` as bool [B or 1, T, T]; None means plainly causal, which back-ends know without a mask."""
-    if document_ids_BT is None and prefix_B is None:
+    if document_ids_BT is None and prefix_ends_BT is None:
         return None
     same_BTT = None if document_ids_BT is None else document_ids_BT[:, :, None] == document_ids_BT[:, None, :]
-    prefix_B11 = None if prefix_B is None else prefix_B[:, None, None]
-    return visible(positions_T[None, :, None], positions_T[None, None, :], same_BTT, prefix_B11)
+    ends_BT1 = None if prefix_ends_BT is None else prefix_ends_BT[:, :, None]
+    return visible(places_T[None, :, None], places_T[None, None, :], same_BTT, ends_BT1)
 
 
-def rotary_angles(positions_T: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor]:
-    """Cosines and sines [T, 1, K/2] of rotary position embedding (Su et al. 2021), fp32."""
-    channels = torch.arange(0, config.head_size, 2, device=positions_T.device, dtype=torch.float32)
-    angles = torch.outer(positions_T.float(), config.rope_base ** (-channels / config.head_size))[:, None]
+def rotary_angles(positions_BT: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor]:
+    """Cosines and sines [B or 1, T, 1, K/2] of rotary position embedding (Su et al. 2021), fp32."""
+    channels = torch.arange(0, config.head_size, 2, device=positions_BT.device, dtype=torch.float32)
+    frequencies = config.rope_base ** (-channels / config.head_size)
+    angles = positions_BT.float()[:, :, None, None] * frequencies
     return angles.cos(), angles.sin()
 
 

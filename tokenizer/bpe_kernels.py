@@ -3,7 +3,7 @@
 Two characters that stand side by side in no piece are never merged, nor is anything across them. So a text is cut there
 into chunks, a word or a few Han characters each. A short chunk is merged by a scan for each merge, a long one by a heap,
 so that no text costs more than n log n. A character without a piece is spelled in bytes, and so is one byte that merges
-with nothing: the newline is always one of these.
+with nothing. A user's symbol is one id, the longest that begins at a place, and nothing is merged with it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.engine.compiled import kernel
+from tokenizer.text_kernels import chunk_end, read_character, spell
+from tokenizer.trie import BASE, CHECK, VALUE
 
 Array = NDArray[Any]
 
@@ -21,18 +23,23 @@ ID_BITS = 21  # three ids in a word of 64 bits, and one bit to tell a free slot
 ID_MASK = np.uint64((1 << ID_BITS) - 1)
 FREE = np.uint64(0xFFFFFFFFFFFFFFFF)
 NO_PIECE = np.int32(-1)
+USER = np.int32(-2)
 NO_MERGE = np.int32(0x7FFFFFFF)  # greater than every id
-NEWLINE = 10
 HEAP_ENTRIES = 3  # a character: its first pair, and two with each merge
 
 
 class Tables(NamedTuple):
     """A vocabulary as arrays."""
 
-    symbols: NDArray[np.int32]  # by code point: the piece of a character, NO_PIECE where its bytes are spelled
+    symbols: NDArray[
+        np.int32
+    ]  # by code point: a character's piece; NO_PIECE: it is spelled; USER: it begins a user's symbol
     spelled: NDArray[np.int32]  # by byte: its id there
     joins: NDArray[np.uint8]  # bits by hash of two characters' pieces: does any piece have them side by side?
     merges: NDArray[np.uint64]  # left, right, merged id of ID_BITS each; open addressing
+    user_numbers: NDArray[np.int32]  # the trie of the user's symbols
+    user_nodes: NDArray[np.int32]
+    user_characters: NDArray[np.int32]  # by number there: the piece of a character that is in no such symbol's place
 
 
 class Scratch(NamedTuple):
@@ -200,54 +207,65 @@ def _flush(scratch: Any, length: Any, merges: Array, short: Any, ids: Array, cou
 
 
 @kernel(leaf=True)
-def _read(data: Array, i: Any) -> tuple[Any, Any]:
-    """The code point at byte i of valid UTF-8, and the index behind it."""
-    lead = np.int64(data[i])
-    if lead < 0x80:
-        return lead, i + 1
-    second = np.int64(data[i + 1]) & 63
-    if lead < 0xE0:
-        return (lead & 31) << 6 | second, i + 2
-    third = np.int64(data[i + 2]) & 63
-    if lead < 0xF0:
-        return (lead & 15) << 12 | second << 6 | third, i + 3
-    return (lead & 7) << 18 | second << 12 | third << 6 | (np.int64(data[i + 3]) & 63), i + 4
+def _user_symbol(data: Array, i: Any, end: Any, tables: Any) -> tuple[Any, Any]:
+    """The longest of the user's symbols that begins at byte i, and the index behind it; NO_PIECE where none does."""
+    numbers, nodes = tables.user_numbers, tables.user_nodes
+    found, behind, base = NO_PIECE, i, 0
+    while i < end:
+        code, i = read_character(data, i)
+        number = numbers[code]
+        if number == 0 or (base and nodes[base + number, CHECK] != base):
+            break
+        slot = base + number
+        if nodes[slot, VALUE] >= 0:
+            found, behind = nodes[slot, VALUE], i
+        base = nodes[slot, BASE]
+        if base == 0:
+            break
+    return found, behind
+
+
+@kernel(leaf=True)
+def _encode_chunk(data: Array, i: Any, end: Any, tables: Any, scratch: Any, short: Any, ids: Array, count: Any) -> Any:
+    """Write the ids of one chunk; returns how many ids are written now."""
+    symbols, spelled, joins, merges = tables.symbols, tables.spelled, tables.joins, tables.merges
+    length, before = 0, NO_PIECE
+    while i < end:
+        code, after = read_character(data, i)
+        symbol = symbols[code]
+        if symbol == USER:
+            found, behind = _user_symbol(data, i, end, tables)
+            if found != NO_PIECE:
+                count = _flush(scratch, length, merges, short, ids, count)
+                ids[count] = found
+                count, length, i = count + 1, 0, behind
+                continue
+            symbol = tables.user_characters[tables.user_numbers[code]]
+        if length:
+            if symbol != NO_PIECE and _joined(joins, before, symbol):
+                scratch.pairs[length - 1] = _merged(merges, before, symbol)
+            else:
+                count = _flush(scratch, length, merges, short, ids, count)
+                length = 0
+        if symbol != NO_PIECE:
+            scratch.symbols[length] = symbol
+            length += 1
+        else:
+            count = spell(code, spelled, ids, count)
+        before = symbol
+        i = after
+    return _flush(scratch, length, merges, short, ids, count)
 
 
 @kernel(leaf=True)
 def encode(offsets: Array, data: Array, tables: Any, scratch: Any, short: Any, ids: Array, ends: Array) -> int:
-    """Write the ids of each row, and into `ends` how many there are up to its end; returns how many in all.
-
-    After as many characters without a newline as the scratch holds, text is cut as `Tokenizer` cuts it.
-    """
-    symbols, spelled, joins, merges = tables
+    """Write the ids of each row, and into `ends` how many there are up to its end; returns how many in all."""
     count = 0
     for row in range(len(offsets) - 1):
         i, end = offsets[row], offsets[row + 1]
-        length, room, before = 0, len(scratch.symbols), NO_PIECE
         while i < end:
-            c, after = _read(data, i)
-            symbol = symbols[c]
-            if length:
-                if symbol != NO_PIECE and room and _joined(joins, before, symbol):
-                    scratch.pairs[length - 1] = _merged(merges, before, symbol)
-                else:
-                    count = _flush(scratch, length, merges, short, ids, count)
-                    length = 0
-            if not room:
-                room = len(scratch.symbols)
-            room -= 1
-            if symbol != NO_PIECE:
-                scratch.symbols[length] = symbol
-                length += 1
-            else:
-                for k in range(i, after):
-                    ids[count] = spelled[data[k]]
-                    count += 1
-                if c == NEWLINE:
-                    room = len(scratch.symbols)
-            before = symbol
-            i = after
-        count = _flush(scratch, length, merges, short, ids, count)
+            stop = chunk_end(data, i, end, len(scratch.symbols))
+            count = _encode_chunk(data, i, stop, tables, scratch, short, ids, count)
+            i = stop
         ends[row] = count
     return count

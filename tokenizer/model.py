@@ -104,11 +104,19 @@ class Tokenizer:
         Raises:
             TokenizerError: an id is outside the vocabulary.
         """
+        return self.decode_bytes(ids).decode("utf-8", "replace")
+
+    def decode_bytes(self, ids: ArrayLike) -> bytes:
+        """What ids stand for in UTF-8, also where they begin or end inside a character.
+
+        Raises:
+            TokenizerError: an id is outside the vocabulary.
+        """
         try:
             values = np.asarray(ids, dtype=np.int64).tolist()
             if values and min(values) < 0:
                 raise IndexError
-            return b"".join([self._bytes[value] for value in values]).decode("utf-8", "replace")
+            return b"".join([self._bytes[value] for value in values])
         except (IndexError, OverflowError):
             raise TokenizerError(f"{self.path}: ids outside 0..{self.vocab_size - 1} cannot be decoded.") from None
 

@@ -1,7 +1,10 @@
-"""The sample a vocabulary is trained on: documents whose hash falls below a threshold, one task a text shard.
+"""The sample a vocabulary is trained on: documents whose hash falls below their source's threshold, one task a text shard.
 
-Which documents are in depends on their ids and the corpus's size alone, not on shards, their order or workers. As a
-stage of its own it reads 5 TB in parallel (200 MB/s a core) and is not repeated for another vocabulary.
+Which documents are in depends on their ids, their sources and the corpus's size alone, not on shards, their order or
+workers. As a stage of its own it reads 5 TB in parallel (200 MB/s a core) and is not repeated for another vocabulary.
+
+A document's place is its key, uniform in [0, 1), over the ratio of its group that fills `sample_bytes`. Places below 1
+are about the sample, from all sources alike; training takes documents in the order of their places and cuts exactly.
 """
 
 from __future__ import annotations
@@ -14,58 +17,74 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from corpus.engine import storage
-from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
+from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
-from tokenizer.config import TokenizerConfig, sampling
-from tokenizer.documents import damaged, document_keys, is_below, read_documents, text_bytes
+from tokenizer.config import TokenizerConfig, sampling, weighing
+from tokenizer.documents import BATCH_ROWS, UNIT, Keys, damaged, document_keys
+from tokenizer.sources import count_input, read_groups, read_shares, shard_names
+from tokenizer.traditional import is_traditional
 
-MAX_CHARACTERS = 100_000  # of one document: no book may be the sample
-MARGIN = 1.1  # sampled above `sample_bytes`, so that chance seldom leaves less; training cuts exactly
-SCHEMA = pa.schema([pa.field("key", pa.uint64(), nullable=False), pa.field("text", pa.large_string(), nullable=False)])
+REPORT_SOURCES = 100  # the largest, of a corpus with thousands
+MARGIN = 1.1  # places that are sampled, so that chance seldom leaves less than `sample_bytes`
+SCHEMA = pa.schema(
+    [
+        pa.field("place", pa.float64(), nullable=False),
+        pa.field("key", pa.uint64(), nullable=False),  # tells documents of equal places apart
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("text", pa.large_string(), nullable=False),
+    ]
+)
 
 
 @dataclass(frozen=True)
 class Sampling(Stage):
-    """Text shards -> `data/<shard>.parquet` with key and text of the sampled documents."""
+    """Text shards and the shares of sources -> `data/<shard>.parquet` with the sampled documents."""
 
     recipe: TokenizerConfig
 
     name: ClassVar[str] = "sample"
-    version: ClassVar[int] = 1
-    upstream: ClassVar[tuple[str, ...]] = ("text",)
+    version: ClassVar[int] = 2
+    upstream: ClassVar[tuple[str, ...]] = ("text", "shares")
 
     def config(self) -> dict[str, Any]:
         return sampling(self.recipe)
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        return self.tasks(upstream["text"].files(), upstream["text"].counts.bytes_out)
+        return self.tasks(upstream["text"].files(), upstream)
 
-    def tasks(self, files: list[File], num_bytes: int) -> list[Task]:
-        """One task a file, all with the share of documents that gives `sample_bytes` of `num_bytes`."""
-        ratio = min(1.0, MARGIN * self.recipe.sample_bytes / max(num_bytes, 1))
-        return [Task(name, (file,), {"ratio": ratio}) for name, file in shard_names(files)]
+    def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
+        """One task a file; each reads the shares beside it."""
+        (shares,) = upstream["shares"].files("shares")
+        return [Task(name, (file, shares)) for name, file in shard_names(files)]
 
     def run(self, task: Task, out: Output) -> Counts:
-        counts = Counts()
-        keys, texts = [np.empty(0, np.uint64)], [pa.array([], pa.large_string())]
-        for batch in read_documents(storage.fetch(task.inputs[0].url)):
-            found = document_keys(batch.ids, "sample", self.recipe.seed)
-            chosen = is_below(found, task.params["ratio"])
-            keys.append(found[chosen])
-            texts.append(pc.utf8_slice_codeunits(batch.texts.filter(pa.array(chosen)), 0, MAX_CHARACTERS))
-            counts.documents_in += len(batch.ids) + batch.num_invalid
-            counts.bytes_in += batch.num_bytes + batch.num_invalid_bytes
-            if not chosen.all():
-                counts.drop("sample.not_chosen", int((~chosen).sum()))
-            if batch.num_invalid:
-                counts.error("invalid_utf8", batch.num_invalid)
-        table = pa.table([pa.array(np.concatenate(keys)), pa.concat_arrays(texts)], schema=SCHEMA)
+        text, shares_file = task.inputs
+        ratios = {group: share.ratio for group, share in read_shares(shares_file).items()}
+        counts, tables = Counts(), [SCHEMA.empty_table()]
+        for batch, texts, groups in read_groups(text, **weighing(self.recipe)):
+            keys = document_keys(batch.ids, "sample", self.recipe.seed)
+            found = places(keys, [ratios[group] for group in groups])
+            chosen = pa.array(found < MARGIN)
+            columns = [pa.array(found), pa.array(keys), pa.array(batch.sources, pa.string()), texts]
+            tables.append(pa.table(columns, schema=SCHEMA).filter(chosen))
+            count_input(counts, batch)
+            if dropped := len(groups) - tables[-1].num_rows:
+                counts.drop("sample.not_chosen", dropped)
+        table = pa.concat_tables(tables)
         counts.documents_out = table.num_rows
         counts.bytes_out = pc.sum(pc.binary_length(table["text"])).as_py() or 0
         with out.create(f"data/{task.name}.parquet", rows=table.num_rows) as path:
-            pq.write_table(table, path, compression="zstd", write_page_checksum=True, write_statistics=False)
+            pq.write_table(
+                table,
+                path,
+                compression="zstd",
+                use_dictionary=["source"],
+                write_page_checksum=True,
+                write_statistics=False,
+            )
         return counts
 
 
@@ -73,7 +92,7 @@ class Sampling(Stage):
 class FileSampling(Sampling):
     """The same for Parquet files from outside the build."""
 
-    upstream: ClassVar[tuple[str, ...]] = ()
+    upstream: ClassVar[tuple[str, ...]] = ("shares",)
     files: tuple[File, ...] = ()
 
     def inputs(self) -> tuple[File, ...]:
@@ -83,11 +102,22 @@ class FileSampling(Sampling):
         return replace(self, files=())
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        return self.tasks(list(self.files), text_bytes(list(self.files)))
+        return self.tasks(list(self.files), upstream)
 
 
-def read_sample(files: Sequence[File]) -> list[str]:
-    """The texts of all files in the order of their keys; equal keys are the same document.
+def places(keys: Keys, ratios: Sequence[float]) -> NDArray[np.float64]:
+    """Keys over ratios, as shares of all keys; infinite where the ratio is 0.
+
+    >>> places(np.array([0, 1 << 63, 1 << 63], np.uint64), [0.5, 0.5, 0.0])
+    array([ 0.,  1., inf])
+    """
+    of_all = np.asarray(ratios, np.float64)
+    found: NDArray[np.float64] = np.full(len(keys), np.inf)
+    return np.divide(keys / float(UNIT), of_all, out=found, where=of_all > 0)
+
+
+def read_sample(files: Sequence[File]) -> pa.Table:
+    """The sampled documents of all files in the order of their places; what ties then is one text.
 
     Raises:
         WenhaiError: a file is damaged.
@@ -100,14 +130,65 @@ def read_sample(files: Sequence[File]) -> list[str]:
         except (OSError, pa.ArrowException) as error:
             raise damaged(path, error) from error
     table = pa.concat_tables(tables)
-    order = np.argsort(table["key"].to_numpy(), kind="stable")
-    texts: list[str] = table["text"].take(order).to_pylist()
-    return texts
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ("place", "key", "source")])
+    return table.take(order)
 
 
-def shard_names(files: list[File]) -> list[tuple[str, File]]:
-    """Each file with the name of its task: its own where names are unique, else with its number before it."""
-    names = [shard_name(file) for file in files]
-    if len(set(names)) < len(names):
-        names = [f"{number:05d}-{name}" for number, name in enumerate(names)]
-    return list(zip(names, files, strict=True))
+def cut_sample(table: pa.Table, num_bytes: int) -> tuple[pa.Table, Counts]:
+    """As many first documents as `num_bytes` of text have room for; one at least, which may be larger."""
+    ends = np.cumsum(pc.binary_length(table["text"]).to_numpy())
+    kept = table.slice(0, max(1, int(np.searchsorted(ends, num_bytes, side="right"))))
+    counts = Counts(table.num_rows, kept.num_rows)
+    if table.num_rows:
+        counts.bytes_in, counts.bytes_out = int(ends[-1]), int(ends[kept.num_rows - 1])
+    if counts.documents_out < counts.documents_in:
+        counts.drop("sample.full", counts.documents_in - counts.documents_out)
+    return kept, counts
+
+
+def by_source(sample: pa.Table, shares_file: File) -> dict[str, dict[str, Any]]:
+    """Documents and bytes of each source in the corpus and in the sample, of the largest sources of the corpus.
+
+    Bytes of the corpus are those of the first `MAX_CHARACTERS` characters of each document.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for share in read_shares(shares_file).values():
+        row = found.setdefault(share.source, {"corpus_documents": 0, "corpus_bytes": 0, "documents": 0, "bytes": 0})
+        row["corpus_documents"] += share.documents
+        row["corpus_bytes"] += share.bytes
+    sizes = pa.table({"source": sample["source"], "bytes": pc.binary_length(sample["text"])})
+    for group in sizes.group_by("source").aggregate([("bytes", "sum"), ("bytes", "count")]).to_pylist():
+        found[group["source"]] |= {"documents": group["bytes_count"], "bytes": group["bytes_sum"]}
+    for prefix in ("corpus_", ""):
+        total = sum(row[f"{prefix}bytes"] for row in found.values())
+        for row in found.values():
+            row[f"{prefix}ratio"] = round(row[f"{prefix}bytes"] / total, 6) if total else None
+    return dict(sorted(found.items(), key=lambda item: (-item[1]["corpus_bytes"], item[0]))[:REPORT_SOURCES])
+
+
+def traditional_ratio(sample: pa.Table) -> float | None:
+    """Share of the bytes of a sample that is in Traditional documents; None where there is no text."""
+    total = traditional = 0
+    for batch in sample.to_batches(BATCH_ROWS):
+        sizes = pc.binary_length(batch["text"]).to_numpy()
+        total += int(sizes.sum())
+        traditional += int(sizes[is_traditional(batch["text"])].sum())
+    return round(traditional / total, 6) if total else None
+
+
+def texts_of_sources(sample: pa.Table, num_characters: int) -> dict[str, list[str]]:
+    """Texts of each source for a report, about `num_characters` in all and the same of each; the last of each is cut."""
+    lengths = pc.utf8_length(sample["text"]).to_numpy()
+    sources, rows_of = np.unique(sample["source"].to_numpy(zero_copy_only=False), return_inverse=True)
+    amounts = np.bincount(rows_of, weights=lengths, minlength=len(sources))
+    largest = sorted(np.argsort(-amounts, kind="stable")[:REPORT_SOURCES].tolist())
+    found = {}
+    for source in largest:
+        left, texts = num_characters // len(largest), []
+        for row in np.flatnonzero(rows_of == source).tolist():
+            if left <= 0:
+                break
+            texts.append(sample["text"][row].as_py()[:left])
+            left -= len(texts[-1])
+        found[str(sources[source])] = texts
+    return found

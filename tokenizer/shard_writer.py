@@ -16,18 +16,15 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from corpus.engine import durable
-from tokenizer.shards import (
+from tokenizer.megatron_index import index_parts
+from tokenizer.shard_record import (
     BLOCK_BYTES,
-    DTYPE_CODES,
     DTYPES,
     FORMAT_NAME,
     FORMAT_VERSION,
-    HEADER,
-    INDEX_VERSION,
-    MAGIC,
     ShardError,
     ShardMeta,
     Tokens,
@@ -110,7 +107,7 @@ class ShardWriter:
 
     def _write_records(self) -> None:
         itemsize, num_sequences = DTYPES[self.dtype_name].itemsize, len(self._lengths)
-        index = index_bytes(np.array(self._lengths, dtype=np.int64), self.dtype_name)
+        idx_bytes, idx_sha256 = self._write_index()
         meta = ShardMeta(
             **self._identity,
             dtype=self.dtype_name,
@@ -120,13 +117,21 @@ class ShardWriter:
             num_characters=self._num_characters,
             max_id=self._max_id,
             bin_bytes=self._bin_bytes,
-            idx_bytes=len(index),
-            idx_sha256=hashlib.sha256(index).hexdigest(),
+            idx_bytes=idx_bytes,
+            idx_sha256=idx_sha256,
             block_bytes=BLOCK_BYTES,
             block_sha256=tuple(self._blocks),
         )
-        self._idx_path.write_bytes(index)
         self._meta_path.write_bytes(meta_bytes(meta))
+
+    def _write_index(self) -> tuple[int, str]:
+        """Write `P.idx`; returns its size and its SHA-256."""
+        hasher = hashlib.sha256()
+        with open(self._idx_path, "wb") as file:
+            for part in index_parts(np.frombuffer(self._lengths, np.int32), self.dtype_name):
+                file.write(part)
+                hasher.update(part)
+            return file.tell(), hasher.hexdigest()
 
 
 @contextmanager
@@ -156,19 +161,6 @@ def narrow(ids: ArrayLike, vocab_size: int, where: str) -> Tokens:
                 "vocabulary the shard declares."
             )
     return values.astype(DTYPES[dtype_name(vocab_size)])
-
-
-def index_bytes(lengths: NDArray[np.int64], dtype: str) -> bytes:
-    """Megatron's index v1 of sequences that are each one document.
-
-    >>> index_bytes(np.array([2, 3]), "uint16").hex()[-48:]  # the document table: 0, 1, 2
-    '000000000000000001000000000000000200000000000000'
-    """
-    ends = np.cumsum(lengths, dtype=np.int64) * DTYPES[dtype].itemsize
-    pointers = ends - lengths * DTYPES[dtype].itemsize
-    header = HEADER.pack(MAGIC, INDEX_VERSION, DTYPE_CODES[dtype], len(lengths), len(lengths) + 1)
-    tables = (lengths.astype("<i4"), pointers.astype("<i8"), np.arange(len(lengths) + 1, dtype="<i8"))
-    return b"".join([header, *(table.tobytes() for table in tables)])
 
 
 def meta_bytes(meta: ShardMeta) -> bytes:

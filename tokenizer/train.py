@@ -7,26 +7,30 @@ Unigram's vocabulary. SentencePiece skips a sentence above 4,192 bytes and one w
 control characters, U+2581 and U+2585, and after at most 1,000 characters, behind a punctuation mark where one is near.
 Newline and tab are pieces that merge with nothing.
 
+Ids: 0 unknown, 1 <|endoftext|>, control symbols, reserved ids, user symbols, 256 bytes, pieces. Where pieces are
+rejected, more are trained than asked for, and the best of the others fill the vocabulary (see `tokenizer.pieces`).
+
 11 MB of mixed Chinese, vocabulary 16,000, on one 2.25 GHz core: BPE 2.7 s, Unigram 40 s (`python -m tokenizer run`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any, ClassVar
-
-import numpy as np
 
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
-from tokenizer.config import TokenizerConfig, training
+from tokenizer.config import TokenizerConfig, control_pieces, training
 from tokenizer.model import EOD_PIECE, SPACE_MARK, Tokenizer
-from tokenizer.vocabulary import vocabulary_report
+from tokenizer.pieces import TooSmallError, Trimmed, trim
+from tokenizer.scores import on_grid
 
 MAX_SENTENCE_CHARACTERS = 1000  # at most 4,000 bytes: below the 4,192 above which SentencePiece skips
 CUT_CHARACTERS = 200  # a cut is at the last punctuation mark of so many characters, so seldom inside a word
@@ -35,6 +39,8 @@ UNKNOWN_ID, EOD_ID, ABSENT_ID = 0, 1, -1
 REQUIRED_CHARACTERS = SPACE_MARK + "\n\t"
 WORD_MARK = "\x1f"  # a control character, so never inside a sentence
 SILENT = 2  # log level: errors only
+MARGIN = 16  # one piece more for each so many, and another 64, where some may be rejected
+MARGIN_GROWTH = 4  # where those were too few
 _BREAKS = re.compile("[\x00-\x1f\x7f\u2581\u2585]+")
 _TO_LAST_MARK = re.compile("(?s:.*)[，。！？；：、…!?; ]")
 
@@ -47,6 +53,48 @@ def train(texts: Iterable[str], config: TokenizerConfig) -> bytes:
     Raises:
         WenhaiError: no text at all, or `vocab_size` is too small for the characters that must have a piece.
     """
+    return train_without_rejected(list(texts), config).model
+
+
+def train_without_rejected(texts: Sequence[str], config: TokenizerConfig) -> Trimmed:
+    """A trained model, and which pieces were kept out of it."""
+    size = config.vocab_size
+    if config.reject == "none" and not config.reject_pieces:
+        model = _train(texts, config, size)
+        return Trimmed(model, _size(model), {}, [])
+    margin = size // MARGIN + 64
+    while True:
+        model = _train(texts, config, size + margin)
+        try:
+            trimmed = trim(model, size, lambda pieces: rejected(pieces, texts, config))
+        except TooSmallError as error:
+            raise WenhaiError(_too_small(error.needed, config)) from None
+        if trimmed.vocab_size == size or _size(model) < size + margin:  # the latter: the texts have no more
+            return trimmed
+        margin *= MARGIN_GROWTH
+
+
+def rejected(pieces: Sequence[str], texts: Sequence[str], config: TokenizerConfig) -> dict[str, str]:
+    """The pieces that the recipe does not want, as the vocabulary spells them, with the reason."""
+    from tokenizer.report import suspicious_pieces
+
+    found = suspicious_pieces(pieces, texts) if config.reject == "suspicious" else {}
+    for piece in pieces:
+        for string in config.reject_pieces:
+            if string in piece.replace(SPACE_MARK, " "):
+                found[piece] = f"recipe: {string}"
+    return found
+
+
+def _size(model: bytes) -> int:
+    import sentencepiece
+
+    size: int = sentencepiece.SentencePieceProcessor(model_proto=model).vocab_size()
+    return size
+
+
+def _train(texts: Iterable[str], config: TokenizerConfig, vocab_size: int) -> bytes:
+    """SentencePiece's own training."""
     import sentencepiece
 
     model = io.BytesIO()
@@ -56,11 +104,13 @@ def train(texts: Iterable[str], config: TokenizerConfig) -> bytes:
             pretokenization_delimiter=WORD_MARK if config.segmentation == "jieba" else "",
             model_writer=model,
             model_type=config.model_type,
-            vocab_size=config.vocab_size,
+            vocab_size=vocab_size,
             hard_vocab_limit=False,
             character_coverage=config.character_coverage,
             split_digits=config.split_digits,
             num_threads=config.num_threads,
+            control_symbols=control_pieces(config),
+            user_defined_symbols=list(config.user_symbols),
             normalization_rule_name="identity",
             remove_extra_whitespaces=False,
             add_dummy_prefix=False,
@@ -77,7 +127,7 @@ def train(texts: Iterable[str], config: TokenizerConfig) -> bytes:
         )
     except RuntimeError as error:
         raise WenhaiError(_explain(str(error), config)) from error
-    return model.getvalue()
+    return on_grid(model.getvalue()) if config.model_type == "unigram" else model.getvalue()
 
 
 def sentences(texts: Iterable[str]) -> Iterator[str]:
@@ -117,64 +167,61 @@ def segment(lines: Iterable[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class TokenizerTraining(Stage):
-    """The sample -> `model/tokenizer.model` and `report/tokenizer.json`; one task."""
+    """The sample -> `model/tokenizer.model` and `report/tokenizer.json`, `.html`; one task."""
 
     recipe: TokenizerConfig
 
     name: ClassVar[str] = "tokenizer"
-    version: ClassVar[int] = 2
-    upstream: ClassVar[tuple[str, ...]] = ("sample",)
+    version: ClassVar[int] = 3
+    upstream: ClassVar[tuple[str, ...]] = ("sample", "shares")
 
     def config(self) -> dict[str, Any]:
-        return training(self.recipe)
+        found = training(self.recipe)
+        if self.recipe.reject == "suspicious":
+            words = resources.files("tokenizer.report").joinpath("spam_words.txt").read_bytes()
+            found["spam_words"] = hashlib.sha256(words).hexdigest()
+        return found
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        return [Task("tokenizer", tuple(upstream["sample"].files()))]
+        (shares,) = upstream["shares"].files("shares")
+        return [Task("tokenizer", (shares, *upstream["sample"].files()))]
 
     def run(self, task: Task, out: Output) -> Counts:
-        texts, counts = self._sample(task)
+        from tokenizer.report import vocabulary_report
+        from tokenizer.report.page import report_page
+        from tokenizer.sample import by_source, cut_sample, read_sample, texts_of_sources, traditional_ratio
+
+        shares, *files = task.inputs
+        sample, counts = cut_sample(read_sample(files), self.recipe.sample_bytes)
+        trained = train_without_rejected(sample["text"].to_pylist(), self.recipe)
         with out.create("model/tokenizer.model") as path:
-            path.write_bytes(train(texts, self.recipe))
-            report = vocabulary_report(Tokenizer(path), _first_characters(texts))
+            path.write_bytes(trained.model)
+            report = vocabulary_report(Tokenizer(path), texts_of_sources(sample, REPORT_CHARACTERS))
         report |= {"vocab_size_asked": self.recipe.vocab_size, "sample_documents": counts.documents_out}
-        report |= {"sample_bytes": counts.bytes_out}
+        report |= {"sample_bytes": counts.bytes_out, "sample_by_source": by_source(sample, shares)}
+        if self.recipe.traditional_ratio is not None:
+            report["sample_traditional_ratio"] = traditional_ratio(sample)
+        report |= {"rejected_pieces": dict(trained.rejected), "unreachable_pieces": list(trained.unreachable)}
         with out.create("report/tokenizer.json") as path:
             path.write_bytes(durable.canonical_json(report) + b"\n")
+        with out.create("report/tokenizer.html") as path:
+            title = f"{self.recipe.model_type}, {trained.vocab_size:,} pieces"
+            path.write_text(report_page(report, title), encoding="utf-8")
         return counts
-
-    def _sample(self, task: Task) -> tuple[list[str], Counts]:
-        """The sampled texts in the order of their keys, as many as fit into `sample_bytes`."""
-        from tokenizer.sample import read_sample
-
-        texts = read_sample(task.inputs)
-        sizes = np.array([len(text.encode()) for text in texts], dtype=np.int64)
-        kept = int(np.searchsorted(np.cumsum(sizes), self.recipe.sample_bytes, side="right"))
-        kept = max(kept, min(1, len(texts)))  # one document may be larger than the sample
-        counts = Counts(len(texts), kept, int(sizes.sum()), int(sizes[:kept].sum()))
-        if kept < len(texts):
-            counts.drop("sample.full", len(texts) - kept)
-        return texts[:kept], counts
-
-
-def _first_characters(texts: list[str]) -> list[str]:
-    """The first texts, about a million characters of them."""
-    total, found = 0, []
-    for text in texts:
-        if total >= REPORT_CHARACTERS:
-            break
-        found.append(text)
-        total += len(text)
-    return found
 
 
 def _explain(message: str, config: TokenizerConfig) -> str:
     """SentencePiece's assertion in words a person can act on."""
     if too_small := re.search(r"smaller than required_chars\. (\d+) vs (\d+)", message):
-        return (
-            f"tokenizer.vocab_size = {config.vocab_size} is too small: bytes, control ids and the characters that "
-            f"character_coverage = {config.character_coverage} asks for are {too_small[2]} pieces. Raise vocab_size or "
-            "lower character_coverage."
-        )
+        return _too_small(int(too_small[2]), config)
     if "sentences_.empty()" in message or "corpus" in message.lower():
         return "there is no text to train a tokenizer on. Check that the text stage kept documents."
     return f"SentencePiece refused to train: {message.strip()}"
+
+
+def _too_small(needed: int, config: TokenizerConfig) -> str:
+    return (
+        f"tokenizer.vocab_size = {config.vocab_size} is too small: bytes, control ids, symbols and the characters that "
+        f"character_coverage = {config.character_coverage} asks for are {needed} pieces. Raise vocab_size or lower "
+        "character_coverage."
+    )

@@ -156,8 +156,10 @@ def project(corpus: Corpus, recipe: Recipe, rates: Mapping[str, Rate]) -> list[W
     section = TokenizerConfig.model_validate(recipe.tokenizer)
     sample = min(section.sample_bytes, corpus.text_bytes)
     training = Work("tokenizer", 1, sample * TRAINING_SECONDS, 1e6, sample, 0, 2)
-    sampling, encoding = (_work(name, corpus.shards, corpus, rates, disk["text"], {}) for name in ("sample", "tokens"))
-    return [*found, replace(sampling, disk_bytes=float(sample)), training, encoding]
+    names = ("sources", "sample", "tokens")
+    weighing, sampling, encoding = (_work(name, corpus.shards, corpus, rates, disk["text"], {}) for name in names)
+    sharing = _work("shares", 1, corpus, rates, weighing.disk_bytes, {})
+    return [*found, weighing, sharing, replace(sampling, disk_bytes=float(sample)), training, encoding]
 
 
 def _num_tasks(stage: Stage, upstream: Mapping[str, Folder], corpus: Corpus) -> int:

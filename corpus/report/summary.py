@@ -19,10 +19,18 @@ from corpus.engine.stage import Counts, Folder
 
 SUMMARY_COLUMNS = 80
 DUPLICATE_RULES = {"dedup.exact": "exact duplicates", "dedup.near": "near duplicates"}
-CHOOSING_STAGES = {"mixture_totals", "mixture", "sample", "tokenizer"}  # choose among documents, and drop none
+CHOOSING_STAGES = {
+    "mixture_totals",
+    "mixture",
+    "sources",
+    "shares",
+    "sample",
+    "tokenizer",
+}  # choose among documents, and drop none
 FIRST_STAGE, LAST_STAGE, MIXTURE_STAGE, TOKEN_STAGE = "extract", "text", "mixture", "tokens"
 DEDUP_ORDER = ("signatures", "buckets", "members", "candidates", "clusters")
-USUAL_ORDER = ("extract", "filter", *DEDUP_ORDER, "text", "mixture_totals", "mixture", "sample", "tokenizer", "tokens")
+TOKENIZER_ORDER = ("sources", "shares", "sample", "tokenizer", "tokens")
+USUAL_ORDER = ("extract", "filter", *DEDUP_ORDER, "text", "mixture_totals", "mixture", *TOKENIZER_ORDER)
 
 
 @dataclass(frozen=True)

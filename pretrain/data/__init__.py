@@ -1,19 +1,31 @@
 """Training samples out of token shards."""
 
-from pretrain.data.documents import document_ids
-from pretrain.data.loader import Batch, Loader, Shard, Span, data_digest, open_loader
-from pretrain.data.order import epoch_keys, permute
+from pretrain.data.blend import Blend
+from pretrain.data.documents import cumulative_lengths, document_ids, positions, prefix_ends
+from pretrain.data.loader import Batch, CorpusShare, Loader, SampleBlend, SampleStream, data_digest, open_loader
+from pretrain.data.order import epoch_keys, permute, unpermute
 from pretrain.data.reader import ShardReader
+from pretrain.data.stream import Shard, Span, Stream, open_stream
 
 __all__ = [
     "Batch",
+    "Blend",
+    "CorpusShare",
     "Loader",
+    "SampleBlend",
+    "SampleStream",
     "Shard",
     "ShardReader",
     "Span",
+    "Stream",
+    "cumulative_lengths",
     "data_digest",
     "document_ids",
     "epoch_keys",
     "open_loader",
+    "open_stream",
     "permute",
+    "positions",
+    "prefix_ends",
+    "unpermute",
 ]

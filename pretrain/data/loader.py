@@ -1,93 +1,139 @@
-"""Training samples out of token shards: every batch is a pure function of integers.
+"""Batches of training samples, each a pure function of integers: of the run's seed and the numbers of its samples.
 
-The shards of a split, one after another, are one stream of tokens. Window `w` is the tokens [w T, w T + T +
-1): T inputs and, one place later, T targets, so that neighbouring windows share one token and every token but
-the first is a target once an epoch. Sample `s` of a run is window `permute(s mod n)` under the key of epoch
-`s div n`. The permutation is computed, not stored (an alternating Feistel network, walking cycles until it
-falls below n, fewer than 2 walks on average): nothing is built at start, nothing kept in memory, a loader's
-state is one integer, and resuming, changing the number of ranks or asking "what did step N see?" is
-arithmetic. Megatron's loader builds document, sample and shuffle indices on rank 0 instead, 8 to 16 bytes a
-sample.
+A loader's whole state is one integer, the number of samples taken. Resuming, changing the number of ranks or the size
+of the batch, and asking "what did step N see?" are arithmetic: which corpus gives a sample (`blend`), which window of
+it (`stream`), where its tokens lie. Megatron's loader builds document, sample and shuffle indices on rank 0 instead,
+8 to 16 bytes a sample.
 
-What it costs: the last partial window is left out of every epoch (fewer than T tokens, `num_dropped_tokens`),
-and windows ignore document boundaries; `document_ids` tells a mask where they are.
+Windows ignore document boundaries; `document_ids` tells a mask where they are.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from fractions import Fraction
+from math import ceil
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpus.engine.durable import digest
 from corpus.engine.errors import UsageError
-from pretrain.data.documents import document_ids
-from pretrain.data.order import Int64Array, epoch_keys, permute
-from pretrain.data.reader import ShardReader
-from tokenizer.shards import TokenShard, open_split
+from pretrain.data.documents import Int32Array, document_ids, positions, prefix_ends
+from pretrain.data.order import Int64Array
+from pretrain.data.stream import Shard, Span, open_stream
+from tokenizer.shards import TokenShard
 
-MAX_WINDOWS = 2**62  # their numbers, and the power of two above them, stay inside 64 bits
+IGNORED_TARGET = -1
 
 
-class Shard(Protocol):
-    """What the loader needs of `tokenizer.shards.TokenShard`."""
+class SampleStream(Protocol):
+    """What the loader needs of a corpus: `Stream`, or one in another order."""
 
+    @property
+    def name(self) -> str: ...
+    @property
+    def shards(self) -> list[Shard]: ...
+    @property
+    def sequence_length(self) -> int: ...
     @property
     def num_tokens(self) -> int: ...
     @property
-    def eod(self) -> int: ...
-    def tokens(self, start: int, stop: int) -> NDArray[Any]: ...
+    def num_samples(self) -> int: ...
+    def spans(self, start: int, count: int) -> list[list[Span]]: ...
+    def samples(self, shard: int, start: int, stop: int, limit: int) -> list[int]: ...
+
+
+class SampleBlend(Protocol):
+    """What the loader needs of `Blend`: of each corpus, the samples taken are numbered without gaps."""
+
+    @property
+    def weights(self) -> list[Fraction]: ...
+    def origins(self, start: int, count: int) -> tuple[NDArray[np.int16], Int64Array]: ...
+    def samples(self, corpus: int, indices: Int64Array) -> Int64Array: ...
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples of T tokens, int64 [samples, T]; `targets[b, t]` is the token that follows `tokens[b, t]`.
+    """B samples of T tokens; `targets[b, t]` is the token that follows `tokens[b, t]`.
 
-    `document_ids` (int32) numbers the documents of a window from 0: tokens of one document share a number,
-    its end-of-document token included, so that a mask may keep attention inside a document.
+    Args:
+        tokens: int64 [B, T].
+        targets: int64 [B, T]; -1 where the token is part of a prefix and costs nothing.
+        document_ids: int32 [B, T]: tokens of one document share a number, from 0 in each window, its end-of-document
+            token included, so that a mask may keep attention inside a document.
+        positions: int32 [B, T], counted anew from each document's beginning; None: 0 to T - 1.
+        prefix_ends: int32 [B, T], see `documents.prefix_ends`; None: no prefixes.
     """
 
     tokens: Int64Array
     targets: Int64Array
-    document_ids: NDArray[np.int32]
+    document_ids: Int32Array
+    positions: Int32Array | None = None
+    prefix_ends: Int32Array | None = None
 
 
 @dataclass(frozen=True)
-class Span:
-    """The tokens `[start, stop)` of the shard number `shard`."""
+class CorpusShare:
+    """One corpus of a run, in figures."""
 
-    shard: int
-    start: int
-    stop: int
+    name: str
+    num_tokens: int
+    num_samples: int  # of an epoch
+    weight: Fraction  # of the run's samples
+    epochs: float  # over the run
 
 
 class Loader:
-    """The samples of one split, in an order that depends on nothing but `seed` and the number of windows."""
+    """The samples of a run, out of one corpus or a blend of several. Safe for threads.
 
-    def __init__(self, shards: Sequence[Shard], sequence_length: int, seed: int = 0, name: str = "the split") -> None:
-        if sequence_length < 1:
-            raise UsageError(f"sequence_length is {sequence_length}: it must be 1 or more")
-        self.shards = list(shards)
-        self.sequence_length = sequence_length
+    Args:
+        streams: The corpora.
+        blend: Which of them gives each sample; None for a single one.
+        document_mask: Whether attention stays inside documents: then each has a prefix of its own.
+        reset_positions: Give `positions` that begin anew with each document.
+        prefix_lm: Give `prefix_ends`, and no target inside a prefix.
+        seed: Of the prefixes.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[SampleStream],
+        blend: SampleBlend | None = None,
+        *,
+        document_mask: bool = False,
+        reset_positions: bool = False,
+        prefix_lm: bool = False,
+        seed: int = 0,
+    ) -> None:
+        if len(streams) != (1 if blend is None else len(blend.weights)):
+            raise ValueError(f"{len(streams)} corpora for a blend of {'one' if blend is None else len(blend.weights)}")
+        self.streams = list(streams)
+        self.blend = blend
+        self.document_mask = document_mask
+        self.reset_positions = reset_positions
+        self.prefix_lm = prefix_lm
         self.seed = seed
-        self.starts = [0, *accumulate(shard.num_tokens for shard in self.shards)]  # places in the stream
-        self.num_tokens = self.starts[-1]
-        self.num_windows = max(self.num_tokens - 1, 0) // sequence_length
-        if self.num_windows == 0:
-            raise UsageError(
-                f"{name} has {self.num_tokens} tokens in {len(self.shards)} shards: one sample of "
-                f"sequence_length {sequence_length} needs {sequence_length + 1}. "
-                "Use a shorter sequence_length or more text."
-            )
-        if self.num_windows > MAX_WINDOWS:
-            raise UsageError(f"{name} has {self.num_windows} windows: {MAX_WINDOWS} at most")
-        self.num_dropped_tokens = self.num_tokens - 1 - self.num_windows * sequence_length
+        self.sequence_length = streams[0].sequence_length
+        self.num_tokens = sum(stream.num_tokens for stream in streams)
+        self.eod = next(shard.eod for stream in streams for shard in stream.shards)
+        for stream in streams:
+            if stream.sequence_length != self.sequence_length:
+                raise ValueError(f"corpora of sequence_length {self.sequence_length} and {stream.sequence_length}")
+            if any(shard.eod != self.eod for shard in stream.shards):
+                raise UsageError(
+                    f"corpus {stream.name or '(the only one)'}: its documents do not all end with token {self.eod}. "
+                    "Encode all the text of a run with one tokenizer."
+                )
+
+    @property
+    def num_samples_per_epoch(self) -> int:
+        """Of the only corpus."""
+        (stream,) = self.streams
+        return stream.num_samples
 
     def batch(self, start: int, count: int) -> Batch:
         """The samples [start, start + count) of the run, epoch after epoch without end.
@@ -95,37 +141,59 @@ class Loader:
         A rank that trains on a part of the global batch asks for its own sub-range.
         """
         window_tokens = np.empty((count, self.sequence_length + 1), dtype=np.int64)
-        for row, window in zip(window_tokens, self.windows(start, count).tolist(), strict=True):
+        for row, (stream, spans) in zip(window_tokens, self.origins(start, count), strict=True):
             filled = 0
-            for span in self.spans(window):
-                size = span.stop - span.start
-                row[filled : filled + size] = self.shards[span.shard].tokens(span.start, span.stop)
-                filled += size
+            for shard, first, stop in spans:
+                row[filled : filled + stop - first] = self.streams[stream].shards[shard].tokens(first, stop)
+                filled += stop - first
+            assert filled == len(row), "a sample is T + 1 tokens"
         tokens, targets = window_tokens[:, :-1], window_tokens[:, 1:]
-        return Batch(tokens, targets, document_ids(tokens, self.shards[0].eod))
+        ids = document_ids(tokens, self.eod)
+        ends = None
+        if self.prefix_lm:
+            segments = ids if self.document_mask else np.zeros_like(ids)
+            ends = prefix_ends(segments, np.arange(start, start + count), self.seed)
+            is_prefix = np.arange(self.sequence_length) < ends
+            targets = targets.copy()
+            targets[:, :-1][is_prefix[:, 1:]] = IGNORED_TARGET
+        return Batch(tokens, targets, ids, positions(ids) if self.reset_positions else None, ends)
 
-    def windows(self, start: int, count: int) -> Int64Array:
-        """The window of each of the samples [start, start + count)."""
-        if start < 0 or count < 0:
-            raise ValueError(f"samples [{start}, {start + count}): a sample's number is never negative")
-        parts = [np.empty(0, dtype=np.int64)]
-        while count > 0:
-            epoch, first = divmod(start, self.num_windows)
-            size = min(count, self.num_windows - first)
-            indices = np.arange(first, first + size, dtype=np.uint64)
-            parts.append(permute(indices, self.num_windows, epoch_keys(self.seed, epoch)))
-            start, count = start + size, count - size
-        return np.concatenate(parts)
+    def origins(self, start: int, count: int) -> list[tuple[int, list[Span]]]:
+        """Of each of the samples [start, start + count): its corpus, and where its T + 1 tokens lie. Reads nothing."""
+        if self.blend is None:
+            return [(0, spans) for spans in self.streams[0].spans(start, count)]
+        corpora, indices = self.blend.origins(start, count)
+        found: list[tuple[int, list[Span]]] = [(0, [])] * count
+        for corpus in np.unique(corpora).tolist():
+            rows = np.flatnonzero(corpora == corpus).tolist()
+            spans = self.streams[corpus].spans(int(indices[rows[0]]), len(rows))
+            for row, place in zip(rows, spans, strict=True):
+                found[row] = corpus, place
+        return found
 
-    def spans(self, window: int) -> Iterator[Span]:
-        """Where the T + 1 tokens of a window lie: several spans where it crosses into the next shard."""
-        first = window * self.sequence_length
-        last = first + self.sequence_length + 1
-        while first < last:
-            shard = bisect_right(self.starts, first) - 1  # of equal starts the last: steps over empty shards
-            stop = min(last, self.starts[shard + 1])
-            yield Span(shard, first - self.starts[shard], stop - self.starts[shard])
-            first = stop
+    def samples(self, stream: int, shard: int, start: int, stop: int, limit: int) -> list[int]:
+        """The samples of the run below `limit` that hold one of the tokens [start, stop) of a corpus' shard, ascending."""
+        if self.blend is None:
+            return self.streams[stream].samples(shard, start, stop, limit)
+        # No rule of blending gives a corpus more than its share and a few: one of short epochs has not had `limit`.
+        share = ceil(self.blend.weights[stream] * limit) + len(self.streams) + 1
+        indices = self.streams[stream].samples(shard, start, stop, min(limit, share))
+        found = self.blend.samples(stream, np.array(indices, dtype=np.int64))
+        return [sample for sample in found.tolist() if sample < limit]
+
+    def describe(self, num_samples: int) -> list[CorpusShare]:
+        """What a run of `num_samples` samples reads of each corpus."""
+        weights = [Fraction(1)] if self.blend is None else self.blend.weights
+        return [
+            CorpusShare(
+                stream.name,
+                stream.num_tokens,
+                stream.num_samples,
+                weight,
+                float(weight * num_samples / stream.num_samples),
+            )
+            for stream, weight in zip(self.streams, weights, strict=True)
+        ]
 
 
 def open_loader(data: Path, split: str, sequence_length: int, seed: int, verify: bool = True) -> Loader:
@@ -135,8 +203,7 @@ def open_loader(data: Path, split: str, sequence_length: int, seed: int, verify:
         ShardError: a shard is missing, foreign or damaged; with `verify`, also while reading, at a flipped bit.
         UsageError: the split is shorter than one sample.
     """
-    shards = [ShardReader(shard, verify) for shard in open_split(data, split)]
-    return Loader(shards, sequence_length, seed, name=f"{data} ({split})")
+    return Loader([open_stream(data, split, sequence_length, seed, verify)], seed=seed)
 
 
 def data_digest(shards: Sequence[TokenShard]) -> str:

@@ -30,15 +30,20 @@ OPTIONS = {
     "corpus explain": "--json",
     "tokenizer run": "--address --executor --json --out --quiet --recipe --set --text --workers",
     "tokenizer check": "--recipe --set",
-    "tokenizer inspect": "--json",
+    "tokenizer report": "--characters --html --json --text",
+    "tokenizer compare": "--characters --html --json --text",
+    "tokenizer adopt": "--address --append-eod --eod --executor --json --out --quiet --tokenizer --validation --workers",
+    "tokenizer export": "--documents --out --text",
+    "tokenizer inspect": "--json --shards",
     "tokenizer verify": "",
     "tokenizer head": "--tokenizer",
     "tokenizer encode": "--pieces --tokenizer",
-    "tokenizer decode": "--tokenizer",
+    "tokenizer decode": "--pieces --sequence --shard --tokenizer --tokens",
+    "tokenizer locate": "--id --shard --split --token --tokenizer --url",
     "pretrain train": "--config --data --nproc --out --set --tokenizer",
     "pretrain generate": "--checkpoint --max-tokens --prompt --seed --temperature --top-k --top-p",
     "pretrain evaluate": "--checkpoint --data --json --max-tokens --split",
-    "pretrain trace": "--checkpoint --data --json --step",
+    "pretrain trace": "--checkpoint --data --id --json --rank --ranks --step --text --url",
 }
 
 

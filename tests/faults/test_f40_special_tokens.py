@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from corpus.engine.run import run_stages
 from tests.tokenizer.test_stages import Texts
 from tests.tokenizer.texts import documents
-from tokenizer.__main__ import stages
+from tokenizer.build import stages
 from tokenizer.config import TokenizerConfig
 from tokenizer.model import EOD_PIECE, Tokenizer
 from tokenizer.shards import SPLITS, open_split

@@ -8,6 +8,7 @@ import pytest
 
 from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
+from pretrain.batch_size import BatchSizes, check_batch_sizes
 from pretrain.config import RunConfig, load_config, named_configs, to_json, with_vocab_size
 from tests.pretrain.tiny import tiny_config
 
@@ -21,10 +22,14 @@ def test_named_configurations_load_and_survive_json(name: str) -> None:
 def test_the_named_configurations() -> None:
     assert named_configs() == ["demo", "gpt2-124m", "yuan-13b", "yuan-245b"]
     yuan = load_config("yuan-13b")
-    training = yuan.training
-    tokens = training.num_steps * training.global_batch_size * yuan.model.sequence_length
-    assert tokens == pytest.approx(300.0e9, rel=1e-3)
-    assert training.global_batch_size % (112 * training.micro_batch_size) == 0
+    training, schedule = yuan.training, yuan.schedule
+    sizes = BatchSizes(training.global_batch_size, training.rampup)
+    assert 0 <= 146_484_375 - sizes.num_samples(training.num_steps) < 2688
+    assert sizes.num_samples(training.num_steps) * yuan.model.sequence_length == pytest.approx(300.0e9, rel=1e-3)
+    assert abs(sizes.num_samples(schedule.warmup_steps) - 488_280) <= 2240 / 2
+    assert schedule.decay_steps is not None
+    assert abs(sizes.num_samples(schedule.warmup_steps + schedule.decay_steps) - 131_835_937) <= 2688 / 2
+    check_batch_sizes(training, 112)
 
 
 def test_overrides_and_own_files(tmp_path: Path) -> None:
@@ -61,6 +66,14 @@ def test_every_mistake_is_listed() -> None:
         ("training.max_grad_norm=inf", "finite number"),
         ("training.seed=9223372036854775808", "less than 9223372036854775808"),
         ("schedule.decay_steps=0", "greater than or equal to 1"),
+        ("training.rampup={start=5,increment=1,num_samples=9}", "rampup.start 5 is above global_batch_size 4"),
+        ("training.rampup={start=1,increment=2,num_samples=9}", "no whole number of increments of 2"),
+        ("training.rampup={start=1,increment=0,num_samples=9}", "greater than or equal to 1"),
+        ('data.corpora=[{path="a"},{path="b/a"}]', "two corpora are called a"),
+        ('data.corpora=[{path="."}]', "Give the corpus a `name`"),
+        ('data.corpora=[{path="a"},{path="b",weight=2.0},{path="c",epochs=1.0}]', "a: needs a weight or epochs"),
+        ('data.corpora=[{path="a",weight=2.0,epochs=1.0}]', "a: has a weight and epochs"),
+        ('data.corpora=[{path="a",weight=0.0}]', "greater than 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(override: str, message: str) -> None:

@@ -24,6 +24,7 @@ from pretrain.evaluate import (
     rank_batches,
     split_documents,
     symbols,
+    together,
 )
 from pretrain.model import IGNORED_TARGET
 
@@ -40,7 +41,7 @@ def uniform_over(vocabulary: int, model_size: int) -> torch.nn.Module:
     """Equal logits for `vocabulary` tokens, the padded rest masked."""
 
     class Uniform(torch.nn.Module):
-        def forward(self, tokens: torch.Tensor, document_ids: torch.Tensor | None) -> torch.Tensor:
+        def forward(self, tokens: torch.Tensor, *_: torch.Tensor | None) -> torch.Tensor:
             logits = torch.zeros(*tokens.shape, model_size)
             logits[..., vocabulary:] = float("-inf")
             return logits
@@ -60,7 +61,7 @@ def test_a_uniform_model_costs_the_logarithm_of_its_vocabulary(sequence_length: 
 
 def test_a_model_that_knows_the_next_token_pays_nothing_and_sees_what_comes_before() -> None:
     class Successor(torch.nn.Module):
-        def forward(self, tokens: torch.Tensor, document_ids: torch.Tensor | None) -> torch.Tensor:
+        def forward(self, tokens: torch.Tensor, *_: torch.Tensor | None) -> torch.Tensor:
             return 100.0 * torch.nn.functional.one_hot(tokens + 1, 64).float()
 
     assert evaluate(logits_score(Successor(), False), held_out_of(30), 8, 2, CPU).bits < 1e-9
@@ -87,21 +88,42 @@ def test_every_token_is_scored_once_after_its_predecessor_on_any_number_of_ranks
 def test_shares_of_the_ranks_add_up_to_the_whole() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Embedding(64, 8), torch.nn.Linear(8, 64))
-    score = logits_score(lambda tokens, document_ids: model(tokens), False)
+    score = logits_score(lambda tokens, *_: model(tokens), False)
     held_out = held_out_of(45)
     shares = [
-        score(torch.from_numpy(tokens), torch.from_numpy(targets), torch.empty(0)).item()
+        score(torch.from_numpy(tokens), torch.from_numpy(targets), torch.empty(0), None).item()
         for rank in range(3)
         for tokens, targets in rank_batches(held_out, 4, 2, rank, 3)
     ]
     assert math.fsum(shares) / math.log(2) == pytest.approx(evaluate(score, held_out, 4, 2, CPU).bits, rel=1e-6)
 
 
+def test_positions_are_reset_where_they_were_in_training_and_attention_is_causal() -> None:
+    seen: list[tuple[torch.Tensor | None, ...]] = []
+
+    def model(tokens: torch.Tensor, *rest: torch.Tensor | None) -> torch.Tensor:
+        seen.append(rest)
+        return torch.zeros(*tokens.shape, 64)
+
+    held_out = HeldOut(np.array([5, EOD, 6, EOD], dtype=np.uint16), ["五", "六"], EOD)
+    evaluate(logits_score(model, False), held_out, 4, 1, CPU)
+    evaluate(logits_score(model, False), held_out, 4, 1, CPU, reset_positions=True)
+    assert seen[0] == (None, None, None)
+    ids, prefix_ends, positions = seen[1]
+    assert (ids, prefix_ends) == (None, None)
+    assert positions is not None and positions.tolist() == [[0, 0, 1, 0]], "tokens are EOD 5 EOD 6"
+
+
+def test_texts_cost_together_what_they_cost_apart() -> None:
+    whole = together([Evaluation(10.0, 4, 5), Evaluation(2.0, 1, 1)])
+    assert (whole.bits_per_character, whole.num_tokens) == (2.0, 5)
+
+
 @pytest.mark.parametrize("document_mask", [False, True])
 def test_document_ids_reach_a_model_that_masks_by_them(document_mask: bool) -> None:
     seen: list[torch.Tensor | None] = []
 
-    def model(tokens: torch.Tensor, ids: torch.Tensor | None) -> torch.Tensor:
+    def model(tokens: torch.Tensor, ids: torch.Tensor | None, *_: torch.Tensor | None) -> torch.Tensor:
         seen.append(ids)
         return torch.zeros(*tokens.shape, 64)
 

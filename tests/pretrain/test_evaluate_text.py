@@ -22,7 +22,7 @@ from pretrain.__main__ import main
 from pretrain.checkpoint import load_model
 from pretrain.evaluate import character_baselines, evaluate, leading_documents, logits_score, read_held_out
 from tests.pretrain.data.test_reader import Document, write_folder
-from tests.pretrain.test_trace import SEQUENCE_LENGTH, save_checkpoint
+from tests.pretrain.texts import SEQUENCE_LENGTH, save_checkpoint, smallest_config
 from tokenizer.config import TokenizerConfig
 from tokenizer.model import Tokenizer
 from tokenizer.shards import open_split
@@ -61,7 +61,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
         for name, group in texts.items()
     }
     data = write_folder(folder / "tokens", shards, tokenizer.vocab_size, tokenizer.eod, tokenizer.sha256)
-    saved = save_checkpoint(folder / "run", data, model, tokenizer.sha256, tokenizer.vocab_size)
+    saved = save_checkpoint(folder / "run", smallest_config(tokenizer.vocab_size), data, tokenizer)
     return Small(data, tokenizer, saved)
 
 

@@ -83,13 +83,19 @@ def test_a_mistake_is_told_before_anything_starts(capsys: pytest.CaptureFixture[
     assert "did you mean num_heads?" in capsys.readouterr().err
     assert main([*arguments, "--nproc", "0"]) == 2
     assert "--nproc 0: it must be 1 or more" in capsys.readouterr().err
+    without = ["train", "--config", "demo", "--out", str(tmp_path / "out"), "--nproc", "2"]
+    assert main(without) == 2
+    assert "give --data FOLDER, or list [[data.corpora]]" in capsys.readouterr().err
+    assert main([*arguments, "--set", 'data.corpora=[{path="a"}]']) == 2
+    assert "the configuration names the corpora already (a)" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_of_a_rank_says_the_same() -> None:
+@pytest.mark.parametrize("data", [["--data", "a"], []])
+def test_the_command_of_a_rank_says_the_same(data: list[str]) -> None:
     import argparse
 
-    words = ["--config", "demo", "--data", "a", "--out", "b", "--tokenizer", "c", "--set", "x.y=1", "--set", "z=2"]
+    words = ["--config", "demo", *data, "--out", "b", "--tokenizer", "c", "--set", "x.y=1", "--set", "z=2"]
     parser = argparse.ArgumentParser()
     launch.add_arguments(parser)
     command = launch.command(parser.parse_args([*words, "--nproc", "2"]))

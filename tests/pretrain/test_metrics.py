@@ -14,6 +14,7 @@ import torch
 from pretrain import metrics
 from pretrain.config import MetricsConfig, load_config
 from pretrain.metrics import Metrics, flops_per_token, memory_bytes, peak_flops
+from pretrain.step import StepResult
 from tests.pretrain.tiny import tiny_config
 
 CPU = torch.device("cpu")
@@ -75,19 +76,28 @@ def test_steps_are_reported_at_their_rate(
     with new_metrics(tmp_path, peak=1e9) as found:
         for step in range(1, 6):
             clock[0] += 2.0
-            found.step(step, loss=math.log(2), norm=0.25, rate=1e-3, num_tokens=100)
+            found.step(step, StepResult(math.log(2), 0.25, 1e-3, num_tokens=100, batch_size=8, applied=True))
             if step == 3:
                 clock[0] += 1000.0  # an evaluation
                 found.restart_clock()
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 4, 5]
     assert {line["tokens_per_second"] for line in lines} == {50.0}
+    assert {line["batch_size"] for line in lines} == {8}
     assert lines[0]["bits_per_character"] == pytest.approx(0.5)
     assert lines[0]["mfu"] == pytest.approx(50 * flops_per_token(tiny_config().model) / 1e9)
     talk = capsys.readouterr()
     assert talk.out == ""
     assert talk.err.count("\n") == 4
     assert "loss 0.6931  0.500 bits/char  norm 0.25  lr 1.00e-03  50 tokens/s" in talk.err
+
+
+def test_a_batch_size_that_changes_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = MetricsConfig(tensorboard=False)
+    options = {"num_steps": 2, "tokens_per_character": 1.0, "peak": None, "device": CPU, "shows_batch_size": True}
+    with Metrics(tmp_path, config, tiny_config().model, **options) as found:
+        found.step(1, StepResult(1.0, 0.25, 1e-3, num_tokens=100, batch_size=448, applied=True))
+    assert "  lr 1.00e-03  batch 448  " in capsys.readouterr().err
 
 
 def test_what_is_not_finite_is_null(tmp_path: Path) -> None:

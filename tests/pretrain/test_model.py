@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from pretrain.config import ModelConfig, load_config
+from pretrain.data import positions
 from pretrain.model import GPT, IGNORED_TARGET, Attention, dense_mask, loss_sum, rotary_angles, visible
 from pretrain.parallel.params import init_parameters, num_matmul_parameters, num_parameters, param_specs
+from tests.pretrain.tiny import tiny_loader
 
 CHOICES: list[dict[str, Any]] = [
     {},
@@ -91,27 +94,75 @@ def test_masked_documents_are_as_if_alone(choices: dict[str, Any]) -> None:
             torch.testing.assert_close(together[:, 5:], second, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("choices", CHOICES)
+def test_a_masked_document_with_positions_of_its_own_is_as_if_alone(choices: dict[str, Any]) -> None:
+    """Learned positions too: the second document begins at position 0 again."""
+    model, tokens = build(small(**choices)), some_tokens(1)
+    ids = torch.tensor([[0] * 5 + [1] * 7], dtype=torch.int32)
+    reset = torch.from_numpy(positions(ids.numpy()))
+    with torch.no_grad():
+        together = model(tokens, ids, None, reset)
+        torch.testing.assert_close(together[:, :5], model(tokens[:, :5]), rtol=0, atol=1e-5)
+        torch.testing.assert_close(together[:, 5:], model(tokens[:, 5:]), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+def test_positions_say_where_a_token_stands_not_whom_it_sees(choices: dict[str, Any]) -> None:
+    model, tokens = build(small(**choices)), some_tokens(1)
+    with torch.no_grad():
+        plain, reset = (model(tokens, None, None, p) for p in (torch.arange(12)[None], torch.arange(12)[None] % 5))
+        torch.testing.assert_close(plain, model(tokens), rtol=0, atol=1e-5)
+        assert not torch.allclose(reset[:, 6:, :120], plain[:, 6:, :120], atol=1e-3)
+
+
 def test_a_prefix_sees_itself_both_ways() -> None:
     model, tokens = build(small()), some_tokens(2)
     changed = tokens.clone()
     changed[:, 3] = (changed[:, 3] + 1) % 120
+    ends = torch.tensor([[4] * 12, [2] * 12], dtype=torch.int32)
     with torch.no_grad():
-        before, after = (model(t, prefix_B=torch.tensor([4, 2])) for t in (tokens, changed))
+        before, after = (model(t, None, ends) for t in (tokens, changed))
     assert not torch.allclose(before[0, 0, :120], after[0, 0, :120], atol=1e-3)  # inside the prefix of 4
     torch.testing.assert_close(before[1, :3], after[1, :3])  # outside the prefix of 2
 
 
 @settings(max_examples=30)
-@given(st.lists(st.integers(0, 2), min_size=2, max_size=9).map(sorted), st.integers(0, 9))
-def test_the_dense_mask_is_visible_pair_by_pair(documents: list[int], prefix: int) -> None:
-    ids = torch.tensor([documents])
-    mask = dense_mask(torch.arange(len(documents)), ids, torch.tensor([prefix]))
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), min_size=2, max_size=9))
+def test_the_dense_mask_is_visible_pair_by_pair(places: list[tuple[int, int]]) -> None:
+    """Against the rule in words, for any documents and any prefix end of any token."""
+    documents, ends = (list(column) for column in zip(*places, strict=True))
+    mask = dense_mask(torch.arange(len(places)), torch.tensor([documents]), torch.tensor([ends]))
     assert mask is not None
-    for q in range(len(documents)):
-        for k in range(len(documents)):
-            allowed = (k <= q or k < prefix) and documents[q] == documents[k]
+    for q in range(len(places)):
+        for k in range(len(places)):
+            allowed = (k <= q or k < ends[q]) and documents[q] == documents[k]
             assert bool(mask[0, q, k]) is allowed
     assert bool(visible(torch.tensor(1), torch.tensor(0), None, None))
+
+
+@pytest.mark.parametrize("document_mask", [False, True])
+@pytest.mark.parametrize("choices", CHOICES)
+def test_a_prefix_model_never_sees_a_target(choices: dict[str, Any], document_mask: bool) -> None:
+    """What a logit that counts depends on, by its gradient: nothing to its right; inside a prefix, the right too."""
+    batch = tiny_loader(12, document_mask=document_mask, prefix_lm=True).batch(0, 6)
+    model = build(small(**choices, vocab_size=250, padded_vocab_size=256))
+    ids = torch.from_numpy(batch.document_ids) if document_mask else None
+    assert batch.prefix_ends is not None and model.embedding is not None
+    inputs = model.embedding(torch.from_numpy(batch.tokens)).detach().requires_grad_()
+    model.embedding = None
+    logits = model(inputs, ids, torch.from_numpy(batch.prefix_ends))[..., :250]
+    num_counted = num_inside = 0
+    for row, place in np.ndindex(6, 11):
+        (gradient,) = torch.autograd.grad(logits[row, place].square().sum(), inputs, retain_graph=True)
+        looks_ahead = bool(gradient[row, place + 1 :].any())
+        if batch.targets[row, place] >= 0:
+            assert not looks_ahead
+            num_counted += 1
+        elif not document_mask or batch.document_ids[row, place] == batch.document_ids[row, place + 1]:
+            assert bool(gradient[row, place + 1].any())
+            num_inside += 1
+        assert not gradient[np.arange(6) != row].any()
+    assert num_counted > 5 and num_inside > 5
 
 
 def reference_attention(layer: Attention, x: Tensor, config: ModelConfig) -> Tensor:
@@ -151,7 +202,7 @@ def test_attention_is_the_formula(num_kv_heads: int) -> None:
     x = torch.randn(2, 7, 32, generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
         expected = reference_attention(layer, x, config)
-        found = layer(x, rotary_angles(torch.arange(7), config), None)
+        found = layer(x, rotary_angles(torch.arange(7)[None], config), None)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert expected.abs().max() > 1e-2
 

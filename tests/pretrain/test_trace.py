@@ -1,161 +1,270 @@
-"""Trace: exactly the documents whose tokens a batch held, found again without reading one token."""
+"""Trace: exactly the documents and characters that a batch held, and of a document exactly the steps that saw it."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-import torch
 
 from corpus.engine.errors import UsageError
-from pretrain import checkpoint, trace
+from pretrain import trace
 from pretrain.__main__ import main
-from pretrain.checkpoint import Identity, Order, State
-from pretrain.config import ParallelConfig, RunConfig
-from pretrain.data import data_digest, open_loader
-from pretrain.parallel import mesh
-from pretrain.train import new_run
-from tests.pretrain.data.test_reader import EOD, Document, write_folder
-from tokenizer.shards import ShardError, open_split
+from pretrain.checkpoint import Order, Share, State
+from pretrain.config import RampupConfig
+from pretrain.trace import Sighting, Trace
+from tests.pretrain.texts import (
+    batch_tokens,
+    save_checkpoint,
+    small_tokenizer,
+    smallest_config,
+    text_folder,
+)
+from tests.tokenizer.texts import documents
+from tokenizer.model import Tokenizer
+from tokenizer.shards import ShardError
 
-SEQUENCE_LENGTH = 6
-SEED = 5
+STRANGE = [
+    "𠮷野家の𠮷" + "😀" * 20,
+    "",
+    "ａ😀😀😀",
+    "龘",
+    "\n",
+]  # characters that are spelled in bytes: windows cut them
+SHARDS = {
+    "news": {"00000-00-train": [*STRANGE, *documents(3)], "00001-00-train": [], "00002-00-train": documents(9)[3:]},
+    "books": {"00000-00-train": documents(16)[9:]},
+}
+RAMP = RampupConfig(start=2, increment=2, num_samples=12)
 
 
-def marked(shard: int, num_documents: int) -> list[Document]:
-    """Documents whose every token names them: the token is the document's number over all shards, plus 2."""
-    numbers = range(20 * shard, 20 * shard + num_documents)
-    return [(f"{number:032x}", f"https://例.cn/{number}", [number + 2] * (number % 7)) for number in numbers]
+class Runs(NamedTuple):
+    """Two corpora, their texts by id, and checkpoints of runs on them."""
+
+    tokenizer: Tokenizer
+    folders: dict[str, Path]
+    texts: dict[str, str]
+    blend: Path
+    megatron: Path
+    single: Path
 
 
-def marked_folder(path: Path) -> Path:
-    return write_folder(path, {f"{shard:05}-00-train": marked(shard, size) for shard, size in enumerate([11, 1, 17])})
+def shares(**weights: str) -> tuple[Share, ...]:
+    return tuple(Share(corpus=name, weight=weight) for name, weight in weights.items())
+
+
+def orders() -> list[Order]:
+    """A run that goes on with another seed and other weights, and then without a ramp-up and listed otherwise."""
+    return [
+        Order(step=0, num_samples=0, global_batch_size=6, seed=5, rampup=RAMP, shares=shares(news="3", books="1")),
+        Order(step=5, num_samples=14, global_batch_size=6, seed=6, rampup=RAMP, shares=shares(news="1/3", books="2/3")),
+        Order(step=9, num_samples=38, global_batch_size=4, seed=6, shares=shares(books="1", news="1")),
+    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return marked_folder(tmp_path_factory.mktemp("trace") / "tokens")
-
-
-@pytest.fixture(scope="module")
-def saved(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(tmp_path_factory.mktemp("run"), folder, Path(__file__), "0" * 64)
-
-
-def test_trace_is_what_the_batch_held(folder: Path) -> None:
-    """Every sample's tokens, counted by the document they name, are the sightings of that sample."""
-    loader = open_loader(folder, "train", SEQUENCE_LENGTH, SEED)
-    shards = open_split(folder, "train")
-    num_samples = 2 * loader.num_windows + 1
-    batch = loader.batch(0, num_samples)
-    found = trace.trace(shards, SEQUENCE_LENGTH, SEED, 0, num_samples)
-    for sample in range(num_samples):
-        tokens = [*batch.tokens[sample].tolist(), int(batch.targets[sample, -1])]
-        named = Counter(token - 2 for token in tokens if token != EOD)
-        sightings = [sighting for sighting in found if sighting.sample == sample]
-        assert sum(sighting.num_tokens for sighting in sightings) == SEQUENCE_LENGTH + 1
-        counted = {int(s.id, 16): s.num_tokens for s in sightings}
-        assert len(counted) == len(sightings), "a document comes once a sample"
-        for number, count in named.items():
-            assert counted[number] in (count, count + 1), "its tokens, perhaps with its end"
-        for number in set(counted) - set(named):
-            assert counted[number] == 1, "only its end"
-        for sighting in sightings:
-            number = int(sighting.id, 16)
-            assert sighting.url == f"https://例.cn/{number}"
-            assert sighting.shard == f"{number // 20:05}-00-train"
-            assert sighting.sequence == number % 20
-            assert sighting.source == f"{number // 20:05}"
-
-
-def test_a_document_table_of_another_shard_is_refused(tmp_path: Path) -> None:
-    folder = marked_folder(tmp_path / "tokens")
-    shards = open_split(folder, "train")
-    path = folder / "data" / "00002-00-train.docs.parquet"
-    path.write_bytes((folder / "data" / "00001-00-train.docs.parquet").read_bytes())
-    with pytest.raises(ShardError, match=r"00002-00-train\.docs\.parquet: 1 rows for 17 sequences"):
-        trace.trace(shards, SEQUENCE_LENGTH, SEED, 0, 20)
-    path.write_bytes(b"PAR1")
-    with pytest.raises(ShardError, match=r"00002-00-train\.docs\.parquet: missing or damaged"):
-        trace.trace(shards, SEQUENCE_LENGTH, SEED, 0, 20)
-    path.unlink()
-    with pytest.raises(ShardError, match=r"00002-00-train\.docs\.parquet: missing or damaged"):
-        trace.trace(shards, SEQUENCE_LENGTH, SEED, 0, 20)
-
-
-def tiny_config(vocab_size: int = 100) -> RunConfig:
-    return RunConfig.model_validate(
-        {
-            "model": {
-                "num_layers": 1,
-                "hidden_size": 8,
-                "num_heads": 2,
-                "sequence_length": SEQUENCE_LENGTH,
-                "vocab_size": vocab_size,
-                "padded_vocab_size": -(-vocab_size // 128) * 128,
-            },
-            "optimizer": {"learning_rate": 1e-3},
-            "training": {"num_steps": 7, "global_batch_size": 2, "micro_batch_size": 1, "seed": SEED},
-            "checkpoint": {"every_steps": 1},
-            "evaluation": {"every_steps": 1},
-        }
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    path = tmp_path_factory.mktemp("trace")
+    tokenizer = small_tokenizer(path / "tokenizer.model")
+    texts: dict[str, str] = {}
+    folders = {}
+    for name, shards in SHARDS.items():
+        folders[name] = text_folder(path / name, tokenizer, shards, first_id=len(texts))
+        texts |= {f"{len(texts) + i:032x}": text for i, text in enumerate(t for s in shards.values() for t in s)}
+    listed = [{"path": str(folder), "weight": 1.0} for folder in folders.values()]
+    training = {"num_steps": 14, "global_batch_size": 4, "micro_batch_size": 2}
+    blend = smallest_config(data={"corpora": listed}, training=training)
+    state = State(step=12, num_samples=50, orders=orders())
+    megatron = smallest_config(data={"corpora": listed, "order": "megatron"}, training=training)
+    in_megatron = Order(
+        step=0,
+        num_samples=0,
+        global_batch_size=4,
+        seed=5,
+        kind="megatron",
+        run_samples=56,
+        shares=shares(news="1", books="1"),
+    )
+    return Runs(
+        tokenizer,
+        folders,
+        texts,
+        save_checkpoint(path / "blend", blend, None, tokenizer, state),
+        save_checkpoint(path / "megatron", megatron, None, tokenizer, State(12, 48, orders=[in_megatron])),
+        save_checkpoint(path / "single", smallest_config(), folders["news"], tokenizer),
     )
 
 
-def save_checkpoint(out: Path, data: Path, tokenizer: Path, tokenizer_sha256: str, vocab_size: int = 100) -> Path:
-    """The checkpoint of a model that has its first weights."""
-    config = tiny_config(vocab_size)
-    loader = open_loader(data, "train", SEQUENCE_LENGTH, SEED)
-    identity = Identity(data_digest(open_split(data, "train")), tokenizer, tokenizer_sha256)
-    torch.manual_seed(0)
-    with mesh.start(ParallelConfig(), "cpu", 1.0) as world:
-        run = new_run(config, world, loader)
-        return checkpoint.save(out, run.state, run.parameters, run.optimizer, config, identity, world)
+def traced(runs: Runs, kind: str) -> Trace:
+    if kind == "single":
+        return Trace(runs.single, {"news": runs.folders["news"]})
+    return Trace(runs.blend if kind == "blend" else runs.megatron, runs.folders)
 
 
-def test_the_command_prints_a_step(folder: Path, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["trace", "--checkpoint", str(saved), "--data", str(folder), "--step", "3"]
-    expected = trace.trace(open_split(folder, "train"), SEQUENCE_LENGTH, SEED, 4, 2)
+def as_trained(found: Trace) -> dict[int, tuple[int, list[list[int]]]]:
+    """The first sample and the tokens of each step, from the loaders that training uses, batch after batch."""
+    steps, sample = {}, 0
+    for number, order in enumerate(found.state.orders):
+        later = found.state.orders[number + 1 :]
+        for step in range(order.step, later[0].step if later else found.config.training.num_steps):
+            size = order.batch_sizes.of_step(step)[1]
+            steps[step + 1] = (sample, batch_tokens(found.corpora, order, found.config, sample, size))
+            sample += size
+    return steps
+
+
+@pytest.mark.parametrize("kind", ["blend", "megatron", "single"])
+def test_the_documents_of_a_step_are_what_the_batch_held(runs: Runs, kind: str) -> None:
+    found, sizes = traced(runs, kind), []
+    for step, (first, held) in as_trained(found).items():
+        sightings = found.sightings(found.step(step), with_text=True)
+        assert {sighting.step for sighting in sightings} == {step}
+        by_sample = defaultdict(list)
+        for sighting in sightings:
+            by_sample[sighting.sample].append(sighting)
+        assert list(by_sample) == list(range(first, first + len(held)))
+        sizes.append(len(held))
+        for tokens, seen in zip(held, by_sample.values(), strict=True):
+            assert tokens == [token for sighting in seen for token in tokens_of(runs, sighting)]
+            assert len({(sighting.corpus, sighting.epoch) for sighting in seen}) == 1
+    if kind == "blend":
+        assert sizes == [2, 2, 2, 4, 4, 6, 6, 6, 6, 4, 4, 4, 4, 4]
+
+
+def tokens_of(runs: Runs, sighting: Sighting) -> list[int]:
+    """The tokens of a sighting, encoded anew; its characters are checked against the document's text on the way."""
+    text = runs.texts[sighting.id]
+    assert sighting.url == f"https://例.cn/{int(sighting.id, 16)}"
+    assert sighting.text == text[sighting.character_start : sighting.character_stop]
+    ids = [*runs.tokenizer.encode(text), runs.tokenizer.eod]
+    for token, character in (
+        (sighting.token_start, sighting.character_start),
+        (sighting.token_stop, sighting.character_stop),
+    ):
+        num_bytes = sum(len(runs.tokenizer.piece_bytes(id)) for id in ids[:token])
+        assert character == sum(len(text[:place].encode()) < num_bytes for place in range(len(text)))
+    tokens = ids[sighting.token_start : sighting.token_stop]
+    assert len(tokens) == sighting.num_tokens
+    return tokens
+
+
+def test_windows_cut_characters_that_are_spelled_in_bytes(runs: Runs) -> None:
+    """Or the test above would show nothing about them."""
+    found = traced(runs, "single")
+    sightings = found.sightings([part for step in range(1, 400) for part in found.step(step)])
+    starts = {(sighting.id, sighting.token_start) for sighting in sightings}
+    cut = 0
+    for id, token in starts:
+        piece = [*runs.tokenizer.encode(runs.texts[id]), runs.tokenizer.eod][token]
+        cut += runs.tokenizer.piece_bytes(piece)[:1] in [bytes([byte]) for byte in range(0x80, 0xC0)]
+    assert cut > 0
+
+
+@pytest.mark.parametrize("kind", ["blend", "megatron", "single"])
+def test_the_steps_of_a_document_are_those_that_held_it(runs: Runs, kind: str) -> None:
+    """Every document of the corpora, by its id and by its URL, against all steps one by one."""
+    found = traced(runs, kind)
+    found.state.step, found.state.num_samples = (
+        (12, 50) if kind == "blend" else (7, 14) if kind == "single" else (12, 48)
+    )
+    seen = defaultdict(list)
+    for sighting in found.sightings([part for step in range(1, found.state.step + 1) for part in found.step(step)]):
+        seen[sighting.id].append(sighting)
+    names = SHARDS if kind != "single" else {"news": SHARDS["news"]}
+    assert len(seen) > 5
+    for number in range(sum(len(texts) for name in names for texts in SHARDS[name].values())):
+        id = f"{number:032x}"
+        assert found.sightings(found.documents("id", bytes.fromhex(id))) == seen[id]
+        assert found.sightings(found.documents("url", f"https://例.cn/{number}")) == seen[id]
+
+
+def test_ranks_divide_the_batch_of_a_step(runs: Runs) -> None:
+    found = traced(runs, "blend")
+    parts = [part for rank in range(3) for part in found.step(6, rank, 3)]
+    assert parts == found.step(6)
+    assert {part.sample for part in found.step(6, 1, 3)} == {16, 17}
+    for rank, num_ranks in ((0, 4), (3, 3), (-1, 3)):
+        with pytest.raises(UsageError, match="step 6 has a batch of 6 samples"):
+            found.step(6, rank, num_ranks)
+
+
+def arguments(runs: Runs, *words: str) -> list[str]:
+    return ["trace", "--checkpoint", str(runs.single), "--data", str(runs.folders["news"]), *words]
+
+
+def test_the_command_prints_a_step(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    found = traced(runs, "single")
+    expected = found.sightings(found.step(3))
     assert {sighting.sample for sighting in expected} == {4, 5}, "step 3 is the third: samples 4 and 5"
-
-    assert main([*arguments, "--json"]) == 0
-    assert [trace.Sighting(**json.loads(line)) for line in capsys.readouterr().out.splitlines()] == expected
-    assert main(arguments) == 0
+    assert main(arguments(runs, "--step", "3", "--json")) == 0
+    assert [Sighting(**json.loads(line)) for line in capsys.readouterr().out.splitlines()] == expected
+    assert main(arguments(runs, "--step", "3")) == 0
     head, *lines = capsys.readouterr().out.splitlines()
     rows = [dict(zip(head.split("\t"), line.split("\t"), strict=True)) for line in lines]
-    assert [row["id"] for row in rows] == [sighting.id for sighting in expected]
-    assert [row["url"] for row in rows] == [sighting.url for sighting in expected]
+    assert [(row["id"], row["url"], int(row["character_stop"])) for row in rows] == [
+        (sighting.id, sighting.url, sighting.character_stop) for sighting in expected
+    ]
+    assert "text" not in head, "no text unless it is asked for"
+    assert main(arguments(runs, "--step", "3", "--text", "--json")) == 0
+    assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()] == [
+        sighting.text for sighting in found.sightings(found.step(3), with_text=True)
+    ]
 
 
-def test_a_run_whose_batch_and_seed_changed_is_traced_as_it_went(
-    folder: Path, saved: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_command_finds_a_document_and_moved_corpora(
+    runs: Runs, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    state = State(orders=[Order(0, 0, 2, SEED), Order(2, 4, 3, SEED + 1)])
-    monkeypatch.setattr(trace, "read_state", lambda _: state)
-    shards = open_split(folder, "train")
-    for step, seed, first, count in ((2, SEED, 2, 2), (3, SEED + 1, 4, 3), (4, SEED + 1, 7, 3)):
-        arguments = ["trace", "--checkpoint", str(saved), "--data", str(folder), "--step", str(step), "--json"]
-        assert main(arguments) == 0
-        lines = capsys.readouterr().out.splitlines()
-        expected = trace.trace(shards, SEQUENCE_LENGTH, seed, first, count)
-        assert [trace.Sighting(**json.loads(line)) for line in lines] == expected
+    moved = tmp_path / "elsewhere"
+    moved.symlink_to(runs.folders["books"])
+    words = ["trace", "--checkpoint", str(runs.blend), "--json", "--data", f"books={moved}"]
+    number = len(runs.texts) - 1
+    assert main([*words, "--url", f"https://例.cn/{number}"]) == 0
+    by_url = capsys.readouterr().out
+    assert {json.loads(line)["corpus"] for line in by_url.splitlines()} == {"books"}
+    assert main([*words, "--id", f"{number:032x}"]) == 0
+    assert capsys.readouterr().out == by_url
 
 
-@pytest.mark.parametrize("step", ["0", "8", "-1"])
-def test_a_step_the_run_has_not_is_refused(
-    folder: Path, saved: Path, step: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--step", "0"], "the run has the steps 1 to 7"),
+        (["--step", "8"], "the run has the steps 1 to 7"),
+        (["--step", "1", "--rank", "0"], "--rank R and --ranks W go together"),
+        (["--url", "x", "--rank", "0", "--ranks", "1"], "--rank R and --ranks W go together"),
+        (["--url", "https://例.cn/99"], "no document of the run's corpora has it"),
+        (["--id", "00"], "an id is 32 hexadecimal digits"),
+        (["--id", "xyz"], "an id is 32 hexadecimal digits"),
+        (["--step", "1", "--data", "other"], "was trained on one corpus, not on several"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(
+    runs: Runs, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["trace", "--checkpoint", str(saved), "--data", str(folder), "--step", step]) == UsageError.exit_code
-    assert "the run has the steps 1 to 7" in capsys.readouterr().err
+    assert main(arguments(runs, *words)) == UsageError.exit_code
+    assert message in capsys.readouterr().err
 
 
-def test_other_data_than_the_run_s_is_refused(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = write_folder(tmp_path / "other", {"00000-00-train": marked(0, 12)})
-    assert main(["trace", "--checkpoint", str(saved), "--data", str(other), "--step", "1"]) == UsageError.exit_code
+def test_other_data_than_the_run_s_is_refused(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["trace", "--checkpoint", str(runs.single), "--step", "1"]
+    assert main([*words, "--data", str(runs.folders["books"])]) == UsageError.exit_code
     assert "is not what" in capsys.readouterr().err
+    assert main(words) == UsageError.exit_code
+    assert "give --data FOLDER" in capsys.readouterr().err
+    words = ["trace", "--checkpoint", str(runs.blend), "--step", "1", "--data", str(runs.folders["books"])]
+    assert main(words) == UsageError.exit_code
+    assert "give NAME=FOLDER, where NAME is one of news, books" in capsys.readouterr().err
+
+
+def test_a_missing_document_table_is_named(runs: Runs, tmp_path: Path) -> None:
+    folder = text_folder(tmp_path / "news", runs.tokenizer, SHARDS["news"])
+    (folder / "data" / "00002-00-train.docs.parquet").unlink()
+    found = Trace(runs.single, {"news": folder})
+    with pytest.raises(ShardError, match=r"00002-00-train\.docs\.parquet: missing or damaged"):
+        found.sightings([part for step in range(1, 8) for part in found.step(step)])
 
 
 def test_what_would_break_a_line_is_encoded() -> None:

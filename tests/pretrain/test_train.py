@@ -25,19 +25,18 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
 from corpus.engine.durable import RunLock
 from corpus.engine.errors import LockHeld, Stopped, WenhaiError
-from pretrain import checkpoint, train
+from pretrain import checkpoint, step, train
 from pretrain.checkpoint import Order, order_of
 from pretrain.config import RunConfig, to_json
+from pretrain.corpora import order_from
 from pretrain.model import loss_sum
 from pretrain.optim import clip_grad_norm
-from pretrain.train import train_step
+from pretrain.step import StepResult, note_order, train_step
 from tests.pretrain.ranks import RanksFailed, run_ranks
-from tests.pretrain.data.test_reader import Document, write_folder
+from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weights
 from tests.tokenizer.texts import documents
-from tokenizer.config import TokenizerConfig
 from tokenizer.model import Tokenizer
-from tokenizer.train import train as train_tokenizer
 
 NUM_STEPS = 12
 
@@ -45,21 +44,13 @@ NUM_STEPS = 12
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
-    model = folder / "tokenizer.model"
-    model.write_bytes(
-        train_tokenizer(documents(200), TokenizerConfig.model_validate({"vocab_size": 500, "num_threads": 1}))
-    )
-    tokenizer = Tokenizer(model)
-    texts = {
+    tokenizer = small_tokenizer(folder / "tokenizer.model")
+    shards = {
         "00000-00-train": documents(120),
         "00001-00-train": documents(180)[120:],
         "00000-00-validation": documents(190)[180:],
     }
-    shards: dict[str, list[Document]] = {
-        name: [(f"{number:032x}", None, tokenizer.encode(text)) for number, text in enumerate(group)]
-        for name, group in texts.items()
-    }
-    write_folder(folder / "tokens", shards, tokenizer.vocab_size, tokenizer.eod, tokenizer.sha256)
+    text_folder(folder / "tokens", tokenizer, shards)
     return folder
 
 
@@ -129,6 +120,50 @@ def test_evaluation_and_sample_do_not_disturb_training(data: Path, whole: Path, 
     assert losses(tmp_path) == losses(whole)
 
 
+def test_a_run_on_two_corpora_while_its_batch_grows(data: Path, tmp_path: Path) -> None:
+    """From the configuration alone, stopped and gone on with: shares, batches and what is said of both."""
+    more = documents(320)
+    shards = {"00000-00-train": more[200:310], "00000-00-validation": more[310:]}
+    text_folder(tmp_path / "more", Tokenizer(data / "tokenizer.model"), shards)
+    corpora = [{"path": str(data / "tokens"), "weight": 3.0}, {"path": str(tmp_path / "more"), "weight": 1.0}]
+    config = run_config(
+        data={"corpora": corpora},
+        training={"num_steps": 6, "rampup": {"start": 4, "increment": 2, "num_samples": 16}},
+        checkpoint={"every_steps": 2},
+    )
+    ((first, second),) = run_ranks(stopped_and_resumed, 1, config, tmp_path / "out", data / "tokenizer.model")
+    lines = recorded(tmp_path / "out")
+    assert [line["batch_size"] for line in lines.values()] == [4, 4, 6, 6, 8, 8]
+    summary = json.loads((tmp_path / "out" / "summary.json").read_bytes())
+    assert summary["samples"] == 36
+    last = recorded(tmp_path / "out", "validation")[6]
+    assert summary["corpora"] == {name: last[f"bits_per_character/{name}"] for name in ("tokens", "more")}
+    low, high = sorted(summary["corpora"].values())
+    assert low < summary["held_out_bits_per_character"] == last["bits_per_character"] < high
+    assert first[0].endswith("6 steps of 4 to 8 x 16 tokens")
+    assert first[1].startswith("corpus tokens: ") and "75.00% of the samples, 0.0" in first[1]
+    assert second[:3] == first[:3] and second[3].startswith("resuming from ")
+
+
+def stopped_and_resumed(config: RunConfig, out: Path, tokenizer: Path) -> list[list[str]]:
+    """Train without `--data` to step 2, and then to the end; what each run says first."""
+
+    def stopping(run: step.Run) -> StepResult:
+        result = train_step(run)
+        if run.state.step == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return result
+
+    said: list[list[str]] = [[], []]
+    heard = mock.patch.object(train, "say", said[0].append)
+    with suppress(Stopped), heard, mock.patch.object(train, "train_step", stopping):
+        train.train(config, None, out, tokenizer)
+    del os.environ["RANK"]  # the process group of `run_ranks` is gone: the second run forms its own of one
+    with mock.patch.object(train, "say", said[1].append):
+        train.train(config, None, out, tokenizer)
+    return said
+
+
 def losses(out: Path) -> list[float]:
     return [line["loss"] for line in recorded(out).values()]
 
@@ -174,7 +209,7 @@ def test_sigterm_saves_and_the_same_command_goes_on_bit_for_bit(data: Path, whol
 def stopped_train(config: RunConfig, data: Path, out: Path, rank: int) -> str:
     """One rank alone gets the signal, after its second step."""
 
-    def stepping(run: train.Run) -> train.StepResult:
+    def stepping(run: step.Run) -> StepResult:
         result = train_step(run)
         if run.state.step == 2 and run.world.rank == rank:
             os.kill(os.getpid(), signal.SIGINT)
@@ -210,8 +245,8 @@ def poisoned(rank: int, at_step: int, where: str) -> dict[str, Any]:
 
         applied, weights = [], []
         for _ in range(4):
-            with mock.patch.object(train, "clip_grad_norm", norm if where == "norm" else clip_grad_norm):
-                applied.append(train.train_step(run).applied)
+            with mock.patch.object(step, "clip_grad_norm", norm if where == "norm" else clip_grad_norm):
+                applied.append(train_step(run).applied)
             weights.append(whole_weights(run))
         unchanged = [all((a[name] == b[name]).all() for name in a) for a, b in pairwise(weights)]
         finite = all(np.isfinite(values).all() for values in weights[-1].values())
@@ -232,7 +267,7 @@ def poisoned_train(config: RunConfig, data: Path, out: Path) -> str:
         return loss_sum(logits, targets) * math.nan
 
     try:
-        with mock.patch.object(train, "loss_sum", not_finite):
+        with mock.patch.object(step, "loss_sum", not_finite):
             train_here(config, data, out)
     except WenhaiError as error:
         return str(error)
@@ -323,7 +358,7 @@ def test_ranks_do_not_wait_for_a_hanging_one() -> None:
 def skipped_and_stopped(config: RunConfig, data: Path, out: Path) -> None:
     """The first step is skipped, and a signal comes."""
     stopping = mock.patch.object(train, "_signals", lambda: nullcontext(lambda: True))
-    with suppress(Stopped), stopping, mock.patch.object(train, "clip_grad_norm", lambda *_: math.nan):
+    with suppress(Stopped), stopping, mock.patch.object(step, "clip_grad_norm", lambda *_: math.nan):
         train_here(config, data, out)
 
 
@@ -340,10 +375,13 @@ def test_a_changed_batch_and_seed_start_a_new_order() -> None:
     with tiny_run(tiny_config()) as run:
         train_steps(run, 2)
         run.config = changed
-        train.note_order(run)
-        train.note_order(run)
+        note_order(run.state, order_from(changed))
+        note_order(run.state, order_from(changed))
         train_steps(run, 1)
-        assert run.state.orders == [Order(0, 0, 8, 1234), Order(2, 16, 4, 9)]
+        assert run.state.orders == [
+            Order(step=0, num_samples=0, global_batch_size=8, seed=1234),
+            Order(step=2, num_samples=16, global_batch_size=4, seed=9),
+        ]
         assert run.state.num_samples == 20
         assert [order_of(run.state, step).seed for step in range(4)] == [1234, 1234, 9, 9]
 

@@ -15,9 +15,10 @@ from torch.distributed.tensor import DTensor
 from corpus.engine.config import parse
 from pretrain.checkpoint import Identity
 from pretrain.config import RunConfig
-from pretrain.data import Loader
+from pretrain.corpora import order_from
+from pretrain.data import Loader, Stream
 from pretrain.parallel import mesh
-from pretrain.train import Run, new_run, train_step
+from pretrain.step import Run, new_run, train_step
 
 EOD = 0
 VOCAB_SIZE = 250
@@ -37,7 +38,7 @@ class MemoryShard:
         return self._tokens[start:stop]
 
 
-def tiny_loader(sequence_length: int = 16) -> Loader:
+def tiny_loader(sequence_length: int = 16, **windows: bool) -> Loader:
     """Runs of counted numbers with end-of-document tokens between them."""
     random = np.random.default_rng(0)
     starts = random.integers(1, VOCAB_SIZE, size=400)
@@ -45,7 +46,7 @@ def tiny_loader(sequence_length: int = 16) -> Loader:
         np.append((start + np.arange(size)) % (VOCAB_SIZE - 1) + 1, EOD)
         for start, size in zip(starts, random.integers(3, 20, size=400), strict=True)
     ]
-    return Loader([MemoryShard(np.concatenate(documents))], sequence_length, seed=7)
+    return Loader([Stream([MemoryShard(np.concatenate(documents))], sequence_length, seed=7)], seed=7, **windows)
 
 
 def tiny_config(**sections: Mapping[str, Any]) -> RunConfig:
@@ -69,7 +70,17 @@ def tiny_config(**sections: Mapping[str, Any]) -> RunConfig:
 def tiny_run(config: RunConfig) -> Iterator[Run]:
     """The run of this rank."""
     with mesh.start(config.parallel, config.training.device, config.training.timeout_minutes) as world:
-        yield new_run(config, world, tiny_loader(config.model.sequence_length))
+        yield new_run(config, world, tiny_loader_of(config), order_from(config))
+
+
+def tiny_loader_of(config: RunConfig) -> Loader:
+    """The tiny loader with the windows of a configuration."""
+    return tiny_loader(
+        config.model.sequence_length,
+        document_mask=config.model.document_mask,
+        reset_positions=config.data.reset_positions,
+        prefix_lm=config.data.prefix_lm,
+    )
 
 
 def train_steps(run: Run, num_steps: int) -> tuple[list[float], list[float]]:

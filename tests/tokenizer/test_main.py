@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.tokenizer.texts import documents
-from tokenizer.__main__ import EXAMPLES, main
+from tokenizer.__main__ import COMMANDS, main
 from tokenizer.model import Tokenizer
-from tokenizer.shards import open_split
+from tokenizer.shards import SPLITS, open_split
 
 RECIPE = "[tokenizer]\nvocab_size = 600\nvalidation_ratio = 0.2\nnum_threads = 1\n"
 
@@ -85,11 +85,29 @@ def test_run_without_text_says_what_is_missing(tmp_path: Path, capsys: pytest.Ca
 
 def test_inspect(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(built), "--json"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["split"] for row in rows] == ["train", "validation"]
-    assert sum(row["sequences"] for row in rows) == 80
-    assert main(["inspect", rows[0]["prefix"]]) == 0
-    assert "1 shards" in capsys.readouterr().out
+    found = json.loads(capsys.readouterr().out)
+    assert [row["split"] for row in found["shards"]] == ["train", "validation"]
+    assert sum(values["documents"] for values in found["splits"].values()) == 80
+    tokenizer, texts = Tokenizer(built), documents(80)
+    characters = sum(values["characters"] for values in found["splits"].values())
+    assert characters == sum(map(len, texts))
+    for split, row in zip(SPLITS, found["shards"], strict=True):
+        [shard] = open_split(built, split)
+        values = found["splits"][split]
+        assert values["tokens"] == shard.num_tokens
+        assert values["bytes"] == shard.bin_path.stat().st_size + shard.idx_path.stat().st_size
+        assert values["characters_per_token"] == pytest.approx(values["characters"] / values["tokens"], abs=1e-4)
+        assert row == {"prefix": str(shard.prefix), "split": split, **values}
+    identity = {"sha256": tokenizer.sha256, "vocab_size": tokenizer.vocab_size, "eod": tokenizer.eod, "dtype": "uint16"}
+    assert found["tokenizers"] == [identity]
+
+    prefix = found["shards"][0]["prefix"]
+    assert main(["inspect", prefix, "--shards"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{prefix}: ")
+    assert lines[1].startswith("train      1 shards, ")
+    assert lines[2] == "validation 0 shards, 0 documents, 0 tokens, 0 characters (None a token), 0 bytes"
+    assert tokenizer.sha256 in lines[3]
 
 
 def test_verify_finds_damage_and_strangers(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +152,7 @@ def test_an_id_outside_the_vocabulary_is_refused(
     assert "cannot be decoded" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", EXAMPLES)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_the_help_of_a_verb_shows_how_it_is_used(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([verb, "--help"])
@@ -183,6 +201,76 @@ def test_encode_and_decode_are_inverse(
     assert capsysbinary.readouterr().out.decode().replace(" ", "") == "学而\n"
 
 
+def test_locate_counts_tokens_through_the_shards_of_a_split(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    [shard] = open_split(built, "validation")
+    start, stop = shard.bounds(1)
+    for words in (["--split", "validation"], ["--shard", shard.prefix.name]):
+        assert main(["locate", str(built), "--token", str(stop - 1), *words]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["split"], found["shard"], found["sequence"]) == ("validation", shard.prefix.name, 1)
+        assert (found["start"], found["stop"], found["token"]) == (start, stop, stop - 1 - start)
+    assert main(["locate", str(built), "--token", str(shard.num_tokens), "--split", "validation"]) == 2
+    assert "counted from 0" in capsys.readouterr().err
+    assert main(["locate", str(built), "--id", found["id"]]) == 0
+    [place] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert place == {key: found[key] for key in place}
+
+
+def test_decode_prints_a_document_or_tokens_of_a_shard(built: Path, capsysbinary: Any) -> None:
+    tokenizer = Tokenizer(built)
+    [shard] = open_split(built, "train")
+    ids, here = shard.tokens(0, shard.num_tokens).tolist(), ["--shard", shard.prefix.name]
+
+    def printed(*words: str) -> str:
+        assert main(["decode", *words]) == 0
+        return str(capsysbinary.readouterr().out.decode())
+
+    assert printed(str(built), *here, "--sequence", "3") == tokenizer.decode(shard.sequence(3))
+    assert printed(str(shard.prefix), "--sequence", "3") == tokenizer.decode(shard.sequence(3))
+    assert printed(str(shard.prefix), "--tokens", "5:400") == tokenizer.decode(ids[5:400])
+    assert printed(str(shard.prefix), "--tokens", "5:5") == ""
+    pieces = " ".join(map(tokenizer.piece, ids[:400]))
+    assert "<|endoftext|>" in pieces
+    assert printed(str(shard.prefix), "--tokens", "0:400", "--pieces") == pieces + "\n"
+
+
+def test_decode_puts_characters_together_that_a_chunk_cuts(
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: Any
+) -> None:
+    monkeypatch.setattr("tokenizer.commands.decode.CHUNK_TOKENS", 1)
+    [shard] = open_split(built, "train")
+    tokenizer = Tokenizer(built)
+    ids = shard.tokens(0, shard.num_tokens)
+    cut = next(place for place, id in enumerate(ids.tolist()) if tokenizer.is_byte(id) and id > 2 + 0x80)
+    for first in (cut, cut + 1):
+        assert main(["decode", str(shard.prefix), "--tokens", f"{first}:{cut + 40}"]) == 0
+        assert capsysbinary.readouterr().out.decode() == tokenizer.decode(ids[first : cut + 40])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "name their tokenizer"),
+        (["OUT"], "holds many shards"),
+        (["OUT", "--shard", "none"], "not among the shards"),
+        (["PREFIX", "--shard", "none"], "prefix of one shard"),
+        (["PREFIX"], "which tokens"),
+        (["PREFIX", "--sequence", "-1"], "from 0"),
+        (["PREFIX", "--sequence", "80"], "from 0"),
+        (["PREFIX", "--tokens", "3"], "write it as A:B"),
+        (["PREFIX", "--tokens", "5:4"], "from 0"),
+        (["PREFIX", "--tokens=-5:4"], "from 0"),
+        (["PREFIX", "--tokens", "0:999999999"], "from 0"),
+    ],
+)
+def test_decode_of_what_is_not_there(
+    built: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    names = {"OUT": str(built), "PREFIX": str(open_split(built, "train")[0].prefix)}
+    assert main(["decode", *(names.get(word, word) for word in words)]) == 2
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("verb", "data"), [("encode", b"\xff\xfe"), ("decode", b"1 x")])
 def test_wrong_input_exits_with_2(
     built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str, data: bytes
@@ -201,5 +289,5 @@ def test_help_needs_no_heavy_library() -> None:
         "assert not heavy, heavy"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, timeout=250, capture_output=True, text=True)
-    for verb in ("run", "check", "inspect", "verify", "head", "encode", "decode"):
+    for verb in COMMANDS:
         assert verb in found.stdout

@@ -22,12 +22,13 @@ from corpus.engine.storage import fetch, list_inputs
 from pretrain.trace import read_rows
 from tests.tokenizer.test_stages import RECIPE, Texts, digests, identity, shards_of
 from tests.tokenizer.texts import documents
-from tokenizer.__main__ import stages
+from tokenizer.build import stages
 from tokenizer.config import TokenizerConfig
 from tokenizer.copies import Copies
 from tokenizer.documents import document_keys
-from tokenizer.encode import seeded_order, verify_docs
+from tokenizer.encode import seeded_order
 from tokenizer.model import Tokenizer
+from tokenizer.provenance import verify_docs
 from tokenizer.shards import SPLITS, open_split
 
 DOCUMENTS = 90

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from corpus.engine import durable
 from tests.tokenizer.shard_files import write
-from tokenizer.shards import ShardError, open_split
+from tokenizer.shards import MAPPED_SHARDS, ShardError, open_split
 
 
 def stage_folder(out: Path, shards: dict[str, tuple[str, list[list[int]]]], **identity: Any) -> Path:
@@ -51,6 +52,31 @@ def test_open_split_refuses_a_missing_part(tmp_path: Path, suffix: str) -> None:
     (folder / "data" / f"b-train{suffix}").unlink()
     with pytest.raises(ShardError, match=rf"b-train{suffix}"):
         open_split(tmp_path, "train")
+
+
+def open_files() -> list[str]:
+    """What the descriptors of this process stand for, and what it has mapped."""
+    links = [os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.lexists(entry.path)]
+    maps = {line.split(maxsplit=5)[5] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line}
+    return [*links, *maps]
+
+
+def test_open_shards_hold_no_file_and_few_maps(tmp_path: Path) -> None:
+    count = MAPPED_SHARDS + 30
+    stage_folder(tmp_path, {f"{number:03d}-train": ("train", [[2], [number + 3]]) for number in range(count)})
+
+    def held() -> int:
+        return sum(str(tmp_path) in name for name in open_files())
+
+    shards = open_split(tmp_path, "train")
+    assert len(shards) == count
+    assert held() == 0
+    assert shards[0].tokens(0, 1).tolist() == [2]
+    assert held() == 2  # of one shard a map and its descriptor, and not the index
+    for _ in range(2):  # a shard whose map had to go is mapped again
+        assert [shard.sequence(1).tolist() for shard in shards] == [[number + 3, 1] for number in range(count)]
+    assert held() <= 4 * MAPPED_SHARDS < 4 * count
+    assert sum(name.endswith(".idx") for name in open_files()) <= 2 * MAPPED_SHARDS  # descriptors and maps
 
 
 def test_open_split_refuses_a_foreign_shard_under_a_listed_name(tmp_path: Path) -> None:

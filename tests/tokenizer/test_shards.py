@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from corpus.engine import durable
 from tests.tokenizer.shard_files import EOD, write
-from tokenizer import shard_writer
+from tokenizer import megatron_index, shard_writer
+from tokenizer.megatron_index import index_parts
+from tokenizer.shard_record import BLOCK_BYTES, dtype_name, shard_paths
 from tokenizer.shard_writer import narrow
-from tokenizer.shards import BLOCK_BYTES, ShardError, TokenShard, shard_paths
+from tokenizer.shards import ShardError, TokenShard
 
 
 def edit_meta(prefix: Path, **changes: Any) -> None:
@@ -161,9 +165,21 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("small") / "a", [[5, 6, 7], [], [8]])
 
 
+USES: list[Callable[[TokenShard], object]] = [
+    lambda shard: shard.lengths,
+    lambda shard: shard.pointers,
+    lambda shard: shard.documents,
+    lambda shard: shard.sequence(0),
+    lambda shard: shard.bounds(0),
+    lambda shard: shard.sequence_of(0),
+    lambda shard: shard.verify(),
+]
+
+
 @given(changes=st.lists(st.tuples(st.integers(0, 34 + 3 * 4 + 3 * 8 + 4 * 8 - 1), st.integers(1, 255)), max_size=3))
-@settings(max_examples=300)
-def test_any_changed_byte_of_an_index_is_refused_at_open(small: Path, changes: list[tuple[int, int]]) -> None:
+@settings(max_examples=150)
+def test_any_changed_byte_of_an_index_is_refused_before_it_is_used(small: Path, changes: list[tuple[int, int]]) -> None:
+    """The header at open, the tables at first use, by whichever method comes first."""
     path = shard_paths(small)[1]
     clean = path.read_bytes()
     index = bytearray(clean)
@@ -172,10 +188,16 @@ def test_any_changed_byte_of_an_index_is_refused_at_open(small: Path, changes: l
     try:
         path.write_bytes(index)
         if bytes(index) == clean:
-            TokenShard(small)
-        else:
+            assert TokenShard(small).sequence(2).tolist() == [8, EOD]
+        elif index[:34] != clean[:34]:
             with pytest.raises(ShardError, match=r"a\.idx: offset \d+"):
                 TokenShard(small)
+        else:
+            for use in USES:
+                shard = TokenShard(small)
+                for _ in range(2):  # what was refused once is refused again
+                    with pytest.raises(ShardError, match=r"a\.idx: offset \d+"):
+                        use(shard)
     finally:
         path.write_bytes(clean)
 
@@ -298,30 +320,59 @@ def test_verify_checks_the_index(tmp_path: Path) -> None:
         TokenShard(prefix).verify()
 
 
-def test_more_tokens_than_int32_counts(tmp_path: Path) -> None:
-    """A sparse file of 2^31 + 10 tokens: 4.3 GB long, a few pages on disk."""
-    lengths = np.array([2**31 - 1, 2, 9], dtype=np.int64)
+def sparse_shard(prefix: Path, lengths: NDArray[np.int64], vocab_size: int, index: bytes) -> TokenShard:
+    """A shard of zeros that takes a few pages on disk, with the given index; its last eleven tokens are 10 to 20."""
+    write(prefix, [], vocab_size)
+    tokens, idx, _ = shard_paths(prefix)
+    itemsize, total = (2 if vocab_size < 65_500 else 4), int(lengths.sum())
+    idx.write_bytes(index)
+    with open(tokens, "wb") as file:
+        file.truncate(itemsize * total)
+        file.seek(itemsize * (total - 11))
+        file.write(np.arange(10, 21, dtype=f"<i{itemsize}").tobytes())
+    counts = {"num_sequences": len(lengths), "num_documents": len(lengths), "num_tokens": total, "max_id": 20}
+    sizes = {"bin_bytes": itemsize * total, "idx_bytes": len(index), "idx_sha256": durable.sha256_file(idx)}
+    edit_meta(prefix, **counts, **sizes, block_sha256=["00" * 32] * -(-itemsize * total // BLOCK_BYTES))
+    return TokenShard(prefix)
+
+
+@pytest.mark.parametrize("vocab_size", [1000, 70_000])
+def test_more_tokens_than_int32_counts(tmp_path: Path, vocab_size: int) -> None:
+    """2^31 + 10 tokens: 4.3 GB of uint16, 8.6 GB of int32."""
+    lengths = np.array([2**31 - 1, 2, 9])
     total = int(lengths.sum())
-    assert total > 2**31
-    prefix = write(tmp_path / "a", [])
-    index = shard_writer.index_bytes(lengths, "uint16")
-    (tmp_path / "a.idx").write_bytes(index)
-    with open(tmp_path / "a.bin", "wb") as file:
-        file.truncate(2 * total)
-        file.seek(2 * (2**31 - 1))
-        file.write(struct.pack("<11H", *range(10, 21)))
-    blocks = -(-2 * total // BLOCK_BYTES)
-    counts = {"num_sequences": 3, "num_documents": 3, "num_tokens": total, "max_id": 20}
-    edit_meta(
-        prefix, **counts, bin_bytes=2 * total, idx_bytes=len(index), block_sha256=["00" * 32] * blocks, idx_sha256=""
-    )
-    shard = TokenShard(prefix)
-    assert shard.num_tokens == total
+    index = b"".join(index_parts(lengths, dtype_name(vocab_size)))
+    shard = sparse_shard(tmp_path / "a", lengths, vocab_size, index)
+    assert shard.num_tokens == total > 2**31
+    assert shard.pointers.tolist() == [0, shard.dtype.itemsize * (2**31 - 1), shard.dtype.itemsize * (2**31 + 1)]
     assert shard.sequence(1).tolist() == [10, 11]
+    assert shard.sequence(2).tolist() == list(range(12, 21))
+    assert shard.bounds(2) == (2**31 + 1, total)
     assert shard.tokens(total - 3, total).tolist() == [18, 19, 20]
     assert [shard.sequence_of(offset) for offset in (0, 2**31 - 2, 2**31 - 1, 2**31, 2**31 + 1, total - 1)] == [
         *[0, 0, 1, 1, 2, 2]
     ]
+
+
+def test_pointers_that_wrapped_at_32_bits_are_refused(tmp_path: Path) -> None:
+    """What writers made that summed lengths as int32."""
+    lengths = np.array([2**31 - 1, 2, 9])
+    index = bytearray(b"".join(index_parts(lengths, "uint16")))
+    place = 34 + 3 * 4 + 2 * 8
+    [pointer] = struct.unpack_from("<q", index, place)
+    struct.pack_into("<q", index, place, pointer - 2**32)
+    shard = sparse_shard(tmp_path / "a", lengths, 1000, bytes(index))
+    with pytest.raises(ShardError, match=rf"a\.idx: offset {place}: a pointer"):
+        shard.sequence(2)
+
+
+def test_an_index_of_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = np.arange(1, 12)
+    whole = b"".join(index_parts(lengths, "int32"))
+    for rows in (1, 3, 11):
+        monkeypatch.setattr(megatron_index, "CHUNK_ROWS", rows)
+        assert b"".join(index_parts(lengths, "int32")) == whole
+    assert np.frombuffer(whole, "<i8", 11, 34 + 44).tolist() == (4 * (np.cumsum(lengths) - lengths)).tolist()
 
 
 def test_reading_shards_loads_nothing_heavy() -> None:

@@ -20,14 +20,16 @@ from corpus.engine.run import current, run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import list_inputs
 from tests.tokenizer.texts import documents
-from tokenizer.__main__ import stages
+from tokenizer.build import stages
 from tokenizer.config import TokenizerConfig
 from tokenizer.documents import document_keys
-from tokenizer.encode import FileEncoding, verify_docs
+from tokenizer.encode import FileEncoding
 from tokenizer.model import Tokenizer
-from tokenizer.sample import MAX_CHARACTERS, FileSampling, Sampling, read_sample, shard_names
+from tokenizer.provenance import verify_docs
+from tokenizer.sample import FileSampling, Sampling, read_sample
 from tokenizer.shards import SPLITS, ShardError, TokenShard, open_split
-from tokenizer.train import TokenizerTraining
+from tokenizer.sources import MAX_CHARACTERS, Sharing, Weighing, shard_names
+from tokenizer.train import TokenizerTraining, train
 
 RECIPE = TokenizerConfig(vocab_size=600, validation_ratio=0.2, num_threads=1)
 DOCUMENTS = 120
@@ -179,6 +181,33 @@ def test_a_partial_sample_depends_on_documents_and_not_on_shards(tmp_path: Path)
     assert Tokenizer(Path(other["tokenizer"].files("model")[0].url)).sha256 not in models
 
 
+def test_the_report_says_what_was_sampled_and_what_was_rejected(tmp_path: Path) -> None:
+    recipe = RECIPE.model_copy(
+        update={"vocab_size": 560, "reject": "none", "reject_pieces": ("不亦",), "traditional_ratio": 0.5}
+    )
+    folders = build(tmp_path, shards_of(documents(DOCUMENTS), 2), recipe)
+    page, file = folders["tokenizer"].files("report")
+    report = json.loads(Path(file.url).read_text())
+    size = sum(len(text.encode()) for text in documents(DOCUMENTS))
+    assert report["sample_by_source"] == {
+        "test": {
+            "documents": DOCUMENTS,
+            "bytes": size,
+            "ratio": 1.0,
+            "corpus_documents": DOCUMENTS,
+            "corpus_bytes": size,
+            "corpus_ratio": 1.0,
+        }
+    }
+    assert list(report["sources"]) == ["test"]
+    assert 0 < report["sample_traditional_ratio"] < 0.2
+    assert report["vocab_size"] == report["vocab_size_asked"] == 560
+    assert set(report["rejected_pieces"].values()) == {"recipe: 不亦"}
+    assert "不亦" in Path(page.url).read_text(encoding="utf-8")
+    tokenizer = Tokenizer(tmp_path)
+    assert not any("不亦" in tokenizer.piece(id) for id in range(tokenizer.vocab_size))
+
+
 def test_the_order_is_seeded_and_is_not_the_files(built: Path, tmp_path: Path) -> None:
     def order(out: Path) -> list[str]:
         return [row for shard in open_split(out, "train") for row in _ids(shard)]
@@ -289,11 +318,15 @@ def test_provenance_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 
 def test_token_bytes_are_golden(tmp_path: Path) -> None:
     """Raise the version of the stage that changed when this fails: bytes of the same version never differ."""
-    build(tmp_path, shards_of(documents(30), 1), RECIPE.model_copy(update={"vocab_size": 500}))
-    assert (Sampling.version, TokenizerTraining.version, FileEncoding.version) == (1, 2, 1)
+    recipe = RECIPE.model_copy(update={"vocab_size": 500, "reject": "none"})
+    build(tmp_path, shards_of(documents(30), 1), recipe)
+    assert (Weighing.version, Sharing.version) == (1, 1)
+    assert (Sampling.version, TokenizerTraining.version, FileEncoding.version) == (2, 3, 1)
     (shard,) = open_split(tmp_path, "train")
     assert durable.sha256_file(shard.bin_path)[:16] == "2482ffdc42932031"
     assert durable.sha256_file(shard.idx_path)[:16] == "435f8e1402bad80c"
+    without = recipe.model_copy(update={"reject_pieces": ("学而",)})
+    assert hashlib.sha256(train(documents(30), without)).hexdigest()[:16] == "f8b32275b2b80d8c"
 
 
 def test_a_damaged_sample_is_named(tmp_path: Path) -> None:
@@ -308,7 +341,7 @@ def test_a_damaged_sample_is_named(tmp_path: Path) -> None:
 
 def test_no_book_is_the_sample(tmp_path: Path) -> None:
     folders = build(tmp_path, (("学而😀" * 50_000, *documents(30)),))
-    texts = read_sample(folders["sample"].files())
+    texts = read_sample(folders["sample"].files())["text"].to_pylist()
     assert sorted(map(len, texts))[-1] == MAX_CHARACTERS
     assert ("学而😀" * 50_000)[:MAX_CHARACTERS] in texts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -13,20 +14,41 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tokenizer.train
 from corpus.engine.config import parse
 from corpus.engine.errors import UsageError, WenhaiError
-from tests.tokenizer.texts import documents
-from tokenizer.config import TokenizerConfig, encoding, sampling, training
+from tests.tokenizer.texts import LINES, documents
+from tokenizer.config import TokenizerConfig, encoding, sampling, sharing, training
 from tokenizer.model import Tokenizer
-from tokenizer.train import CUT_CHARACTERS, MAX_SENTENCE_CHARACTERS, sentences, train
-from tokenizer.vocabulary import vocabulary_report
+from tokenizer.report import vocabulary_report
+from tokenizer.train import (
+    CUT_CHARACTERS,
+    MAX_SENTENCE_CHARACTERS,
+    WORD_MARK,
+    TokenizerTraining,
+    segment,
+    sentences,
+    train,
+    train_without_rejected,
+)
 
 
 def open_model(data: bytes) -> Any:
     return sentencepiece.SentencePieceProcessor(model_proto=data)
 
 
-@pytest.mark.parametrize("options", [{"model_type": "bpe"}, {"model_type": "unigram", "num_threads": 3}])
+SYMBOLS: dict[str, Any] = {"user_symbols": ("<n>", "君子"), "control_symbols": ("<|im_start|>",), "reserved_ids": 3}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model_type": "bpe", "reject": "suspicious", "reject_pieces": ("学而",)},
+        {"model_type": "unigram", "num_threads": 3, "reject": "suspicious", "reject_pieces": ("学而",)},
+        {"model_type": "unigram", "num_threads": 2, **SYMBOLS},
+        {"model_type": "bpe", "segmentation": "jieba", **SYMBOLS},
+    ],
+)
 def test_equal_texts_give_equal_bytes_in_any_process_and_folder(
     tmp_path: Path, repository: Path, options: dict[str, Any]
 ) -> None:
@@ -109,7 +131,7 @@ def test_no_text_at_all(texts: list[str]) -> None:
 
 
 def test_report_counts_what_the_vocabulary_is_made_of(tokenizer: Tokenizer) -> None:
-    report = vocabulary_report(tokenizer, documents(20))
+    report = vocabulary_report(tokenizer, {"poems": documents(20)})
     scripts = report["pieces_by_script"]
     assert sum(scripts.values()) == tokenizer.vocab_size
     assert (scripts["control"], scripts["byte"]) == (2, 256)
@@ -117,8 +139,8 @@ def test_report_counts_what_the_vocabulary_is_made_of(tokenizer: Tokenizer) -> N
     assert sum(report["pieces_by_length"].values()) == tokenizer.vocab_size - 258
     assert report["characters_per_token"] > 1.5
     assert report["byte_fallback_ratio"] == 0
-    assert vocabulary_report(tokenizer, ["\U0002ffff"])["byte_fallback_ratio"] == 1
-    assert vocabulary_report(tokenizer, [])["characters_per_token"] is None
+    assert vocabulary_report(tokenizer, {"rare": ["\U0002ffff"]})["byte_fallback_ratio"] == 1
+    assert vocabulary_report(tokenizer, {})["characters_per_token"] is None
 
 
 def test_recipe_errors_are_listed_together() -> None:
@@ -134,7 +156,8 @@ def test_recipe_errors_are_listed_together() -> None:
 
 def test_every_key_belongs_to_a_stage() -> None:
     config = TokenizerConfig()
-    assert sampling(config).keys() | training(config).keys() | encoding(config).keys() == config.model_dump().keys()
+    of_stages = [part(config).keys() for part in (sharing, sampling, training, encoding)]
+    assert set().union(*of_stages) == config.model_dump().keys()
 
 
 def test_with_jieba_no_piece_crosses_a_word_and_texts_still_come_back(tmp_path: Path) -> None:
@@ -150,3 +173,154 @@ def test_with_jieba_no_piece_crosses_a_word_and_texts_still_come_back(tmp_path: 
         assert tokenizer.decode(tokenizer.encode(texts[0])) == texts[0]
         longest[name] = max(len(tokenizer.piece(id)) for id in tokenizer.encode(texts[0]))
     assert longest["jieba"] <= 3 < longest["plain"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_symbols_have_the_first_ids_and_texts_come_back(kind: str, tmp_path: Path) -> None:
+    config = TokenizerConfig(vocab_size=500, model_type=kind, num_threads=1, character_coverage=1.0, **SYMBOLS)
+    texts = ["第一句<n>君子坦荡荡<|im_start|>学而时习之", "<n><n>君子君 子<|reserved_1|><|endoftext|>\n<n"]
+    (tmp_path / "m").write_bytes(train([*documents(60), *texts * 9], config))
+    tokenizer = Tokenizer(tmp_path / "m")
+    names = [
+        "<unk>",
+        "<|endoftext|>",
+        "<|im_start|>",
+        *(f"<|reserved_{number}|>" for number in range(3)),
+        "<n>",
+        "君子",
+    ]
+    assert [tokenizer.piece(id) for id in range(9)] == [*names, "<0x00>"]
+    assert [tokenizer.is_control(id) for id in range(9)] == [True] * 6 + [False] * 3
+    for text in texts:
+        ids = tokenizer.encode(text)
+        assert tokenizer.decode(ids) == text
+        assert [ids.count(id) for id in range(8)] == [*[0] * 6, text.count("<n>"), text.count("君子")]
+    others = [tokenizer.piece(id) for id in range(8 + 256, tokenizer.vocab_size)]
+    assert [piece for piece in others if "君子" in piece or "<n>" in piece] == []
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_rejected_string_is_in_no_piece_and_its_ids_go_to_others(kind: str) -> None:
+    source, words = (
+        random.Random(0),
+        ["".join(line[at : at + 2]) for line in LINES for at in range(0, len(line) - 1, 2)],
+    )
+    texts = ["".join(source.choices(words, k=20)) for _ in range(300)]
+    config = TokenizerConfig(vocab_size=450, model_type=kind, num_threads=1)
+    plain = open_model(train(texts, config))
+    unwanted = [plain.id_to_piece(id) for id in range(258, 450) if len(plain.id_to_piece(id)) > 1][:40]
+    assert len(unwanted) > 5
+    without = config.model_copy(update={"reject_pieces": tuple(unwanted)})
+    trained = train_without_rejected(texts, without)
+    pieces = [
+        piece for id in range(258, trained.vocab_size) if len(piece := open_model(trained.model).id_to_piece(id)) > 1
+    ]
+    assert [piece for piece in pieces if any(string in piece for string in unwanted)] == []
+    assert trained.vocab_size == plain.vocab_size() == 450
+    assert set(unwanted) <= set(trained.rejected)
+    assert trained.rejected[unwanted[0]] == f"recipe: {unwanted[0]}"
+
+
+def test_more_are_trained_until_enough_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a margin that is too small for what is rejected, training is repeated with a larger one."""
+    sizes = []
+    once = tokenizer.train._train
+
+    def watched(texts: Any, config: TokenizerConfig, vocab_size: int) -> bytes:
+        sizes.append(vocab_size)
+        return once(texts, config, vocab_size)
+
+    monkeypatch.setattr(tokenizer.train, "_train", watched)
+    monkeypatch.setattr(tokenizer.train, "rejected", lambda pieces, *_: dict.fromkeys(pieces[:100], "one of the first"))
+    trained = train_without_rejected(documents(300), TokenizerConfig(vocab_size=480, reject_pieces=("之",)))
+    assert sizes == [480 + 94, 480 + 4 * 94]
+    assert (trained.vocab_size, len(trained.rejected)) == (480, 100)
+
+
+def test_a_text_with_nothing_but_rejected_pieces_gives_a_smaller_vocabulary() -> None:
+    config = TokenizerConfig(vocab_size=2000, reject_pieces=("学", "而"))
+    trained = train_without_rejected(["学而学而学而"] * 50, config)
+    pieces = [open_model(trained.model).id_to_piece(id) for id in range(258, trained.vocab_size)]
+    assert sorted(pieces) == sorted(["学", "而", "\n", "\t", "\u2581"])
+
+
+def test_too_many_characters_are_told_where_pieces_are_rejected_too() -> None:
+    """The margin would have room for them; the vocabulary has not."""
+    texts = ["".join(chr(0x4E00 + number) for number in range(60))]
+    with pytest.raises(WenhaiError, match=r"vocab_size = 300 is too small.* 321 pieces.*Raise vocab_size"):
+        train(texts, TokenizerConfig(vocab_size=300, character_coverage=1.0, reject_pieces=("甲乙",)))
+
+
+def test_suspicious_pieces_are_asked_for_as_they_are_spelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def suspicious(pieces: Any, texts: Any) -> dict[str, str]:
+        asked.extend(pieces)
+        assert texts == documents(50)
+        return {"学而": "spam", "Linux": "spam"}
+
+    monkeypatch.setattr("tokenizer.report.suspicious_pieces", suspicious)
+    trained = train_without_rejected(documents(50), TokenizerConfig(vocab_size=600, reject="suspicious"))
+    assert trained.rejected == {"学而": "spam", "Linux": "spam"}
+    assert all(len(piece) > 1 for piece in asked) and any("\u2581" in piece for piece in asked)
+    asked.clear()
+    train(documents(50), TokenizerConfig(vocab_size=480, reject="none"))
+    assert asked == []
+
+
+def test_a_changed_list_of_spam_words_trains_again() -> None:
+    assert "spam_words" in TokenizerTraining(TokenizerConfig(reject="suspicious")).config()
+    assert "spam_words" not in TokenizerTraining(TokenizerConfig(reject="none")).config()
+
+
+def test_jieba_sees_no_line_of_more_than_a_thousand_characters() -> None:
+    long = "研究生命的起源" * 1000
+    lines = list(segment(sentences([long])))
+    assert "".join(lines).replace(WORD_MARK, "") == long
+    assert max(len(line.replace(WORD_MARK, "")) for line in lines) == MAX_SENTENCE_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"user_symbols": [""]}, "user_symbols: '' is empty"),
+        ({"user_symbols": ["<n>", "<n>"]}, "user_symbols: '<n>' is listed twice"),
+        ({"user_symbols": ["x" * 65]}, "has 65 characters. Shorten it to 64"),
+        ({"user_symbols": ["a b"]}, r"holds U\+0020"),
+        ({"user_symbols": ["a\n"]}, r"holds U\+000A"),
+        ({"user_symbols": ["\u2581a"]}, r"holds U\+2581"),
+        ({"control_symbols": ["a\u3000b"]}, r"holds U\+3000"),
+        ({"control_symbols": ["<|endoftext|>"]}, "is a symbol of every vocabulary"),
+        ({"user_symbols": ["<unk>"]}, "is a symbol of every vocabulary"),
+        ({"user_symbols": ["<0xE4>"]}, "is a symbol of every vocabulary"),
+        ({"control_symbols": ["<|reserved_7|>"]}, "is a symbol of every vocabulary, or reserved"),
+        ({"control_symbols": ["问"]}, "'问' is one character.*Give a longer name"),
+        ({"user_symbols": ["<a>"], "control_symbols": ["<a>"]}, "in user_symbols and in control_symbols"),
+        ({"reserved_ids": 40, "vocab_size": 330}, "vocab_size = 330 has no room for 40 symbols.*Raise it to 340"),
+        ({"reject_pieces": [""]}, "reject_pieces: an empty string is in every piece"),
+        ({"user_symbols": [3]}, r"user_symbols\.0: .*string"),
+        ({"user_symbols": "<n>"}, "user_symbols: .*tuple"),
+        ({"traditional_ratio": 1.1}, "traditional_ratio"),
+        ({"source_exponent": -0.1}, "source_exponent"),
+        ({"reject": "spam"}, "reject: "),
+    ],
+)
+def test_symbols_that_cannot_be_are_refused_in_words(section: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse(TokenizerConfig, section, "mine.toml [tokenizer]")
+
+
+def test_symbols_may_be_any_printed_string() -> None:
+    symbols = ["<n>", "君", "😀", ",", "=>", "<|u|>", "a" * 64]
+    assert parse(TokenizerConfig, {"user_symbols": symbols}, "x").user_symbols == tuple(symbols)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_every_user_symbol_is_one_token(kind: str, tmp_path: Path) -> None:
+    """Also one that is a single character, holds another one, or what the list of symbols is separated by."""
+    symbols = ("君", "君子", ",", '"', "😀", "<n>", "<n")
+    config = TokenizerConfig(vocab_size=600, model_type=kind, num_threads=1, user_symbols=symbols)
+    (tmp_path / "m").write_bytes(train(documents(40), config))
+    found = Tokenizer(tmp_path / "m")
+    assert [found.piece(id) for id in found.encode("".join(symbols))] == list(symbols)
+    assert found.decode(found.encode('君不君,子<n>之"')) == '君不君,子<n>之"'

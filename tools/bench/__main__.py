@@ -20,6 +20,8 @@ python -m tools.bench dedup --documents 1_000_000 --peers
 python -m tools.bench signatures --input 'data/*.jsonl' --peers
 python -m tools.bench pipeline --input 'data/*.jsonl' --peers
 python -m tools.bench frontier --urls 1_000_000
+python -m tools.bench encode --input 'data/*.jsonl' --peers
+python -m tools.bench loader --peers --plot docs/loader-memory.svg
 python -m tools.bench.retune build/demo
 """
 
@@ -33,12 +35,12 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("rooms", "filters", "dedup", "signatures", "pipeline", "frontier"),
+        choices=("rooms", "filters", "dedup", "signatures", "pipeline", "frontier", "loader", "encode"),
         default="rooms",
         help="default: rooms",
     )
     parser.add_argument(
-        "--data", type=Path, help="the output folder of a finished build; dedup, frontier: where to work"
+        "--data", type=Path, help="the output folder of a finished build; dedup, frontier, loader: where to work"
     )
     parser.add_argument("--html", type=Path, help="rooms: a WARC file of pages, for extraction")
     parser.add_argument(
@@ -58,6 +60,14 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=0, help="dedup: processes (default: one, this one's child)")
     parser.add_argument("--megabytes", type=float, default=160, help="pipeline: of text to make (default: 160)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="pipeline: over the recipe")
+    parser.add_argument(
+        "--samples",
+        type=int,
+        nargs="+",
+        default=[10**6, 10**8, 10**10],
+        help="loader: of the runs (default: 10^6, 10^8 and 10^10)",
+    )
+    parser.add_argument("--plot", type=Path, metavar="SVG", help="loader: draw the memory over a million samples there")
     parser.add_argument("--out", type=Path, help="pipeline: keep the inputs and the build there")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # before numpy is loaded, and for children

@@ -37,7 +37,7 @@ from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
 from corpus.engine.stage import Folder, Stage, run_task
 from corpus.recipe import load_recipe
-from tokenizer.__main__ import stages as tokenizer_stages
+from tokenizer.build import stages as tokenizer_stages
 from tokenizer.config import TokenizerConfig
 from tools.bench import recombine
 from tools.bench.inputs import read_documents, read_texts, spread
@@ -91,8 +91,9 @@ PROBES = {
     "corpus.dedup.records:write_bands": "sorting band records",
     "tokenizer.encode:read_documents": "documents: columns, UTF-8",
     "tokenizer.model:Tokenizer.__init__": "loading the vocabulary",
-    "tokenizer.bpe:BatchEncoder.__init__": "loading the vocabulary",
-    "tokenizer.bpe:BatchEncoder.encode": "BPE",
+    "tokenizer.encoder:BatchEncoder.__init__": "loading the vocabulary",
+    "tokenizer.encoder:BatchEncoder.encode": "text to ids",
+    "tokenizer.encoder:BatchEncoder.differing": "comparing with SentencePiece",
     "tokenizer.encode:document_keys": "split and order",
     "tokenizer.shard_writer:ShardWriter.add": "token shard",
     "tokenizer.shard_writer:ShardWriter.__exit__": "token shard",

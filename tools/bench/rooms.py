@@ -84,7 +84,7 @@ def encoding(data: Path, texts: Any) -> None:
     import pyarrow as pa
     import sentencepiece
 
-    from tokenizer.bpe import BatchEncoder
+    from tokenizer.encoder import BatchEncoder
     from tokenizer.model import Tokenizer
 
     tokenizer = Tokenizer(data)
@@ -104,7 +104,7 @@ def loading(data: Path) -> None:
     from pretrain.data import open_loader
 
     loader = open_loader(data, "train", 256, seed=0)
-    batches = max(1, loader.num_windows // BATCH)
+    batches = max(1, loader.num_samples_per_epoch // BATCH)
     seconds = cpu_seconds(lambda: [loader.batch(index * BATCH, BATCH) for index in range(batches)])
     print(f"{'pretrain loader, 64 x 256 tokens':<46}{batches * BATCH * 256 / 1e6 / seconds:>10,.1f} M tokens/s")
 

@@ -1,174 +1,232 @@
-"""The loader: one integer is its whole state, and every token is a target once an epoch."""
+"""The loader: one integer is its whole state, and every batch is what the definition says, one integer at a time."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from corpus.engine.errors import UsageError
-from pretrain.data import Loader, Span, document_ids, epoch_keys, permute
+from pretrain.data import Batch, Blend, CorpusShare, Loader, Shard, Span, Stream, cumulative_lengths
+from tests.pretrain.data.plain import Row, chairmen, row_of, window_of
+from tests.pretrain.data.shards import EOD, PERIOD, ArrayShard, HugeShard, cut, shards_of
 
-EOD = 0
-FROZEN_ORDER = [235, 496, 202, 742, 357, 824, 865, 497]  # of seed 0, epoch 0, 1,000 windows
-
-
-@dataclass
-class ArrayShard:
-    """A shard in memory."""
-
-    array: NDArray[np.uint16]
-    eod: int = EOD
-
-    @property
-    def num_tokens(self) -> int:
-        return len(self.array)
-
-    def tokens(self, start: int, stop: int) -> NDArray[Any]:
-        assert 0 <= start < stop <= len(self.array)
-        return self.array[start:stop]
+FLAGS = ("document_mask", "reset_positions", "prefix_lm")
 
 
-@dataclass
-class HugeShard:
-    """A shard that exists only as arithmetic: its token at place p is p mod 65,521."""
+@dataclass(frozen=True)
+class Case:
+    """Corpora of a few tokens, how they are cut into shards, blended and read."""
 
-    num_tokens: int
-    base: int = 0
-    eod: int = 65_535
+    corpora: dict[str, list[int]]
+    cuts: list[list[int]]
+    weights: list[Fraction]
+    sequence_length: int
+    seed: int
+    flags: dict[str, bool]
 
-    def tokens(self, start: int, stop: int) -> NDArray[Any]:
-        assert 0 <= start < stop <= self.num_tokens
-        first = (self.base + start) % 65_521
-        return ((first + np.arange(stop - start)) % 65_521).astype(np.uint16)
+    def loader(self) -> Loader:
+        is_only = len(self.corpora) == 1
+        streams = [
+            Stream(cut(tokens, sizes), self.sequence_length, self.seed, "" if is_only else name)
+            for (name, tokens), sizes in zip(self.corpora.items(), self.cuts, strict=True)
+        ]
+        return Loader(streams, None if is_only else Blend(self.weights), seed=self.seed, **self.flags)  # type: ignore[arg-type]
 
-
-def shards_of(sizes: list[int]) -> list[ArrayShard]:
-    """Shards whose tokens count up from 0 through all of them, so that a token's value is its place."""
-    stream = np.arange(sum(sizes), dtype=np.uint16)
-    return [ArrayShard(part) for part in np.split(stream, np.cumsum(sizes)[:-1])]
-
-
-corpora = st.tuples(
-    st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(1, 12), st.integers(0, 2**40)
-).filter(lambda corpus: sum(corpus[0]) > corpus[1])
-
-
-@given(st.integers(1, 3000), st.integers(0, 2**63), st.integers(0, 5))
-def test_the_order_of_an_epoch_is_a_permutation(size: int, seed: int, epoch: int) -> None:
-    order = permute(np.arange(size, dtype=np.uint64), size, epoch_keys(seed, epoch))
-    assert np.array_equal(np.sort(order), np.arange(size))
-
-
-@pytest.mark.parametrize("size", [2**20 - 1, 2**20, 2**20 + 1])
-def test_a_large_order_is_a_permutation_without_a_pattern(size: int) -> None:
-    order = permute(np.arange(size, dtype=np.uint64), size, epoch_keys(7, 0))
-    assert np.bincount(order, minlength=size).max() == 1
-    assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < 0.01, "neighbours must be strangers"
-    first_thousand = np.sort(order[:1000]) / size
-    assert np.abs(first_thousand - np.arange(1000) / 1000).max() < 0.06  # Kolmogorov-Smirnov at 1e-3 is 0.0616
+    def rows(self, start: int, count: int) -> list[Row]:
+        """What the samples are by definition."""
+        total = sum(self.weights)
+        chosen = chairmen([weight / total for weight in self.weights], start + count)
+        rows = []
+        for sample in range(start, start + count):
+            name, tokens = list(self.corpora.items())[chosen[sample]]
+            index = chosen[:sample].count(chosen[sample])
+            num_windows = (len(tokens) - 1) // self.sequence_length
+            window = window_of(index, num_windows, self.seed, name if len(self.corpora) > 1 else "")
+            first = window * self.sequence_length
+            window_tokens = tokens[first : first + self.sequence_length + 1]
+            mask, prefix = self.flags["document_mask"], self.flags["prefix_lm"]
+            rows.append(row_of(window_tokens, EOD, sample, self.seed, mask, prefix))
+        return rows
 
 
-def test_all_orders_of_three_windows_come_up() -> None:
-    orders = {tuple(permute(np.arange(3, dtype=np.uint64), 3, epoch_keys(seed, 0)).tolist()) for seed in range(200)}
-    assert len(orders) == 6
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    sequence_length = draw(st.integers(1, 9))
+    names = draw(st.lists(st.sampled_from(["web", "books", "百科", "code"]), min_size=1, max_size=4, unique=True))
+    corpora, cuts = {}, []
+    for name in names:
+        tokens = draw(st.lists(st.integers(EOD, EOD + 3), min_size=sequence_length + 1, max_size=60))
+        places = sorted(draw(st.lists(st.integers(0, len(tokens)), max_size=4)))
+        corpora[name] = tokens
+        cuts.append(np.diff([0, *places, len(tokens)]).tolist())
+    weights = draw(st.lists(st.integers(1, 9).map(Fraction), min_size=len(names), max_size=len(names)))
+    flags = {flag: draw(st.booleans()) for flag in FLAGS}
+    return Case(corpora, cuts, weights, sequence_length, draw(st.integers(0, 2**62)), flags)
 
 
-def test_the_order_differs_by_epoch_and_by_seed_and_is_frozen() -> None:
-    indices = np.arange(1000, dtype=np.uint64)
-    first = permute(indices, 1000, epoch_keys(0, 0))
-    assert (first != permute(indices, 1000, epoch_keys(0, 1))).mean() > 0.98
-    assert (first != permute(indices, 1000, epoch_keys(1, 0))).mean() > 0.98
-    assert first[:8].tolist() == FROZEN_ORDER, "a run resumed after an upgrade would see other samples"
+@given(cases(), st.integers(0, 60), st.integers(0, 12))
+@settings(max_examples=50)
+def test_a_batch_is_what_the_definition_says(case: Case, start: int, count: int) -> None:
+    batch, rows = case.loader().batch(start, count), case.rows(start, count)
+    assert batch.tokens.tolist() == [row.tokens for row in rows]
+    assert batch.targets.tolist() == [row.targets for row in rows]
+    assert batch.document_ids.tolist() == [row.document_ids for row in rows]
+    assert (batch.positions is not None) == case.flags["reset_positions"]
+    assert (batch.prefix_ends is not None) == case.flags["prefix_lm"]
+    if batch.positions is not None:
+        assert batch.positions.tolist() == [row.positions for row in rows]
+    if batch.prefix_ends is not None:
+        assert batch.prefix_ends.tolist() == [row.ends for row in rows]
+    assert batch.tokens.dtype == batch.targets.dtype == np.int64
+    assert cumulative_lengths(batch.document_ids)[-1] == count * case.sequence_length
 
 
-@given(corpora)
-def test_every_token_is_a_target_once_an_epoch(corpus: tuple[list[int], int, int]) -> None:
-    sizes, sequence_length, seed = corpus
-    loader = Loader(shards_of(sizes), sequence_length, seed)
-    for epoch in range(2):
-        batch = loader.batch(epoch * loader.num_windows, loader.num_windows)
-        assert np.array_equal(batch.targets, batch.tokens + 1), "a window is consecutive tokens of the stream"
-        seen = np.sort(batch.targets.ravel())
-        assert np.array_equal(seen, np.arange(1, loader.num_tokens - loader.num_dropped_tokens))
-    assert 0 <= loader.num_dropped_tokens < sequence_length
-
-
-@given(corpora, st.integers(0, 10_000), st.lists(st.integers(0, 9), min_size=1, max_size=5))
-def test_any_split_over_ranks_or_steps_is_the_same_batch(
-    corpus: tuple[list[int], int, int], start: int, counts: list[int]
-) -> None:
-    sizes, sequence_length, seed = corpus
-    whole = Loader(shards_of(sizes), sequence_length, seed).batch(start, sum(counts))
+@given(cases(), st.integers(0, 2**50), st.lists(st.integers(0, 9), min_size=1, max_size=5))
+@settings(max_examples=50)
+def test_any_split_over_ranks_or_steps_is_the_same_batch(case: Case, start: int, counts: list[int]) -> None:
+    whole = case.loader().batch(start, sum(counts))
     parts = []
     for count in counts:  # each part from a loader of its own: another rank, or the same one after a restart
-        parts.append(Loader(shards_of(sizes), sequence_length, seed).batch(start, count))
+        parts.append(case.loader().batch(start, count))
         start += count
-    assert np.array_equal(whole.tokens, np.concatenate([part.tokens for part in parts]))
-    assert np.array_equal(whole.targets, np.concatenate([part.targets for part in parts]))
-    assert np.array_equal(whole.document_ids, np.concatenate([part.document_ids for part in parts]))
+    assert_equal(whole, parts)
+
+
+def assert_equal(whole: Batch, parts: Sequence[Batch]) -> None:
+    for field in fields(Batch):
+        expected = getattr(whole, field.name)
+        if expected is None:
+            assert all(getattr(part, field.name) is None for part in parts)
+        else:
+            assert np.array_equal(expected, np.concatenate([getattr(part, field.name) for part in parts]))
+
+
+@given(cases(), st.data())
+@settings(max_examples=50)
+def test_the_samples_of_tokens_are_those_whose_origins_hold_one(case: Case, data: st.DataObject) -> None:
+    loader = case.loader()
+    stream = data.draw(st.integers(0, len(loader.streams) - 1))
+    shard = data.draw(st.integers(0, len(case.cuts[stream]) - 1))
+    ends = st.integers(0, case.cuts[stream][shard])
+    start, stop = sorted(data.draw(st.tuples(ends, ends)))
+    limit = data.draw(st.integers(0, 50))
+    expected = [
+        sample
+        for sample, (origin, spans) in enumerate(loader.origins(0, limit))
+        if origin == stream
+        and any(span.shard == shard and max(span.start, start) < min(span.stop, stop) for span in spans)
+    ]
+    assert loader.samples(stream, shard, start, stop, limit) == expected
+
+
+def test_a_small_corpus_of_a_long_run_is_asked_for_its_own_epochs_only() -> None:
+    """Of 10^9 samples it gave 10^6: 50,000 epochs to go through, not fifty million."""
+    limits: list[int] = []
+
+    class Noted(Stream):
+        def samples(self, shard: int, start: int, stop: int, limit: int) -> list[int]:
+            limits.append(limit)
+            return []
+
+    streams = [Stream(shards_of([41]), 2, name="web"), Noted(shards_of([41]), 2, name="books")]
+    Loader(streams, Blend([Fraction(999), Fraction(1)])).samples(1, 0, 0, 9, 10**9)
+    assert limits == [10**6 + 3]
+
+
+@given(cases(), st.data())
+@settings(max_examples=50)
+def test_listing_corpora_in_another_order_changes_only_the_blend(case: Case, data: st.DataObject) -> None:
+    streams = case.loader().streams
+    equal = Blend([Fraction(1)] * len(streams))
+    found = []
+    for order in (streams, data.draw(st.permutations(streams))):
+        by_name: dict[str, list[list[Span]]] = {stream.name: [] for stream in order}
+        for stream, spans in Loader(order, equal).origins(0, 4 * len(streams)):
+            by_name[order[stream].name].append(spans)
+        found.append(by_name)
+    assert found[0] == found[1]
 
 
 def test_a_batch_may_span_several_epochs() -> None:
-    loader = Loader(shards_of([7, 0, 6]), sequence_length=4)
-    assert loader.num_windows == 3
+    loader = Loader([Stream(shards_of([7, 0, 6]), sequence_length=4)])
+    assert loader.num_samples_per_epoch == 3
     targets = loader.batch(1, 8).targets
     assert np.array_equal(np.sort(targets[2:5].ravel()), np.arange(1, 13)), "samples 3 to 5 are the second epoch"
     assert np.array_equal(np.sort(targets[5:8].ravel()), np.arange(1, 13)), "samples 6 to 8 are the third"
 
 
-def test_each_epoch_and_each_seed_of_a_loader_has_its_own_order() -> None:
-    shards = shards_of([1001])
-    orders = [
-        tuple(Loader(shards, 2, seed).windows(500 * epoch, 500).tolist())
-        for seed in (0, 1, 2**32, 2**63)
-        for epoch in (0, 1, 2)
+def test_origins_read_nothing() -> None:
+    class Unread(ArrayShard):
+        def tokens(self, start: int, stop: int) -> Any:
+            raise AssertionError("read")
+
+    streams = [Stream([Unread(np.zeros(9, dtype=np.uint16))], 4, name=name) for name in ("web", "books")]
+    loader = Loader(streams, Blend([Fraction(1), Fraction(1)]))
+    assert sorted((stream, *spans) for stream, spans in loader.origins(0, 4)) == [
+        (0, Span(0, 0, 5)), (0, Span(0, 4, 9)), (1, Span(0, 0, 5)), (1, Span(0, 4, 9))
+    ]  # fmt: skip
+
+
+def test_a_prefix_costs_nothing_and_every_sample_costs_something() -> None:
+    stream = Stream(cut([5, 6, EOD, 7, 8, 9, EOD, 5, 6, 7, 8, 9] * 9, [108]), 10, seed=2)
+    plain = Loader([stream], seed=2).batch(0, 40)
+    for document_mask in (False, True):
+        batch = Loader([stream], document_mask=document_mask, prefix_lm=True, seed=2).batch(0, 40)
+        assert np.array_equal(batch.tokens, plain.tokens)
+        assert batch.prefix_ends is not None
+        is_ignored = batch.targets == -1
+        assert np.array_equal(batch.targets[~is_ignored], plain.targets[~is_ignored])
+        assert np.array_equal(is_ignored[:, :-1], (np.arange(10) < batch.prefix_ends)[:, 1:])
+        assert is_ignored.any() and not is_ignored[:, -1].any()
+
+
+@pytest.mark.parametrize("flags", [{}, dict.fromkeys(FLAGS, True)])
+def test_threads_that_read_different_batches_get_their_own(flags: dict[str, bool]) -> None:
+    streams = [Stream(shards_of([2000, 77, 3000]), 7, name=name) for name in ("web", "books", "code")]
+    loader = Loader(streams, Blend([Fraction(5), Fraction(3), Fraction(1)]), **flags)  # type: ignore[arg-type]
+    starts = [(17 * index) % 5000 for index in range(200)]
+    expected = [loader.batch(start, 6) for start in starts]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda start: loader.batch(start, 6), starts))
+    for one, other in zip(expected, found, strict=True):
+        assert_equal(one, [other])
+
+
+def test_corpora_that_do_not_belong_together_are_refused() -> None:
+    short, long = Stream(shards_of([10]), 4, name="web"), Stream(shards_of([10]), 5, name="books")
+    other = Stream([ArrayShard(np.zeros(10, dtype=np.uint16), eod=7)], 4, name="code")
+    blend = Blend([Fraction(1), Fraction(1)])
+    with pytest.raises(UsageError, match="corpus code: its documents do not all end with token 0"):
+        Loader([short, other], blend)
+    mixed: list[Shard] = [*shards_of([10]), ArrayShard(np.zeros(10, dtype=np.uint16), eod=7)]
+    with pytest.raises(UsageError, match="end with token 0"):
+        Loader([Stream(mixed, 4)])
+    with pytest.raises(ValueError, match="sequence_length 4 and 5"):
+        Loader([short, long], blend)
+    for streams, wrong in (([short], blend), ([short, short], None), ([], None)):
+        with pytest.raises(ValueError, match="corpora for a blend of"):
+            Loader(streams, wrong)
+
+
+def test_a_run_in_figures() -> None:
+    streams = [Stream(shards_of([size]), 4, name=name) for name, size in (("web", 401), ("books", 41))]
+    loader = Loader(streams, Blend([Fraction(3), Fraction(1)]))
+    assert loader.describe(200) == [
+        CorpusShare("web", 401, 100, Fraction(3, 4), 1.5),
+        CorpusShare("books", 41, 10, Fraction(1, 4), 5.0),
     ]
-    assert len(set(orders)) == 12
-
-
-def test_windows_cross_shards_and_step_over_empty_ones() -> None:
-    loader = Loader(shards_of([0, 3, 0, 0, 1, 5, 0]), sequence_length=8)
-    assert list(loader.spans(0)) == [Span(1, 0, 3), Span(4, 0, 1), Span(5, 0, 5)]
-    assert loader.batch(0, 1).targets.tolist() == [list(range(1, 9))]
-
-
-@pytest.mark.parametrize("sizes", [[], [0], [0, 0], [1], [8], [4, 4]])
-def test_a_split_shorter_than_one_sample_is_refused(sizes: list[int]) -> None:
-    with pytest.raises(UsageError, match=rf"validation has {sum(sizes)} tokens.* needs 9"):
-        Loader([ArrayShard(np.zeros(size, dtype=np.uint16)) for size in sizes], 8, name="validation")
-
-
-def test_more_windows_than_can_be_ordered_are_refused() -> None:
-    assert len(set(Loader([HugeShard(2**62 + 1)], 1).windows(2**62 - 2, 4).tolist())) == 4
-    with pytest.raises(UsageError, match="at most"):
-        Loader([HugeShard(2**62 + 2)], 1)
-
-
-@pytest.mark.parametrize("sequence_length", [0, -1])
-def test_a_sequence_length_below_one_is_refused(sequence_length: int) -> None:
-    with pytest.raises(UsageError, match="sequence_length"):
-        Loader(shards_of([10]), sequence_length)
-
-
-def test_a_negative_sample_is_a_bug_of_the_caller() -> None:
-    with pytest.raises(ValueError, match="negative"):
-        Loader(shards_of([10]), 2).windows(-1, 2)
-
-
-def test_documents_are_numbered_inside_each_window() -> None:
-    stream = np.array([5, EOD, 6, 7, EOD, 8, 9, 9, 9], dtype=np.uint16)
-    loader = Loader([ArrayShard(stream)], sequence_length=4)
-    order = loader.windows(0, 2)
-    ids = loader.batch(0, 2).document_ids[np.argsort(order)]
-    assert ids.tolist() == [[0, 0, 1, 1], [0, 1, 1, 1]]
-    assert document_ids(np.empty((0, 4), dtype=np.int64), EOD).shape == (0, 4)
+    assert loader.num_tokens == 442
+    assert Loader(streams[:1]).describe(250) == [CorpusShare("web", 401, 100, Fraction(1), 2.5)]
+    with pytest.raises(ValueError, match="unpack"):
+        _ = loader.num_samples_per_epoch
 
 
 def test_more_than_two_to_the_thirty_one_tokens_and_windows() -> None:
@@ -176,40 +234,16 @@ def test_more_than_two_to_the_thirty_one_tokens_and_windows() -> None:
     sizes = [2**31 + 11, 3, 2**33 + 5]
     shards = [HugeShard(size, base) for size, base in zip(sizes, [0, sizes[0], sizes[0] + 3], strict=True)]
     for sequence_length in (1, 2048):
-        loader = Loader(shards, sequence_length, seed=3)
-        assert loader.num_windows == (sum(sizes) - 1) // sequence_length
-        for start in (0, loader.num_windows - 2, 10**15):
-            windows = loader.windows(start, 4)
-            assert windows.min() >= 0 and windows.max() < loader.num_windows
-            expected = (windows[:, None] * sequence_length + np.arange(sequence_length)) % 65_521
+        stream = Stream(shards, sequence_length, seed=3)
+        loader = Loader([stream])
+        assert loader.num_samples_per_epoch == (sum(sizes) - 1) // sequence_length
+        for start in (0, stream.num_samples - 2, 10**15):
+            windows = stream.windows(start, 4)
+            assert windows.min() >= 0 and windows.max() < stream.num_samples
+            expected = (windows[:, None] * sequence_length + np.arange(sequence_length)) % PERIOD
             assert np.array_equal(loader.batch(start, 4).tokens, expected)
-        last = loader.num_windows - 1
-        spans = list(loader.spans(last))
-        assert spans[-1].stop == sizes[2] - loader.num_dropped_tokens
-        assert spans[-1].shard == 2
-
-
-def test_two_hundred_billion_windows_cost_no_memory_to_order() -> None:
-    loader = Loader([HugeShard(2**47)], sequence_length=512)
-    assert len(set(loader.windows(0, 1000).tolist())) == 1000
-    assert loader.num_windows > 2 * 10**11
-
-
-needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
-
-
-def resident_kib() -> int:
-    """Resident memory of this process, mapped files included."""
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
-
-
-@needs_proc
-def test_resident_memory_stays_flat_over_many_samples() -> None:
-    loader = Loader([HugeShard(2**40)], sequence_length=64)
-    for start in range(0, 20_000, 200):
-        loader.batch(start, 200)
-    before = resident_kib()
-    for start in range(20_000, 120_000, 200):
-        loader.batch(start, 200)
-    assert resident_kib() - before < 4_096, "100,000 samples of 64 tokens are 51 MB: none of it may stay"
+        (last,) = stream.samples(2, sizes[2] - stream.num_dropped_tokens - 1, sizes[2], stream.num_samples)
+        assert stream.windows(last, 1).tolist() == [stream.num_samples - 1]
+        (spans,) = stream.spans(last, 1)
+        assert spans[-1] == Span(2, spans[-1].start, sizes[2] - stream.num_dropped_tokens)
+        assert loader.batch(last, 1).targets[0, -1] == (sum(sizes) - stream.num_dropped_tokens - 1) % PERIOD

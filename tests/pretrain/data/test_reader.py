@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpus.engine import durable
-from pretrain.data import ShardReader, data_digest, open_loader
-from tests.pretrain.data.test_loader import needs_proc, resident_kib
-from tokenizer.encode import DOCS_SCHEMA
+from pretrain.data import ShardReader, data_digest, open_loader, open_stream
+from pretrain.data import reader as reader_module
+from pretrain.data.reader import FilePool
+from tests.pretrain.data.shards import needs_proc, resident_kib
+from tokenizer.provenance import SCHEMA
 from tokenizer.shard_writer import create_shard
 from tokenizer.shards import BLOCK_BYTES, ShardError, TokenShard, open_split
 
@@ -50,7 +54,7 @@ def write_folder(
             "num_tokens": [len(tokens) + 1 for _, _, tokens in documents],
         }
         pq.write_table(
-            pa.table(columns, schema=DOCS_SCHEMA),
+            pa.table(columns, schema=SCHEMA),
             folder / "data" / f"{name}.docs.parquet",
             row_group_size=3,
             write_page_checksum=True,
@@ -78,10 +82,10 @@ def test_an_epoch_over_files_is_what_was_written(tmp_path: Path) -> None:
     loader = open_loader(folder, "train", sequence_length=5, seed=3)
     stream = [token for shard in documents.values() for _, _, tokens in shard for token in [*tokens, EOD]]
     assert loader.num_tokens == len(stream)
-    batch = loader.batch(0, loader.num_windows)
-    order = np.argsort(loader.windows(0, loader.num_windows))
-    assert batch.tokens[order].ravel().tolist() == stream[: 5 * loader.num_windows]
-    assert batch.targets[order].ravel().tolist() == stream[1 : 5 * loader.num_windows + 1]
+    batch = loader.batch(0, loader.num_samples_per_epoch)
+    order = np.argsort(open_stream(folder, "train", 5, 3).windows(0, loader.num_samples_per_epoch))
+    assert batch.tokens[order].ravel().tolist() == stream[: 5 * loader.num_samples_per_epoch]
+    assert batch.targets[order].ravel().tolist() == stream[1 : 5 * loader.num_samples_per_epoch + 1]
     assert batch.tokens.dtype == batch.targets.dtype == np.int64
 
 
@@ -143,7 +147,7 @@ def test_a_block_is_hashed_once(large: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_open_loader_verifies_unless_told_not_to(large: Path) -> None:
     for verify in (True, False):
         loader = open_loader(large, "train", 128, 0, verify)
-        for shard in loader.shards:
+        for shard in loader.streams[0].shards:
             assert isinstance(shard, ShardReader)
             assert list(shard.is_checked) == [not verify] * 3
 
@@ -161,13 +165,108 @@ def test_a_file_truncated_while_it_is_open_is_an_error(tmp_path: Path) -> None:
         assert len(reader.tokens(40, 60)) == 20
 
 
+def test_a_file_that_is_gone_or_unreadable_is_an_error(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "tokens", {"00000-00-train": numbered(50, 0)})
+    (shard,) = open_split(folder, "train")
+    reader = ShardReader(shard)
+    shard.bin_path.rename(tmp_path / "elsewhere")
+    with pytest.raises(
+        ShardError, match=r"00000-00-train\.bin: cannot be read \(No such file or directory\)\. Restore"
+    ):
+        reader.tokens(0, 9)
+    shard.bin_path.mkdir()
+    with pytest.raises(ShardError, match=r"00000-00-train\.bin: cannot be read \(Is a directory\)\. Restore"):
+        reader.tokens(0, 9)
+
+
+@pytest.fixture
+def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[ShardReader]:
+    """Readers of five shards that share room for two open files."""
+    monkeypatch.setattr(reader_module, "FILES", FilePool(2))
+    folder = write_folder(tmp_path / "tokens", {f"{shard:05}-00-train": numbered(200, shard) for shard in range(5)})
+    return [ShardReader(shard) for shard in open_split(folder, "train")]
+
+
+def open_files(readers: Sequence[ShardReader]) -> set[int]:
+    """The numbers of the readers whose files this process has open."""
+    paths = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    return {number for number, reader in enumerate(readers) if str(reader.shard.bin_path) in paths}
+
+
+@needs_proc
+def test_the_least_recently_used_file_is_closed(readers: list[ShardReader]) -> None:
+    assert open_files(readers) == set()
+    for number, expected in ((0, {0}), (1, {0, 1}), (0, {0, 1}), (2, {0, 2}), (4, {2, 4}), (0, {0, 4})):
+        assert len(readers[number].tokens(3, 9)) == 6
+        assert open_files(readers) == expected
+
+
+@needs_proc
+def test_a_reader_that_is_gone_leaves_no_file_open(readers: list[ShardReader]) -> None:
+    shards = [reader.shard for reader in readers]
+    readers[1].tokens(0, 1)
+    readers[2].tokens(0, 1)
+    del readers[1]
+    others = [ShardReader(shard) for shard in shards]
+    assert open_files(others) == {2}
+
+
+@needs_proc
+def test_a_file_stays_open_while_it_is_read(readers: list[ShardReader]) -> None:
+    """Else its number could be that of another file when the read begins."""
+    readers[0].tokens(0, 1)
+    file = reader_module.FILES.get(id(readers[0]))
+    assert file is not None
+    readers[1].tokens(0, 1)
+    readers[2].tokens(0, 1)
+    assert open_files(readers) == {0, 1, 2}
+    del file
+    assert open_files(readers) == {1, 2}
+
+
+def test_threads_that_push_out_each_others_files_read_their_own(readers: list[ShardReader]) -> None:
+    whole = [reader.tokens(0, reader.num_tokens).copy() for reader in readers]
+
+    def reads_right(turn: int) -> bool:
+        number, start = turn % 5, turn % 300
+        return np.array_equal(readers[number].tokens(start, start + 50), whole[number][start : start + 50])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(reads_right, range(2000)))
+
+
+def test_a_file_replaced_while_it_is_in_use_is_an_error(readers: list[ShardReader]) -> None:
+    """Its blocks are checked already: the new one's would be read unchecked."""
+    path = readers[0].shard.bin_path
+    readers[0].tokens(0, readers[0].num_tokens)
+    other = path.with_suffix(".other")
+    other.write_bytes(path.read_bytes())
+    os.utime(other, (1, 1))
+    other.replace(path)
+    assert len(readers[0].tokens(3, 9)) == 6, "the file that was checked is still open"
+    readers[1].tokens(0, 1)
+    readers[2].tokens(0, 1)
+    with pytest.raises(ShardError, match=r"00000-00-train\.bin: was replaced or written to"):
+        readers[0].tokens(3, 9)
+
+
+def test_short_reads_are_read_on(readers: list[ShardReader], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at a signal, or beyond 2 GiB at once."""
+    expected = readers[0].tokens(5, 300).copy()
+    preadv = os.preadv
+    monkeypatch.setattr(
+        os, "preadv", lambda file, parts, offset: preadv(file, [memoryview(parts[0]).cast("B")[:7]], offset)
+    )
+    assert np.array_equal(readers[0].tokens(5, 300), expected)
+
+
 @needs_proc
 def test_memory_stays_flat_over_files(large: Path) -> None:
     """All resident memory, that of mapped files included: nothing an epoch touches may stay."""
     loader = open_loader(large, "train", sequence_length=128, seed=0)
-    loader.batch(0, loader.num_windows // 8)
+    loader.batch(0, loader.num_samples_per_epoch // 8)
     before = resident_kib()
-    for start in range(0, 2 * loader.num_windows, 64):
+    for start in range(0, 2 * loader.num_samples_per_epoch, 64):
         loader.batch(start, 64)
     assert resident_kib() - before < 4_096, "the tokens are 8 MiB"
 

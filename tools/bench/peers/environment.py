@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ REQUIREMENTS = FOLDER / "requirements.txt"
 ENVIRONMENT = ROOT / "build/peers/datatrove"
 TEXT_DEDUP_REQUIREMENTS = FOLDER / "text_dedup.txt"
 TEXT_DEDUP = ROOT / "build/peers/text_dedup"
+MEGATRON_REQUIREMENTS = FOLDER / "megatron.txt"
+MEGATRON = ROOT / "build/peers/megatron"
 TIMEOUT_SECONDS = 900.0
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "OMP_NUM_THREADS": "1", "LOGURU_LEVEL": "ERROR"}
 
@@ -29,8 +32,14 @@ def is_installed(folder: Path | None = None, requirements: Path | None = None) -
     return stamp.is_file() and stamp.read_text() == _digest(requirements or REQUIREMENTS)
 
 
-def install(folder: Path | None = None, requirements: Path | None = None) -> None:
-    """Make an environment, up to 1 GB, unless it stands."""
+def install(folder: Path | None = None, requirements: Path | None = None, *, with_ours: bool = False) -> None:
+    """Make an environment, up to 1 GB, unless it stands.
+
+    Args:
+        folder: where; datatrove's without one.
+        requirements: what is in it, pinned.
+        with_ours: what the requirements lack is looked for among our own packages: torch alone is 1 GB.
+    """
     folder, requirements = folder or ENVIRONMENT, requirements or REQUIREMENTS
     if is_installed(folder, requirements):
         return
@@ -39,7 +48,15 @@ def install(folder: Path | None = None, requirements: Path | None = None) -> Non
     build = {"PIP_BUILD_CONSTRAINT": str(ROOT / "constraints.txt"), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     command = [str(python(folder)), "-m", "pip", "install", "-qq", "--no-deps", "-r", str(requirements)]
     subprocess.run(command, env=os.environ | build, check=True)
+    if with_ours:
+        (packages,) = folder.glob("lib/python*/site-packages")
+        (packages / "ours.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     (folder / "requirements.sha256").write_text(_digest(requirements))
+
+
+def install_megatron() -> None:
+    """Make the environment of megatron-core, 120 MB, unless it stands; it computes with our own torch."""
+    install(MEGATRON, MEGATRON_REQUIREMENTS, with_ours=True)
 
 
 def call(script: str, *arguments: str, folder: Path | None = None) -> Any:

@@ -1,0 +1,119 @@
+"""How many samples a step takes: the global batch size, from its first value to its last.
+
+Megatron's ramp-up (`--rampup-batch-size START INCREMENT SAMPLES`, megatron/core/num_microbatches_calculator.py): after
+`c` samples the batch holds
+
+    start + increment * floor(c * n / num_samples)    with n = (global - start) / increment, and `global` at the most
+
+samples: a function of the samples taken and of nothing else. The quotient is exact here; Megatron computes it in floats,
+so that a bound which is no whole number of samples may lie one sample later there. Yuan 13B was trained from 448 by 448 to
+2,688 over its first 488,280 samples (src/pretrain_yuan_13B.sh in Shawn-IEITSystems/Yuan-1.0).
+
+The steps of one size are a `Phase`. There are at most n + 1 of them, so that step and sample follow from each other in as
+many steps of arithmetic however long the run is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from corpus.engine.errors import UsageError
+from pretrain.config import RampupConfig, TrainingConfig
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Steps of one batch size: the first of them, its first sample, and the size."""
+
+    step: int
+    sample: int
+    size: int
+
+
+class BatchSizes:
+    """The batch size of every step from `step` on, before which the run has taken `num_samples` samples.
+
+    A run begins at (0, 0). One that goes on with other settings begins where those begin.
+    """
+
+    def __init__(
+        self, global_batch_size: int, rampup: RampupConfig | None = None, step: int = 0, num_samples: int = 0
+    ) -> None:
+        self.phases: list[Phase] = []
+        phase = Phase(step, num_samples, batch_size_after(num_samples, global_batch_size, rampup))
+        while phase.size < global_batch_size:
+            assert rampup is not None
+            self.phases.append(phase)
+            bound = _next_increment(phase, global_batch_size, rampup)
+            num_steps = -(-(bound - phase.sample) // phase.size)  # the size is looked up before each step
+            step, sample = phase.step + num_steps, phase.sample + num_steps * phase.size
+            phase = Phase(step, sample, batch_size_after(sample, global_batch_size, rampup))
+        self.phases.append(phase)
+
+    def of_step(self, step: int) -> tuple[int, int]:
+        """(first sample, number of samples) of the step that follows `step` steps."""
+        phase = self.phases[bisect_right(self.phases, step, key=lambda phase: phase.step) - 1]
+        if step < phase.step:
+            raise ValueError(f"step {step} lies before the first of these, {phase.step}")
+        return phase.sample + (step - phase.step) * phase.size, phase.size
+
+    def step_of(self, sample: int) -> int:
+        """How many steps the run had done when it took `sample`."""
+        phase = self.phases[bisect_right(self.phases, sample, key=lambda phase: phase.sample) - 1]
+        if sample < phase.sample:
+            raise ValueError(f"sample {sample} lies before the first of these, {phase.sample}")
+        return phase.step + (sample - phase.sample) // phase.size
+
+    def num_samples(self, num_steps: int) -> int:
+        """The samples that a run of `num_steps` steps takes."""
+        return self.of_step(num_steps)[0]
+
+
+def batch_size_after(num_samples: int, global_batch_size: int, rampup: RampupConfig | None) -> int:
+    """The batch size of the step that begins when `num_samples` samples have been taken.
+
+    >>> yuan = RampupConfig(start=448, increment=448, num_samples=488_280)
+    >>> [batch_size_after(samples, 2688, yuan) for samples in (0, 97_655, 97_656, 488_279, 488_280)]
+    [448, 448, 896, 2240, 2688]
+    """
+    if rampup is None or num_samples >= rampup.num_samples:
+        return global_batch_size
+    num_increments = (global_batch_size - rampup.start) // rampup.increment
+    return rampup.start + rampup.increment * (num_samples * num_increments // rampup.num_samples)
+
+
+def local_batches(training: TrainingConfig, batch_size: int, num_ranks: int) -> tuple[int, int]:
+    """Samples of a step of `batch_size` and of a micro-batch on each of `num_ranks` data-parallel ranks.
+
+    Raises:
+        UsageError: the batch does not divide over the ranks, or a rank's part into micro-batches.
+    """
+    num_local, rest = divmod(batch_size, num_ranks)
+    micro_batch_size = min(training.micro_batch_size, max(1, num_local))
+    if rest or num_local % micro_batch_size:
+        unit = micro_batch_size * num_ranks
+        advice = f"Use --set training.global_batch_size={-(-training.global_batch_size // unit) * unit}"
+        if training.rampup is not None:
+            advice = f"Let training.global_batch_size, rampup.start and rampup.increment be multiples of {unit}"
+        raise UsageError(
+            f"a batch of {batch_size} samples (training.global_batch_size {training.global_batch_size}) on {num_ranks} "
+            f"data-parallel ranks does not divide into micro-batches of {micro_batch_size}. {advice}"
+        )
+    return num_local, micro_batch_size
+
+
+def check_batch_sizes(training: TrainingConfig, num_ranks: int) -> None:
+    """Raises `UsageError` where any batch size of the run does not divide over the ranks; it names the size."""
+    growing = (
+        range(training.rampup.start, training.global_batch_size, training.rampup.increment) if training.rampup else ()
+    )
+    for batch_size in (*growing, training.global_batch_size):
+        local_batches(training, batch_size, num_ranks)
+
+
+def _next_increment(phase: Phase, global_batch_size: int, rampup: RampupConfig) -> int:
+    """The number of samples from which on the batch is larger than that of `phase`."""
+    num_increments = (global_batch_size - rampup.start) // rampup.increment
+    number = (phase.size - rampup.start) // rampup.increment + 1
+    return -(-number * rampup.num_samples // num_increments)

@@ -1,0 +1,272 @@
+"""The text of a run: one corpus or several, how much is read of each, and the loader that reads them.
+
+A run names one folder (`--data`), or its configuration lists corpora. How much of the run's samples each gives:
+
+- none has a weight or epochs: by its number of samples, so that all are read equally often;
+- `epochs`: as many samples as reading it that often takes;
+- `weight`: what the epochs leave, in proportion to the weights.
+
+Weights are exact (`weight = 0.3` is three tenths); `data.Blend` says where it rounds. Where all have epochs, these must
+add up to the run within one batch, and are scaled by that difference to fill it. A run that goes on with other shares
+counts the samples of each corpus as if these had held from its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from corpus.engine.durable import digest
+from corpus.engine.errors import UsageError
+from pretrain.batch_size import BatchSizes
+from pretrain.checkpoint import Identity, Order, Share
+from pretrain.config import CorpusConfig, DataConfig, RunConfig, corpus_folders
+from pretrain.data import (
+    Blend,
+    CorpusShare,
+    Loader,
+    SampleBlend,
+    SampleStream,
+    Shard,
+    ShardReader,
+    Stream,
+    data_digest,
+)
+from pretrain.data.megatron import open_megatron
+from tokenizer.shards import TokenShard, open_split
+
+if TYPE_CHECKING:
+    from pretrain.evaluate import HeldOut
+    from tokenizer.model import Tokenizer
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """One corpus: its name in this run, and the token shards of its training split."""
+
+    name: str
+    folder: Path
+    shards: list[TokenShard]
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """What a run reads, and what it is known by."""
+
+    loader: Loader
+    order: Order  # of the steps to come
+    tokenizer: Tokenizer
+    held_out: dict[str, HeldOut]  # by corpus
+    identity: Identity
+    tokens_per_character: float  # of the training text as it is blended
+    train_texts: Callable[[], list[str]]  # for the character baselines; read when they are wanted
+
+
+def open_run(
+    config: RunConfig, data: Path | None, tokenizer_path: Path | None, step: int = 0, num_samples: int = 0
+) -> Corpora:
+    """The token shards of a run and the tokenizer that made them.
+
+    Args:
+        config: Its `data.corpora` are read where `data` is None.
+        data: The only corpus.
+        tokenizer_path: Where the first corpus' folder does not hold its tokenizer.
+        step: Steps that the run has done, perhaps with other settings;
+        num_samples: and the samples they took.
+
+    Raises:
+        WenhaiError: shards are missing or damaged, the tokenizer is another one, or the corpora do not fit the run.
+    """
+    from pretrain.evaluate import MAX_BASELINE_TOKENS, read_held_out
+    from tokenizer.model import Tokenizer
+
+    corpora = open_corpora(config.data, corpus_folders(config.data, data))
+    tokenizer = Tokenizer(tokenizer_path or corpora[0].folder)
+    if tokenizer.sha256 != corpora[0].shards[0].tokenizer_sha256:
+        raise UsageError(
+            f"{tokenizer.path}: is not the tokenizer of {corpora[0].folder}. Name that one with --tokenizer."
+        )
+    order = order_from(config, step, num_samples, corpora)
+    loader = new_loader(corpora, order, config, verify=True)
+    split = config.data.validation_split
+    # the one whose error says what is wrong, where no corpus has any
+    held_out = [corpus for corpus in corpora if open_split(corpus.folder, split)] or corpora[:1]
+    max_tokens = config.evaluation.max_tokens // len(held_out)
+    return Corpora(
+        loader,
+        order,
+        tokenizer,
+        {corpus.name: read_held_out(corpus.folder, split, tokenizer, max_tokens) for corpus in held_out},
+        Identity(
+            data=corpora_digest(corpora),
+            tokenizer=tokenizer.path,
+            tokenizer_sha256=tokenizer.sha256,
+        ),
+        _tokens_per_character(corpora, loader, order),
+        lambda: [
+            text
+            for corpus in corpora
+            for text in read_held_out(
+                corpus.folder, config.data.train_split, tokenizer, MAX_BASELINE_TOKENS // len(corpora)
+            ).texts
+        ],
+    )
+
+
+def open_corpora(config: DataConfig, places: Mapping[str, Path]) -> list[Corpus]:
+    """The corpora at `places`, in that order.
+
+    Raises:
+        WenhaiError: one has no training text or is damaged, or they are of different tokenizers.
+    """
+    corpora = [Corpus(name, folder, open_split(folder, config.train_split)) for name, folder in places.items()]
+    for corpus in corpora:
+        if not corpus.shards:
+            raise UsageError(f"{corpus.folder}: corpus {corpus.name} has no {config.train_split} documents.")
+        if corpus.shards[0].identity != corpora[0].shards[0].identity:
+            raise UsageError(
+                f"{corpus.folder}: made by another tokenizer than {corpora[0].folder}. Encode all corpora of a run "
+                "with one."
+            )
+    prefixes = [shard.prefix for corpus in corpora for shard in corpus.shards]
+    for corpus in corpora:
+        if prefixes.count(corpus.shards[0].prefix) > 1:
+            raise UsageError(f"{corpus.folder}: is two corpora of the run. Give it one name and all of its weight.")
+    return corpora
+
+
+def corpora_digest(corpora: Sequence[Corpus]) -> str:
+    """What the text of a run is known by: the tokens of its only corpus, or of each by name."""
+    if len(corpora) == 1:
+        return data_digest(corpora[0].shards)
+    return digest({corpus.name: data_digest(corpus.shards) for corpus in corpora})
+
+
+def order_from(config: RunConfig, step: int = 0, num_samples: int = 0, corpora: Sequence[Corpus] = ()) -> Order:
+    """The order in which a run goes on after `step` steps that took `num_samples` samples.
+
+    Raises:
+        UsageError: weights and epochs do not fit the run; or a corpus is shorter than one sample.
+    """
+    training = config.training
+    batch_sizes = BatchSizes(training.global_batch_size, training.rampup, step, num_samples)
+    shares = []
+    if len(corpora) > 1:
+        sizes = [stream_of(corpus, config.model.sequence_length, 0).num_samples for corpus in corpora]
+        shares = sample_shares(config.data.corpora, sizes, batch_sizes, training.num_steps)
+    return Order(
+        step=step,
+        num_samples=num_samples,
+        global_batch_size=training.global_batch_size,
+        seed=training.seed,
+        rampup=training.rampup,
+        kind=config.data.order,
+        run_samples=batch_sizes.num_samples(training.num_steps) if config.data.order == "megatron" else None,
+        shares=tuple(Share(corpus=c.name, weight=str(share)) for c, share in zip(corpora, shares, strict=False)),
+    )
+
+
+def new_loader(corpora: Sequence[Corpus], order: Order, config: RunConfig, verify: bool = False) -> Loader:
+    """The loader that takes samples of `corpora` in an order; `verify` checks tokens when they are first read."""
+    named = {corpus.name: corpus for corpus in corpora}
+    chosen = [(named[share.corpus], Fraction(share.weight)) for share in order.shares] or [(corpora[0], Fraction(1))]
+    length = config.model.sequence_length
+    streams: Sequence[SampleStream]
+    blend: SampleBlend | None
+    if order.kind == "megatron":
+        assert order.run_samples is not None
+        listed = [(corpus.name, corpus.folder, float(share)) for corpus, share in chosen]
+        streams, blend = open_megatron(
+            listed, config.data.train_split, length, order.run_samples, order.seed, verify=verify
+        )
+    else:
+        is_blend = len(chosen) > 1
+        streams = [stream_of(corpus, length, order.seed, is_blend, verify) for corpus, _ in chosen]
+        blend = Blend([share for _, share in chosen]) if is_blend else None
+    return Loader(
+        streams,
+        blend,
+        document_mask=config.model.document_mask,
+        reset_positions=config.data.reset_positions,
+        prefix_lm=config.data.prefix_lm,
+        seed=order.seed,
+    )
+
+
+def corpus_shares(loader: Loader, num_samples: int) -> list[CorpusShare]:
+    """What a run of `num_samples` samples reads of each corpus, also where each of its shards is a stream."""
+    streams: dict[str, list[CorpusShare]] = {}
+    for share in loader.describe(num_samples):
+        streams.setdefault(share.name.partition("/")[0], []).append(share)
+    found = []
+    for name, parts in streams.items():
+        samples, weight = sum(part.num_samples for part in parts), sum((part.weight for part in parts), Fraction(0))
+        tokens, epochs = sum(part.num_tokens for part in parts), float(weight * num_samples / samples)
+        found.append(CorpusShare(name, tokens, samples, weight, epochs))
+    return found
+
+
+def stream_of(corpus: Corpus, sequence_length: int, seed: int, is_named: bool = False, verify: bool = False) -> Stream:
+    """The samples of one corpus; the name of one among several is part of the key of its order.
+
+    Raises:
+        UsageError: it is shorter than one sample.
+    """
+    shards: list[Shard] = [ShardReader(shard, verify) for shard in corpus.shards]
+    try:
+        return Stream(shards, sequence_length, seed, corpus.name if is_named else "")
+    except UsageError as error:
+        raise UsageError(f"{corpus.folder}: {error}") from error
+
+
+def sample_shares(
+    corpora: Sequence[CorpusConfig], num_samples: Sequence[int], batch_sizes: BatchSizes, num_steps: int
+) -> list[Fraction]:
+    """Of each corpus the share of the run's samples, relative to the others': weights alone stay as they are.
+
+    Args:
+        corpora: Either none of them, or each, has a weight or epochs.
+        num_samples: Of an epoch of each.
+        batch_sizes: Of the run.
+        num_steps: Of the run.
+
+    Raises:
+        UsageError: the epochs take more samples than the run has, or all have epochs and do not fill it.
+    """
+    weights = [Fraction(str(corpus.weight or 0)) for corpus in corpora]
+    epochs = [Fraction(str(corpus.epochs or 0)) for corpus in corpora]
+    if not any(epochs):
+        return weights if any(weights) else [Fraction(size) for size in num_samples]
+    wanted = [number * size for number, size in zip(epochs, num_samples, strict=True)]
+    total, run_samples = sum(wanted, Fraction(0)), batch_sizes.num_samples(num_steps)
+    if any(weights):
+        if total >= run_samples:
+            raise UsageError(_unfit(total, run_samples, batch_sizes, "and leave none to the corpora with weights"))
+        rest = (run_samples - total) / sum(weights)
+        return [own + rest * weight for own, weight in zip(wanted, weights, strict=True)]
+    if abs(total - run_samples) >= batch_sizes.of_step(num_steps - 1)[1]:
+        raise UsageError(_unfit(total, run_samples, batch_sizes, "and no corpus has a weight to fill the rest"))
+    return wanted
+
+
+def _unfit(total: Fraction, run_samples: int, batch_sizes: BatchSizes, why: str) -> str:
+    num_steps = batch_sizes.step_of(round(total))
+    return (
+        f"data.corpora: their epochs take {round(total):,} samples of the run's {run_samples:,}, {why}. Change them, or "
+        f"the length of the run: training.num_steps={num_steps} takes {batch_sizes.num_samples(num_steps):,}."
+    )
+
+
+def _tokens_per_character(corpora: Sequence[Corpus], loader: Loader, order: Order) -> float:
+    """Of the blend: the inverse of the mean characters of a token."""
+    shares = {share.name: share.weight for share in corpus_shares(loader, 1)}
+    characters = Fraction(0)
+    for corpus in corpora:
+        metas = [shard.meta for shard in corpus.shards]
+        total = sum(meta.num_characters for meta in metas)
+        weight = shares[corpus.name] if order.shares else 1
+        characters += weight * Fraction(max(1, total), sum(meta.num_tokens for meta in metas))
+    return float(1 / characters)

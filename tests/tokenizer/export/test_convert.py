@@ -1,0 +1,107 @@
+"""`tokenizer.json` in the tokenizers library against SentencePiece: equal ids and texts for whatever is encoded."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+
+from tests.tokenizer.export.conftest import CONTROL_SYMBOLS, KINDS, USER_SYMBOLS
+from tests.tokenizer.texts import documents
+from tokenizer.export.convert import ExportError, is_bpe, tokenizer_config, tokenizer_json
+from tokenizer.model import CHUNK_CHARACTERS, EOD_PIECE, SPACE_MARK, Tokenizer
+
+UNICODE = st.characters(exclude_categories=["Cs"])
+RUNS = st.builds(
+    str.__mul__, st.sampled_from(["哈", "哈哈", "-", "—", "…", " ", "之", "ab", "\n", "0"]), st.integers(1, 9)
+)
+SYMBOLS = ["<0x0A>", "<0xE4>", "<unk>", EOD_PIECE, *USER_SYMBOLS, *CONTROL_SYMBOLS, "<|reserved_0|>", "<|im_"]
+TRICKY = st.sampled_from(
+    [
+        *"\n\r\t \0\u3000\ufeff\u2585学，aA1<>|",
+        SPACE_MARK,
+        "\U0010ffff",
+        "e\u0301",
+        "\r\n",
+        "之乎者",
+        "不亦君子乎",
+        *SYMBOLS,
+    ]
+)
+
+
+@cache
+def convert(tokenizer: Tokenizer) -> Backend:
+    return Backend.from_str(json.dumps(tokenizer_json(tokenizer)))
+
+
+def assert_equal(tokenizer: Tokenizer, text: str) -> None:
+    expected = tokenizer.encode(text)
+    assert convert(tokenizer).encode(text).ids == expected
+    assert convert(tokenizer).decode(expected) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=st.one_of(st.text(UNICODE, max_size=60), st.lists(TRICKY, max_size=20).map("".join)))
+@settings(max_examples=150)
+def test_any_text(models: dict[str, Tokenizer], kind: str, text: str) -> None:
+    assert_equal(models[kind], text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=st.lists(RUNS, max_size=12).map("".join))
+@settings(max_examples=150)
+def test_runs_and_ties(models: dict[str, Tokenizer], kind: str, text: str) -> None:
+    assert_equal(models[kind], text)
+
+
+def test_documents(tokenizer: Tokenizer) -> None:
+    for text in documents(100, 500):
+        assert_equal(tokenizer, text)
+
+
+def test_long_texts_are_cut_where_ours_are(tokenizer: Tokenizer) -> None:
+    unit = "学而时习之，不亦说乎？"
+    line = (unit * (CHUNK_CHARACTERS // len(unit) + 1))[:CHUNK_CHARACTERS]
+    assert_equal(tokenizer, f"{line[1:]}\n{line}\n{line}{unit}{unit}")
+
+
+def test_a_symbol_in_a_text_is_text_or_one_token(models: dict[str, Tokenizer]) -> None:
+    for kind in ("bpe with symbols", "unigram with symbols"):
+        backend = convert(models[kind])
+        for symbol in (EOD_PIECE, *CONTROL_SYMBOLS, "<|reserved_1|>"):
+            assert len(backend.encode(symbol).ids) > 2
+        for symbol in USER_SYMBOLS:
+            (id,) = backend.encode(symbol).ids
+            assert backend.decode([id]) == symbol
+
+
+def test_the_kind_is_seen_in_the_scores(models: dict[str, Tokenizer]) -> None:
+    assert [is_bpe(models[kind]) for kind in KINDS] == [True, False, True, False]
+
+
+def test_every_id_has_its_name(tokenizer: Tokenizer) -> None:
+    backend = convert(tokenizer)
+    assert backend.get_vocab_size() == tokenizer.vocab_size
+    for id in range(tokenizer.vocab_size):
+        assert backend.id_to_token(id) == tokenizer.piece(id).replace(SPACE_MARK, " ")
+
+
+def test_the_configuration_names_all_control_symbols(models: dict[str, Tokenizer]) -> None:
+    found = tokenizer_config(models["bpe with symbols"])
+    names = ["<unk>", EOD_PIECE, *CONTROL_SYMBOLS, "<|reserved_0|>", "<|reserved_1|>"]
+    assert {id: token["content"] for id, token in found["added_tokens_decoder"].items()} == {
+        str(id): name for id, name in enumerate(names)
+    }
+    assert found["additional_special_tokens"] == names[2:]
+
+
+def test_what_the_format_cannot_hold_is_refused(models: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = models["bpe"]
+    monkeypatch.setattr(tokenizer, "piece", lambda id: "学")
+    with pytest.raises(ExportError, match="two pieces '学'"):
+        tokenizer_json(tokenizer)

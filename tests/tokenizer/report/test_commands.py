@@ -1,0 +1,115 @@
+"""`python -m tokenizer report` and `compare`: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from corpus.engine.errors import UsageError
+from tests.tokenizer.texts import documents
+from tokenizer.__main__ import main
+from tokenizer.commands.compare import short_names
+from tokenizer.config import TokenizerConfig
+from tokenizer.model import Tokenizer
+from tokenizer.report import vocabulary_report
+from tokenizer.report.reading import read_texts
+from tokenizer.train import train
+
+
+@pytest.fixture
+def text_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "text"
+    folder.mkdir()
+    pq.write_table(pa.table({"text": documents(6), "source": ["poems", "classics"] * 3}), folder / "a.parquet")
+    pq.write_table(pa.table({"text": [*documents(4, start=6), None]}), folder / "b.parquet")
+    return folder
+
+
+def test_a_report_on_texts(
+    model_file: Path, tokenizer: Tokenizer, text_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    assert main(["report", str(model_file), "--text", str(text_folder), "--json", "--html", str(page)]) == 0
+    sources = {"classics": documents(6)[1::2], "poems": documents(6)[::2], "b.parquet": documents(4, start=6)}
+    assert json.loads(capsys.readouterr().out) == vocabulary_report(tokenizer, sources)
+    assert page.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_summary_without_texts(model_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(model_file)]) == 0
+    printed = capsys.readouterr().out
+    assert "ids in the vocabulary" in printed and "pieces by script: byte 256, control 2" in printed
+    assert "\nsource" not in printed
+
+
+def test_the_report_of_a_build_is_the_one_that_training_wrote(
+    tmp_path: Path, text_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    settings = ["--set", "tokenizer.vocab_size=500", "--set", "tokenizer.reject_pieces=['学而']"]
+    assert main(["run", "--out", str(out), "--text", str(text_folder), "--workers", "0", "--quiet", *settings]) == 0
+    assert main(["report", str(out), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["vocab_size_asked"] == 500
+    assert list(report["sources"]) == ["b.parquet", "classics", "poems"]
+    assert main(["report", str(out)]) == 0
+    assert "kept out of the vocabulary: 学而" in capsys.readouterr().out
+
+
+def test_a_report_of_an_older_version_is_refused(
+    tmp_path: Path, text_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["run", "--out", str(out), "--text", str(text_folder), "--workers", "0", "--quiet"]
+    assert main([*arguments, "--set", "tokenizer.vocab_size=500"]) == 0
+    (file,) = out.glob("**/report/tokenizer.json")
+    file.write_text('{"vocab_size": 400}')
+    assert main(["report", str(out)]) == 1
+    assert "older version" in capsys.readouterr().err
+
+
+def test_a_comparison(model_file: Path, text_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = tmp_path / "small.model"
+    small.write_bytes(train(documents(100), TokenizerConfig(vocab_size=500)))
+    page = tmp_path / "page.html"
+    arguments = ["compare", str(small), str(model_file), "--text", str(text_folder)]
+    assert main([*arguments, "--html", str(page)]) == 0
+    printed = capsys.readouterr().out
+    assert "fewest tokens for these texts: " in printed
+    assert "<table>" in page.read_text()
+    assert main([*arguments, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [row["vocab_size"] for row in result["candidates"].values()] == [500, 700]
+
+
+def test_one_tokenizer_is_no_comparison(
+    model_file: Path, text_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for names in ([str(model_file)], [str(model_file)] * 2):
+        assert main(["compare", *names, "--text", str(text_folder)]) == 2
+        assert "two or more" in capsys.readouterr().err
+
+
+def test_names_that_tell_apart() -> None:
+    assert short_names(["a.model", "a"]) == ["a.model", "a"]
+    assert short_names(["build/x", "build/y"]) == ["x", "y"]
+    assert short_names(["/a/x", "b"]) == ["/a/x", "b"]
+
+
+def test_each_file_gives_its_part(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["甲" * 10] * 50}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"text": ["乙" * 10] * 50}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"text": ["丙" * 10] * 2}), tmp_path / "c.parquet")
+    texts = read_texts([str(tmp_path)], 120)
+    assert {name: len(found) for name, found in texts.items()} == {"a.parquet": 4, "b.parquet": 4, "c.parquet": 2}
+    assert sum(len(found) for found in read_texts([str(tmp_path)], 10**6).values()) == 102
+
+
+def test_no_text_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["", None]}, schema=pa.schema([("text", pa.string())])), tmp_path / "a.parquet")
+    with pytest.raises(UsageError, match="no document with text"):
+        read_texts([str(tmp_path)], 100)

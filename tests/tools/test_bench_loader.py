@@ -1,0 +1,109 @@
+"""The benchmark of the loader runs on a small corpus; its figures are what they say; no time is asserted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from tokenizer.shards import open_split
+from tools.bench import loader, plot, resident
+from tools.bench.peers import environment
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "NUM_TOKENS": 20_000,
+        "NUM_READ": 20,
+        "NUM_PLOTTED": 40,
+        "NUM_CORPORA": 2,
+        "NUM_SHARDS": 3,
+    }.items():
+        monkeypatch.setattr(loader, name, value)
+    monkeypatch.setattr(loader, "MAX_PEER_SAMPLES", 100)
+
+    def in_this_process(work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        return work(*arguments, **named)
+
+    monkeypatch.setattr(loader, "in_child", in_this_process)
+
+
+def test_the_tables_and_the_drawing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called = []
+
+    def call(script: str, verb: str, path: str, folder: Path) -> dict[str, Any]:
+        case = json.loads(Path(path).read_text())
+        called.append((script, verb, case["num_samples"], case["read"], case["points"], case["warm"]))
+        (shard,) = open_split(Path(path).parent, "train")
+        assert case["prefixes"] == [str(shard.prefix)] and case["weights"] is None
+        curve = [[0, 10**6, 10**6], [case["read"], 3 * 10**6, 10**6]]
+        return {"start_seconds": 1.5, "start_bytes": 2 * 10**6, "read_seconds": 2.0, "curve": curve}
+
+    monkeypatch.setattr(environment, "is_installed", lambda *_: True)
+    monkeypatch.setattr(environment, "call", call)
+    drawing = tmp_path / "memory.svg"
+    arguments = SimpleNamespace(data=tmp_path, samples=[50, 10**11], peers=False, plot=drawing)
+    loader.run(arguments)  # type: ignore[arg-type]
+    told = capsys.readouterr().out
+    assert called == [
+        ("gpt_dataset.py", "read", 50, 20, 1, True),
+        ("gpt_dataset.py", "read", 40, 40, loader.NUM_POINTS, False),
+    ]
+    assert len(re.findall(r"^ours, [\d,]+ samples .* s .* MB .* M tokens/s$", told, re.MULTILINE)) == 2
+    assert re.search(r"^ours, Megatron's order, 50 samples .* M tokens/s$", told, re.MULTILINE)
+    assert 'order, 100,000,000,000 samples: refused: the indices of order = "megatron"' in told
+    assert re.search(r"^GPTDataset, 50 samples +1\.50 s +2 MB +0\.0 M tokens/s$", told, re.MULTILINE)
+    assert "GPTDataset, 100,000,000,000 samples: not run; its arrays would be 2,019 GB" in told
+    assert re.search(r"^2 corpora of 3 shards .* s .* MB$", told, re.MULTILINE)
+    assert "GPTDataset: over 40 samples RSS 1 to 3 MB (at most 3), PSS 1 to 1 MB" in told
+    root = ElementTree.parse(drawing).getroot()
+    lines = [element.get("points", "").split() for element in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert [len(line) for line in lines] == [loader.NUM_POINTS + 1, 2]
+    assert list(tmp_path.iterdir()) == [drawing], "the corpora are gone"
+
+
+def test_without_the_peer_it_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(environment, "is_installed", lambda *_: False)
+    assert not loader.has_peer(False)
+    assert "--peers installs it" in capsys.readouterr().out
+
+
+def test_a_corpus_has_the_tokens_asked_for(tmp_path: Path) -> None:
+    (shard,) = open_split(loader.write_corpus(tmp_path / "corpus", 30_000), "train")
+    assert shard.num_tokens == 30_000 and 15 <= shard.num_sequences <= 60
+    assert np.count_nonzero(shard.tokens(0, 30_000) == loader.EOD) == shard.num_sequences
+    shard.verify()
+
+
+def test_memory_is_that_of_the_work() -> None:
+    kept = []
+    _, measured = resident.started(lambda: kept.append(np.ones(4_000_000)))
+    assert 31e6 < measured["start_bytes"] < 60e6
+    assert resident.status("VmRSS") > resident.proportional() / 2 > 0
+    asked: list[tuple[int, int]] = []
+    watched = resident.watched(lambda start, stop: asked.append((start, stop)), 10, 3)
+    assert asked == [(0, 3), (3, 6), (6, 10)] and [samples for samples, _, _ in watched["curve"]] == [0, 3, 6, 10]
+    with pytest.raises(KeyError):
+        resident.status("VmNothing")
+
+
+def test_lines_end_inside_the_frame(tmp_path: Path) -> None:
+    line = plot.Line("a < b", np.array([0.0, 900.0]), np.array([0.0, 37.0]))
+    plot.write_lines(tmp_path / "lines.svg", [line], "x", "y")
+    root = ElementTree.parse(tmp_path / "lines.svg").getroot()
+    (points,) = [element.get("points") for element in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    right, top = 60 + 520 * 0.9, 300 - 240 * 37 / 40
+    assert points == f"60.0,300.0 {right if plot.round_up(900.0) == 1000 else 580.0:.1f},{top:.1f}"
+    assert "a < b" in [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]

@@ -1,0 +1,51 @@
+"""`python -m tokenizer compare`: candidates on the same texts, and which is better at what."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from corpus.engine import storage
+from corpus.engine.errors import UsageError
+from tokenizer.model import Tokenizer
+from tokenizer.report.compare import compare, summarize
+from tokenizer.report.page import comparison_page
+from tokenizer.report.reading import add_text_arguments, read_texts
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    parser.add_argument(
+        "tokenizers", nargs="+", metavar="TOKENIZER", help="output folders, stage folders or model files"
+    )
+    add_text_arguments(parser, "texts that are like what the model will read", required=True)
+    parser.add_argument("--html", metavar="FILE", help="also write a page that opens from disk")
+    parser.add_argument("--json", action="store_true", help="all figures as JSON on standard output")
+
+
+def main(options: argparse.Namespace) -> None:
+    """Print a column for each candidate."""
+    if len(set(options.tokenizers)) < max(len(options.tokenizers), 2):
+        raise UsageError("compare takes two or more tokenizers, each named once.")
+    names = short_names(options.tokenizers)
+    candidates = {name: Tokenizer(path) for name, path in zip(names, options.tokenizers, strict=True)}
+    result = compare(candidates, read_texts(options.text, options.characters))
+    if options.html:
+        with storage.create(options.html) as path:
+            path.write_text(comparison_page(result), encoding="utf-8")
+    print(json.dumps(result, ensure_ascii=False) if options.json else summarize(result))
+
+
+def short_names(paths: list[str]) -> list[str]:
+    """What tells paths apart: without the folders and the ending that they share.
+
+    >>> short_names(["build/a/t.model", "build/b/t.model"]), short_names(["x/bpe.model", "x/unigram.model"])
+    (['a/t', 'b/t'], ['bpe', 'unigram'])
+    """
+    parts = [Path(path).with_suffix("").parts if path.endswith(".model") else Path(path).parts for path in paths]
+    shared = 0
+    while all(len(part) > shared + 1 for part in parts) and len({part[shared] for part in parts}) == 1:
+        shared += 1
+    names = [str(Path(*part[shared:])) for part in parts]
+    return names if len(set(names)) == len(names) else paths

@@ -1,0 +1,72 @@
+"""What a verb is given to read: the shards of an output folder, of a tokens stage, or one shard by its prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from corpus.engine import storage
+from corpus.engine.errors import UsageError
+from tokenizer.model import Tokenizer
+from tokenizer.shard_manifest import listed_shards
+from tokenizer.shards import SPLITS, ShardError, TokenShard, open_split
+
+DATA_HELP = "output folder, folder of the tokens stage, or prefix of a shard"
+
+
+def local(data: str) -> Path:
+    """The path of shards; raises `UsageError` for a URL."""
+    if storage.is_remote(data):
+        raise UsageError(f"{data}: token shards are memory-mapped, so they must be local. Copy the build here first.")
+    return storage.local_path(data)
+
+
+def open_shards(data: str) -> Iterator[TokenShard]:
+    """All shards of both splits, training first, or the one at a prefix."""
+    path = local(data)
+    if path.is_dir():
+        for split in SPLITS:
+            yield from open_split(path, split)
+    else:
+        yield TokenShard(path)
+
+
+def named_shard(data: str, name: str | None) -> TokenShard:
+    """The shard of a name (`00000-00-train`) among those of `data`; without a name, the one whose prefix `data` is.
+
+    Raises:
+        UsageError: there is none of that name, or none was named.
+    """
+    path = local(data)
+    if not path.is_dir():
+        if name not in (None, path.name):
+            raise UsageError(f"--shard {name}: {data} is the prefix of one shard already.")
+        return TokenShard(path)
+    if name is None:
+        raise UsageError(f"{data}: holds many shards. Name one with --shard, or give its prefix.")
+    for split in SPLITS:
+        for prefix, sha256 in listed_shards(path, split):
+            if prefix.name == name:
+                return TokenShard(prefix, sha256)
+    raise UsageError(f"--shard {name}: not among the shards of {data}. `inspect --shards` lists them.")
+
+
+def tokenizer_of(shard: TokenShard, data: str, named: str | None) -> Tokenizer:
+    """The tokenizer that made a shard: the one that was named, or the one of the build that the shard lies in.
+
+    Raises:
+        ShardError: it is not the shard's.
+        UsageError: none was named, and the shard lies in no build.
+    """
+    tokenizer = Tokenizer(named or _build_of(Path(data)))
+    if tokenizer.sha256 != shard.tokenizer_sha256:
+        raise ShardError(f"{tokenizer.path}: not the tokenizer of {shard.prefix}. Name its own with --tokenizer.")
+    return tokenizer
+
+
+def _build_of(data: Path) -> Path:
+    """The output folder that a stage folder or a shard prefix lies in."""
+    for folder in (data, *data.resolve().parents):
+        if (folder / "run.json").is_file():
+            return folder
+    raise UsageError(f"{data}: lies in no build. Name the tokenizer with --tokenizer.")

@@ -1,0 +1,34 @@
+"""The [tokenizer] section of a recipe on a command line: `--recipe` and `--set`."""
+
+from __future__ import annotations
+
+import argparse
+
+from corpus.engine import config as engine_config
+from corpus.engine.errors import UsageError
+from tokenizer.config import TokenizerConfig
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which recipe, and what to change in it."""
+    parser.add_argument("--recipe", metavar="R", help="a TOML file, or the name of a built-in recipe")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="K=V", help="override, e.g. tokenizer.vocab_size=16000"
+    )
+
+
+def read_recipe(options: argparse.Namespace) -> TokenizerConfig:
+    """The [tokenizer] section of a recipe, by path or by the name of a built-in one; defaults without a recipe."""
+    overrides: list[str] = options.set
+    for override in overrides:
+        if not override.startswith("tokenizer."):
+            raise UsageError(f"--set {override}: not in the section this command reads. Write tokenizer.KEY=VALUE.")
+    if options.recipe is None:
+        values, where = engine_config.apply_overrides({}, overrides), "--set"
+    else:
+        path = engine_config.find_recipe(options.recipe)
+        values, where = engine_config.load_toml(path, overrides), str(path)
+    section = values.get("tokenizer", {})
+    if not isinstance(section, dict):
+        raise UsageError(f"{where}: tokenizer is a value, not a section.")
+    return engine_config.parse(TokenizerConfig, section, f"{where} [tokenizer]")

@@ -1,0 +1,106 @@
+"""Pieces and numbers as people read them: on a terminal and in HTML."""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+BLANK = "␣"
+ABSENT = "–"
+
+
+def shown(piece: str) -> str:
+    """A piece with nothing invisible in it: blanks as ␣, and what `plain` escapes.
+
+    >>> shown(" 的\\n")
+    '␣的\\\\n'
+    """
+    return plain(piece).replace(" ", BLANK)
+
+
+def plain(text: str) -> str:
+    """Text of strangers on one line: controls, marks of direction, private use as escapes.
+
+    >>> plain("a b\\u202e\\ue000")
+    'a b\\\\u202e\\\\ue000'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def escape(text: str) -> str:
+    """Plain text for an element or a quoted attribute of HTML.
+
+    >>> escape("<b>")
+    '&lt;b&gt;'
+    """
+    return html.escape(plain(text), quote=True)
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """An integer with commas, another number with so many digits, – for none.
+
+    >>> number(50304), number(1.53456), number(None)
+    ('50,304', '1.53', '–')
+    """
+    if value is None:
+        return ABSENT
+    return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}f}"
+
+
+def percent(share: float | None) -> str:
+    """A share of one in percent.
+
+    >>> percent(0.1234), percent(0.0026), percent(0.00004), percent(0.0), percent(None)
+    ('12.3 %', '0.26 %', '0.004 %', '0 %', '–')
+    """
+    if share is None:
+        return ABSENT
+    if not share:
+        return "0 %"
+    return f"{100 * share:.{1 if share >= 0.01 else 2 if share >= 0.001 else 3}f} %"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of equal length in columns, the first flush left and the others right; Han characters are two columns wide.
+
+    >>> print(table([["", "甲"], ["诗歌", "1.5"]]))
+           甲
+    诗歌  1.5
+    """
+    widths = [max(num_columns(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            cell + blanks if column == 0 else blanks + cell
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            for blanks in (" " * (width - num_columns(cell)),)
+        ).rstrip()
+        for row in rows
+    )
+
+
+def cut(text: str, limit: int) -> str:
+    """Text of at most so many columns, its middle left out where it is longer: names of one folder differ at the end.
+
+    >>> cut("github:古文原文/南史.txt", 16)
+    'github:…南史.txt'
+    """
+    if num_columns(text) <= limit:
+        return text
+    head, tail = text[: limit // 2], text
+    while num_columns(head) > limit // 2 - 1:
+        head = head[:-1]
+    while num_columns(head) + 1 + num_columns(tail) > limit:
+        tail = tail[1:]
+    return f"{head}…{tail}"
+
+
+def by_number(counts: Mapping[str, Any]) -> list[tuple[int, Any]]:
+    """The items of a JSON object whose keys are integers, in their order: JSON sorts "10" before "2"."""
+    return sorted((int(key), value) for key, value in counts.items())
+
+
+def num_columns(text: str) -> int:
+    """Columns of a terminal."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -1,0 +1,68 @@
+"""A report as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tokenizer.report.shown import by_number, cut, number, percent, plain, shown, table
+
+NUM_SHOWN = 20
+SOURCE_COLUMNS = 44
+Report = Mapping[str, Any]
+
+
+def summarize(report: Report) -> str:
+    """What a person wants to know first, in about a screen."""
+    return "\n\n".join(_parts(report))
+
+
+def headlines(report: Report) -> list[tuple[str, str]]:
+    """(value, what it is) of the figures that sum up a tokenizer."""
+    return [
+        (number(report["vocab_size"]), "ids in the vocabulary"),
+        (number(report["characters_per_token"], 3), "characters a token"),
+        (number(report["bytes_per_token"], 3), "bytes a token"),
+        (percent(report["byte_fallback_ratio"]), "of the tokens are single bytes"),
+        (number(report["renyi_efficiency"], 3), "Renyi efficiency"),
+        (percent(report["used_pieces_ratio"]), "of the ids occur in these texts"),
+        (number(report["suspicious_pieces"]), "suspicious pieces"),
+    ]
+
+
+def _parts(report: Report) -> Iterator[str]:
+    yield table([[what, value] for value, what in headlines(report)])
+    if report["sources"]:
+        head = ["source", "documents", "characters", "characters/token", "bytes/token", "byte fallback"]
+        groups = [*report["sources"].items(), *report["scripts"].items()]
+        yield table([head, *([cut(plain(name), SOURCE_COLUMNS), *amounts(found)] for name, found in groups)])
+        tops = ", ".join(f"{number(int(pieces))} for {100 * float(part):.3g} %" for part, pieces in _pieces_for(report))
+        yield f"most frequent tokens that cover a share of the text: {tops}"
+    yield "pieces by script: " + ", ".join(f"{name} {number(n)}" for name, n in report["pieces_by_script"].items())
+    lengths = by_number(report["pieces_by_length"])
+    yield "pieces by characters: " + ", ".join(f"{length}: {number(count)}" for length, count in lengths)
+    if rejected := report.get("rejected_pieces"):  # of a report that training wrote
+        yield "kept out of the vocabulary: " + " ".join(map(shown, sorted(rejected)[:NUM_SHOWN]))
+    yield "longest: " + " ".join(map(shown, report["longest_pieces"][:NUM_SHOWN]))
+    yield "longest of Han: " + " ".join(map(shown, report["longest_han_pieces"][:NUM_SHOWN]))
+    if report["suspicious"]:
+        rows = [
+            [shown(piece), number(count), plain(reason)] for piece, reason, count in report["suspicious"][:NUM_SHOWN]
+        ]
+        kinds = ", ".join(f"{kind} {number(count)}" for kind, count in report["suspicious_by_kind"].items())
+        yield f"suspicious, by how often they were used ({kinds}):\n" + "\n".join("  ".join(row) for row in rows)
+
+
+def amounts(found: Mapping[str, Any]) -> list[str]:
+    """The cells of a source or script."""
+    return [
+        number(found["documents"]),
+        number(found["characters"]),
+        number(found["characters_per_token"], 3),
+        number(found["bytes_per_token"], 3),
+        percent(found["byte_fallback_ratio"]),
+    ]
+
+
+def _pieces_for(report: Report) -> list[tuple[str, int]]:
+    return sorted(report["coverage"]["pieces_for"].items(), key=lambda item: float(item[0]))

@@ -1,0 +1,73 @@
+"""What the kernels of all models share: reading UTF-8, and the chunks in which `Tokenizer` encodes a long text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpus.engine.compiled import kernel
+
+Array = NDArray[Any]
+
+NEWLINE = 10
+
+
+@kernel(leaf=True)
+def read_character(data: Array, i: Any) -> tuple[Any, Any]:
+    """The code point at byte i of valid UTF-8, and the index behind it."""
+    lead = np.int64(data[i])
+    if lead < 0x80:
+        return lead, i + 1
+    second = np.int64(data[i + 1]) & 63
+    if lead < 0xE0:
+        return (lead & 31) << 6 | second, i + 2
+    third = np.int64(data[i + 2]) & 63
+    if lead < 0xF0:
+        return (lead & 15) << 12 | second << 6 | third, i + 3
+    return (lead & 7) << 18 | second << 12 | third << 6 | (np.int64(data[i + 3]) & 63), i + 4
+
+
+@kernel(leaf=True)
+def chunk_end(data: Array, start: Any, end: Any, characters: Any) -> Any:
+    """Where the chunk that begins at byte `start` of a text ends: the text's end, or as `tokenizer.model` cuts.
+
+    A text of more characters is cut behind the last newline of so many, else behind the last of them. Linear: what is
+    read beyond a newline is read once more at most, as the next chunk begins there.
+    """
+    if end - start <= characters:
+        return end
+    i, count, newline = start, 0, start
+    while i < end:
+        lead = data[i]
+        if lead & 0xC0 != 0x80:
+            if count == characters:
+                return newline if newline > start else i
+            count += 1
+            if lead == NEWLINE:
+                newline = i + 1
+        i += 1
+    return end
+
+
+@kernel(leaf=True)
+def spell(code: Any, spelled: Array, ids: Array, count: Any) -> Any:
+    """Write the ids of the UTF-8 bytes of a code point; returns how many ids are written now."""
+    if code < 0x80:
+        ids[count] = spelled[code]
+        return count + 1
+    if code < 0x800:
+        ids[count] = spelled[0xC0 | code >> 6]
+        ids[count + 1] = spelled[0x80 | code & 63]
+        return count + 2
+    if code < 0x10000:
+        ids[count] = spelled[0xE0 | code >> 12]
+        ids[count + 1] = spelled[0x80 | code >> 6 & 63]
+        ids[count + 2] = spelled[0x80 | code & 63]
+        return count + 3
+    ids[count] = spelled[0xF0 | code >> 18]
+    ids[count + 1] = spelled[0x80 | code >> 12 & 63]
+    ids[count + 2] = spelled[0x80 | code >> 6 & 63]
+    ids[count + 3] = spelled[0x80 | code & 63]
+    return count + 4
