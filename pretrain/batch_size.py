@@ -66,8 +66,12 @@ class BatchSizes:
         return phase.step + (sample - phase.sample) // phase.size
 
     def num_samples(self, num_steps: int) -> int:
-        """The samples that a run of `num_steps` steps takes."""
-        return self.of_step(num_steps)[0]
+        """The samples that a run of `num_steps` steps takes; at least those that it has taken."""
+        return self.of_step(max(num_steps, self.phases[0].step))[0]
+
+    def steps_beyond(self, sample: int) -> int:
+        """The fewest steps after which more than `sample` samples are taken."""
+        return self.step_of(max(sample, self.phases[0].sample)) + 1
 
 
 def batch_size_after(num_samples: int, global_batch_size: int, rampup: RampupConfig | None) -> int:

@@ -45,6 +45,7 @@ from pretrain.config import RampupConfig, RunConfig, to_json
 from pretrain.model import GPT
 from pretrain.parallel.mesh import World
 
+FORMAT: Literal[2] = 2
 COMMIT = "COMMIT.json"
 TOKENIZER = "tokenizer.model"
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
@@ -55,7 +56,7 @@ class Share(Strict):
     """How much of a run's samples one of several corpora gives: a fraction, relative to the others'."""
 
     corpus: str
-    weight: Annotated[str, Field(pattern=r"^[0-9]{1,40}(/[1-9][0-9]{0,40})?$")]
+    weight: Annotated[str, Field(pattern=r"^[0-9]{1,2000}(/[1-9][0-9]{0,2000})?$")]
 
 
 class Order(Strict):
@@ -250,6 +251,11 @@ def read_commit(folder: Path) -> Commit:
     if not path.is_file():
         raise WenhaiError(f"{folder}: is not a checkpoint (it has no {COMMIT}). Choose a step-... folder that has.")
     values = read_json(path)
+    if isinstance(values, dict) and values.get("format", FORMAT) != FORMAT:
+        raise WenhaiError(
+            f"{folder}: is a checkpoint of format {values['format']}, and this version reads format {FORMAT}. Use the "
+            "version that wrote it, or begin anew in another --out."
+        )
     commit = parse(Commit, values, str(path))
     if commit.digest != digest({key: value for key, value in values.items() if key != "digest"}):
         raise WenhaiError(f"{path}: was altered. {_advice(folder)}")
@@ -308,7 +314,7 @@ def _write(
             files |= {name: _describe(folder / name) for name in ("state.json", "config.json", TOKENIZER)}
     shapes = {name: {"dtype": str(t.dtype), "shape": list(t.shape)} for name, t in tensors.items()}
     reports = world.gather((files, shapes))
-    body: dict[str, Any] = {"format": 2, "step": state.step, "files": {}, "tensors": {}}
+    body: dict[str, Any] = {"format": FORMAT, "step": state.step, "files": {}, "tensors": {}}
     for one_files, one_shapes in reports:
         body["files"] |= one_files
         body["tensors"] |= one_shapes

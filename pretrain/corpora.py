@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,9 +132,9 @@ def open_corpora(config: DataConfig, places: Mapping[str, Path]) -> list[Corpus]
                 f"{corpus.folder}: made by another tokenizer than {corpora[0].folder}. Encode all corpora of a run "
                 "with one."
             )
-    prefixes = [shard.prefix for corpus in corpora for shard in corpus.shards]
-    for corpus in corpora:
-        if prefixes.count(corpus.shards[0].prefix) > 1:
+    firsts = [corpus.shards[0].prefix.resolve() for corpus in corpora]
+    for corpus, first in zip(corpora, firsts, strict=True):
+        if firsts.count(first) > 1:
             raise UsageError(f"{corpus.folder}: is two corpora of the run. Give it one name and all of its weight.")
     return corpora
 
@@ -185,7 +186,7 @@ def new_loader(corpora: Sequence[Corpus], order: Order, config: RunConfig, verif
     else:
         is_blend = len(chosen) > 1
         streams = [stream_of(corpus, length, order.seed, is_blend, verify) for corpus, _ in chosen]
-        blend = Blend([share for _, share in chosen]) if is_blend else None
+        blend = Blend([share for _, share in chosen], [corpus.name for corpus, _ in chosen]) if is_blend else None
     return Loader(
         streams,
         blend,
@@ -242,22 +243,23 @@ def sample_shares(
         return weights if any(weights) else [Fraction(size) for size in num_samples]
     wanted = [number * size for number, size in zip(epochs, num_samples, strict=True)]
     total, run_samples = sum(wanted, Fraction(0)), batch_sizes.num_samples(num_steps)
+    what = f"data.corpora: their epochs take {ceil(total):,} samples of the run's {run_samples:,}"
     if any(weights):
         if total >= run_samples:
-            raise UsageError(_unfit(total, run_samples, batch_sizes, "and leave none to the corpora with weights"))
+            enough = batch_sizes.steps_beyond(int(total))
+            raise UsageError(f"{what}, and leave none to the corpora with weights. {_advice(batch_sizes, enough)}")
         rest = (run_samples - total) / sum(weights)
         return [own + rest * weight for own, weight in zip(wanted, weights, strict=True)]
-    if abs(total - run_samples) >= batch_sizes.of_step(num_steps - 1)[1]:
-        raise UsageError(_unfit(total, run_samples, batch_sizes, "and no corpus has a weight to fill the rest"))
+    last_step = max(num_steps - 1, batch_sizes.phases[0].step)
+    if abs(total - run_samples) >= batch_sizes.of_step(last_step)[1]:
+        enough = batch_sizes.steps_beyond(ceil(total) - 1)
+        raise UsageError(f"{what}, and no corpus has a weight to fill the rest. {_advice(batch_sizes, enough)}")
     return wanted
 
 
-def _unfit(total: Fraction, run_samples: int, batch_sizes: BatchSizes, why: str) -> str:
-    num_steps = batch_sizes.step_of(round(total))
-    return (
-        f"data.corpora: their epochs take {round(total):,} samples of the run's {run_samples:,}, {why}. Change them, or "
-        f"the length of the run: training.num_steps={num_steps} takes {batch_sizes.num_samples(num_steps):,}."
-    )
+def _advice(batch_sizes: BatchSizes, num_steps: int) -> str:
+    taken = batch_sizes.num_samples(num_steps)
+    return f"Change them, or the length of the run: training.num_steps={num_steps} takes {taken:,}."
 
 
 def _tokens_per_character(corpora: Sequence[Corpus], loader: Loader, order: Order) -> float:

@@ -20,18 +20,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from corpus.engine.errors import UsageError
+from corpus.engine.errors import SetupError, UsageError
 from pretrain.checkpoint import TOKENIZER, State, read_commit, read_saved, read_state
 from pretrain.config import RunConfig, corpus_folders
 from pretrain.corpora import corpora_digest, new_loader, open_corpora
 from pretrain.data import Loader, ShardReader
 from tokenizer.model import Tokenizer
-from tokenizer.provenance import find_rows, read_rows
 from tokenizer.shards import TokenShard
 
 ID_BYTES = 16
@@ -160,6 +160,8 @@ class Trace:
         Raises:
             UsageError: there is no such document.
         """
+        from tokenizer.provenance import find_rows
+
         found = [
             (shard, sequence)
             for corpus in self.corpora
@@ -178,6 +180,8 @@ class Trace:
         Raises:
             ShardError: a shard's `P.docs.parquet` is missing, damaged or of another shard.
         """
+        from tokenizer.provenance import read_rows
+
         wanted: dict[Path, set[int]] = defaultdict(set)
         for part in parts:
             wanted[part.shard.prefix].add(part.sequence)
@@ -259,7 +263,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Print the documents of a step, or the steps of a document."""
+    """Print the documents of a step, or the steps of a document.
+
+    Raises:
+        SetupError: pyarrow is missing, which the packages for training do not bring.
+    """
+    if find_spec("pyarrow") is None:
+        raise SetupError(
+            "trace reads the tables of documents (.docs.parquet) and needs pyarrow. Run: pip install pyarrow"
+        )
     if (args.rank is None) != (args.ranks is None) or (args.rank is not None and args.step is None):
         raise UsageError("--rank R and --ranks W go together, with --step: the part of a batch that rank R of W had.")
     trace = Trace(args.checkpoint, _places(args.checkpoint, args.data))
@@ -277,13 +289,19 @@ def main(args: argparse.Namespace) -> None:
         print(*names, sep="\t")
     for sighting in trace.sightings(parts, args.text):
         values = {name: getattr(sighting, name) for name in names}
-        print(json.dumps(values, ensure_ascii=False) if args.json else "\t".join(map(printable, values.values())))
+        print(printable_json(values) if args.json else "\t".join(map(printable, values.values())))
 
 
 def printable(value: Any) -> str:
     """A value as a tab-separated field: what would break the table or steer a terminal is percent-encoded."""
     text = "" if value is None else str(value)
     return "".join(mark if mark.isprintable() else "".join(f"%{b:02X}" for b in mark.encode()) for mark in text)
+
+
+def printable_json(values: dict[str, Any]) -> str:
+    """A JSON object in a line, in which only what steers no terminal stands for itself."""
+    line = json.dumps(values, ensure_ascii=False)
+    return "".join(mark if mark.isprintable() else json.dumps(mark)[1:-1] for mark in line)
 
 
 def _places(checkpoint: Path, data: Sequence[str]) -> dict[str, Path]:

@@ -30,8 +30,8 @@ from pretrain.step import Run, StepResult, new_run, note_order, train_step
 def train(config: RunConfig, data: Path | None, out: Path, tokenizer_path: Path | None = None) -> None:
     """Train until `num_steps`, from the newest checkpoint in `out` if there is one; on every rank of the run.
 
-    Reads `data`, or the corpora that the configuration names. Prints the held-out bits per character and a sample on stdout at the end, and writes them to
-    `out`/summary.json.
+    Reads `data`, or the corpora that the configuration names. Prints the held-out bits per character and a sample on
+    stdout at the end, and writes them to `out`/summary.json.
 
     Raises:
         Stopped: a signal asked for it; the same command resumes.
@@ -191,7 +191,7 @@ def _warn_or_stop(run: Run, result: StepResult, metrics: Metrics | None) -> None
         metrics.record("not_finite", state.step, {"loss": result.loss, "grad_norm": result.grad_norm})
         say(
             f"WARNING: step {state.step}: loss {result.loss}, gradient norm {result.grad_norm}; no weight changed. "
-            f"`python -m pretrain trace --step {state.step}` lists its documents."
+            f"`python -m pretrain trace --step {state.step}` lists its documents, from the next checkpoint on."
         )
     if state.num_bad_in_a_row >= limit:
         raise WenhaiError(

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -41,6 +43,7 @@ from tokenizer.shards import SPLITS
 BATCH_TOKENS = 1 << 20
 BATCH_DOCUMENTS = 1 << 16
 MAX_DOCUMENT_TOKENS = 1 << 27  # held in memory, as `ShardWriter` wants it
+ADOPTED_STAGES = {"tokenizer", "tokens"}
 UTF8_CONTINUATION = range(0x80, 0xC0)
 
 
@@ -235,24 +238,36 @@ def without_eod(
 def find_sources(prefixes: Mapping[str, Sequence[str]]) -> tuple[Source, ...]:
     """The files of each split's prefixes; raises `UsageError` where one is missing or cannot be adopted."""
     found = [
-        (split, prefix.removesuffix(".bin").removesuffix(".idx")) for split in SPLITS for prefix in prefixes[split]
+        (split, prefix.removeprefix("file://").removesuffix(".bin").removesuffix(".idx"))
+        for split in SPLITS
+        for prefix in prefixes[split]
     ]
+    tokens = Counter(os.path.realpath(_token_path(prefix)) for _, prefix in found)
+    if repeated := [path for path, count in tokens.items() if count > 1]:
+        raise UsageError(f"{min(repeated)}: named twice. Name each prefix once, for example by its .idx.")
     names = [prefix.rsplit("/", 1)[-1].removesuffix(".ds") for _, prefix in found]
     if len(set(names)) < len(names):
         names = [f"{number:05d}-{name}" for number, name in enumerate(names)]
     return tuple(Source(name, split, _files(prefix)) for name, (split, prefix) in zip(names, found, strict=True))
 
 
+def _token_path(prefix: str) -> str:
+    return prefix if prefix.endswith(".ds") else f"{prefix}.bin"
+
+
 def _files(prefix: str) -> tuple[File, ...]:
     if storage.is_remote(prefix):
         raise UsageError(f"{prefix}: token files are adopted from a local disk. Copy them here first.")
-    if not prefix.endswith(".ds"):
-        return tuple(file for suffix in (".bin", ".idx") for file in storage.list_inputs([prefix + suffix]))
-    if storage.exists(f"{prefix}.loss"):
+    suffixes: tuple[str, ...] = (".bin", ".idx")
+    if prefix.endswith(".ds"):
+        suffixes = ("", ".index", ".metadata") if storage.exists(f"{prefix}.metadata") else ("", ".index")
+    for suffix in suffixes:  # one by one: a glob could pair the files of several prefixes
+        if not storage.local_path(prefix + suffix).is_file():
+            raise UsageError(f"{prefix}{suffix}: is no file. Name prefixes one by one; globs are for the shell.")
+    if prefix.endswith(".ds") and storage.exists(f"{prefix}.loss"):
         raise UsageError(
             f"{prefix}.loss: which tokens count in the loss cannot be adopted. Put it elsewhere to go without."
         )
-    suffixes = ("", ".index", ".metadata") if storage.exists(f"{prefix}.metadata") else ("", ".index")
     return tuple(file for suffix in suffixes for file in storage.list_inputs([prefix + suffix]))
 
 
@@ -277,8 +292,10 @@ def main(options: argparse.Namespace) -> None:
     address = cluster_address(options)
     if not (options.prefixes or options.validation):
         raise UsageError("nothing to adopt: name the prefix of a file, or --validation PREFIX.")
-    if storage.exists(storage.join(options.out, RUN_NAME)) and "text" in read_run(options.out)["stages"]:
-        raise UsageError(f"{options.out}: is a build with text of its own. Adopt into another folder.")
+    if storage.exists(storage.join(options.out, RUN_NAME)) and read_run(options.out)["stages"].keys() - ADOPTED_STAGES:
+        raise UsageError(f"{options.out}: is a build that made its own tokenizer or text. Adopt into another folder.")
+    if storage.is_remote(options.tokenizer):
+        raise UsageError(f"--tokenizer {options.tokenizer}: is read from a local disk. Copy it here first.")
     (model,) = storage.list_inputs([str(model_path(Path(options.tokenizer)))])
     sources = find_sources({"train": options.prefixes, "validation": options.validation})
     folders = run_stages(

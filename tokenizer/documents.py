@@ -36,7 +36,7 @@ class Batch:
 
     ids: list[bytes]
     texts: pa.LargeStringArray  # valid UTF-8, no nulls
-    urls: list[str | None]
+    urls: pa.StringArray
     sources: list[str]
     num_invalid: int  # rows left out because their text is not UTF-8
     num_bytes: int  # UTF-8 bytes of `texts`
@@ -109,14 +109,14 @@ def _batch(record: pa.RecordBatch, file_name: str) -> Batch:
     if raw.null_count:
         raw = pc.fill_null(raw, b"")
     valid, texts = _valid_texts(raw)
-    ids = _ids(record) if _has_ids(record) else [xxhash.xxh3_128_digest(value) for value in raw.to_pylist()]
+    ids = _ids(record, raw)
+    sources = _strings(record, "source").to_pylist()
     urls = _strings(record, "url")
-    sources = _strings(record, "source")
     num_bytes = _num_bytes(texts)
     return Batch(
         ids=[ids[row] for row in valid],
         texts=texts,
-        urls=[urls[row] for row in valid],
+        urls=urls if len(valid) == len(raw) else urls.take(pa.array(valid, pa.int64())),
         sources=[sources[row] or file_name for row in valid],
         num_invalid=len(raw) - len(valid),
         num_bytes=num_bytes,
@@ -154,19 +154,25 @@ def _has_ids(record: pa.RecordBatch) -> bool:
     return "id" in record.schema.names and record.schema.field("id").type == pa.binary(ID_BYTES)
 
 
-def _ids(record: pa.RecordBatch) -> list[bytes]:
-    return [value or bytes(ID_BYTES) for value in record.column("id").to_pylist()]
+def _ids(record: pa.RecordBatch, raw: pa.LargeBinaryArray) -> list[bytes]:
+    """The ids of ours; where there is none, the hash of the text."""
+    if not _has_ids(record):
+        return [xxhash.xxh3_128_digest(text) for text in raw.to_pylist()]
+    ids: list[bytes | None] = record.column("id").to_pylist()
+    return [xxhash.xxh3_128_digest(raw[row].as_py()) if id is None else id for row, id in enumerate(ids)]
 
 
-def _strings(record: pa.RecordBatch, name: str) -> list[str | None]:
+def _strings(record: pa.RecordBatch, name: str) -> pa.StringArray:
+    """A column, with U+FFFD for what is not UTF-8; nulls where the file has none."""
     if name not in record.schema.names or not _is_text(record.schema.field(name).type):
-        return [None] * record.num_rows
-    return [None if value is None else value.decode("utf-8", "replace") for value in _as_bytes(record, name)]
-
-
-def _as_bytes(record: pa.RecordBatch, name: str) -> list[bytes | None]:
-    values: list[bytes | None] = record.column(name).cast(pa.large_binary()).to_pylist()
-    return values
+        return pa.nulls(record.num_rows, pa.string())
+    raw = record.column(name).cast(pa.large_binary())
+    try:
+        return raw.cast(pa.string())  # checks
+    except pa.ArrowInvalid:
+        return pa.array(
+            [None if value is None else value.decode("utf-8", "replace") for value in raw.to_pylist()], pa.string()
+        )
 
 
 def _mix(values: Keys) -> Keys:

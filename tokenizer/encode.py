@@ -2,21 +2,22 @@
 
 Split and order are keyed hashes of document ids, so they do not change with shards, workers or repetition; a document
 stays on its side of the split when the corpus grows. Text is read and encoded in file order, a thousand documents at a
-time; only tokens wait in memory for their seeded order (0.6 bytes for a byte of Chinese text in uint16).
+time; only tokens wait in memory for their seeded order (0.6 bytes for a byte of Chinese text in uint16, and an eighth of
+that as room to grow), beside some hundred bytes a document.
 
 With the copies of a mixture a document of the training split is as many sequences, each with a place of its own in the
 order, or none; the first copy has the place it would have without. Validation takes each chosen document once, so that its
 losses weigh texts and not copies.
 
 An empty document is a sequence of one end-of-document token. A split that no document of a shard falls to has no files.
-Kernels encode (encoder.py), from Arrow batches into the dtype of the shard; of each batch a document is compared with
-SentencePiece, which costs less than a hundredth of the time.
+Kernels encode (encoder.py), from Arrow batches into the dtype of the shard; of each batch the beginning of a document is
+compared with SentencePiece.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -32,9 +33,9 @@ from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
 from tokenizer.config import MIXTURE_STAGE, TokenizerConfig, encoding
 from tokenizer.copies import Copies
-from tokenizer.documents import Batch, document_keys, is_below, read_documents
+from tokenizer.documents import ID_BYTES, Batch, document_keys, is_below, read_documents
 from tokenizer.model import Tokenizer
-from tokenizer.provenance import write_docs
+from tokenizer.provenance import COLUMNS, write_docs
 from tokenizer.shard_record import Tokens
 from tokenizer.shard_writer import ShardWriter
 from tokenizer.sources import shard_names
@@ -43,7 +44,20 @@ if TYPE_CHECKING:
     from tokenizer.encoder import BatchEncoder
 
 LEFT_OUT = "mixture.left_out"
+WRITTEN_TOKENS = 1 << 20  # put into their order at once
 COMPARED_CHARACTERS = 8192  # of one document in a batch of a thousand: no long one may cost more than all the others
+
+DOCUMENTS = pa.schema(
+    [
+        pa.field("id", pa.binary(ID_BYTES)),
+        pa.field("url", pa.string()),
+        pa.field("source", pa.string()),
+        pa.field("copies", pa.int64()),
+        pa.field("num_tokens", pa.int64()),  # without the end-of-document token
+        pa.field("num_characters", pa.int64()),
+        pa.field("num_bytes", pa.int64()),
+    ]
+)
 
 _log = logging.getLogger(__name__)
 
@@ -52,17 +66,17 @@ class DifferentIdsError(Exception):
     """A kernel's ids are not SentencePiece's; the message is the id of the document."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Encoded:
-    """The documents of one shard that are taken, in file order, and how often each is."""
+    """The documents of one shard that are taken, in file order."""
 
-    ids: list[bytes]
-    tokens: list[Tokens]
-    characters: list[int]
-    urls: list[str | None]
-    sources: list[str]
-    copies: list[int]
-    num_bytes: list[int]
+    tokens: Tokens  # of one behind another's, without end-of-document tokens
+    documents: pa.Table  # of `DOCUMENTS`
+
+    def column(self, name: str) -> NDArray[np.int64]:
+        """int64[documents]."""
+        values: NDArray[np.int64] = self.documents[name].to_numpy()
+        return values
 
 
 @dataclass(frozen=True)
@@ -97,25 +111,26 @@ class Encoding(Stage):
         text, model, *mixture = task.inputs
         tokenizer = _open(model)
         encoded, counts = encode_file(text, tokenizer, *mixture)
-        in_validation = is_below(document_keys(encoded.ids, "split", self.recipe.seed), self.recipe.validation_ratio)
-        copies = np.where(in_validation, 1, np.array(encoded.copies, np.int64))
-        order = seeded_order(encoded.ids, self.recipe.seed, copies)
+        ids: list[bytes] = encoded.documents["id"].to_pylist()
+        in_validation = is_below(document_keys(ids, "split", self.recipe.seed), self.recipe.validation_ratio)
+        copies = np.where(in_validation, 1, encoded.column("copies"))
+        order = seeded_order(ids, self.recipe.seed, copies)
         for split, rows in (("train", order[~in_validation[order]]), ("validation", order[in_validation[order]])):
-            tokens = self._write(f"data/{task.name}-{split}", split, encoded, rows.tolist(), tokenizer, out)
+            tokens = self._write(f"data/{task.name}-{split}", split, encoded, rows, tokenizer, out)
             counts.extra |= {f"documents_{split}": len(np.unique(rows)), f"tokens_{split}": tokens}
             if mixture:
                 counts.extra[f"sequences_{split}"] = len(rows)
         if mixture:
-            counts.extra["sequence_bytes"] = int((copies * np.array(encoded.num_bytes, np.int64)).sum())
+            counts.extra["sequence_bytes"] = int((copies * encoded.column("num_bytes")).sum())
         return counts
 
     def _write(
-        self, prefix: str, split: str, encoded: Encoded, rows: Sequence[int], tokenizer: Tokenizer, out: Output
+        self, prefix: str, split: str, encoded: Encoded, rows: NDArray[np.intp], tokenizer: Tokenizer, out: Output
     ) -> int:
         """Write the shard of one split; returns its tokens."""
-        if not rows:
+        if not len(rows):
             return 0
-        lengths = [len(encoded.tokens[row]) + 1 for row in rows]
+        lengths = encoded.column("num_tokens")[rows] + 1
         with ExitStack() as stack:
             docs, meta, idx, tokens = (
                 stack.enter_context(out.create(prefix + suffix, rows=len(rows)))
@@ -129,17 +144,12 @@ class Encoding(Stage):
                 tokenizer_sha256=tokenizer.sha256,
                 recipe=durable.digest(self.config()),
             ) as writer:
-                for row in rows:
-                    writer.add(encoded.tokens[row], encoded.ids[row].hex(), encoded.characters[row])
-            columns = {
-                "sequence": range(len(rows)),
-                "id": [encoded.ids[row] for row in rows],
-                "url": [encoded.urls[row] for row in rows],
-                "source": [encoded.sources[row] for row in rows],
-                "num_tokens": lengths,
-            }
-            write_docs(docs, [columns])
-        return sum(lengths)
+                characters = encoded.column("num_characters")
+                for group, ids in ordered_tokens(encoded, rows, tokenizer.eod):
+                    writer.add_many(ids, lengths[group], int(characters[rows[group]].sum()))
+            columns = {name: encoded.documents[name].take(pa.array(rows)) for name in COLUMNS}
+            write_docs(docs, [{"sequence": range(len(rows)), **columns, "num_tokens": pa.array(lengths, pa.int32())}])
+        return int(lengths.sum())
 
 
 @dataclass(frozen=True)
@@ -189,43 +199,56 @@ def encode_file(file: File, tokenizer: Tokenizer, mixture: File | None = None) -
 
 
 def _encode_file(file: File, encoder: BatchEncoder, mixture: File | None) -> tuple[Encoded, Counts]:
-    counts, encoded = Counts(), Encoded([], [], [], [], [], [], [])
+    counts, tokens, documents = Counts(), bytearray(), list[pa.RecordBatch]()  # grows in place, and is not copied
     taken = Copies(mixture) if mixture else None
     for batch in read_documents(storage.fetch(file.url)):
         copies = taken.take(batch.ids) if taken else np.ones(len(batch.ids), np.uint8)
-        rows = np.flatnonzero(copies).tolist()
-        num_bytes = _encode(encoded, batch, rows, encoder)
-        encoded.copies += copies[rows].tolist()
+        ids, some = _encode(batch, copies, encoder)
+        tokens += ids.data
+        documents.append(some)
         counts.documents_in += len(batch.ids) + batch.num_invalid
-        counts.documents_out += len(rows)
+        counts.documents_out += some.num_rows
         counts.bytes_in += batch.num_bytes + batch.num_invalid_bytes
-        counts.bytes_out += num_bytes
-        if encoder.reason is None and rows:
+        counts.bytes_out += pc.sum(some["num_bytes"]).as_py() or 0
+        if encoder.reason is None and some.num_rows:
             counts.extra["compared"] = counts.extra.get("compared", 0) + 1
         if batch.num_invalid:
             counts.error("invalid_utf8", batch.num_invalid)
-        if len(rows) < len(batch.ids):
-            counts.drop(LEFT_OUT, len(batch.ids) - len(rows))
+        if some.num_rows < len(batch.ids):
+            counts.drop(LEFT_OUT, len(batch.ids) - some.num_rows)
     if taken:
         taken.end()
-    counts.extra["characters"] = sum(encoded.characters)
+    encoded = Encoded(np.frombuffer(tokens, encoder.dtype), pa.Table.from_batches(documents, DOCUMENTS))
+    counts.extra["characters"] = int(encoded.column("num_characters").sum())
     return encoded, counts
 
 
-def _encode(encoded: Encoded, batch: Batch, rows: list[int], encoder: BatchEncoder) -> int:
-    """Add some documents of a batch; returns the UTF-8 bytes of their text."""
-    texts = batch.texts if len(rows) == len(batch.ids) else batch.texts.take(pa.array(rows, pa.int64()))
-    ids = [batch.ids[row] for row in rows]
-    if encoder.reason is None and rows:
-        _compare(ids, texts, encoder)
-    sizes = pc.binary_length(texts).to_pylist()
-    encoded.tokens += encoder.encode(texts)
-    encoded.ids += ids
-    encoded.characters += pc.utf8_length(texts).to_pylist()
-    encoded.urls += [batch.urls[row] for row in rows]
-    encoded.sources += [batch.sources[row] for row in rows]
-    encoded.num_bytes += sizes
-    return sum(sizes)
+def _encode(batch: Batch, copies: NDArray[np.uint8], encoder: BatchEncoder) -> tuple[Tokens, pa.RecordBatch]:
+    """The tokens of those documents of a batch that have copies, and what is known of them."""
+    ids, texts = pa.array(batch.ids, pa.binary(ID_BYTES)), batch.texts
+    columns = [ids, batch.urls, pa.array(batch.sources, pa.string()), pa.array(copies.astype(np.int64))]
+    if not copies.all():
+        rows = pa.array(np.flatnonzero(copies))
+        texts, *columns = (column.take(rows) for column in (texts, *columns))
+    if encoder.reason is None and len(texts):
+        _compare(columns[0].to_pylist(), texts, encoder)
+    tokens, lengths = encoder.encode_flat(texts)
+    columns += [pa.array(lengths), pc.utf8_length(texts), pc.binary_length(texts)]
+    return tokens, pa.RecordBatch.from_arrays(columns, schema=DOCUMENTS)
+
+
+def ordered_tokens(encoded: Encoded, rows: NDArray[np.intp], eod: int) -> Iterator[tuple[slice, Tokens]]:
+    """The tokens of rows in their order, each with its end-of-document token, and which of the rows they are.
+
+    About `WRITTEN_TOKENS` at a time, and at least a row: memory is what that and the longest document take.
+    """
+    tokens, lengths, end = encoded.tokens, encoded.column("num_tokens"), np.array([eod], encoded.tokens.dtype)
+    starts = np.cumsum(lengths) - lengths
+    groups = np.cumsum(lengths[rows] + 1) // WRITTEN_TOKENS
+    bounds = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(rows)]
+    for group in map(slice, bounds, bounds[1:]):
+        spans = zip(starts[rows[group]].tolist(), lengths[rows[group]].tolist(), strict=True)
+        yield group, np.concatenate([part for start, length in spans for part in (tokens[start : start + length], end)])
 
 
 def _compare(ids: list[bytes], texts: pa.LargeStringArray, encoder: BatchEncoder) -> None:

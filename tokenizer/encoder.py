@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from tokenizer import bpe, unigram
 from tokenizer.lexicon import BPE, UNIGRAM, UnsupportedError, read_lexicon
 from tokenizer.model import CHUNK_CHARACTERS, PROBE, SPACE_MARK, Tokenizer
+from tokenizer.shard_record import DTYPES, Tokens, dtype_name
 from tokenizer.shard_writer import narrow
-from tokenizer.shards import DTYPES, Tokens, dtype_name
 
 SURROGATES = range(0xD800, 0xE000)
 RUNS = (" ", "a", "的", "\n", "\0", SPACE_MARK, "=", "\U0002ffff", "ab ")
@@ -51,7 +51,7 @@ class BatchEncoder:
     def __init__(self, tokenizer: Tokenizer, reason: str | None = None) -> None:
         """With a `reason`, SentencePiece does it for any model."""
         self._tokenizer = tokenizer
-        self._dtype = DTYPES[dtype_name(tokenizer.vocab_size)]
+        self.dtype = DTYPES[dtype_name(tokenizer.vocab_size)]
         self._kernel: Kernel | None = None
         self.reason = reason
         if reason is None:
@@ -66,10 +66,15 @@ class BatchEncoder:
 
     def encode(self, texts: pa.LargeStringArray) -> list[Tokens]:
         """The ids of each text in the dtype of token shards; texts are valid UTF-8 without nulls."""
+        return _split(*self.encode_flat(texts))
+
+    def encode_flat(self, texts: pa.LargeStringArray) -> tuple[Tokens, NDArray[np.int64]]:
+        """The same, one text's ids behind another's, and how many each has."""
         if self._kernel is not None:
-            return encode_with(self._kernel, texts, self._dtype)
-        size = self._tokenizer.vocab_size
-        return [narrow(ids, size, "a document") for ids in self._tokenizer.encode_batch(texts.to_pylist())]
+            return _encode_flat(self._kernel, texts, self.dtype)
+        ids = self._tokenizer.encode_batch(texts.to_pylist())
+        flat = np.concatenate(ids) if ids else np.empty(0, np.int32)
+        return narrow(flat, self._tokenizer.vocab_size, "a batch"), np.array([len(some) for some in ids], np.int64)
 
     def differing(self, texts: pa.LargeStringArray) -> list[int]:
         """The rows whose ids are not SentencePiece's."""
@@ -102,15 +107,26 @@ def encode_with(
     kernel: Kernel, texts: pa.LargeStringArray, dtype: np.dtype[Any], chunk_characters: int = CHUNK_CHARACTERS
 ) -> list[Tokens]:
     """The ids of each text by a kernel; the length of chunks is a parameter for tests."""
+    return _split(*_encode_flat(kernel, texts, dtype, chunk_characters))
+
+
+def _encode_flat(
+    kernel: Kernel, texts: pa.LargeStringArray, dtype: np.dtype[Any], chunk_characters: int = CHUNK_CHARACTERS
+) -> tuple[Tokens, NDArray[np.int64]]:
+    """All ids and how many each text has; the ids are a view of more memory, which was not touched."""
     _, offsets, data = texts.buffers()
     if not len(texts) or offsets is None:
-        return []
+        return np.empty(0, dtype), np.empty(0, np.int64)
     bounds = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     ids = np.empty(int(bounds[-1] - bounds[0]), dtype)  # a byte is at most one token; pages not reached take no memory
     ends = np.empty(len(texts), np.int64)
     count = kernel(bounds, np.frombuffer(data or b"", np.uint8), ids, ends, chunk_characters)
-    ids = ids[:count].copy()
-    return [ids[start:stop] for start, stop in pairwise([0, *ends.tolist()])]
+    return ids[:count], np.diff(ends, prepend=0)
+
+
+def _split(ids: Tokens, lengths: NDArray[np.int64]) -> list[Tokens]:
+    ids = ids.copy()
+    return [ids[start:stop] for start, stop in pairwise([0, *np.cumsum(lengths).tolist()])]
 
 
 def _trial(kernel: Kernel, tokenizer: Tokenizer) -> str | None:

@@ -119,8 +119,8 @@ class MegatronFile(ForeignFile):
         last = 0
         for first in range(0, self._num_entries, CHUNK_ROWS):
             entries = _read(self._idx_path, "<i8", at + first * 8, min(CHUNK_ROWS, self._num_entries - first))
-            steps = np.diff(entries, prepend=last)
-            if (first == 0 and entries[0] != 0) or (steps < 0).any() or entries[-1] > self._num_sequences:
+            is_falling = entries[0] < last or (entries[1:] < entries[:-1]).any()  # a difference could wrap
+            if (first == 0 and entries[0] != 0) or is_falling or entries[-1] > self._num_sequences:
                 _refuse(self._idx_path, at + first * 8, "the document table is not of ascending sequences from 0 on")
             last = int(entries[-1])
             if len(rest := entries[first == 0 :]):

@@ -17,6 +17,8 @@ from tokenizer.model import SPACE_MARK, Tokenizer
 PIECES, TRAINER, TYPE = 1, 2, 3  # field numbers
 NORMAL, USER_DEFINED, UNUSED = 1, 4, 5  # types of pieces; the default is NORMAL
 UNIGRAM, BPE = 1, 2  # types of models; the default is UNIGRAM
+MAX_PIECE_CHARACTERS = 1024  # a BPE piece of n characters is taken apart in n ways
+MAX_CHARACTERS = 1 << 21  # of all pieces: a trie in the making takes some hundred bytes for each
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # wire types
 
 
@@ -36,13 +38,22 @@ class Lexicon:
 
 
 def read_lexicon(tokenizer: Tokenizer) -> Lexicon:
-    """The pieces of a tokenizer by kind."""
+    """The pieces of a tokenizer by kind.
+
+    Raises:
+        UnsupportedError: they are longer than pieces are.
+    """
     model = list(_fields(tokenizer.processor.serialized_model_proto()))
     found: dict[int, dict[str, int]] = {NORMAL: {}, UNUSED: {}, USER_DEFINED: {}}
     for id, piece in enumerate(value for field, value in model if field == PIECES):
         kind, spelling = _type(piece), tokenizer.piece(id)
         if kind in found and " " not in spelling:  # SentencePiece looks for U+2581 only
             found[kind][spelling.replace(SPACE_MARK, " ")] = id
+    lengths = [len(piece) for pieces in found.values() for piece in pieces]
+    if max(lengths, default=0) > MAX_PIECE_CHARACTERS or sum(lengths) > MAX_CHARACTERS:
+        raise UnsupportedError(
+            f"a piece has more than {MAX_PIECE_CHARACTERS:,} characters, or all of them more than {MAX_CHARACTERS:,}"
+        )
     (model_type,) = [_type(value) for field, value in model if field == TRAINER] or [UNIGRAM]
     spelled = [tokenizer.processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
     return Lexicon(model_type, found[NORMAL], found[UNUSED], found[USER_DEFINED], np.array(spelled, np.int32))

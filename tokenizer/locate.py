@@ -10,10 +10,9 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from corpus.engine.errors import UsageError
-from tokenizer.commands.opened import DATA_HELP, named_shard, open_shards, tokenizer_of
+from tokenizer.commands.opened import DATA_HELP, local, named_shard, open_shards, tokenizer_of
 from tokenizer.model import Tokenizer
 from tokenizer.provenance import find_rows, read_rows
 from tokenizer.shards import SPLITS, TokenShard
@@ -123,6 +122,10 @@ def main(options: argparse.Namespace) -> None:
 def _wanted(options: argparse.Namespace) -> tuple[str, bytes | str]:
     """The column and what has to stand in it."""
     if options.url is not None:
+        try:
+            options.url.encode()
+        except UnicodeEncodeError:  # what the shell gave was not UTF-8
+            raise UsageError(f"--url {options.url!a}: is not UTF-8.") from None
         return "url", options.url
     try:
         id = bytes.fromhex(options.id)
@@ -135,7 +138,7 @@ def _wanted(options: argparse.Namespace) -> tuple[str, bytes | str]:
 
 def _shard_of(options: argparse.Namespace) -> tuple[TokenShard, int]:
     """The shard of `--token`, and where in it the token is."""
-    if options.shard is not None or not Path(options.data).is_dir():
+    if options.shard is not None or not local(options.data).is_dir():
         shards = [named_shard(options.data, options.shard)]
     else:
         shards = [shard for shard in open_shards(options.data) if shard.meta.split == options.split]

@@ -40,7 +40,7 @@ def docs_path(shard: TokenShard) -> Path:
 
 
 def write_docs(path: Path, groups: Iterable[Mapping[str, Any]]) -> None:
-    """Write groups of rows, each the columns of `SCHEMA`."""
+    """Write groups of rows, each the columns of `SCHEMA`: sequences of Python values, or Arrow arrays."""
     with pq.ParquetWriter(
         path, SCHEMA, compression="zstd", use_dictionary=["source"], write_page_checksum=True
     ) as writer:
@@ -49,14 +49,14 @@ def write_docs(path: Path, groups: Iterable[Mapping[str, Any]]) -> None:
 
 
 def verify_docs(shard: TokenShard) -> None:
-    """Check that a shard's table describes its sequences, one row each.
+    """Check that a shard's table describes its sequences, one row each, and that no page of it is damaged.
 
     Raises:
         ShardError: it is missing, damaged, or of other lengths.
     """
     first = 0
     with _open(shard) as file:
-        for batch in file.iter_batches(BATCH_ROWS, columns=["num_tokens"], use_threads=False):
+        for batch in file.iter_batches(BATCH_ROWS, use_threads=False):  # all columns, for the checksums of their pages
             lengths = batch.column("num_tokens").to_numpy()
             if not np.array_equal(lengths, shard.lengths[first : first + len(lengths)]):
                 raise ShardError(
@@ -113,6 +113,8 @@ def _open(shard: TokenShard) -> Iterator[pq.ParquetFile]:
             if file.metadata.num_rows != shard.num_sequences:
                 counts = f"{file.metadata.num_rows} rows for {shard.num_sequences}"
                 raise ShardError(f"{path}: does not describe the sequences of {shard.idx_path.name}: {counts}. {MEND}")
+            if not file.schema_arrow.equals(SCHEMA):
+                raise ShardError(f"{path}: its columns are not those of this format. {MEND}")
             yield file
     except (OSError, KeyError, pa.ArrowException) as error:
         raise ShardError(f"{path}: missing or damaged ({type(error).__name__}). {MEND}") from error

@@ -9,7 +9,7 @@ are about the sample, from all sources alike; training takes documents in the or
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -24,10 +24,11 @@ from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
 from tokenizer.config import TokenizerConfig, sampling, weighing
 from tokenizer.documents import BATCH_ROWS, UNIT, Keys, damaged, document_keys
-from tokenizer.sources import count_input, read_groups, read_shares, shard_names
+from tokenizer.sources import Group, count_input, read_groups, read_shares, shard_names
 from tokenizer.traditional import is_traditional
 
 REPORT_SOURCES = 100  # the largest, of a corpus with thousands
+ROW_GROUP_BYTES = 32 << 20  # of text in memory while a shard is sampled
 MARGIN = 1.1  # places that are sampled, so that chance seldom leaves less than `sample_bytes`
 SCHEMA = pa.schema(
     [
@@ -46,7 +47,7 @@ class Sampling(Stage):
     recipe: TokenizerConfig
 
     name: ClassVar[str] = "sample"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     upstream: ClassVar[tuple[str, ...]] = ("text", "shares")
 
     def config(self) -> dict[str, Any]:
@@ -63,29 +64,36 @@ class Sampling(Stage):
     def run(self, task: Task, out: Output) -> Counts:
         text, shares_file = task.inputs
         ratios = {group: share.ratio for group, share in read_shares(shares_file).items()}
-        counts, tables = Counts(), [SCHEMA.empty_table()]
-        for batch, texts, groups in read_groups(text, **weighing(self.recipe)):
-            keys = document_keys(batch.ids, "sample", self.recipe.seed)
-            found = places(keys, [ratios[group] for group in groups])
-            chosen = pa.array(found < MARGIN)
-            columns = [pa.array(found), pa.array(keys), pa.array(batch.sources, pa.string()), texts]
-            tables.append(pa.table(columns, schema=SCHEMA).filter(chosen))
-            count_input(counts, batch)
-            if dropped := len(groups) - tables[-1].num_rows:
-                counts.drop("sample.not_chosen", dropped)
-        table = pa.concat_tables(tables)
-        counts.documents_out = table.num_rows
-        counts.bytes_out = pc.sum(pc.binary_length(table["text"])).as_py() or 0
-        with out.create(f"data/{task.name}.parquet", rows=table.num_rows) as path:
-            pq.write_table(
-                table,
+        name, counts = f"data/{task.name}.parquet", Counts()
+        with (
+            out.create(name) as path,
+            pq.ParquetWriter(
                 path,
+                SCHEMA,
                 compression="zstd",
                 use_dictionary=["source"],
                 write_page_checksum=True,
                 write_statistics=False,
-            )
+            ) as writer,
+        ):
+            for table in grouped(self.chosen(text, ratios, counts)):
+                writer.write_table(table)
+        out.set_rows(name, counts.documents_out)
         return counts
+
+    def chosen(self, text: File, ratios: Mapping[Group, float], counts: Counts) -> Iterator[pa.Table]:
+        """The sampled documents of each batch of a file, counted."""
+        for batch, texts, groups in read_groups(text, **weighing(self.recipe)):
+            keys = document_keys(batch.ids, "sample", self.recipe.seed)
+            found = places(keys, [ratios[group] for group in groups])
+            columns = [pa.array(found), pa.array(keys), pa.array(batch.sources, pa.string()), texts]
+            table = pa.table(columns, schema=SCHEMA).filter(pa.array(found < MARGIN))
+            count_input(counts, batch)
+            counts.documents_out += table.num_rows
+            counts.bytes_out += pc.sum(pc.binary_length(table["text"])).as_py() or 0
+            if dropped := len(groups) - table.num_rows:
+                counts.drop("sample.not_chosen", dropped)
+            yield table
 
 
 @dataclass(frozen=True)
@@ -105,6 +113,20 @@ class FileSampling(Sampling):
         return self.tasks(list(self.files), upstream)
 
 
+def grouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of about `ROW_GROUP_BYTES` each: what a task holds of a sample of any size."""
+    held: list[pa.Table] = []
+    num_bytes = 0
+    for table in tables:
+        held.append(table)
+        num_bytes += table.nbytes
+        if num_bytes >= ROW_GROUP_BYTES:
+            yield pa.concat_tables(held)
+            held, num_bytes = [], 0
+    if held:
+        yield pa.concat_tables(held)
+
+
 def places(keys: Keys, ratios: Sequence[float]) -> NDArray[np.float64]:
     """Keys over ratios, as shares of all keys; infinite where the ratio is 0.
 
@@ -117,7 +139,9 @@ def places(keys: Keys, ratios: Sequence[float]) -> NDArray[np.float64]:
 
 
 def read_sample(files: Sequence[File]) -> pa.Table:
-    """The sampled documents of all files in the order of their places; what ties then is one text.
+    """The sampled documents of all files in the order of their places, whatever the order of files.
+
+    Documents that others gave one id have one place; they are in the order of their sources and texts.
 
     Raises:
         WenhaiError: a file is damaged.
@@ -130,7 +154,7 @@ def read_sample(files: Sequence[File]) -> pa.Table:
         except (OSError, pa.ArrowException) as error:
             raise damaged(path, error) from error
     table = pa.concat_tables(tables)
-    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ("place", "key", "source")])
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ("place", "key", "source", "text")])
     return table.take(order)
 
 

@@ -23,7 +23,7 @@ from tokenizer.megatron_index import (
     VERSION,
     read_header,
 )
-from tokenizer.shard_record import DTYPES, ShardMeta, refuse
+from tokenizer.shard_record import DTYPES, MEND, ShardError, ShardMeta, refuse
 
 
 class Tables(NamedTuple):
@@ -54,7 +54,10 @@ def map_tables(path: Path, meta: ShardMeta) -> Tables:
     """Map the tables of an index whose size and header are known to be right."""
     lengths_end = HEADER.size + meta.num_sequences * LENGTH_BYTES
     pointers_end = lengths_end + meta.num_sequences * POINTER_BYTES
-    raw = np.memmap(path, dtype=np.uint8, mode="r", shape=(meta.idx_bytes,))
+    try:
+        raw = np.memmap(path, dtype=np.uint8, mode="r", shape=(meta.idx_bytes,))
+    except ValueError as error:
+        raise ShardError(f"{path}: was truncated after it was opened. {MEND}") from error
     return Tables(
         raw[HEADER.size : lengths_end].view("<i4"),
         raw[lengths_end:pointers_end].view("<i8"),

@@ -21,6 +21,13 @@ def listed_shards(folder: Path, split: str) -> list[tuple[Path, str]]:
     ]
 
 
+def listed_files(folder: Path) -> dict[str, str]:
+    """All files that the manifest in a folder lists, and their SHA-256."""
+    manifest = folder / "MANIFEST.json"
+    files = _table(durable.read_json(manifest), "files", manifest)
+    return {name: str(_table(files, name, manifest).get("sha256")) for name in files}
+
+
 def tokens_folder(folder: Path) -> Path:
     """The folder of the tokens stage: `folder` itself, or the current one of the build in `folder`."""
     if (folder / "MANIFEST.json").is_file():
@@ -47,6 +54,6 @@ def _table(values: Any, key: str, source: Path) -> dict[str, Any]:
 
 def _inside(folder: Path, name: Any, source: Path) -> Path:
     """`folder / name`, for a name that stays inside the folder."""
-    if not isinstance(name, str) or name.startswith("/") or ".." in name.split("/"):
+    if not isinstance(name, str) or name.startswith("/") or ".." in name.split("/") or "\0" in name:
         raise ShardError(f"{source}: names {name!r}, which lies outside its folder. Do not use this build.")
     return folder / name

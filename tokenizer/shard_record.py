@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
@@ -84,8 +85,11 @@ def read_meta(path: str | Path, sha256: str | None = None) -> ShardMeta:
         ShardError: the record is missing, another one, not of this format, or contradicts itself.
     """
     try:
-        with open(path, "rb", buffering=0) as file:
-            if os.fstat(file.fileno()).st_size > durable.MAX_JSON_BYTES:
+        with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                refuse(path, 0, "this is no file")
+            if found.st_size > durable.MAX_JSON_BYTES:
                 refuse(path, 0, f"larger than {durable.MAX_JSON_BYTES:,} bytes; this is not a record")
             data = file.readall()
     except FileNotFoundError:
@@ -114,6 +118,11 @@ def read_meta(path: str | Path, sha256: str | None = None) -> ShardMeta:
     meta = ShardMeta(**(record | {"block_sha256": tuple(blocks)}))
     _check_meta(meta, path)
     return meta
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for the writer of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _check_meta(meta: ShardMeta, path: str | Path) -> None:

@@ -1,7 +1,8 @@
 """Writes token shards: ids are range-checked before they are narrowed, and the record comes last.
 
 numpy narrows silently (70000 becomes 4464 in uint16), so the check is on the array as it came. Tokens go to disk in
-blocks of 4 MiB, each hashed once on its way; in memory stay 4 bytes a document and 64 characters a block.
+blocks of 4 MiB, each hashed once on its way; in memory stay 4 bytes a document and 64 characters a block, and what one
+call adds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from corpus.engine import durable
 from tokenizer.megatron_index import index_parts
@@ -56,7 +57,7 @@ class ShardWriter:
         self._identity |= {"tokenizer_sha256": tokenizer_sha256, "recipe": recipe}
         self.vocab_size, self.eod = vocab_size, eod
         self.dtype_name = dtype_name(vocab_size)
-        self._eod = narrow([eod], vocab_size, "the end-of-document token")
+        narrow([eod], vocab_size, "the end-of-document token")
         self._lengths = array("i")
         self._num_characters, self._max_id = 0, -1
         self._buffer, self._blocks, self._bin_bytes = bytearray(), list[str](), 0
@@ -81,11 +82,35 @@ class ShardWriter:
                 f"document {document}: holds the end-of-document token {self.eod}. Encode text with "
                 "`tokenizer.model.Tokenizer`, which never produces it."
             )
-        self._buffer += tokens.tobytes()
-        self._buffer += self._eod.tobytes()
-        self._lengths.append(len(tokens) + 1)
+        self._append(np.append(tokens, tokens.dtype.type(self.eod)), np.array([len(tokens) + 1]), num_characters)
+
+    def add_many(self, ids: NDArray[Any], lengths: NDArray[np.int64], num_characters: int = 0) -> None:
+        """Append documents that stand one behind another, each with its end-of-document token; `lengths` counts it.
+
+        Raises:
+            ShardError: an id is negative or not below the vocabulary, a sequence is too long, or end-of-document tokens
+                do not stand at the ends of the documents, and there alone.
+        """
+        if not len(lengths) and not len(ids):
+            return
+        first, ends = len(self._lengths), np.cumsum(lengths)
+        where = f"documents {first:,} to {first + len(lengths) - 1:,}"
+        tokens = narrow(ids, self.vocab_size, where)
+        if int(lengths.max(initial=0)) > MAX_LENGTH:
+            raise ShardError(f"{where}: a sequence of more than {MAX_LENGTH:,} tokens. Split it.")
+        if len(tokens) != int(lengths.sum()) or not np.array_equal(np.flatnonzero(tokens == self.eod), ends - 1):
+            raise ShardError(
+                f"{where}: the end-of-document token {self.eod} does not stand at the end of each, and there alone. "
+                "Encode text with `tokenizer.model.Tokenizer`, which never produces it."
+            )
+        self._append(tokens, lengths, num_characters)
+
+    def _append(self, tokens: Tokens, lengths: NDArray[np.int64], num_characters: int) -> None:
+        """Append sequences that are known to be right."""
+        self._buffer += tokens.data
+        self._lengths.frombytes(lengths.astype(np.int32).tobytes())
         self._num_characters += num_characters
-        self._max_id = max(self._max_id, self.eod, int(tokens.max()) if len(tokens) else 0)
+        self._max_id = max(self._max_id, int(tokens.max()))
         while len(self._buffer) >= BLOCK_BYTES:
             self._write_block(BLOCK_BYTES)
 
@@ -144,7 +169,7 @@ def create_shard(prefix: Path, **identity: Any) -> Iterator[ShardWriter]:
 
 
 def narrow(ids: ArrayLike, vocab_size: int, where: str) -> Tokens:
-    """`ids` in the shard's dtype, their range checked first: numpy casts 70000 to 4464 without a word.
+    """`ids` in the shard's dtype, a view where they have it, their range checked first: numpy casts 70000 to 4464 without a word.
 
     Raises:
         ShardError: not one-dimensional integers, or an id outside 0..vocab_size-1; `where` names the document.
@@ -160,7 +185,7 @@ def narrow(ids: ArrayLike, vocab_size: int, where: str) -> Tokens:
                 f"{where}: token id {bad} is outside 0..{vocab_size - 1}. Encode with the tokenizer whose "
                 "vocabulary the shard declares."
             )
-    return values.astype(DTYPES[dtype_name(vocab_size)])
+    return values.astype(DTYPES[dtype_name(vocab_size)], copy=False)
 
 
 def meta_bytes(meta: ShardMeta) -> bytes:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -31,15 +32,7 @@ from numpy.typing import NDArray
 from corpus.engine import durable
 from tokenizer.shard_index import Tables, check_header, check_tables, map_tables
 from tokenizer.shard_manifest import listed_shards
-from tokenizer.shard_record import BLOCK_BYTES as BLOCK_BYTES
-from tokenizer.shard_record import DTYPES as DTYPES
-from tokenizer.shard_record import MEND as MEND
-from tokenizer.shard_record import UINT16_VOCAB_LIMIT as UINT16_VOCAB_LIMIT
-from tokenizer.shard_record import ShardError as ShardError
-from tokenizer.shard_record import Tokens as Tokens
-from tokenizer.shard_record import dtype_name as dtype_name
-from tokenizer.shard_record import read_meta, refuse
-from tokenizer.shard_record import shard_paths as shard_paths
+from tokenizer.shard_record import DTYPES, MEND, ShardError, Tokens, read_meta, refuse, shard_paths
 
 SPLITS = ("train", "validation")
 MAPPED_SHARDS = 128  # at most so many are mapped at a time, those used last: a map holds a file descriptor
@@ -176,11 +169,13 @@ class TokenShard:
 
 def _check_size(path: str, expected: int) -> None:
     try:
-        size = os.stat(path).st_size
+        found = os.stat(path)
     except OSError as error:
         raise ShardError(f"{path}: cannot be read ({error.strerror}). {MEND}") from error
-    if size != expected:
-        refuse(path, min(size, expected), f"{size:,} bytes, but its record says {expected:,}")
+    if found.st_size != expected:
+        refuse(path, min(found.st_size, expected), f"{found.st_size:,} bytes, but its record says {expected:,}")
+    if not stat.S_ISREG(found.st_mode):  # of a pipe without a writer, reading would not end
+        refuse(path, 0, "this is no file")
 
 
 @lru_cache(maxsize=MAPPED_SHARDS)
@@ -198,7 +193,10 @@ def _tokens(shard: TokenShard) -> Tokens:
     """[num_tokens], mapped."""
     if shard.num_tokens == 0:
         return np.empty(0, dtype=shard.dtype)  # an empty file cannot be mapped
-    return np.memmap(shard.bin_path, dtype=shard.dtype, mode="r", shape=(shard.num_tokens,))
+    try:
+        return np.memmap(shard.bin_path, dtype=shard.dtype, mode="r", shape=(shard.num_tokens,))
+    except ValueError as error:
+        raise ShardError(f"{shard.bin_path}: was truncated after it was opened. {MEND}") from error
 
 
 def open_split(data: str | Path | Sequence[str | Path], split: str) -> list[TokenShard]:

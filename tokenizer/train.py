@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import chain
 from typing import Any, ClassVar
 
 from corpus.engine import durable
@@ -41,6 +42,7 @@ WORD_MARK = "\x1f"  # a control character, so never inside a sentence
 SILENT = 2  # log level: errors only
 MARGIN = 16  # one piece more for each so many, and another 64, where some may be rejected
 MARGIN_GROWTH = 4  # where those were too few
+MAX_MARGIN = 16  # times the vocabulary: whoever rejects nearly everything gets a smaller one
 _BREAKS = re.compile("[\x00-\x1f\x7f\u2581\u2585]+")
 _TO_LAST_MARK = re.compile("(?s:.*)[，。！？；：、…!?; ]")
 
@@ -57,7 +59,11 @@ def train(texts: Iterable[str], config: TokenizerConfig) -> bytes:
 
 
 def train_without_rejected(texts: Sequence[str], config: TokenizerConfig) -> Trimmed:
-    """A trained model, and which pieces were kept out of it."""
+    """A trained model, and which pieces were kept out of it.
+
+    It is smaller than `vocab_size` where the texts have no more pieces, or what is rejected leaves too few of 16 times
+    as many.
+    """
     size = config.vocab_size
     if config.reject == "none" and not config.reject_pieces:
         model = _train(texts, config, size)
@@ -69,9 +75,10 @@ def train_without_rejected(texts: Sequence[str], config: TokenizerConfig) -> Tri
             trimmed = trim(model, size, lambda pieces: rejected(pieces, texts, config))
         except TooSmallError as error:
             raise WenhaiError(_too_small(error.needed, config)) from None
-        if trimmed.vocab_size == size or _size(model) < size + margin:  # the latter: the texts have no more
-            return trimmed
+        exhausted = _size(model) < size + margin  # the texts have no more
         margin *= MARGIN_GROWTH
+        if trimmed.vocab_size == size or exhausted or margin > MAX_MARGIN * size:
+            return trimmed
 
 
 def rejected(pieces: Sequence[str], texts: Sequence[str], config: TokenizerConfig) -> dict[str, str]:
@@ -79,10 +86,11 @@ def rejected(pieces: Sequence[str], texts: Sequence[str], config: TokenizerConfi
     from tokenizer.report import suspicious_pieces
 
     found = suspicious_pieces(pieces, texts) if config.reject == "suspicious" else {}
-    for piece in pieces:
-        for string in config.reject_pieces:
-            if string in piece.replace(SPACE_MARK, " "):
-                found[piece] = f"recipe: {string}"
+    if config.reject_pieces:
+        named = re.compile("|".join(map(re.escape, config.reject_pieces)))
+        for piece in pieces:
+            if held := named.search(piece.replace(SPACE_MARK, " ")):
+                found[piece] = f"recipe: {held[0]}"
     return found
 
 
@@ -97,10 +105,10 @@ def _train(texts: Iterable[str], config: TokenizerConfig, vocab_size: int) -> by
     """SentencePiece's own training."""
     import sentencepiece
 
-    model = io.BytesIO()
+    model, lines = io.BytesIO(), sentences(texts)
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=segment(sentences(texts)) if config.segmentation == "jieba" else sentences(texts),
+            sentence_iterator=segment(lines, config.user_symbols) if config.segmentation == "jieba" else lines,
             pretokenization_delimiter=WORD_MARK if config.segmentation == "jieba" else "",
             model_writer=model,
             model_type=config.model_type,
@@ -147,13 +155,13 @@ def sentences(texts: Iterable[str]) -> Iterator[str]:
                 start = stop
 
 
-def segment(lines: Iterable[str]) -> Iterator[str]:
-    """Sentences with `WORD_MARK` between jieba's words.
+def segment(lines: Iterable[str], symbols: Sequence[str] = ()) -> Iterator[str]:
+    """Sentences with `WORD_MARK` between jieba's words; a symbol is a word.
 
     jieba's HMM is off: it is quadratic on long runs of one character and guesses names that are none.
 
-    >>> [line.split(WORD_MARK) for line in segment(["他来到北京清华大学"])]
-    [['他', '来到', '北京', '清华大学']]
+    >>> [line.split(WORD_MARK) for line in segment(["他来到北京<n>清华大学"], ["<n>"])]
+    [['他', '来到', '北京', '<n>', '清华大学']]
     """
     import jieba
 
@@ -161,8 +169,12 @@ def segment(lines: Iterable[str]) -> Iterator[str]:
 
     jieba.setLogLevel(logging.WARNING)
     jieba.dt.tmp_dir = str(private_cache())  # its cache is a marshal file: never in a folder others can write
+    longest_first = sorted(symbols, key=lambda symbol: -len(symbol))  # as SentencePiece finds them
+    symbol = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if symbols else None
     for line in lines:
-        yield WORD_MARK.join(jieba.cut(line, HMM=False))
+        parts = symbol.split(line) if symbol else [line]  # text, symbol, text, ..., text
+        words = (jieba.cut(part, HMM=False) if place % 2 == 0 else [part] for place, part in enumerate(parts))
+        yield WORD_MARK.join(chain.from_iterable(words))
 
 
 @dataclass(frozen=True)
@@ -172,7 +184,7 @@ class TokenizerTraining(Stage):
     recipe: TokenizerConfig
 
     name: ClassVar[str] = "tokenizer"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     upstream: ClassVar[tuple[str, ...]] = ("sample", "shares")
 
     def config(self) -> dict[str, Any]:

@@ -17,10 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.engine.compiled import kernel
+from tokenizer.lexicon import UnsupportedError
 
 Array = NDArray[Any]
 
 CODE_POINTS = 0x110000
+MAX_SLOTS = 1 << 25  # 512 MB; strings that share their beginnings as those of a vocabulary do fill nearly all slots
+MAX_TRIES = 1 << 30  # of slots for a base: some seconds
 CHECK, BASE, VALUE, WEIGHT = range(4)  # columns of a node
 
 
@@ -33,7 +36,11 @@ class Trie(NamedTuple):
 
 
 def build(strings: Mapping[str, tuple[int, float]]) -> Trie:
-    """The trie of strings, none empty, with a value (0 and above) and a weight each."""
+    """The trie of strings, none empty, with a value (0 and above) and a weight each.
+
+    Raises:
+        UnsupportedError: they were made to take more memory or time than any vocabulary does.
+    """
     counts = Counter(character for string in strings for character in set(string))
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     numbers = np.zeros(CODE_POINTS, np.int32)
@@ -70,9 +77,14 @@ def _place(nodes: list[dict[int, int]], num_characters: int) -> tuple[Array, Arr
     capacity = 2 * (len(nodes) + num_characters + 1)
     bases = np.zeros(len(parents), np.int64)
     while True:
+        if capacity > MAX_SLOTS:
+            raise UnsupportedError(f"its pieces do not fit into a trie of {MAX_SLOTS:,} slots")
         taken, used = np.zeros((2, capacity), np.uint8)
-        if place(starts, labels, num_characters, taken, used, bases):
+        placed = place(starts, labels, num_characters, taken, used, bases, MAX_TRIES)
+        if placed == len(parents):
             break
+        if placed < 0:
+            raise UnsupportedError("its pieces take too long to put into a trie")
         capacity *= 2
     slots, base_of = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
     slots[1 : num_characters + 1] = np.arange(1, num_characters + 1)
@@ -84,8 +96,12 @@ def _place(nodes: list[dict[int, int]], num_characters: int) -> tuple[Array, Arr
 
 
 @kernel(leaf=True)
-def place(starts: Array, labels: Array, num_characters: int, taken: Array, used: Array, bases: Array) -> bool:
-    """Find a base for each parent, whose labels are sorted; False where the room of `taken` (by slot) is not enough.
+def place(
+    starts: Array, labels: Array, num_characters: int, taken: Array, used: Array, bases: Array, tries: Any
+) -> Any:
+    """Find a base for each parent, whose labels are sorted; returns how many have one, or -1 after so many tries.
+
+    They are fewer than all where the room of `taken` (by slot) is not enough.
 
     Parents come by their number of children, most first; among those of equal number each looks from where the one
     before it was placed. So the slots are passed once for each number of children.
@@ -101,15 +117,19 @@ def place(starts: Array, labels: Array, num_characters: int, taken: Array, used:
         while True:
             base = slot - labels[first]
             if base + labels[last - 1] + 1 >= len(taken):
-                return False
+                return parent
+            tries -= 1
+            if tries < 0:
+                return -1
             if base > 0 and not taken[slot] and not used[base]:
                 k = first + 1
                 while k < last and not taken[base + labels[k]]:
                     k += 1
+                tries -= k - first
                 if k == last:
                     break
             slot += 1
         bases[parent], used[base] = base, 1
         for k in range(first, last):
             taken[base + labels[k]] = 1
-    return True
+    return len(starts) - 1

@@ -23,6 +23,7 @@ from tokenizer.unigram_kernels import Tables, encode, make_scratch
 UNKNOWN_PENALTY = np.float32(10)
 USER_BONUS = np.float32(0.1)
 UNUSED = -np.inf
+MAX_SCORE = 1e30  # trained ones are logarithms, some tens; the sum of two may not leave float32
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,13 @@ def build_kernel(tokenizer: Tokenizer, lexicon: Lexicon) -> UnigramKernel:
     """The kernel of a Unigram vocabulary.
 
     Raises:
-        UnsupportedError: it has no pieces but the user's.
+        UnsupportedError: it has no pieces but the user's, or scores whose sums are no numbers.
     """
     scores = {piece: tokenizer.processor.get_score(id) for piece, id in lexicon.normal.items()}
     if not scores:
         raise UnsupportedError("it has no piece of its own")
+    if not max(map(abs, scores.values())) <= MAX_SCORE:
+        raise UnsupportedError(f"a score is beyond {MAX_SCORE:g}")
     weighed = {piece: (id, float(scores[piece])) for piece, id in lexicon.normal.items()}
     weighed |= {piece: (id, UNUSED) for piece, id in lexicon.unused.items()}
     weighed |= {piece: (id, _user_score(piece)) for piece, id in lexicon.user.items()}

@@ -2,8 +2,8 @@
 
 A loader's whole state is one integer, the number of samples taken. Resuming, changing the number of ranks or the size
 of the batch, and asking "what did step N see?" are arithmetic: which corpus gives a sample (`blend`), which window of
-it (`stream`), where its tokens lie. Megatron's loader builds document, sample and shuffle indices on rank 0 instead,
-8 to 16 bytes a sample.
+it (`stream`), where its tokens lie. Megatron's loader builds document, sample and shuffle indices on rank 0 instead: 12
+bytes a sample, 10 more in a blend, and 4 a document and epoch.
 
 Windows ignore document boundaries; `document_ids` tells a mask where they are.
 """
@@ -62,7 +62,8 @@ class Batch:
 
     Args:
         tokens: int64 [B, T].
-        targets: int64 [B, T]; -1 where the token is part of a prefix and costs nothing.
+        targets: int64 [B, T]; -1 where the token sees its target, which lies in the prefix of its own segment, and costs
+            nothing. What follows a segment is no part of its prefix: the first token of the next document is a target.
         document_ids: int32 [B, T]: tokens of one document share a number, from 0 in each window, its end-of-document
             token included, so that a mask may keep attention inside a document.
         positions: int32 [B, T], counted anew from each document's beginning; None: 0 to T - 1.
@@ -153,9 +154,8 @@ class Loader:
         if self.prefix_lm:
             segments = ids if self.document_mask else np.zeros_like(ids)
             ends = prefix_ends(segments, np.arange(start, start + count), self.seed)
-            is_prefix = np.arange(self.sequence_length) < ends
-            targets = targets.copy()
-            targets[:, :-1][is_prefix[:, 1:]] = IGNORED_TARGET
+            is_seen = np.arange(1, self.sequence_length + 1) < ends  # place of the target, end of its token's prefix
+            targets = np.where(is_seen, IGNORED_TARGET, targets)
         return Batch(tokens, targets, ids, positions(ids) if self.reset_positions else None, ends)
 
     def origins(self, start: int, count: int) -> list[tuple[int, list[Span]]]:

@@ -8,8 +8,8 @@ shards of their own, with `--seed` and `--seq-length` alike, and with a run of a
 number of steps or another global batch size is another order, while `Stream` has one order for all runs.
 
 What it costs: as in Megatron, arrays that are built at the start, here by every process: 4 bytes a document and epoch,
-12 bytes a sample (see `megatron_arrays`) and, in a blend, 12 more a sample; for 10^8 samples (of 2,048 tokens: 200 billion)
-of several corpora 2.4 GB, and while they are built half as much again. Beyond `MAX_INDEX_BYTES` a run is refused.
+12 bytes a sample (see `megatron_arrays`) and, in a blend, 10 more a sample; for 10^8 samples (of 2,048 tokens: 200 billion)
+of several corpora 2.2 GB, and while they are built half as much again. Beyond `MAX_INDEX_BYTES` a run is refused.
 `order = "permuted"` needs none of it.
 """
 
@@ -33,7 +33,7 @@ MAX_INDEX_BYTES = 8 << 30
 MAX_SEED = 2**32 - 1  # of numpy's RandomState
 MAX_DATASETS = 2**15 - 2  # their numbers are int16
 SURPLUS = 0.005  # Megatron's mid_level_dataset_surplus: more samples asked of each dataset than its weight gives
-SAMPLE_BYTES, DOCUMENT_BYTES, BLEND_BYTES = 12, 4, 12
+SAMPLE_BYTES, DOCUMENT_BYTES, BLEND_BYTES = 12, 4, 10
 
 
 class MegatronStream:

@@ -17,10 +17,11 @@ from pretrain import checkpoint
 from pretrain.data import ShardReader
 from tests.corpus.sources.test_stage import extract
 from tests.corpus.texts import document
-from tests.pretrain.test_checkpoint import save
 from tests.pretrain.data.test_reader import numbered, write_folder
+from tests.pretrain.test_checkpoint import save
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
-from tokenizer.shards import ShardError, open_split
+from tokenizer.shard_record import ShardError
+from tokenizer.shards import open_split
 
 FOOTER_BYTES = 8  # of Parquet: the length of its metadata and the magic number
 

@@ -56,6 +56,11 @@ def test_step_and_sample_follow_from_each_other(
         assert {sizes.step_of(sample), sizes.step_of(sample + size - 1)} == {step}
         sample += size
     assert sizes.num_samples(first_step + 60) == sample
+    assert sizes.num_samples(first_step - 1) == sizes.num_samples(0) == first_sample, "a run shortened below its past"
+    for wanted in range(first_sample, sample):
+        steps = sizes.steps_beyond(wanted)
+        assert sizes.num_samples(steps - 1) <= wanted < sizes.num_samples(steps)
+    assert sizes.steps_beyond(first_sample - 1) == first_step + 1
     assert len(sizes.phases) <= (global_batch_size - rampup.start) // rampup.increment + 1
 
 

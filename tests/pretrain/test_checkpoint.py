@@ -348,7 +348,7 @@ def test_training_draws_no_random_number_so_none_is_saved() -> None:
     [
         ({"files": {"../../secret": {"bytes": 1, "sha256": "0" * 64}}}, "pattern"),
         ({"files": {"state.json": {"bytes": -1, "sha256": "0" * 64}}}, "greater than or equal to 0"),
-        ({"format": 1}, "format"),
+        ({"format": 1}, "is a checkpoint of format 1, and this version reads format 2. Use the version that wrote it"),
         ({"extra": 1}, "extra: unknown key"),
         ({"tensors": []}, "tensors"),
     ],

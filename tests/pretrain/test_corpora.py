@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from fractions import Fraction
 from pathlib import Path
@@ -80,15 +81,38 @@ def test_epochs_alone_must_fill_the_run_within_a_batch() -> None:
 
 def test_epochs_beyond_the_run_are_refused_with_the_steps_they_take() -> None:
     corpora = corpora_of({"epochs": 3.0}, {"weight": 1.0})
-    message = r"take 300 samples of the run's 290, and leave none.*num_steps=30 takes 300"
+    message = r"take 300 samples of the run's 290, and leave none.*num_steps=31 takes 310"
     with pytest.raises(UsageError, match=message):
         shares(corpora, [100, 5], 29)
     with pytest.raises(UsageError, match="leave none"):
         shares(corpora, [100, 5], 30)
+    assert shares(corpora, [100, 5], 31) == [Fraction(300, 310), Fraction(10, 310)], "the advice can be followed"
     ramped = BatchSizes(10, RampupConfig(start=5, increment=5, num_samples=20))
     assert ramped.num_samples(30) < 300
-    with pytest.raises(UsageError, match=r"num_steps=32 takes 300"):
+    with pytest.raises(UsageError, match=r"num_steps=33 takes 310"):
         sample_shares(corpora, [100, 5], ramped, 30)
+
+
+@given(st.integers(1, 400), st.integers(1, 60), st.integers(1, 9))
+def test_a_run_of_epochs_alone_can_have_the_length_that_is_advised(size: int, num_steps: int, start: int) -> None:
+    batch_sizes = BatchSizes(9, RampupConfig(start=start, increment=1, num_samples=50))
+    corpora = corpora_of({"epochs": 0.5}, {"epochs": 1.25})
+    try:
+        sample_shares(corpora, [size, 7], batch_sizes, num_steps)
+    except UsageError as error:
+        advised = re.search(r"num_steps=(\d+)", str(error))
+        assert advised is not None
+        sample_shares(corpora, [size, 7], batch_sizes, int(advised[1]))
+
+
+def test_a_finished_run_started_again_has_its_shares() -> None:
+    """Also with fewer steps than it has done, which changes nothing that it took."""
+    corpora, before = corpora_of({"epochs": 2.0}, {"epochs": 1.0}), BatchSizes(10)
+    whole = sample_shares(corpora, [100, 100], before, 30)
+    for num_steps in (30, 29, 3):
+        assert sample_shares(corpora, [100, 100], BatchSizes(10, None, 30, 300), num_steps) == whole
+    with pytest.raises(UsageError, match=r"take 75 samples of the run's 300"):
+        sample_shares(corpora, [25, 25], BatchSizes(10, None, 30, 300), 30)
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +152,18 @@ def test_a_blend_reads_each_corpus_by_its_share_and_tells_what_it_holds(
     ]
     assert sum(map(len, found.train_texts())) == sum(map(len, documents(28)))
     assert [(share.corpus, share.weight) for share in found.order.shares] == [("news", "3/4"), ("books", "1/4")]
+
+
+def test_weights_of_any_size_are_kept_exactly_and_too_small_ones_are_refused_by_name(
+    two: dict[str, Path], tokenizer: Tokenizer
+) -> None:
+    found = open_run(run_config(listed(two, news=3e-300, books=1.2345678901234e-300)), None, tokenizer.path)
+    assert [Fraction(share.weight) for share in found.order.shares] == [
+        Fraction("3e-300"),
+        Fraction("1.2345678901234e-300"),
+    ]
+    with pytest.raises(UsageError, match="corpus books: its share of 1e-06 is less than one sample in 100,000"):
+        open_run(run_config(listed(two, news=1e6, books=1)), None, tokenizer.path)
 
 
 def test_one_listed_corpus_is_read_as_data_is(two: dict[str, Path], tokenizer: Tokenizer) -> None:
@@ -174,7 +210,9 @@ def test_what_does_not_fit_together_is_refused(two: dict[str, Path], tokenizer: 
     held_out = text_folder(tmp_path / "held", tokenizer, {"00000-00-validation": documents(2)})
     both = listed(two, news=1, books=1)
     refused([*both, {"path": str(held_out), "weight": 1.0}], "corpus held has no train documents")
-    refused([*both, {"path": str(two["news"]), "name": "again", "weight": 1.0}], "is two corpora of the run")
+    (tmp_path / "link").symlink_to(two["news"])
+    for again in (two["news"], tmp_path / "link"):
+        refused([*both, {"path": str(again), "name": "again", "weight": 1.0}], "is two corpora of the run")
     refused(
         [*both, {"path": str(other), "weight": 1.0}],
         r"other: .*sequence_length 900 needs 901",

@@ -10,9 +10,9 @@ import pytest
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from corpus.engine.errors import UsageError
+from pretrain.batch_size import local_batches
 from pretrain.config import ParallelConfig, RunConfig
 from pretrain.parallel.mesh import layout
-from pretrain.train import local_batches
 from tests.pretrain.ranks import run_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weights
 
@@ -126,11 +126,11 @@ def test_a_layout_that_is_not_the_number_of_ranks_is_refused() -> None:
 
 
 def test_a_batch_that_does_not_divide_over_the_ranks_is_refused() -> None:
-    config = tiny_config(training={"global_batch_size": 12, "micro_batch_size": 4})
-    assert [local_batches(config, num_ranks) for num_ranks in (1, 3, 4, 12)] == [(12, 4), (4, 4), (3, 3), (1, 1)]
+    training = tiny_config(training={"global_batch_size": 12, "micro_batch_size": 4}).training
+    assert [local_batches(training, 12, num_ranks) for num_ranks in (1, 3, 4, 12)] == [(12, 4), (4, 4), (3, 3), (1, 1)]
     for num_ranks, fitting in ((2, 16), (5, 20), (24, 24)):
         with pytest.raises(UsageError, match=rf"on {num_ranks} data-parallel.*global_batch_size={fitting}$"):
-            local_batches(config, num_ranks)
+            local_batches(training, 12, num_ranks)
 
 
 def one_rank_fails(fails: int) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +18,7 @@ from pretrain.__main__ import main
 from pretrain.checkpoint import Order, Share, State
 from pretrain.config import RampupConfig
 from pretrain.trace import Sighting, Trace
+from tests.pretrain.data.test_reader import write_folder
 from tests.pretrain.texts import (
     batch_tokens,
     save_checkpoint,
@@ -25,7 +28,7 @@ from tests.pretrain.texts import (
 )
 from tests.tokenizer.texts import documents
 from tokenizer.model import Tokenizer
-from tokenizer.shards import ShardError
+from tokenizer.shard_record import ShardError
 
 STRANGE = [
     "𠮷野家の𠮷" + "😀" * 20,
@@ -181,6 +184,28 @@ def test_the_steps_of_a_document_are_those_that_held_it(runs: Runs, kind: str) -
         assert found.sightings(found.documents("url", f"https://例.cn/{number}")) == seen[id]
 
 
+def test_all_copies_of_a_document_are_found(runs: Runs, tmp_path: Path) -> None:
+    """A mixture writes some documents several times: into one shard, into two, and a corpus may repeat another's."""
+    tokens = runs.tokenizer.encode("学而时习之，不亦说乎")
+    copy, other = ("ab" * 16, "https://例.cn/copy", tokens), ("cd" * 16, "https://例.cn/other", tokens * 2)
+    identity = runs.tokenizer.vocab_size, runs.tokenizer.eod, runs.tokenizer.sha256
+    news = write_folder(tmp_path / "news", {"00000-00-train": [copy, other, copy], "00001-00-train": [copy]}, *identity)
+    books = write_folder(tmp_path / "books", {"00000-00-train": [other, copy]}, *identity)
+    listed = [{"path": str(news)}, {"path": str(books)}]
+    folder = save_checkpoint(tmp_path / "out", smallest_config(data={"corpora": listed}), None, runs.tokenizer)
+    found = Trace(folder, {"news": news, "books": books})
+    found.state.step, found.state.num_samples = 7, 14
+    seen = found.sightings([part for step in range(1, 8) for part in found.step(step)])
+    copies = [sighting for sighting in seen if sighting.url == copy[1]]
+    assert len({(sighting.corpus, sighting.shard, sighting.sequence) for sighting in copies}) == 4
+
+    def by_place(sightings: list[Sighting]) -> list[Sighting]:
+        return sorted(sightings, key=lambda each: (each.sample, each.corpus, each.shard, each.sequence))
+
+    assert by_place(found.sightings(found.documents("url", copy[1]))) == by_place(copies)
+    assert by_place(found.sightings(found.documents("id", bytes.fromhex(copy[0])))) == by_place(copies)
+
+
 def test_ranks_divide_the_batch_of_a_step(runs: Runs) -> None:
     found = traced(runs, "blend")
     parts = [part for rank in range(3) for part in found.step(6, rank, 3)]
@@ -271,3 +296,20 @@ def test_what_would_break_a_line_is_encoded() -> None:
     assert trace.printable("https://a.cn/\t\x1b[2J例\u2028") == "https://a.cn/%09%1B[2J例%E2%80%A8"
     assert trace.printable(None) == ""
     assert trace.printable(np.int64(3)) == "3"
+    values = {"url": "https://例.cn/\x9b2J\u2028\u202e\n", "text": "文\U000e0001"}
+    line = trace.printable_json(values)
+    assert line.isprintable() and "例" in line and json.loads(line) == values
+
+
+def test_without_pyarrow_the_module_is_there_and_the_command_says_what_is_missing() -> None:
+    """Training installs none, and must be able to import everything."""
+    code = (
+        "import sys\n"
+        "sys.modules['pyarrow'] = None\n"
+        "from corpus.engine.errors import SetupError\n"
+        "from pretrain import trace\n"
+        "trace.find_spec = lambda name: None\n"
+        "try:\n    trace.main(None)\nexcept SetupError as error:\n    print(error)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, timeout=250, capture_output=True, text=True)
+    assert "needs pyarrow. Run: pip install pyarrow" in found.stdout

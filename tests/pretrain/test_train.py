@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 import traceback
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext, redirect_stdout, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from corpus.engine.durable import RunLock
 from corpus.engine.errors import LockHeld, Stopped, WenhaiError
 from pretrain import checkpoint, step, train
 from pretrain.checkpoint import Order, order_of
-from pretrain.config import RunConfig, to_json
+from pretrain.config import RunConfig, load_config, to_json
 from pretrain.corpora import order_from
 from pretrain.model import loss_sum
 from pretrain.optim import clip_grad_norm
@@ -131,7 +132,7 @@ def test_a_run_on_two_corpora_while_its_batch_grows(data: Path, tmp_path: Path) 
         training={"num_steps": 6, "rampup": {"start": 4, "increment": 2, "num_samples": 16}},
         checkpoint={"every_steps": 2},
     )
-    ((first, second),) = run_ranks(stopped_and_resumed, 1, config, tmp_path / "out", data / "tokenizer.model")
+    ((first, second, printed),) = run_ranks(stopped_and_resumed, 1, config, tmp_path / "out", data / "tokenizer.model")
     lines = recorded(tmp_path / "out")
     assert [line["batch_size"] for line in lines.values()] == [4, 4, 6, 6, 8, 8]
     summary = json.loads((tmp_path / "out" / "summary.json").read_bytes())
@@ -143,10 +144,12 @@ def test_a_run_on_two_corpora_while_its_batch_grows(data: Path, tmp_path: Path) 
     assert first[0].endswith("6 steps of 4 to 8 x 16 tokens")
     assert first[1].startswith("corpus tokens: ") and "75.00% of the samples, 0.0" in first[1]
     assert second[:3] == first[:3] and second[3].startswith("resuming from ")
+    assert printed[0] == f"held-out bits per character: {summary['held_out_bits_per_character']:.3f}"
+    assert [line.partition(":")[0] for line in printed[1:3]] == ["  of tokens", "  of more"]
 
 
 def stopped_and_resumed(config: RunConfig, out: Path, tokenizer: Path) -> list[list[str]]:
-    """Train without `--data` to step 2, and then to the end; what each run says first."""
+    """Train without `--data` to step 2, and then to the end; what each run says, and what the second prints."""
 
     def stopping(run: step.Run) -> StepResult:
         result = train_step(run)
@@ -159,9 +162,9 @@ def stopped_and_resumed(config: RunConfig, out: Path, tokenizer: Path) -> list[l
     with suppress(Stopped), heard, mock.patch.object(train, "train_step", stopping):
         train.train(config, None, out, tokenizer)
     del os.environ["RANK"]  # the process group of `run_ranks` is gone: the second run forms its own of one
-    with mock.patch.object(train, "say", said[1].append):
+    with mock.patch.object(train, "say", said[1].append), redirect_stdout(io.StringIO()) as printed:
         train.train(config, None, out, tokenizer)
-    return said
+    return [*said, printed.getvalue().splitlines()]
 
 
 def losses(out: Path) -> list[float]:
@@ -184,9 +187,9 @@ def write_toml(path: Path, config: RunConfig) -> Path:
 
 
 def test_sigterm_saves_and_the_same_command_goes_on_bit_for_bit(data: Path, whole: Path, tmp_path: Path) -> None:
-    """FAULTS row 2 at the command line, two processes: exit code 75, then the same losses as without a stop."""
-    config = write_toml(tmp_path / "run.toml", run_config(checkpoint={"every_steps": 1000}))
-    arguments = command(data, tmp_path / "out", config, 2)
+    """FAULTS row 2, two processes, stopped at the command line: exit code 75, then the losses as without a stop."""
+    config = run_config(checkpoint={"every_steps": 1000})
+    arguments = command(data, tmp_path / "out", write_toml(tmp_path / "run.toml", config), 2)
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
@@ -199,10 +202,8 @@ def test_sigterm_saves_and_the_same_command_goes_on_bit_for_bit(data: Path, whol
     assert "Run the same command again" in talk
     stopped_at = int(checkpoint.committed(tmp_path / "out")[-1].name.removeprefix("step-"))
     assert 3 <= stopped_at < NUM_STEPS
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=250, check=False)
-    assert done.returncode == 0, done.stderr
-    assert f"(step {stopped_at})" in done.stderr
-    assert done.stdout.startswith("held-out bits per character: ")
+    assert load_config(str(tmp_path / "run.toml")) == config
+    run_ranks(train_here, 2, config, data, tmp_path / "out")  # what the command does, without importing torch again
     assert losses(tmp_path / "out") == losses(whole)
 
 

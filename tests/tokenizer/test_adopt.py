@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import tempfile
 from pathlib import Path
@@ -201,6 +202,14 @@ def test_a_megatron_index_that_lies_is_refused(tmp_path: Path, change: Any, mess
         list(MegatronFile(tmp_path / "a.bin", tmp_path / "a.idx").ends())
 
 
+def test_a_document_table_that_ascends_only_where_differences_wrap_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(MEGATRON_BIN)
+    table = struct.pack("<4q", 0, 2**63 - 1, -2, 3)
+    (tmp_path / "a.idx").write_bytes(MEGATRON_IDX[:26] + struct.pack("<Q", 4) + MEGATRON_IDX[34:70] + table)
+    with pytest.raises(WenhaiError, match="document table is not of ascending"):
+        list(MegatronFile(tmp_path / "a.bin", tmp_path / "a.idx").ends())
+
+
 @pytest.mark.parametrize(
     ("suffix", "data", "message"),
     [
@@ -293,23 +302,40 @@ def test_usage(tmp_path: Path, model_file: Path, capsys: pytest.CaptureFixture[s
     given = ["--tokenizer", model_file, "--out", tmp_path / "out"]
     write_datatrove(tmp_path / "a.ds", [[7, EOD]])
     (tmp_path / "a.ds.loss").write_bytes(b"\1\1")
+    for name in ("x1", "x2"):
+        write_megatron(tmp_path / name, [[[7, EOD]]])
+    for suffix in (".bin", ".idx"):
+        (tmp_path / f"link{suffix}").symlink_to(tmp_path / f"x1{suffix}")
+    (tmp_path / "folder.bin").mkdir()
+    (tmp_path / "pipe.bin").write_bytes(b"")
+    os.mkfifo(tmp_path / "pipe.idx")
     for words, message in (
         ([], "nothing to adopt"),
-        ([tmp_path / "none"], "none.bin: matches no file"),
-        ([tmp_path / "none.ds"], "none.ds: matches no file"),
+        ([tmp_path / "none"], "none.bin: is no file"),
+        ([tmp_path / "none.ds"], "none.ds: is no file"),
+        ([tmp_path / "x*"], "x*.bin: is no file. Name prefixes one by one"),
+        ([tmp_path / "folder"], "folder.bin: is no file"),
+        ([tmp_path / "pipe"], "pipe.idx: is no file"),
+        ([tmp_path / "x1.bin", tmp_path / "x1.idx"], "x1.bin: named twice"),
+        ([tmp_path / "x1", "--validation", tmp_path / "link"], "x1.bin: named twice"),
         ([tmp_path / "a.ds"], "a.ds.loss: which tokens count"),
         (["memory://a"], "from a local disk"),
     ):
         assert run(*words, *given) == 2
         assert message in capsys.readouterr().err
+    assert run(tmp_path / "x1", *given, "--tokenizer", "memory://model") == 2
+    assert "--tokenizer memory://model: is read from a local disk" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         run(tmp_path / "a.ds", *given, "--eod", "1", "--append-eod")
     assert "not allowed with" in capsys.readouterr().err
 
 
-def test_a_build_with_text_is_left_alone(tmp_path: Path, model_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    entry = {"folder": "text-0", "upstream": {}}
-    (tmp_path / "run.json").write_text(json.dumps({"format": 1, "stages": {"text": entry}}))
+@pytest.mark.parametrize("stage", ["text", "sample"])
+def test_a_build_with_text_or_a_tokenizer_of_its_own_is_left_alone(
+    tmp_path: Path, model_file: Path, capsys: pytest.CaptureFixture[str], stage: str
+) -> None:
+    entry = {"folder": f"{stage}-0", "upstream": {}}
+    (tmp_path / "run.json").write_text(json.dumps({"format": 1, "stages": {stage: entry}}))
     write_megatron(tmp_path / "a", [[[7, EOD]]])
     assert run(tmp_path / "a", "--tokenizer", model_file, "--out", tmp_path) == 2
     assert "Adopt into another folder" in capsys.readouterr().err

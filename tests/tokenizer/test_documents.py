@@ -36,6 +36,12 @@ def read(path: Path, columns: dict[str, Any], **options: Any) -> Batch:
     return batch
 
 
+def test_a_document_without_an_id_is_known_by_its_text(tmp_path: Path) -> None:
+    columns = {"id": pa.array([None, b"x" * 16, None], pa.binary(16)), "text": pa.array(["学而", "时习", "不亦"])}
+    without = read(tmp_path / "b.parquet", {"text": columns["text"]}).ids
+    assert read(tmp_path / "a.parquet", columns).ids == [without[0], b"x" * 16, without[2]]
+
+
 def test_our_own_columns_are_taken_as_they_are(tmp_path: Path) -> None:
     ids = [bytes([number] * 16) for number in range(3)]
     columns = {
@@ -49,7 +55,7 @@ def test_our_own_columns_are_taken_as_they_are(tmp_path: Path) -> None:
     assert batch == Batch(
         ids,
         pa.array(["学而", "", "时习"], pa.large_string()),
-        ["https://example.org/论语", None, ""],
+        pa.array(["https://example.org/论语", None, ""]),
         columns["source"],
         0,
         12,
@@ -63,7 +69,7 @@ def test_a_foreign_file_gets_ids_from_its_texts(tmp_path: Path, extra: dict[str,
     assert batch.texts.to_pylist() == ["学而", "", "学而"]
     assert batch.ids[0] == batch.ids[2] == xxhash.xxh3_128_digest("学而".encode())
     assert batch.sources == ["a.parquet"] * 3
-    assert batch.urls == [None] * 3
+    assert batch.urls == pa.nulls(3, pa.string())
 
 
 def test_a_row_that_is_not_utf8_costs_itself_only(tmp_path: Path) -> None:
@@ -73,6 +79,15 @@ def test_a_row_that_is_not_utf8_costs_itself_only(tmp_path: Path) -> None:
     assert batch.texts.to_pylist() == ["学而", "ok"]
     assert (batch.num_invalid, batch.num_invalid_bytes, batch.num_bytes) == (1, 4, 8)
     assert len(batch.ids) == len(batch.urls) == len(batch.sources) == 2
+
+
+def test_urls_and_sources_that_are_not_utf8_are_mended(tmp_path: Path) -> None:
+    raw = pa.array(["https://a.org/学".encode(), b"https://b.org/\xff", None], pa.binary())
+    names = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2], raw.buffers()[0])
+    text = pa.array(["a", "b", "c"])
+    batch = read(tmp_path / "a.parquet", {"text": text, "url": names, "source": names})
+    assert batch.urls.to_pylist() == ["https://a.org/学", "https://b.org/\ufffd", None]
+    assert batch.sources == ["https://a.org/学", "https://b.org/\ufffd", "a.parquet"]
 
 
 @given(st.lists(st.one_of(st.sampled_from(NOT_UTF8), st.text(max_size=3).map(str.encode), st.binary(max_size=4))))

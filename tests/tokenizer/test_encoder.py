@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.tokenizer.kernel_cases import INT32, UINT16, arrow, assert_equal, for
 from tests.tokenizer.texts import documents
 from tokenizer import encode, encoder, model
 from tokenizer.bpe import BpeKernel
-from tokenizer.encode import encode_file
+from tokenizer.encode import DOCUMENTS, Encoded, encode_file, ordered_tokens
 from tokenizer.encoder import BatchEncoder, batch_encoder, build_kernel, encode_with
 from tokenizer.lexicon import BPE, UNIGRAM, read_lexicon
 from tokenizer.model import SPACE_MARK, Tokenizer
@@ -104,11 +105,33 @@ def shard(path: Path, texts: list[str]) -> File:
     return File(str(path), path.stat().st_size, "")
 
 
+def sequences(encoded: Encoded) -> list[Any]:
+    return np.split(encoded.tokens, np.cumsum(encoded.column("num_tokens"))[:-1])
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=20), st.integers(1, 12), st.data())
+@settings(max_examples=50)
+def test_tokens_come_in_the_order_of_rows(lengths: list[int], limit: int, data: st.DataObject) -> None:
+    """Whatever is put together at once; rows may come again, and documents may be empty."""
+    rows = data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=40))
+    columns = {name: [0] * len(lengths) for name in DOCUMENTS.names[3:]} | {"num_tokens": lengths}
+    columns |= {name: [None] * len(lengths) for name in DOCUMENTS.names[:3]}
+    encoded = Encoded(np.arange(sum(lengths), dtype=np.uint16), pa.table(columns, DOCUMENTS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encode, "WRITTEN_TOKENS", limit)
+        found = list(ordered_tokens(encoded, np.array(rows), 999))
+    expected = [[*sequences(encoded)[row].tolist(), 999] for row in rows]
+    for group, tokens in found:
+        assert tokens.tolist() == list(chain(*expected[group])) and tokens.dtype == np.uint16
+        assert group.stop - group.start == 1 or len(tokens) < limit + max(map(len, expected))
+    assert [row for group, _ in found for row in rows[group]] == rows
+
+
 def test_each_batch_compares_a_document(tokenizer: Tokenizer, tmp_path: Path) -> None:
     texts = documents(1500)
     encoded, counts = encode_file(shard(tmp_path / "x.parquet", texts), tokenizer)
     assert counts.extra["compared"] == 2 and "encoded_again" not in counts.extra
-    assert_equal(tokenizer, encoded.tokens, texts)
+    assert_equal(tokenizer, sequences(encoded), texts)
 
 
 def test_a_document_that_differs_brings_sentencepiece_back(
@@ -125,8 +148,8 @@ def test_a_document_that_differs_brings_sentencepiece_back(
         again, _ = encode_file(file, tokenizer)
     finally:
         batch_encoder.cache_clear()
-    assert_equal(tokenizer, encoded.tokens, texts)
-    assert_equal(tokenizer, again.tokens, texts)
+    assert_equal(tokenizer, sequences(encoded), texts)
+    assert_equal(tokenizer, sequences(again), texts)
     assert counts.extra["encoded_again"] == 1 and "compared" not in counts.extra
     assert counts.documents_in == counts.documents_out == 30
     (first, second) = [record.getMessage() for record in caplog.records]

@@ -17,7 +17,8 @@ from tokenizer.__main__ import main
 from tokenizer.locate import locate_document, locate_token
 from tokenizer.model import Tokenizer
 from tokenizer.provenance import docs_path, find_rows, read_rows, write_docs
-from tokenizer.shards import ShardError, TokenShard
+from tokenizer.shard_record import ShardError
+from tokenizer.shards import TokenShard
 
 TEXTS = ["", "学而时习之，不亦说乎", "𠀀𠀁 rare", "abc", "学而时习之，不亦说乎", *documents(3)]
 
@@ -102,6 +103,10 @@ def test_provenance_that_does_not_fit_is_refused(tmp_path: Path, tokenizer: Toke
     write_docs(docs_path(shard), [rows_of(["x"], [2])])
     with pytest.raises(ShardError, match=r"a\.docs\.parquet: does not describe .*1 rows for 2"):
         find_rows(shard, "url", "x")
+    pq.write_table(pa.table({"sequence": [0, 1]}), docs_path(shard))
+    for read in (lambda: find_rows(shard, "url", "x"), lambda: read_rows(shard, {0})):
+        with pytest.raises(ShardError, match=r"a\.docs\.parquet: its columns are not"):
+            read()
     docs_path(shard).write_bytes(b"PAR1" * 9)
     with pytest.raises(ShardError, match=r"a\.docs\.parquet: missing or damaged"):
         find_rows(shard, "url", "x")
@@ -131,6 +136,7 @@ def test_the_command(shard: TokenShard, tokenizer: Tokenizer, capsys: pytest.Cap
         (["--id", "x" * 32], "32 hexadecimal digits"),
         (["--id", "ab" * 16], "holds no document"),
         (["--url", "https://example.org/none"], "holds no document"),
+        (["--url", "https://example.org/\udcff"], "is not UTF-8"),  # a byte of the command line that is none
     ],
 )
 def test_what_is_not_there_exits_with_2(

@@ -17,6 +17,7 @@ import pytest
 from tests.tokenizer.texts import documents
 from tokenizer.__main__ import COMMANDS, main
 from tokenizer.model import Tokenizer
+from tokenizer.provenance import docs_path
 from tokenizer.shards import SPLITS, open_split
 
 RECIPE = "[tokenizer]\nvocab_size = 600\nvalidation_ratio = 0.2\nnum_threads = 1\n"
@@ -50,6 +51,17 @@ def test_run_prints_its_summary_as_json(built: Path, capsys: pytest.CaptureFixtu
     assert summary["tokens_train"] == sum(shard.num_tokens for shard in open_split(built, "train"))
     assert Tokenizer(summary["tokenizer"]).vocab_size == summary["vocab_size"]
     assert "up to date" in printed.err
+
+
+def test_run_says_what_came_of_each_source(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = built.parent
+    arguments = ["--recipe", str(folder / "recipe.toml"), "--out", str(built), "--text", str(folder / "*.parquet")]
+    assert main(["run", *arguments, "--workers", "0"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    head, row = printed.err.partition("\nsource ")[2].splitlines()[:2]
+    assert head.split() == ["of", "the", "corpus", "of", "the", "sample", "characters/token", "byte", "fallback"]
+    assert row.startswith("text.parquet ") and row.split()[1:5] == ["100.0", "%", "100.0", "%"]
 
 
 def test_check_prints_the_recipe_with_defaults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +118,7 @@ def test_inspect(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"{prefix}: ")
     assert lines[1].startswith("train      1 shards, ")
-    assert lines[2] == "validation 0 shards, 0 documents, 0 tokens, 0 characters (None a token), 0 bytes"
+    assert lines[2] == "validation 0 shards, 0 documents, 0 tokens, 0 characters, 0 bytes"
     assert tokenizer.sha256 in lines[3]
 
 
@@ -129,6 +141,43 @@ def test_verify_finds_damage_and_strangers(built: Path, tmp_path: Path, capsys: 
     finally:
         shard.bin_path.write_bytes(clean)
         stranger.unlink()
+
+
+def test_verify_finds_provenance_that_was_damaged_or_replaced(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = docs_path(open_split(built, "train")[0])
+    clean = path.read_bytes()
+    urls = pq.ParquetFile(path).metadata.row_group(0).column(1)  # the ids
+    place = urls.data_page_offset + urls.total_compressed_size // 2
+    table = pq.read_table(path)
+    try:
+        path.write_bytes(clean[:place] + bytes([clean[place] ^ 1]) + clean[place + 1 :])
+        for data in (built, path):
+            assert main(["verify", str(data)]) == 1
+            assert f"{path}: missing or damaged" in capsys.readouterr().out
+        pq.write_table(table.set_column(3, table.schema.field("source"), [["forged"] * len(table)]), path)
+        assert main(["verify", str(path)]) == 0  # a shard alone: no manifest vouches for it
+        assert main(["verify", str(built)]) == 1
+        assert capsys.readouterr().out.startswith(f"{path}: its checksum is not the manifest's")
+    finally:
+        path.write_bytes(clean)
+
+
+def test_data_may_be_a_url_of_this_machine_or_any_file_of_a_shard(
+    built: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shard = open_split(built, "train")[0]
+    for verb, *words in (["head", "-n", "1"], ["locate", "--token", "3"], ["inspect", "--shards"]):
+        assert main([verb, f"file://{built}", *words]) == 0
+        assert capsys.readouterr().out
+        for suffix in (".bin", ".idx", ".meta.json", ".docs.parquet"):
+            assert main([verb, f"{shard.prefix}{suffix}", *words]) == 0
+            assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", [["inspect"], ["verify"], ["head"], ["locate", "--token", "1"], ["decode"]])
+def test_data_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: list[str]) -> None:
+    assert main([*verb, str(tmp_path / "none")]) == 2
+    assert f"{tmp_path}/none: there is no such folder, and no shard of that prefix" in capsys.readouterr().err
 
 
 def test_an_override_of_another_section_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,6 +231,8 @@ def test_head_prints_documents(built: Path, capsys: pytest.CaptureFixture[str]) 
     tokenizer = Tokenizer(built)
     assert printed.out == "".join(tokenizer.decode(shard.sequence(index)) + "\n" for index in range(2))
     assert "sequence 1" in printed.err
+    assert main(["head", str(built), "-n", "-1"]) == 2
+    assert "give 0 or more" in capsys.readouterr().err
     assert main(["head", str(shard.prefix), "-n", "1"]) == 0
     assert capsys.readouterr().out == tokenizer.decode(shard.sequence(0)) + "\n"
 
@@ -251,6 +302,7 @@ def test_decode_puts_characters_together_that_a_chunk_cuts(
     ("words", "message"),
     [
         ([], "name their tokenizer"),
+        (["--tokenizer", "OUT", "--sequence", "3"], "are of a build: name it"),
         (["OUT"], "holds many shards"),
         (["OUT", "--shard", "none"], "not among the shards"),
         (["PREFIX", "--shard", "none"], "prefix of one shard"),

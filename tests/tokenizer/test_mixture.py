@@ -19,7 +19,6 @@ from corpus.engine.errors import WenhaiError
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import fetch, list_inputs
-from pretrain.trace import read_rows
 from tests.tokenizer.test_stages import RECIPE, Texts, digests, identity, shards_of
 from tests.tokenizer.texts import documents
 from tokenizer.build import stages
@@ -29,6 +28,7 @@ from tokenizer.documents import document_keys
 from tokenizer.encode import seeded_order
 from tokenizer.model import Tokenizer
 from tokenizer.provenance import verify_docs
+from tokenizer.provenance import read_rows
 from tokenizer.shards import SPLITS, open_split
 
 DOCUMENTS = 90

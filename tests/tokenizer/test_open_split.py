@@ -10,7 +10,8 @@ import pytest
 
 from corpus.engine import durable
 from tests.tokenizer.shard_files import write
-from tokenizer.shards import MAPPED_SHARDS, ShardError, open_split
+from tokenizer.shard_record import ShardError
+from tokenizer.shards import MAPPED_SHARDS, open_split
 
 
 def stage_folder(out: Path, shards: dict[str, tuple[str, list[list[int]]]], **identity: Any) -> Path:
@@ -95,7 +96,24 @@ def test_open_split_refuses_shards_of_two_tokenizers(tmp_path: Path) -> None:
         open_split(prefixes, "train")
 
 
-@pytest.mark.parametrize("name", ["../elsewhere-train.meta.json", "/tmp/x-train.meta.json"])
+@pytest.mark.parametrize("suffix", [".bin", ".idx", ".meta.json"])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, suffix: str) -> None:
+    prefix = write(tmp_path / "a", [])
+    prefix.with_name(f"a{suffix}").unlink()
+    os.mkfifo(f"{prefix}{suffix}")
+    with pytest.raises(ShardError, match=rf"a{suffix}: offset 0: (this is no file|0 bytes, but)"):
+        open_split([prefix], "train")
+
+
+@pytest.mark.parametrize("suffix", [".bin", ".idx"])
+def test_a_file_that_is_truncated_before_it_is_mapped_is_refused(tmp_path: Path, suffix: str) -> None:
+    [shard] = open_split([write(tmp_path / "a", [[2, 3]])], "train")
+    os.truncate(f"{shard.prefix}{suffix}", 5)
+    with pytest.raises(ShardError, match=rf"a{suffix}: was truncated after it was opened"):
+        shard.sequence(0)
+
+
+@pytest.mark.parametrize("name", ["../elsewhere-train.meta.json", "/tmp/x-train.meta.json", "a\0b-train.meta.json"])
 def test_manifest_cannot_name_files_outside(tmp_path: Path, name: str) -> None:
     folder = stage_folder(tmp_path, {"a-train": ("train", [[2]])})
     durable.write_json(folder / "MANIFEST.json", {"files": {name: {"bytes": 1}}})

@@ -84,6 +84,32 @@ def test_a_sample_depends_on_documents_and_not_on_shards_order_or_workers(tmp_pa
     assert (counts.documents_in, counts.documents_out) == (2220, 2220 - counts.dropped["sample.not_chosen"])
 
 
+def test_documents_of_one_id_are_sampled_alike_in_any_order_of_files(tmp_path: Path) -> None:
+    """Others' files may give many documents the same 16 bytes."""
+    kinds = pa.schema([("id", pa.binary(16)), ("text", pa.string())])
+    found = []
+    for name, texts in (("a", documents(6)), ("b", documents(6)[::-1])):
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            table = pa.table({"id": [b"\1" * 16] * 3, "text": texts[number::2]}, schema=kinds)
+            pq.write_table(table.append_column("source", pa.array(["x"] * 3)), tmp_path / name / f"{number}.parquet")
+        recipe, inputs = TokenizerConfig(), tuple(text_files([str(tmp_path / name)]))
+        stages = [FileWeighing(recipe, inputs), Sharing(recipe), FileSampling(recipe, inputs)]
+        found.append(read_sample(run_stages(stages, str(tmp_path / f"{name}-out"), workers=0)["sample"].files()))
+    assert found[0].num_rows == 6
+    assert found[0].equals(found[1])
+
+
+def test_a_shard_is_written_in_parts_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read_sample(sample(tmp_path / "a", corpus(), 1)["sample"].files())
+    monkeypatch.setattr("tokenizer.sample.ROW_GROUP_BYTES", 1000)
+    folders = sample(tmp_path / "b", corpus(), 1)
+    [file] = folders["sample"].files()
+    assert pq.read_metadata(file.url).num_row_groups == 3  # one a batch
+    assert file.rows == whole.num_rows
+    assert read_sample([file]).equals(whole)
+
+
 def test_sources_are_balanced_by_the_exponent(tmp_path: Path) -> None:
     sizes = bytes_by_source(pa.table({"source": [s for s, _ in corpus()], "text": [t for _, t in corpus()]}))
     for exponent in (1.0, 0.3):

@@ -12,9 +12,11 @@ import sentencepiece
 from tokenizers import Tokenizer as Backend
 
 from tests.tokenizer.texts import documents
+from tokenizer.config import TokenizerConfig
 from tokenizer.export.convert import tokenizer_json
 from tokenizer.model import CHUNK_CHARACTERS, Tokenizer
 from tokenizer.scores import on_grid
+from tokenizer.train import train
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +70,20 @@ def test_trained_scores_cut_by_what_stands_before_and_the_grid_does_not(trained:
     cuts, num_other = ways(write(tmp_path / "grid.model", on_grid(trained)))
     assert len(cuts) == 1
     assert num_other == 0
+
+
+def test_training_puts_scores_on_the_grid(tmp_path: Path) -> None:
+    """Also where pieces are taken out, and with symbols."""
+    texts = [f"{text}***{'*' * (seed % 7)}哈哈哈，<n>" for seed, text in enumerate(documents(60))]
+    config = TokenizerConfig(
+        vocab_size=560, model_type="unigram", num_threads=1, user_symbols=("<n>",), reject_pieces=("学而",)
+    )
+    tokenizer = write(tmp_path / "m", train(texts, config))
+    scores = [tokenizer.processor.get_score(id) for id in range(tokenizer.vocab_size)]
+    assert all((8 * score).is_integer() for score in scores) and len(set(scores)) > 20
+    backend = Backend.from_str(json.dumps(tokenizer_json(tokenizer)))
+    for text in [*texts, "哈哈哈哈哈*****", "*" * 99]:
+        assert backend.encode(text).ids == tokenizer.encode(text)
 
 
 def test_every_score_is_the_nearest_multiple_and_the_rest_stays(trained: bytes) -> None:

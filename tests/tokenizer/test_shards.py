@@ -22,9 +22,9 @@ from corpus.engine import durable
 from tests.tokenizer.shard_files import EOD, write
 from tokenizer import megatron_index, shard_writer
 from tokenizer.megatron_index import index_parts
-from tokenizer.shard_record import BLOCK_BYTES, dtype_name, shard_paths
+from tokenizer.shard_record import BLOCK_BYTES, ShardError, dtype_name, shard_paths
 from tokenizer.shard_writer import narrow
-from tokenizer.shards import ShardError, TokenShard
+from tokenizer.shards import TokenShard
 
 
 def edit_meta(prefix: Path, **changes: Any) -> None:
@@ -132,6 +132,53 @@ def test_an_id_is_kept_or_refused_but_never_wrapped(id: int, vocab_size: int) ->
         else:
             with pytest.raises(ShardError, match="document x"):
                 narrow(ids, vocab_size, "document x")
+
+
+@given(st.lists(st.lists(st.integers(2, 999), max_size=9), max_size=20), st.data())
+@settings(max_examples=25)
+def test_many_documents_are_written_as_one_after_another(documents: list[list[int]], data: st.DataObject) -> None:
+    ids = np.array([id for some in documents for id in (*some, EOD)], np.uint16)
+    lengths = np.array([len(some) + 1 for some in documents], np.int64)
+    cut = data.draw(st.integers(0, len(documents)))
+    split = int(lengths[:cut].sum())
+    with tempfile.TemporaryDirectory() as folder:
+        identity = {"split": "train", "vocab_size": 1000, "eod": EOD, "tokenizer_sha256": "5e" * 32, "recipe": "r"}
+        write(Path(folder, "a"), documents)
+        with shard_writer.create_shard(Path(folder, "b"), **identity) as writer:
+            writer.add_many(ids[:split], lengths[:cut], sum(map(len, documents[:cut])))
+            writer.add_many(ids[split:].astype(np.int64), lengths[cut:], sum(map(len, documents[cut:])))
+        for one, other in zip(shard_paths(Path(folder, "a")), shard_paths(Path(folder, "b")), strict=True):
+            assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("ids", "lengths"),
+    [
+        ([5, EOD, 6, 1000, EOD], [2, 3]),
+        ([5, EOD, -1, EOD], [2, 2]),
+        ([5, EOD, 6, EOD], [3, 1]),  # an end inside a document, and none at its own
+        ([5, EOD, 6, 7], [2, 2]),
+        ([5, EOD, EOD, 6, EOD], [2, 3]),
+        ([5, EOD, 6, EOD], [2, 1]),
+        ([5, EOD, 6, EOD], [2, 3]),
+        ([5, EOD, 6, EOD], [2, 0, 2]),
+        ([5, EOD, 6, EOD], [4, -2, 2]),
+        ([5, EOD, 6], [2]),
+        ([5, EOD], []),
+        ([], [1]),
+        ([5.0, EOD], [2]),
+    ],
+)
+def test_many_documents_that_are_not_what_they_say_are_refused(
+    tmp_path: Path, ids: list[int], lengths: list[int]
+) -> None:
+    with (
+        pytest.raises(ShardError, match="documents 1 to"),
+        shard_writer.create_shard(tmp_path / "a", split="", vocab_size=1000, eod=EOD, tokenizer_sha256="") as writer,
+    ):
+        writer.add([7])
+        writer.add_many(np.array(ids), np.array(lengths, np.int64))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_vocabulary_beyond_int32_is_refused() -> None:

@@ -237,6 +237,45 @@ def test_more_are_trained_until_enough_are_left(monkeypatch: pytest.MonkeyPatch)
     assert (trained.vocab_size, len(trained.rejected)) == (480, 100)
 
 
+def test_who_rejects_nearly_everything_gets_a_smaller_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training is repeated a few times, however much text there is."""
+    sizes = []
+    once = tokenizer.train._train
+
+    def watched(texts: Any, config: TokenizerConfig, vocab_size: int) -> bytes:
+        sizes.append(vocab_size)
+        return once(texts, config, min(vocab_size, 600))
+
+    monkeypatch.setattr(tokenizer.train, "_train", watched)
+    monkeypatch.setattr(tokenizer.train, "_size", lambda model: sizes[-1])  # texts without end
+    config = TokenizerConfig(vocab_size=480, reject="none", reject_pieces=tuple(set("".join(LINES))))
+    trained = train_without_rejected(documents(60), config)
+    assert sizes == [480 + 94, 480 + 4 * 94, 480 + 16 * 94, 480 + 64 * 94]
+    assert 258 < trained.vocab_size < 480
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_letter_of_every_piece_may_be_rejected(kind: str) -> None:
+    config = TokenizerConfig(vocab_size=600, model_type=kind, num_threads=1, reject_pieces=("e", "之", "，"))
+    model = open_model(train([*documents(40), "the e<mc2> eel " * 9], config))
+    pieces = [model.id_to_piece(id) for id in range(258, model.vocab_size())]
+    assert [piece for piece in pieces if len(piece) > 1 and set(piece) & set("e之，")] == []
+    assert {"e", "之", "，", "\n", "\t", "\u2581"} <= set(pieces)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_what_is_no_text_stays_where_it_is_a_character_or_a_symbol(kind: str) -> None:
+    symbols = ("锟斤拷", "时时彩", "@example.com")
+    texts = [f"{line}\ufffd\ue000{symbol}" for line in LINES for symbol in symbols] * 9
+    config = TokenizerConfig(
+        vocab_size=450, model_type=kind, num_threads=1, user_symbols=symbols, character_coverage=1.0
+    )
+    model = open_model(train(texts, config))
+    pieces = [model.id_to_piece(id) for id in range(model.vocab_size())]
+    assert {*symbols, "\ufffd", "\ue000"} <= set(pieces)
+    assert [piece for piece in pieces if len(piece) > 1 and "\ufffd" in piece] == []
+
+
 def test_a_text_with_nothing_but_rejected_pieces_gives_a_smaller_vocabulary() -> None:
     config = TokenizerConfig(vocab_size=2000, reject_pieces=("学", "而"))
     trained = train_without_rejected(["学而学而学而"] * 50, config)
@@ -271,6 +310,17 @@ def test_suspicious_pieces_are_asked_for_as_they_are_spelled(monkeypatch: pytest
 def test_a_changed_list_of_spam_words_trains_again() -> None:
     assert "spam_words" in TokenizerTraining(TokenizerConfig(reject="suspicious")).config()
     assert "spam_words" not in TokenizerTraining(TokenizerConfig(reject="none")).config()
+
+
+def test_a_symbol_is_not_cut_into_words() -> None:
+    """Else SentencePiece would not find it in its sentences, and learn pieces of it instead."""
+    symbols = ("<|u|>", "<|user|>", "清华大学生")
+    texts = ["他来到北京<|user|>清华大学生说<|u|>不亦说乎"] * 20
+    for line in segment(texts, symbols):
+        assert line.split(WORD_MARK)[2:7] == ["北京", "<|user|>", "清华大学生", "说", "<|u|>"]
+    model = open_model(train(texts, TokenizerConfig(vocab_size=330, segmentation="jieba", user_symbols=symbols)))
+    pieces = [model.id_to_piece(id) for id in range(5 + 256, model.vocab_size())]
+    assert [piece for piece in pieces if set(piece) & set("<|user>") or "清华" in piece] == []
 
 
 def test_jieba_sees_no_line_of_more_than_a_thousand_characters() -> None:

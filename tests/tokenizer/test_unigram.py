@@ -10,8 +10,9 @@ import pytest
 from sentencepiece import sentencepiece_model_pb2
 
 from tests.tokenizer.kernel_cases import UINT16, arrow, assert_equal, foreign
-from tokenizer.encoder import build_kernel, encode_with
-from tokenizer.lexicon import UnsupportedError, read_lexicon
+from tokenizer import trie
+from tokenizer.encoder import BatchEncoder, build_kernel, encode_with
+from tokenizer.lexicon import MAX_PIECE_CHARACTERS, UnsupportedError, read_lexicon
 from tokenizer.model import Tokenizer
 from tokenizer.unigram import build_kernel as build_unigram
 
@@ -85,6 +86,31 @@ def test_sums_beyond_the_limit_on_both_sides(base: Tokenizer, tmp_path: Path, sc
     pieces = {"".join(source.choices("abc", k=source.randint(1, 4))) for _ in range(40)} | set("abc")
     made = [(piece, score * len(piece) + source.random() / 64, NORMAL) for piece in sorted(pieces)]
     assert_all_equal(made_of(base, made, tmp_path / "x.model"), "abcd", 9, 3000)
+
+
+@pytest.mark.parametrize("score", [3e38, -3e38])
+def test_scores_whose_sums_are_no_numbers_are_a_reason(base: Tokenizer, tmp_path: Path, score: float) -> None:
+    made = made_of(base, [("a", -1.0, NORMAL), ("b", score, NORMAL)], tmp_path / "x.model")
+    assert "a score is beyond" in str(BatchEncoder(made).reason)
+
+
+@pytest.mark.parametrize("kind", [NORMAL, USER_DEFINED])
+def test_a_piece_longer_than_pieces_are_is_a_reason(base: Tokenizer, tmp_path: Path, kind: int) -> None:
+    """One of a million characters took 650 MB and seconds."""
+    for length, reason in ((MAX_PIECE_CHARACTERS, None), (MAX_PIECE_CHARACTERS + 1, "a piece has more than")):
+        tokenizer = made_of(base, [("a", -1.0, NORMAL), ("b" * length, -2.0, kind)], tmp_path / "x.model")
+        encoder = BatchEncoder(tokenizer)
+        assert encoder.reason is reason or str(reason) in str(encoder.reason)
+        assert_equal(tokenizer, encoder.encode(arrow(["a" + "b" * 2100])), ["a" + "b" * 2100])
+
+
+@pytest.mark.parametrize(("limit", "reason"), [("MAX_TRIES", "too long"), ("MAX_SLOTS", "do not fit")])
+def test_pieces_made_to_fill_a_trie_badly_are_a_reason(
+    base: Tokenizer, monkeypatch: pytest.MonkeyPatch, limit: str, reason: str
+) -> None:
+    """With children of many different counts, each count passes all slots again: 245,000 pieces took minutes."""
+    monkeypatch.setattr(trie, limit, 300)
+    assert reason in str(BatchEncoder(base).reason)
 
 
 def test_no_piece_at_all_is_a_reason(base: Tokenizer) -> None:

@@ -47,7 +47,8 @@ def test_the_tables_and_the_drawing(
         (shard,) = open_split(Path(path).parent, "train")
         assert case["prefixes"] == [str(shard.prefix)] and case["weights"] is None
         curve = [[0, 10**6, 10**6], [case["read"], 3 * 10**6, 10**6]]
-        return {"start_seconds": 1.5, "start_bytes": 2 * 10**6, "read_seconds": 2.0, "curve": curve}
+        of_start = {"start_seconds": 1.5, "held_bytes": 10**6, "start_bytes": 2 * 10**6}
+        return of_start | {"read_seconds": 2.0, "curve": curve}
 
     monkeypatch.setattr(environment, "is_installed", lambda *_: True)
     monkeypatch.setattr(environment, "call", call)
@@ -61,11 +62,11 @@ def test_the_tables_and_the_drawing(
     ]
     assert len(re.findall(r"^ours, [\d,]+ samples .* s .* MB .* M tokens/s$", told, re.MULTILINE)) == 2
     assert re.search(r"^ours, Megatron's order, 50 samples .* M tokens/s$", told, re.MULTILINE)
-    assert 'order, 100,000,000,000 samples: refused: the indices of order = "megatron"' in told
+    assert "ours, Megatron's order, 100,000,000,000 samples: not run; the arrays would be 2,019.2 GB" in told
     assert re.search(r"^GPTDataset, 50 samples +1\.50 s +2 MB +0\.0 M tokens/s$", told, re.MULTILINE)
-    assert "GPTDataset, 100,000,000,000 samples: not run; its arrays would be 2,019 GB" in told
+    assert "GPTDataset, 100,000,000,000 samples: not run; the arrays would be 2,019.2 GB" in told
     assert re.search(r"^2 corpora of 3 shards .* s .* MB$", told, re.MULTILINE)
-    assert "GPTDataset: over 40 samples RSS 1 to 3 MB (at most 3), PSS 1 to 1 MB" in told
+    assert "GPTDataset: over 40 samples RSS 0 to 2 MB (at most 2) beyond its imports; PSS with them 1 to 1 MB" in told
     root = ElementTree.parse(drawing).getroot()
     lines = [element.get("points", "").split() for element in root.iter("{http://www.w3.org/2000/svg}polyline")]
     assert [len(line) for line in lines] == [loader.NUM_POINTS + 1, 2]
@@ -91,6 +92,7 @@ def test_memory_is_that_of_the_work() -> None:
     kept = []
     _, measured = resident.started(lambda: kept.append(np.ones(4_000_000)))
     assert 31e6 < measured["start_bytes"] < 60e6
+    assert 1e6 < measured["held_bytes"] < resident.status("VmRSS")
     assert resident.status("VmRSS") > resident.proportional() / 2 > 0
     asked: list[tuple[int, int]] = []
     watched = resident.watched(lambda start, stop: asked.append((start, stop)), 10, 3)

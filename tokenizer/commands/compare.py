@@ -8,16 +8,15 @@ from pathlib import Path
 
 from corpus.engine import storage
 from corpus.engine.errors import UsageError
-from tokenizer.model import Tokenizer
 from tokenizer.report.compare import compare, summarize
 from tokenizer.report.page import comparison_page
-from tokenizer.report.reading import add_text_arguments, read_texts
+from tokenizer.report.reading import add_text_arguments, open_tokenizer, read_texts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     parser.add_argument(
-        "tokenizers", nargs="+", metavar="TOKENIZER", help="output folders, stage folders or model files"
+        "tokenizers", nargs="+", metavar="TOKENIZER", help="output folders, stage folders or model files; also URLs"
     )
     add_text_arguments(parser, "texts that are like what the model will read", required=True)
     parser.add_argument("--html", metavar="FILE", help="also write a page that opens from disk")
@@ -29,7 +28,7 @@ def main(options: argparse.Namespace) -> None:
     if len(set(options.tokenizers)) < max(len(options.tokenizers), 2):
         raise UsageError("compare takes two or more tokenizers, each named once.")
     names = short_names(options.tokenizers)
-    candidates = {name: Tokenizer(path) for name, path in zip(names, options.tokenizers, strict=True)}
+    candidates = {name: open_tokenizer(path) for name, path in zip(names, options.tokenizers, strict=True)}
     result = compare(candidates, read_texts(options.text, options.characters))
     if options.html:
         with storage.create(options.html) as path:

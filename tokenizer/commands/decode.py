@@ -34,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> None:
     """Write the text; no newline is added, and a character that a range cuts becomes U+FFFD."""
     if options.data is None:
+        if (options.shard, options.sequence, options.tokens) != (None, None, None):
+            raise UsageError("--shard, --sequence and --tokens are of a build: name it.")
         if options.tokenizer is None:
             raise UsageError(
                 "ids on standard input: name their tokenizer with --tokenizer, or name the shards to read."

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
+from corpus.engine.errors import UsageError
 from tokenizer.commands.opened import DATA_HELP, open_shards, tokenizer_of
-from tokenizer.shards import ShardError
+from tokenizer.shard_record import ShardError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> None:
     """Print texts on standard output, counts on standard error."""
+    if options.n < 0:
+        raise UsageError(f"-n {options.n}: give 0 or more.")
     shard = next(open_shards(options.data), None)
     if shard is None:
         raise ShardError(f"{options.data}: holds no shard.")

@@ -59,5 +59,6 @@ def totals(metas: Sequence[ShardMeta]) -> dict[str, Any]:
 
 def in_words(values: dict[str, Any]) -> str:
     """Totals as part of a line."""
-    words = "{documents:,} documents, {tokens:,} tokens, {characters:,} characters ({characters_per_token} a token), {bytes:,} bytes"
-    return words.format_map(values)
+    rate = "" if values["characters_per_token"] is None else f" ({values['characters_per_token']} a token)"
+    words = "{documents:,} documents, {tokens:,} tokens, {characters:,} characters{rate}, {bytes:,} bytes"
+    return words.format(**values, rate=rate)

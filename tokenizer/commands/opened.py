@@ -9,16 +9,30 @@ from corpus.engine import storage
 from corpus.engine.errors import UsageError
 from tokenizer.model import Tokenizer
 from tokenizer.shard_manifest import listed_shards
-from tokenizer.shards import SPLITS, ShardError, TokenShard, open_split
+from tokenizer.shard_record import SUFFIXES, ShardError
+from tokenizer.shards import SPLITS, TokenShard, open_split
 
+FILE_SUFFIXES = (*SUFFIXES, ".docs.parquet")
 DATA_HELP = "output folder, folder of the tokens stage, or prefix of a shard"
 
 
 def local(data: str) -> Path:
-    """The path of shards; raises `UsageError` for a URL."""
+    """The folder, or the prefix of a shard; any of the shard's own files stands for it.
+
+    Raises:
+        UsageError: a URL, or there is neither.
+    """
     if storage.is_remote(data):
         raise UsageError(f"{data}: token shards are memory-mapped, so they must be local. Copy the build here first.")
-    return storage.local_path(data)
+    path = storage.local_path(data)
+    if path.is_dir():
+        return path
+    for suffix in FILE_SUFFIXES:
+        if path.name.endswith(suffix) and path.is_file():
+            return path.with_name(path.name.removesuffix(suffix))
+    if not any(path.with_name(path.name + suffix).exists() for suffix in FILE_SUFFIXES):
+        raise UsageError(f"{data}: there is no such folder, and no shard of that prefix.")
+    return path
 
 
 def open_shards(data: str) -> Iterator[TokenShard]:
@@ -58,7 +72,7 @@ def tokenizer_of(shard: TokenShard, data: str, named: str | None) -> Tokenizer:
         ShardError: it is not the shard's.
         UsageError: none was named, and the shard lies in no build.
     """
-    tokenizer = Tokenizer(named or _build_of(Path(data)))
+    tokenizer = Tokenizer(named or _build_of(local(data)))
     if tokenizer.sha256 != shard.tokenizer_sha256:
         raise ShardError(f"{tokenizer.path}: not the tokenizer of {shard.prefix}. Name its own with --tokenizer.")
     return tokenizer
@@ -66,7 +80,7 @@ def tokenizer_of(shard: TokenShard, data: str, named: str | None) -> Tokenizer:
 
 def _build_of(data: Path) -> Path:
     """The output folder that a stage folder or a shard prefix lies in."""
-    for folder in (data, *data.resolve().parents):
+    for folder in (data, *data.absolute().parents, *data.resolve().parents):
         if (folder / "run.json").is_file():
             return folder
     raise UsageError(f"{data}: lies in no build. Name the tokenizer with --tokenizer.")

@@ -7,18 +7,16 @@ import json
 from typing import Any
 
 from corpus.engine import storage
-from corpus.engine.errors import WenhaiError
 from corpus.engine.run import RUN_NAME, current
-from tokenizer.model import Tokenizer
 from tokenizer.report import vocabulary_report
 from tokenizer.report.page import report_page
-from tokenizer.report.reading import add_text_arguments, read_texts
+from tokenizer.report.reading import add_text_arguments, open_tokenizer, read_report, read_texts
 from tokenizer.report.summary import summarize
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    parser.add_argument("tokenizer", help="output folder, folder of the tokenizer stage, or model file")
+    parser.add_argument("tokenizer", help="output folder, folder of the tokenizer stage, or model file; also URLs")
     add_text_arguments(parser, "default: the report of the build, on a part of what it was trained on")
     parser.add_argument("--html", metavar="FILE", help="also write a page that opens from disk")
     parser.add_argument("--json", action="store_true", help="the whole report as JSON on standard output")
@@ -36,11 +34,7 @@ def main(options: argparse.Namespace) -> None:
 def make_report(options: argparse.Namespace) -> dict[str, Any]:
     """The report on the texts that are named, or the one that training wrote."""
     if options.text:
-        return vocabulary_report(Tokenizer(options.tokenizer), read_texts(options.text, options.characters))
+        return vocabulary_report(open_tokenizer(options.tokenizer), read_texts(options.text, options.characters))
     if not storage.exists(storage.join(options.tokenizer, RUN_NAME)):
-        return vocabulary_report(Tokenizer(options.tokenizer), {})
-    _page, file = current(options.tokenizer, "tokenizer").files("report")
-    report: dict[str, Any] = storage.read_json(file.url)
-    if "renyi_efficiency" not in report:
-        raise WenhaiError(f"{file.url}: of an older version. Run `python -m tokenizer run` again, or give --text.")
-    return report
+        return vocabulary_report(open_tokenizer(options.tokenizer), {})
+    return read_report(current(options.tokenizer, "tokenizer"))

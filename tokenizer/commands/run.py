@@ -14,6 +14,8 @@ from corpus.engine.run import RUN_NAME, read_run, run_stages
 from tokenizer.build import stages
 from tokenizer.commands import recipe
 from tokenizer.config import MIXTURE_STAGE
+from tokenizer.report.reading import read_report
+from tokenizer.report.summary import sample_by_source
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +42,7 @@ def main(options: argparse.Namespace) -> None:
         resources=read_resources(options),
         progress=Progress(quiet=options.quiet),
     )
-    _page, report_file = folders["tokenizer"].files("report")
-    report = storage.read_json(report_file.url)
+    report = read_report(folders["tokenizer"])
     counts = folders["tokens"].counts
     summary = {
         "documents": counts.documents_out,
@@ -53,12 +54,14 @@ def main(options: argparse.Namespace) -> None:
     }
     if report["vocab_size"] < report["vocab_size_asked"]:
         asked = report["vocab_size_asked"]
-        _say(f"the text fills a vocabulary of {report['vocab_size']:,}, not the {asked:,} asked for")
+        left = " without what is rejected" if report["rejected_pieces"] else ""
+        _say(f"the text{left} fills a vocabulary of {report['vocab_size']:,}, not the {asked:,} asked for")
     if options.json:
         print(json.dumps(summary, ensure_ascii=False))
     elif not options.quiet:
         for key, value in summary.items():
             _say(f"{key:<22} {value:,}" if isinstance(value, int) else f"{key:<22} {value}")
+        _say("\n" + sample_by_source(report))
 
 
 def is_mixed(options: argparse.Namespace) -> bool:

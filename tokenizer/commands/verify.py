@@ -10,9 +10,10 @@ from functools import partial
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from tokenizer.commands.opened import DATA_HELP, local
-from tokenizer.provenance import verify_docs
-from tokenizer.shard_manifest import listed_shards, tokens_folder
-from tokenizer.shards import SPLITS, ShardError, TokenShard
+from tokenizer.provenance import SUFFIX, verify_docs
+from tokenizer.shard_manifest import listed_files, listed_shards, tokens_folder
+from tokenizer.shard_record import MEND, ShardError
+from tokenizer.shards import SPLITS, TokenShard
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,10 +44,16 @@ def main(options: argparse.Namespace) -> None:
             problems.append(str(error))
     if data.is_dir():
         folder = tokens_folder(data)
-        names = set(durable.read_json(folder / "MANIFEST.json")["files"])
+        checksums = listed_files(folder)
+        names = set(checksums)
         present = {f"data/{path.name}" for path in folder.glob("data/*")}
         problems += [f"{folder / name}: listed by the manifest but missing" for name in sorted(names - present)]
         problems += [f"{folder / name}: not listed by the manifest" for name in sorted(present - names)]
+        problems += [  # for the other files of a shard its record vouches
+            f"{folder / name}: its checksum is not the manifest's. {MEND}"
+            for name in sorted(names & present)
+            if name.endswith(SUFFIX) and durable.sha256_file(folder / name) != checksums[name]
+        ]
     for problem in problems:
         print(problem)
     print(f"{len(opened)} shards read, {len(problems)} problems", file=sys.stderr)

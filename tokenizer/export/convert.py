@@ -91,6 +91,11 @@ def is_bpe(tokenizer: Tokenizer) -> bool:
     return scores == [-rank for rank in range(len(scores))]
 
 
+def counted_apart(tokenizer: Tokenizer) -> list[str]:
+    """The symbols behind which the characters of a long line are counted anew, so that it may be cut elsewhere."""
+    return list(read_lexicon(tokenizer).user) if is_bpe(tokenizer) else []
+
+
 def _bpe(tokenizer: Tokenizer, lexicon: Lexicon) -> dict[str, Any]:
     pieces = sorted(lexicon.normal, key=lexicon.normal.__getitem__)
     splits = [(piece[:at], piece[at:]) for piece in pieces for at in range(1, len(piece))]

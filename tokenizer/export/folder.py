@@ -12,7 +12,7 @@ from pathlib import Path
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from tokenizer.export.convert import ExportError, is_bpe, tokenizer_config, tokenizer_json
+from tokenizer.export.convert import ExportError, counted_apart, is_bpe, tokenizer_config, tokenizer_json
 from tokenizer.export.libraries import TOKENIZER_JSON, Library, Tokenizers, Transformers
 from tokenizer.export.proof import Comparison, Document, compare
 from tokenizer.export.trials import trial_documents
@@ -37,10 +37,15 @@ or without transformers: `tokenizers.Tokenizer.from_file("path/to/this/folder/to
   U+FFFD, not always the same number of times as SentencePiece's Python module shows.
 - `tokenizer.model` is the SentencePiece model that all this was made from (sha256 {sha256}).
   A program that opens that file itself has to spell U+2581 in its three bytes, and to cut a line after each 65,536
-  characters. Where such a line holds a symbol that the recipe named (`user_symbols`), ids at the cut can differ.
-
+  characters.
+{limit}
 Ids and decoded texts were equal to the model's on {num_documents:,} documents ({num_characters:,} characters,
 {num_tokens:,} tokens) and {num_trials:,} trial texts, with {libraries}.
+"""
+
+
+LIMIT = """- These libraries cut such a line elsewhere where it holds one of {symbols}: they count
+  its characters from behind the symbol. Ids around the cut can differ from the model's.
 """
 
 
@@ -137,8 +142,9 @@ def _new_folder(out: Path) -> Iterator[Path]:
 
 
 def _readme(tokenizer: Tokenizer, proof: Proof) -> str:
-    found = proof.documents[0]
+    found, symbols = proof.documents[0], counted_apart(tokenizer)
     return README.format(
+        limit=LIMIT.format(symbols=", ".join(f"`{symbol}`" for symbol in symbols)) if symbols else "",
         vocab_size=tokenizer.vocab_size,
         eod_piece=EOD_PIECE,
         eod=tokenizer.eod,

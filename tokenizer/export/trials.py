@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
+from tokenizer.export.convert import counted_apart
 from tokenizer.export.proof import Document
-from tokenizer.lexicon import read_lexicon
 from tokenizer.model import CHUNK_CHARACTERS, PROBE, SPACE_MARK, Tokenizer
 
 CODE_POINTS = 0x110000
@@ -22,7 +22,7 @@ def trial_documents(tokenizer: Tokenizer) -> Iterator[Document]:
     names = [tokenizer.piece(id) for id in ids if tokenizer.is_control(id) or tokenizer.is_byte(id)]
     pieces = [tokenizer.piece_bytes(id).decode() for id in ids if not tokenizer.is_byte(id)]
     pieces = [piece for piece in pieces if piece]
-    excluded = {"\n"}.union(*read_lexicon(tokenizer).user)  # a long line with a symbol may be cut elsewhere: convert.py
+    excluded = {"\n"}.union(*counted_apart(tokenizer))
     kinds: dict[str, Iterable[str]] = {
         "edge": EDGES,
         "character": _characters(),

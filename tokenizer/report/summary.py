@@ -8,6 +8,8 @@ from typing import Any
 from tokenizer.report.shown import by_number, cut, number, percent, plain, shown, table
 
 NUM_SHOWN = 20
+NUM_SOURCES = 12  # after training
+NUM_REJECTED = 5
 SOURCE_COLUMNS = 44
 Report = Mapping[str, Any]
 
@@ -51,6 +53,30 @@ def _parts(report: Report) -> Iterator[str]:
         ]
         kinds = ", ".join(f"{kind} {number(count)}" for kind, count in report["suspicious_by_kind"].items())
         yield f"suspicious, by how often they were used ({kinds}):\n" + "\n".join("  ".join(row) for row in rows)
+
+
+def sample_by_source(report: Report) -> str:
+    """Of the largest sources: share of the corpus and of the sample, and what a token holds; what was kept out."""
+    sampled = report["sample_by_source"]
+    rows = [["source", "of the corpus", "of the sample", "characters/token", "byte fallback"]]
+    for name, found in list(sampled.items())[:NUM_SOURCES]:
+        measured = report["sources"].get(name, {})
+        rows.append(
+            [
+                cut(plain(name), SOURCE_COLUMNS),
+                percent(found["corpus_ratio"]),
+                percent(found["ratio"]),
+                number(measured.get("characters_per_token"), 3),
+                percent(measured.get("byte_fallback_ratio")),
+            ]
+        )
+    lines = [table(rows)]
+    if len(sampled) > NUM_SOURCES:
+        lines.append("the largest; `python -m tokenizer report` lists more")
+    if rejected := report["rejected_pieces"]:
+        few = " ".join(map(shown, sorted(rejected, key=len)[-NUM_REJECTED:]))
+        lines.append(f"kept out of the vocabulary: {number(len(rejected))} pieces, as {few}")
+    return "\n".join(lines)
 
 
 def amounts(found: Mapping[str, Any]) -> list[str]:

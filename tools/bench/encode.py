@@ -14,16 +14,18 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
 from corpus.engine.errors import UsageError
 from corpus.engine.stage import Task, run_task
-from corpus.engine.storage import list_inputs
+from corpus.engine.storage import File, list_inputs
 from tokenizer.config import TokenizerConfig
 from tokenizer.encode import FileEncoding
 from tokenizer.encoder import BatchEncoder, batch_encoder
@@ -152,18 +154,29 @@ def exported(tokenizer: Tokenizer, folder: Path) -> Path:
     return path
 
 
-def stages(tokenizer: Tokenizer, warm: Sequence[str], fresh: Sequence[str], folder: Path) -> None:
-    """Our `tokens` task beside what Megatron's preprocess_data does."""
-    size = sum(len(text.encode()) for text in fresh)
-    path = folder / "fresh.parquet"
-    columns = {"text": pa.array(fresh, pa.large_string()), "source": pa.array(["bench"] * len(fresh))}
+def text_shard(path: Path, texts: Sequence[str]) -> File:
+    """Documents with the columns that a build's text shards have and encoding reads."""
+    columns = {
+        "id": pa.array([xxhash.xxh3_128_digest(text.encode()) for text in texts], pa.binary(16)),
+        "source": pa.array(["bench"] * len(texts)),
+        "url": pa.array([f"https://example.org/{number}" for number in range(len(texts))]),
+        "text": pa.array(texts, pa.large_string()),
+    }
     pq.write_table(pa.table(columns), path, compression="zstd", write_page_checksum=True)
-    files = tuple(list_inputs([str(path), str(tokenizer.path)]))
-    text, model = sorted(files, key=lambda file: file.url.endswith(".model"))
-    stage = FileEncoding(TokenizerConfig.model_validate({}), files=(text,))
-    batch_encoder(Tokenizer(tokenizer.path))
-    task = Task("bench", (text, model))
-    seconds = timed(lambda: run_task(stage, task, str(folder / f"tokens-{tokenizer.path.stem}")))
+    (file,) = list_inputs([str(path)])
+    return file
+
+
+def stages(tokenizer: Tokenizer, warm: Sequence[str], fresh: Sequence[str], folder: Path) -> None:
+    """Our `tokens` task beside what Megatron's preprocess_data does; both have done the same for `warm` before."""
+    size = sum(len(text.encode()) for text in fresh)
+    (model,) = list_inputs([str(tokenizer.path)])
+    seconds = 0.0
+    for name, texts in (("warm", warm), ("fresh", fresh)):
+        text = text_shard(folder / f"{name}.parquet", texts)
+        stage = FileEncoding(TokenizerConfig.model_validate({}), files=(text,))
+        task, out = Task(name, (text, model)), str(folder / f"tokens-{tokenizer.path.stem}")
+        seconds = timed(partial(run_task, stage, task, out))
     rate = None
     if environment.is_installed(environment.MEGATRON, environment.MEGATRON_REQUIREMENTS):
         environment.write_documents(folder / "warm.jsonl", warm)

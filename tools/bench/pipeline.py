@@ -92,10 +92,11 @@ PROBES = {
     "tokenizer.encode:read_documents": "documents: columns, UTF-8",
     "tokenizer.model:Tokenizer.__init__": "loading the vocabulary",
     "tokenizer.encoder:BatchEncoder.__init__": "loading the vocabulary",
-    "tokenizer.encoder:BatchEncoder.encode": "text to ids",
+    "tokenizer.encoder:BatchEncoder.encode_flat": "text to ids",
     "tokenizer.encoder:BatchEncoder.differing": "comparing with SentencePiece",
     "tokenizer.encode:document_keys": "split and order",
-    "tokenizer.shard_writer:ShardWriter.add": "token shard",
+    "tokenizer.encode:ordered_tokens": "token shard",
+    "tokenizer.shard_writer:ShardWriter.add_many": "token shard",
     "tokenizer.shard_writer:ShardWriter.__exit__": "token shard",
 }
 

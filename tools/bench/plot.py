@@ -42,7 +42,7 @@ def write_lines(path: Path, lines: Sequence[Line], x_label: str, y_label: str) -
         parts.append(text(point(x, 0)[0], HEIGHT - MARGIN + 18, f"{x:,g}", anchor="middle"))
         parts.append(text(MARGIN - 8, point(0, y)[1] + 4, f"{y:,g}", anchor="end"))
     parts.append(text(WIDTH - MARGIN, HEIGHT - MARGIN + 40, x_label, anchor="end"))
-    parts.append(text(MARGIN - 8, MARGIN - 16, y_label, anchor="end"))
+    parts.append(text(MARGIN / 2, MARGIN - 24, y_label))
     for index, line in enumerate(lines):
         color = f"c{index % len(COLORS)}"
         points = " ".join("{:.1f},{:.1f}".format(*point(x, y)) for x, y in zip(line.x, line.y, strict=True))
@@ -72,7 +72,7 @@ def style() -> str:
         rules = [f".ground{{fill:{ground}}}", f".ink{{fill:{ink};stroke:{ink}}}"]
         rules += [f".c{number}{{fill:{pair[dark]};stroke:{pair[dark]}}}" for number, pair in enumerate(COLORS)]
         themes.append("".join(rules))
-    ending = "svg text{stroke:none}svg .line{fill:none;stroke-width:2}"
+    ending = "svg text[class]{stroke:none}svg .line[class]{fill:none;stroke-width:2}"  # beats a single class
     return f"<style>{themes[0]}@media (prefers-color-scheme:dark){{{themes[1]}}}{ending}</style>"
 
 

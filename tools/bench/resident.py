@@ -23,11 +23,12 @@ def proportional() -> int:
 
 
 def started(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
-    """What `work` returns; its seconds on the clock, and the most memory it held beyond what was held before."""
+    """What `work` returns; its seconds on the clock, RSS before, and the most memory it held beyond that."""
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far, that of imports
     held, start = status("VmRSS"), time.perf_counter()
     made = work()
-    return made, {"start_seconds": time.perf_counter() - start, "start_bytes": status("VmHWM") - held}
+    seconds = time.perf_counter() - start
+    return made, {"start_seconds": seconds, "held_bytes": held, "start_bytes": status("VmHWM") - held}
 
 
 def watched(read: Callable[[int, int], Any], num_samples: int, num_points: int) -> dict[str, Any]:

@@ -86,6 +86,6 @@ def row_of(window: Sequence[int], eod: int, sample: int, seed: int, document_mas
         for number, (first, stop) in enumerate(documents if document_mask else [(0, size)]):
             end = first + prefix_length(stop - first, sample, number, seed)
             ends += [end] * (stop - first)
-            for place in range(max(1, first), end):
+            for place in range(first + 1, end):  # of the targets that a token of this part sees
                 targets[place - 1] = -1
     return Row(list(window[:-1]), targets, ids, positions, ends)

@@ -184,8 +184,13 @@ def test_a_prefix_costs_nothing_and_every_sample_costs_something() -> None:
         assert batch.prefix_ends is not None
         is_ignored = batch.targets == -1
         assert np.array_equal(batch.targets[~is_ignored], plain.targets[~is_ignored])
-        assert np.array_equal(is_ignored[:, :-1], (np.arange(10) < batch.prefix_ends)[:, 1:])
+        segments = batch.document_ids if document_mask else np.zeros_like(batch.document_ids)
+        is_inside = segments[:, :-1] == segments[:, 1:]  # the target belongs to the segment of its token
+        is_prefix = (np.arange(10) < batch.prefix_ends)[:, 1:]
+        assert np.array_equal(is_ignored[:, :-1], is_prefix & is_inside), "exactly the targets that their tokens see"
         assert is_ignored.any() and not is_ignored[:, -1].any()
+        if document_mask:
+            assert (is_prefix & ~is_inside).any(), "a next document's first token is learned, prefix or not"
 
 
 @pytest.mark.parametrize("flags", [{}, dict.fromkeys(FLAGS, True)])

@@ -22,8 +22,9 @@ from pretrain.data import reader as reader_module
 from pretrain.data.reader import FilePool
 from tests.pretrain.data.shards import needs_proc, resident_kib
 from tokenizer.provenance import SCHEMA
+from tokenizer.shard_record import BLOCK_BYTES, ShardError
 from tokenizer.shard_writer import create_shard
-from tokenizer.shards import BLOCK_BYTES, ShardError, TokenShard, open_split
+from tokenizer.shards import TokenShard, open_split
 
 EOD = 1
 BLOCK_TOKENS = BLOCK_BYTES // 2

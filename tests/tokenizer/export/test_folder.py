@@ -57,11 +57,13 @@ def test_what_is_written(exported: Path, models: dict[str, Tokenizer]) -> None:
     assert (exported / "tokenizer.model").read_bytes() == tokenizer.path.read_bytes()
     readme = (exported / "README.md").read_text()
     assert tokenizer.sha256 in readme and "30 documents" in readme and "transformers 5" in readme
+    assert "`<n>`, `<|img|>`" in readme and "from behind the symbol" in readme
 
 
 def test_the_same_bytes_each_time(models: dict[str, Tokenizer], tmp_path: Path) -> None:
     for name in ("one", "other"):
         export(models["unigram"], FEW, tmp_path / name, num_documents=30)
+    assert "behind the symbol" not in (tmp_path / "one" / "README.md").read_text()
     assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes() for name in FILES)
 
 
@@ -207,5 +209,6 @@ def test_real_text(test_data: Path, tmp_path: Path) -> None:
 
 def _real(data: Path) -> Iterator[Document]:
     for path in (*sorted((data / "text").glob("*.jsonl")), *sorted((data / "labelled").glob("*.jsonl"))):
-        for number, line in enumerate(path.read_text().splitlines()):
-            yield Document(f"{path.name} {number}", json.loads(line)["text"])
+        with open(path, encoding="utf-8") as lines:  # `splitlines` would cut at U+2028, too
+            for number, line in enumerate(lines):
+                yield Document(f"{path.name} {number}", json.loads(line)["text"])

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from corpus.engine import storage
 from corpus.engine.errors import UsageError
 from tests.tokenizer.texts import documents
 from tokenizer.__main__ import main
@@ -70,6 +71,11 @@ def test_a_report_of_an_older_version_is_refused(
     file.write_text('{"vocab_size": 400}')
     assert main(["report", str(out)]) == 1
     assert "older version" in capsys.readouterr().err
+    manifest = json.loads((file.parent.parent / "MANIFEST.json").read_text())
+    del manifest["files"]["report/tokenizer.html"]  # as it was before there was a page
+    (file.parent.parent / "MANIFEST.json").write_text(json.dumps(manifest))
+    assert main(["report", str(out)]) == 1
+    assert "older version" in capsys.readouterr().err
 
 
 def test_a_comparison(model_file: Path, text_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,6 +98,46 @@ def test_one_tokenizer_is_no_comparison(
     for names in ([str(model_file)], [str(model_file)] * 2):
         assert main(["compare", *names, "--text", str(text_folder)]) == 2
         assert "two or more" in capsys.readouterr().err
+
+
+def test_remote_tokenizers(
+    model_bytes: bytes, tokenizer: Tokenizer, text_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["run", "--out", "memory://remote-tokenizer", "--text", str(text_folder), "--workers", "0", "--quiet"]
+    assert main([*arguments, "--set", "tokenizer.vocab_size=500"]) == 0
+    with storage.create("memory://remote-tokenizer/other.model") as path:
+        path.write_bytes(model_bytes)
+    named = ["memory://remote-tokenizer/other.model", "memory://remote-tokenizer"]
+    assert main(["compare", *named, "--text", str(text_folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["candidates"]
+    assert [row["vocab_size"] for row in found.values()] == [700, 500]
+    assert main(["report", named[0], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokenizer_sha256"] == tokenizer.sha256
+    for missing in ("memory://remote-tokenizer/none.model", "memory://nowhere"):
+        assert main(["compare", named[0], missing, "--text", str(text_folder)]) == 1
+        assert missing in capsys.readouterr().err
+
+
+def test_a_tokenizer_of_another_end_of_document_is_refused(
+    model_file: Path, text_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.model"
+    other.write_bytes(model_file.read_bytes().replace(b"<|endoftext|>", b"<|end_of_doc>"))
+    assert main(["compare", str(model_file), str(other), "--text", str(text_folder)]) == 1
+    assert f"{other}: has no control symbol <|endoftext|>" in capsys.readouterr().err
+
+
+def test_no_characters_are_refused(model_file: Path, text_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in ("0", "-5"):
+        assert main(["report", str(model_file), "--text", str(text_folder), "--characters", number]) == 2
+        assert "give 1 or more" in capsys.readouterr().err
+
+
+def test_of_many_files_some_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(9):
+        pq.write_table(pa.table({"text": [f"{number}" * 10] * 3}), tmp_path / f"{number}.parquet")
+    monkeypatch.setattr("tokenizer.report.reading.MAX_FILES", 4)
+    assert list(read_texts([str(tmp_path)], 10**6)) == ["0.parquet", "2.parquet", "4.parquet", "6.parquet"]
 
 
 def test_names_that_tell_apart() -> None:
