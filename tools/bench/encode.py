@@ -140,7 +140,7 @@ def peers(
     for library, model in (("kitoken", tokenizer.path), ("tokenizers", exported(tokenizer, folder))):
         files = [str(folder / name) for name in ("warm.jsonl", "fresh.jsonl", "ids.npz")]
         done = environment.call("encode_texts.py", library, str(model), *files, folder=ENVIRONMENT)
-        with np.load(folder / "ids.npz") as arrays:
+        with np.load(folder / "ids.npz", allow_pickle=False) as arrays:
             found = np.split(arrays["ids"], np.cumsum(arrays["lengths"])[:-1])
         show(f"{library}, a document a call", size / 1e6 / done["seconds"], rate, equal(found, expected))
 
