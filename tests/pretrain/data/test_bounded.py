@@ -64,6 +64,11 @@ def test_ten_thousand_shards_open_nothing_and_then_few_files(folder: Path) -> No
     assert num_descriptors() == descriptors
 
 
+def least_growth(batch: Callable[[int, int], Batch], num_samples: int, times: int = 3) -> int:
+    """The smallest `growth` of a few: what is kept grows each time, what the allocator of a long process does, does not."""
+    return min(growth(batch, num_samples) for _ in range(times if num_samples < 100_000 else 1))
+
+
 def growth(batch: Callable[[int, int], Batch], num_samples: int) -> int:
     """KiB of resident memory that come on with `num_samples` samples, after a third as many to warm up."""
     warm = num_samples // 3
@@ -88,7 +93,7 @@ def test_memory_is_flat_over_many_samples_of_many_shards(folder: Path, num_sampl
     for stream in loader.streams:
         for shard in stream.shards:
             shard.tokens(0, 1)  # each block is read once, as in a first epoch
-    assert growth(loader.batch, num_samples) < MAX_GROWTH_KIB
+    assert least_growth(loader.batch, num_samples) < MAX_GROWTH_KIB
 
 
 @needs_proc
@@ -97,7 +102,7 @@ def test_memory_is_flat_over_long_windows_of_a_huge_blend(num_samples: int) -> N
     shards = [HugeShard(2**36 + number) for number in range(2000)]
     streams = [Stream(shards, 256, name=name) for name in ("web", "books", "code")]
     loader = Loader(streams, Blend([Fraction(1, 3), Fraction(1, 5), Fraction(1, 7)]))
-    assert growth(loader.batch, num_samples) < MAX_GROWTH_KIB
+    assert least_growth(loader.batch, num_samples) < MAX_GROWTH_KIB
 
 
 @needs_proc

@@ -104,7 +104,7 @@ def test_candidates_beyond_the_colours_are_in_the_table(tokenizer: Tokenizer) ->
     result = compare({f"model{number}": tokenizer for number in range(MAX_SERIES + 2)}, {"poems": documents(1)})
     page = comparison_page(result)
     assert page.count("<polyline") == MAX_SERIES
-    assert page.count(f"model{MAX_SERIES + 1}") == 2  # a column and its pieces
+    assert page.count(f"model{MAX_SERIES + 1}") >= 2  # a column and its pieces; one of the equals is the fastest
 
 
 def test_columns_of_han_and_latin_line_up() -> None:
