@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -16,22 +15,7 @@ from corpus.report.facts import gather
 from corpus.report.html import render_html, write_report
 from corpus.report.markdown import render_markdown
 from tests.corpus.report.build import BROKEN_PLACE, MAIL, MOBILE, RULE, build
-
-
-class Page(HTMLParser):
-    """Collects tags, attributes and text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+from tests.html_page import Page
 
 
 @pytest.fixture(scope="module")

@@ -5,35 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
+from tests.html_page import Page
 from tests.tokenizer.texts import documents
 from tokenizer.model import Tokenizer
 from tokenizer.report import vocabulary_report
-from tokenizer.report.compare import compare
+from tokenizer.report.compare import best_of, compare
 from tokenizer.report.page import MAX_SERIES, comparison_page, report_page
 from tokenizer.report.shown import cut, num_columns, table
 
 HOSTILE = '<script>alert("1")</script>\u202e\x1b[31m&amp;'
-
-
-class Page(HTMLParser):
-    """Collects tags, attributes and text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +86,12 @@ def test_a_model_without_texts_has_a_page(tokenizer: Tokenizer) -> None:
 
 def test_candidates_beyond_the_colours_are_in_the_table(tokenizer: Tokenizer) -> None:
     result = compare({f"model{number}": tokenizer for number in range(MAX_SERIES + 2)}, {"poems": documents(1)})
+    for figures in result["candidates"].values():
+        figures["megabytes_per_second"] = 1.0  # the measured fastest would be named once more
+    result["best"] = best_of(result["candidates"])
     page = comparison_page(result)
     assert page.count("<polyline") == MAX_SERIES
-    assert page.count(f"model{MAX_SERIES + 1}") >= 2  # a column and its pieces; one of the equals is the fastest
+    assert page.count(f"model{MAX_SERIES + 1}") == 2  # a column and its pieces
 
 
 def test_columns_of_han_and_latin_line_up() -> None:
