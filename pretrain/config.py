@@ -31,6 +31,11 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
+Precision = Literal["fp32", "bf16", "fp64"]  # fp64: to compare layouts, not to train
+Zero = Literal[1, 2, 3]
+ScheduleKind = Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "zbv"]
+Recompute = Literal["none", "selective", "full"]
+
 
 class ModelConfig(Strict):
     """The shape of a GPT. `vocab_size` is the tokenizer's and is filled in when training starts."""
@@ -170,7 +175,7 @@ class TrainingConfig(Strict):
     global_batch_size: Count
     micro_batch_size: Count  # at most; a rank with a smaller part of the batch takes that
     rampup: RampupConfig | None = None
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Precision = "fp32"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     seed: Seed = 1234
     max_grad_norm: Positive = 1.0
@@ -194,11 +199,35 @@ class TrainingConfig(Strict):
 
 
 class ParallelConfig(Strict):
-    """The layout over ranks; `parallel.fsdp` says what each `zero` does."""
+    """The layout over ranks: pp x dp_replicate x dp_shard x tp of them.
 
+    `parallel.schedule` says what each `schedule` does, `parallel.fsdp` what each `zero`, `parallel.recompute` what is
+    computed again.
+    """
+
+    tp: Count = 1  # ranks that share each matrix
+    sequence_parallel: bool = True  # with tp > 1: between the matrices each of them holds a part of the tokens
+    pp: Count = 1  # ranks that share the layers
+    schedule: ScheduleKind = "1f1b"
+    stages_per_rank: Count | None = None  # None: 2 for interleaved and zbv, else 1
+    layers_per_stage: Annotated[tuple[Count, ...], Field(strict=False)] | None = None  # None: equal work, head included
     dp_replicate: Count = 1
     dp_shard: Count | None = None  # None: all ranks that remain
-    zero: Literal[1, 2, 3] = 2
+    zero: Zero = 2
+    recompute: Recompute = "none"
+    recompute_every: Count = 1  # full: of every n-th layer
+
+    @property
+    def num_stages(self) -> int:
+        """Parts that the model is cut into."""
+        return self.pp * self.chunks
+
+    @property
+    def chunks(self) -> int:
+        """Stages on each rank of a pipeline."""
+        if self.pp == 1:
+            return 1
+        return self.stages_per_rank or (2 if self.schedule in ("interleaved", "zbv") else 1)
 
 
 class CheckpointConfig(Strict):

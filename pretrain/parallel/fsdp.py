@@ -14,19 +14,16 @@ do.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
+from pretrain.config import Precision, Zero
 from pretrain.model import GPT
 from pretrain.parallel.mesh import World
 
-Zero = Literal[1, 2, 3]
 
-
-def shard(model: GPT, world: World, zero: Zero, precision: Literal["fp32", "bf16"]) -> None:
+def shard(model: GPT, world: World, zero: Zero, precision: Precision) -> None:
     """Shard each block, then what remains (embeddings, final norm, head), over the data-parallel ranks, in place."""
     if world.dp_size == 1 and precision == "fp32":
         return
