@@ -14,8 +14,12 @@ sizes, hashes and the exact cover of every tensor are checked: torch's reader al
 file missing and leave rows uninitialised. There is no state of a random number generator: nothing in training
 draws from one (see `model`, `params`, `data`).
 
-Cost: hashing reads the files back once after a save and once before a load, a core's 1.5 GB/s with SHA
-instructions.
+What several ranks hold the same is written by one of them, the one that has the least to write; so the files are as
+large together as the model, on any mesh. The second storage of a tied weight, on the last stage of a pipeline, is not
+written: it is filled with what its original is filled with.
+
+Cost: hashing reads the files back once after a save and once before a load, shared among the ranks; a core's 1.5 GB/s
+with SHA instructions.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ from corpus.engine.errors import WenhaiError
 from pretrain.batch_size import BatchSizes
 from pretrain.config import RampupConfig, RunConfig, to_json
 from pretrain.model import GPT
+from pretrain.parallel.compose import ParallelModel
 from pretrain.parallel.mesh import World
 
 FORMAT: Literal[2] = 2
@@ -164,7 +169,7 @@ def sweep(out: Path) -> list[str]:
 def save(
     out: Path,
     state: State,
-    parameters: Mapping[str, nn.Parameter],
+    model: ParallelModel,
     optimizer: torch.optim.Optimizer,
     config: RunConfig,
     identity: Identity,
@@ -179,7 +184,7 @@ def save(
     if (folder / COMMIT).exists():
         raise WenhaiError(f"{folder}: is committed already; a checkpoint is never written twice.")
     try:
-        _write(folder, state, _tensors(parameters, optimizer), config, identity, world)
+        _write(folder, state, _tensors(model.parameters, optimizer), config, identity, world)
     except WenhaiError:
         if world.rank == 0:
             shutil.rmtree(folder, ignore_errors=True)
@@ -194,7 +199,7 @@ def save(
 
 def load(
     folder: Path,
-    parameters: Mapping[str, nn.Parameter],
+    model: ParallelModel,
     optimizer: torch.optim.Optimizer,
     config: RunConfig,
     identity: Identity,
@@ -207,14 +212,18 @@ def load(
     """
     with world.together():
         _check_files(folder, read_commit(folder), world.rank, world.size)
+    with world.together():  # files that no rank refused
         saved = read_saved(folder)
         _check_model(folder, saved.config, config)
         if (saved.data, saved.tokenizer_sha256) != (identity.data, identity.tokenizer_sha256):
             raise WenhaiError(f"{folder}: was trained on other token shards. Use those, or another --out.")
-    tensors = _tensors(parameters, optimizer)
+    copies, originals = (_tensors(parameters, optimizer) for parameters in (model.copies, model.parameters))
+    tensors = copies | originals
     with world.together():
         _check_tensors(folder, read_commit(folder), tensors)
     load_tensors(tensors, storage_reader=HuggingFaceStorageReader(str(folder)))
+    for name in copies.keys() & originals.keys():  # both ends of a V: one tensor of the files, two places here
+        copies[name].copy_(originals[name])
     return read_state(folder)
 
 
@@ -231,6 +240,8 @@ def load_model(folder: Path) -> tuple[GPT, RunConfig]:
     saved = read_saved(folder)
     with torch.device("meta"):
         model = GPT(saved.config.model)
+    if saved.config.training.precision == "fp64":
+        model.double()
     model.to_empty(device="cpu")
     model.tie()
     weights: dict[str, Tensor] = {f"model.{name}": p.data for name, p in model.named_parameters()}

@@ -8,6 +8,7 @@ result.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from importlib import resources
@@ -229,6 +230,32 @@ class ParallelConfig(Strict):
             return 1
         return self.stages_per_rank or (2 if self.schedule in ("interleaved", "zbv") else 1)
 
+    @model_validator(mode="after")
+    def _check(self) -> ParallelConfig:
+        if self.recompute_every > 1 and self.recompute != "full":
+            raise ValueError(
+                f"recompute_every {self.recompute_every} chooses among the layers of recompute full, not {self.recompute}. "
+                "Leave it out"
+            )
+        if self.pp == 1:
+            for name in ("stages_per_rank", "layers_per_stage"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} is of a pipeline, and pp is 1. Raise pp, or leave {name} out")
+            return self
+        fewest, most = {"interleaved": (2, None), "zero-bubble": (1, None), "zbv": (2, 2)}.get(self.schedule, (1, 1))
+        if self.chunks < fewest or self.chunks > (most or self.chunks):
+            raise ValueError(
+                f"schedule {self.schedule} runs {'exactly' if most else 'at least'} {fewest} stages on a rank, "
+                f"stages_per_rank is {self.chunks}. Leave it out, or choose "
+                f"{'1f1b' if self.chunks == 1 else 'interleaved'}"
+            )
+        if self.layers_per_stage is not None and len(self.layers_per_stage) != self.num_stages:
+            raise ValueError(
+                f"layers_per_stage has {len(self.layers_per_stage)} entries, but pp {self.pp} x {self.chunks} stages on a "
+                f"rank are {self.num_stages} stages. Give one entry for each"
+            )
+        return self
+
 
 class CheckpointConfig(Strict):
     """When to save; the last step is always saved."""
@@ -278,7 +305,39 @@ class RunConfig(Strict):
                 f"training.global_batch_size {self.training.global_batch_size} must be a multiple of "
                 f"training.micro_batch_size {self.training.micro_batch_size}"
             )
+        _check_layout(self.model, self.parallel)
         return self
+
+
+def _check_layout(model: ModelConfig, parallel: ParallelConfig) -> None:
+    """Refuse a layout that cannot cut the model into equal parts (tensor parallelism) or whole layers (a pipeline).
+
+    Raises:
+        ValueError: with what does not fit, and what would.
+    """
+    shared = {
+        "heads of keys and values": model.kv_heads,
+        "feed-forward channels": model.ffn_size,
+        "entries of the padded vocabulary": model.padded_vocab_size,
+    }
+    if parallel.sequence_parallel:
+        shared["tokens of a sequence"] = model.sequence_length
+    for what, number in shared.items():
+        if number % parallel.tp:
+            raise ValueError(
+                f"parallel.tp {parallel.tp} ranks cannot share {number:,} {what} evenly. "
+                f"Use a divisor of it, for example {math.gcd(number, parallel.tp)}"
+            )
+    if parallel.num_stages > model.num_layers:
+        raise ValueError(
+            f"parallel.pp {parallel.pp} x {parallel.chunks} stages on a rank are {parallel.num_stages} stages, and "
+            f"the model has {model.num_layers} layers. A stage needs one: lower parallel.pp or parallel.stages_per_rank"
+        )
+    if parallel.layers_per_stage is not None and sum(parallel.layers_per_stage) != model.num_layers:
+        raise ValueError(
+            f"parallel.layers_per_stage has {sum(parallel.layers_per_stage)} layers in all, the model "
+            f"{model.num_layers}. Let them be equal, or leave it out"
+        )
 
 
 def named_configs() -> list[str]:

@@ -8,9 +8,8 @@ predicted from an end-of-document token, as every later document's is. Windows d
 token sees half a window of context: a sliding window would flatter the figure at twice the cost or more. Attention is
 causal throughout, also for a model trained with prefixes: no token may see itself.
 
-The same text is priced by two models that need no training run, a character unigram and a character bigram
-with interpolated absolute discounting (Ney, Essen and Kneser 1994). They pay for the ends of documents as the
-model does, and for characters they never saw through a uniform distribution over all of Unicode.
+The same text is priced by character unigrams, bigrams and 5-grams (`kneser_ney`). They pay for the ends of documents
+as the model does, and for characters they never saw through a uniform distribution over all of Unicode.
 """
 
 from __future__ import annotations
@@ -31,17 +30,16 @@ from torch import Tensor
 from corpus.engine.errors import UsageError
 from pretrain.checkpoint import TOKENIZER, load_model
 from pretrain.data import Shard, ShardReader, document_ids, positions
+from pretrain.kneser_ney import character_baselines
+from pretrain.micro_batch import MicroBatch
 from pretrain.model import IGNORED_TARGET, loss_sum
-from pretrain.parallel.mesh import World, choose_device
+from pretrain.parallel.compose import ParallelModel
+from pretrain.parallel.mesh import DATA_AXES, World, choose_device
 from tokenizer.model import Tokenizer
 from tokenizer.shards import open_split
 
 MAX_HELD_OUT_TOKENS = 10_000_000  # more would cost memory and time and move the third digit
-MAX_BASELINE_TOKENS = 4_000_000  # of training text: some 3 seconds and 0.6 GB
-DISCOUNT = 0.75  # taken from every count for what was not seen; Church and Gale 1991 measure 0.75 on bigrams
-END = 0xD800  # the end-of-document mark among code points: a surrogate, which no text contains
-CODE_POINTS = 0x110000
-NUM_SYMBOLS = CODE_POINTS - 0x800 + 1  # Unicode's scalar values and the mark
+MAX_BASELINE_TOKENS = 4_000_000  # of training text: some 15 seconds and 1 GB
 
 
 # (tokens [B, T], targets [B, T], document ids [B, T], positions [B, T] or None) -> the sum of -ln p(target), fp32 and the
@@ -111,6 +109,16 @@ def logits_score(model: Callable[..., Tensor], document_mask: bool) -> Score:
     return score
 
 
+def parallel_score(model: ParallelModel, document_mask: bool) -> Score:
+    """The score of a model laid over ranks."""
+
+    def score(tokens: Tensor, targets: Tensor, ids: Tensor, positions: Tensor | None) -> Tensor:
+        num_targets = int((targets != IGNORED_TARGET).sum())
+        return model.scores(MicroBatch(tokens, targets, ids if document_mask else None, None, positions, num_targets))
+
+    return score
+
+
 @torch.no_grad()
 def evaluate(
     score: Score,
@@ -133,7 +141,7 @@ def evaluate(
         places = torch.from_numpy(positions(ids)).to(device) if reset_positions else None
         first, second, third = (torch.from_numpy(array).to(device) for array in (tokens, targets, ids))
         nats += score(first, second, third, places)
-    (total,) = world.sum_over_data(nats) if world else [nats.item()]
+    (total,) = world.sum_over(DATA_AXES, nats) if world else [nats.item()]
     return Evaluation(total / math.log(2), len(held_out.tokens), held_out.num_characters)
 
 
@@ -183,55 +191,6 @@ def split_documents(tokens: NDArray[Any], eod: int) -> list[NDArray[Any]]:
     return [part[:-1] for part in np.split(tokens, ends + 1)[:-1]]
 
 
-def character_baselines(train_texts: Sequence[str], held_out_texts: Sequence[str]) -> dict[str, float]:
-    """Bits per held-out character of a "unigram" and a "bigram" model of the characters of `train_texts`."""
-    num_characters = sum(map(len, held_out_texts))
-    if num_characters == 0:
-        raise ValueError("no held-out characters to score")
-    unigram, bigram = character_probabilities(symbols(train_texts), symbols(held_out_texts))
-    return {
-        "unigram": float(-np.log2(unigram).sum() / num_characters),
-        "bigram": float(-np.log2(bigram).sum() / num_characters),
-    }
-
-
-def character_probabilities(
-    train: NDArray[np.int64], stream: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What a unigram and a bigram of `train` give to each symbol of `stream` but the first.
-
-    p1(c)     = max(n(c) - D, 0) / N       + D V / N                 / NUM_SYMBOLS
-    p2(c | b) = max(n(b, c) - D, 0) / n(b) + D followers(b) / n(b) p1(c), or p1(c) where b was never seen
-    with D = DISCOUNT, N all symbols counted and V those that differ: both sum to one over all symbols.
-    """
-    counts = np.bincount(train[1:], minlength=CODE_POINTS)
-    total = max(int(counts.sum()), 1)
-    unseen = DISCOUNT * np.count_nonzero(counts) / total if counts.any() else 1.0
-    unigram = (np.maximum(counts - DISCOUNT, 0) / total + unseen / NUM_SYMBOLS)[stream[1:]]
-
-    pairs, pair_counts = np.unique(pair_keys(train), return_counts=True)
-    contexts = np.bincount(train[:-1], minlength=CODE_POINTS)[stream[:-1]]
-    followers = np.bincount(pairs // CODE_POINTS, minlength=CODE_POINTS)[stream[:-1]]
-    pairs, pair_counts = np.append(pairs, 2**62), np.append(pair_counts, 0)  # every search ends inside
-    wanted = pair_keys(stream)
-    places = np.searchsorted(pairs, wanted)
-    found = np.where(pairs[places] == wanted, pair_counts[places], 0)
-    seen = np.maximum(contexts, 1)
-    backed_off = np.where(contexts > 0, DISCOUNT * followers / seen, 1.0)
-    return unigram, np.maximum(found - DISCOUNT, 0) / seen + backed_off * unigram
-
-
-def symbols(texts: Sequence[str]) -> NDArray[np.int64]:
-    """The code points of all texts, with the mark END before the first and after each."""
-    joined = chr(END) + "".join(text + chr(END) for text in texts)
-    return np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
-
-
-def pair_keys(stream: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each symbol with the one before it, as one integer."""
-    return stream[:-1] * CODE_POINTS + stream[1:]
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m pretrain evaluate`."""
     parser.add_argument("--checkpoint", type=Path, required=True, help="a step-... folder of a run")
@@ -244,7 +203,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Print what the held-out text costs a checkpoint and the two character models."""
+    """Print what the held-out text costs a checkpoint and the character models."""
     for option in ("max_tokens", "micro_batch_size"):
         if getattr(args, option) < 1:
             raise UsageError(f"--{option.replace('_', '-')} {getattr(args, option)}: it must be 1 or more")

@@ -21,6 +21,7 @@ from types import FrameType
 
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
 from pretrain.config import corpus_folders, load_config, named_configs
+from pretrain.errors import LostRank
 
 GRACE_SECONDS = 20.0  # for the other ranks, once one has failed
 POLL_SECONDS = 0.05
@@ -48,6 +49,7 @@ def main(args: argparse.Namespace) -> None:
 
     Raises:
         SystemExit: with the code of the ranks it started, or of an error that rank 0 tells for all.
+        LostRank: what each rank says for itself.
     """
     try:
         if args.nproc < 1:
@@ -60,7 +62,7 @@ def main(args: argparse.Namespace) -> None:
 
         train(config, args.data, args.out, args.tokenizer)
     except (WenhaiError, KeyboardInterrupt) as error:
-        if os.environ.get("RANK", "0") == "0":
+        if os.environ.get("RANK", "0") == "0" or isinstance(error, LostRank):
             raise
         sys.exit(error.exit_code if isinstance(error, WenhaiError) else Stopped.exit_code)
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from pretrain.batch_size import local_batches
+from pretrain.config import RunConfig
+from pretrain.data import Loader
+from pretrain.parallel.mesh import World
 
 
 @dataclass(frozen=True)
@@ -17,3 +26,25 @@ class MicroBatch:
     prefix_ends: Tensor | None
     positions: Tensor | None
     num_targets: int  # of them count in the loss
+
+
+def read_micro_batches(
+    loader: Loader, first: int, batch_size: int, config: RunConfig, world: World
+) -> Iterator[MicroBatch]:
+    """This rank's part of the global batch of `batch_size` samples from `first` on, in micro-batches."""
+
+    def on_device(array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array.copy()).to(world.device)
+
+    num_local, micro_batch_size = local_batches(config.training, batch_size, world.dp_size)
+    start = first + world.dp_rank * num_local
+    for sample in range(start, start + num_local, micro_batch_size):
+        batch = loader.batch(sample, micro_batch_size)
+        yield MicroBatch(
+            on_device(batch.tokens),
+            on_device(batch.targets),
+            on_device(batch.document_ids) if config.model.document_mask else None,
+            None if batch.prefix_ends is None else on_device(batch.prefix_ends),
+            None if batch.positions is None else on_device(batch.positions),
+            int((batch.targets >= 0).sum()),
+        )

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.nn.utils import get_total_norm
 
 from pretrain.config import ModelConfig, OptimizerConfig, ScheduleConfig
+from pretrain.parallel.mesh import AXES, World
 from pretrain.parallel.params import param_specs
 
 
 def new_optimizer(
-    parameters: Mapping[str, nn.Parameter], model: ModelConfig, config: OptimizerConfig
+    parameters: Mapping[str, nn.Parameter],
+    copies: Mapping[str, nn.Parameter],
+    model: ModelConfig,
+    config: OptimizerConfig,
 ) -> torch.optim.AdamW:
-    """Fused AdamW: matrices decay, norms and biases never do, embeddings (and the output matrix) if asked."""
+    """Fused AdamW: matrices decay, norms and biases never do, embeddings (and the output matrix) if asked.
+
+    Copies, second storages by the name of their original, are updated as that is.
+    """
     decaying = {"matrix", "embedding"} if config.decay_embeddings else {"matrix"}
     kinds = {spec.name: spec.kind for spec in param_specs(model)}
+    named = [*parameters.items(), *copies.items()]
     groups: list[dict[str, Any]] = [
-        {"params": [p for name, p in parameters.items() if kinds[name] in decaying]},
-        {"params": [p for name, p in parameters.items() if kinds[name] not in decaying], "weight_decay": 0.0},
+        {"params": [p for name, p in named if kinds[name] in decaying]},
+        {"params": [p for name, p in named if kinds[name] not in decaying], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(
         groups,
@@ -69,22 +75,34 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 @torch.no_grad()
-def clip_grad_norm(parameters: Iterable[nn.Parameter], max_norm: float) -> float:
-    """Scale gradients so that their global L2 norm is at most `max_norm`; returns the norm before.
+def clip_grad_norm(
+    parameters: Iterable[nn.Parameter], copies: Iterable[nn.Parameter], max_norm: float, world: World
+) -> float:
+    """Scale gradients so that their global L2 norm is at most `max_norm`; returns the norm before, the same on all ranks.
 
-    Parameters may lie on different meshes (a norm on the data axes, a matrix on data and tensor axes): one
-    norm per mesh, made whole, then the root of the sum of squares. torch's own function refuses that mixture.
+    Each number of each gradient is counted by one rank of the world, whatever lies where: of what several ranks hold
+    copies of, by the first of them. Copies of whole parameters are scaled too, and not counted.
     """
-    by_mesh: dict[DeviceMesh | None, list[nn.Parameter]] = defaultdict(list)
-    for parameter in parameters:
-        if parameter.grad is not None:
-            mesh = parameter.grad.device_mesh if isinstance(parameter.grad, DTensor) else None
-            by_mesh[mesh].append(parameter)
-    norms = [_whole(get_total_norm([p.grad for p in group if p.grad is not None])) for group in by_mesh.values()]
-    total = torch.stack([norm.float() ** 2 for norm in norms]).sum().sqrt()
-    for group in by_mesh.values():
-        clip_grads_with_norm_(group, max_norm, total)
-    return total.item()
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    norm = get_total_norm([_local(gradient) for gradient in gradients if _counts_here(gradient)])
+    (square,) = world.sum_over(AXES, norm.double() ** 2)
+    total = math.sqrt(square)
+    if total > max_norm:
+        gradients += [p.grad for p in copies if p.grad is not None]
+        torch._foreach_mul_([_local(gradient) for gradient in gradients], max_norm / total)
+    return total
+
+
+def _counts_here(gradient: Tensor) -> bool:
+    """Whether this rank is the first of those that hold the same part."""
+    if not isinstance(gradient, DTensor):
+        return True
+    coordinate = gradient.device_mesh.get_coordinate()
+    assert coordinate is not None
+    return all(
+        place == 0 or not placement.is_replicate()
+        for place, placement in zip(coordinate, gradient.placements, strict=True)
+    )
 
 
 def create_state(optimizer: torch.optim.Optimizer) -> None:
@@ -105,5 +123,5 @@ def create_state(optimizer: torch.optim.Optimizer) -> None:
         group["lr"] = rate
 
 
-def _whole(norm: Tensor) -> Tensor:
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm
+def _local(tensor: Tensor) -> Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

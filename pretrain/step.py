@@ -8,23 +8,21 @@ agrees that loss and gradient norm are finite before a weight changes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from pretrain.batch_size import check_batch_sizes, local_batches
+from pretrain.batch_size import check_batch_sizes
 from pretrain.checkpoint import Order, State
 from pretrain.config import RunConfig
 from pretrain.data import Loader
-from pretrain.model import GPT, loss_sum
+from pretrain.micro_batch import MicroBatch, read_micro_batches
 from pretrain.optim import clip_grad_norm, create_state, learning_rate, new_optimizer, set_learning_rate
-from pretrain.parallel import fsdp
-from pretrain.parallel.mesh import World
-from pretrain.parallel.params import init_parameters
+from pretrain.parallel import compose
+from pretrain.parallel.compose import ParallelModel
+from pretrain.parallel.mesh import DATA_AXES, World
 
 
 @dataclass(frozen=True)
@@ -46,10 +44,14 @@ class Run:
     config: RunConfig
     world: World
     loader: Loader
-    model: GPT
-    parameters: dict[str, nn.Parameter]
+    model: ParallelModel
     optimizer: torch.optim.Optimizer
     state: State = field(default_factory=State)
+
+    @property
+    def parameters(self) -> Mapping[str, nn.Parameter]:
+        """What this rank holds of the weights, by name."""
+        return self.model.parameters
 
     @property
     def order(self) -> Order:
@@ -64,16 +66,10 @@ def new_run(config: RunConfig, world: World, loader: Loader, order: Order) -> Ru
         UsageError: a batch of the run does not divide over the ranks.
     """
     check_batch_sizes(config.training, world.dp_size)
-    with torch.device("meta"):
-        model = GPT(config.model)
-    fsdp.shard(model, world, config.parallel.zero, config.training.precision)
-    model.to_empty(device=world.device)
-    model.tie()
-    parameters = dict(model.named_parameters())
-    init_parameters(parameters, config.model, config.training.seed)
-    optimizer = new_optimizer(parameters, config.model, config.optimizer)
+    model = compose.build(config, world)
+    optimizer = new_optimizer(model.parameters, model.copies, config.model, config.optimizer)
     create_state(optimizer)
-    run = Run(config, world, loader, model, parameters, optimizer)
+    run = Run(config, world, loader, model, optimizer)
     note_order(run.state, order)
     return run
 
@@ -95,12 +91,12 @@ def train_step(run: Run) -> StepResult:
     batch_size = run.order.batch_sizes.of_step(state.step)[1]
     micro_batches: list[MicroBatch] = []
     with world.together():  # a damaged shard is met by the rank that reads it
-        micro_batches = list(read_micro_batches(run, batch_size))
-    num_tokens = int(world.sum_over_data(sum(batch.num_targets for batch in micro_batches))[0])
+        micro_batches = list(read_micro_batches(run.loader, state.num_samples, batch_size, run.config, world))
+    num_tokens = int(world.sum_over(DATA_AXES, sum(batch.num_targets for batch in micro_batches))[0])
 
-    local_loss = forward_backward(run, micro_batches, num_tokens)
-    loss = world.sum_over_data(local_loss)[0]
-    norm = clip_grad_norm(run.parameters.values(), training.max_grad_norm)
+    local_loss = run.model.step(micro_batches, num_tokens)
+    loss = world.sum_over(("pp", *DATA_AXES), local_loss)[0]
+    norm = clip_grad_norm(run.parameters.values(), run.model.copies.values(), training.max_grad_norm, world)
     (is_bad,) = world.any_of(not (math.isfinite(loss) and math.isfinite(norm)))
     if not is_bad:  # every rank agrees before anything changes
         set_learning_rate(run.optimizer, rate)
@@ -113,48 +109,3 @@ def train_step(run: Run) -> StepResult:
     state.num_bad_steps += is_bad
     state.num_bad_in_a_row = state.num_bad_in_a_row + 1 if is_bad else 0
     return StepResult(loss, norm, rate, num_tokens, batch_size, applied=not is_bad)
-
-
-@dataclass(frozen=True)
-class MicroBatch:
-    """Tensors [B, T] on the device; `num_targets` of this rank's tokens count in the loss."""
-
-    tokens: Tensor
-    targets: Tensor
-    document_ids: Tensor | None
-    prefix_ends: Tensor | None
-    positions: Tensor | None
-    num_targets: int
-
-
-def read_micro_batches(run: Run, batch_size: int) -> Iterator[MicroBatch]:
-    """This rank's part of the next global batch, in micro-batches."""
-    device = run.world.device
-    num_local, micro_batch_size = local_batches(run.config.training, batch_size, run.world.dp_size)
-    first = run.state.num_samples + run.world.dp_rank * num_local
-
-    def on_device(array: NDArray[Any] | None) -> Tensor | None:
-        return None if array is None else torch.from_numpy(array.copy()).to(device)
-
-    for start in range(first, first + num_local, micro_batch_size):
-        batch = run.loader.batch(start, micro_batch_size)
-        yield MicroBatch(
-            torch.from_numpy(batch.tokens.copy()).to(device),
-            torch.from_numpy(batch.targets.copy()).to(device),
-            on_device(batch.document_ids if run.config.model.document_mask else None),
-            on_device(batch.prefix_ends),
-            on_device(batch.positions),
-            int((batch.targets >= 0).sum()),
-        )
-
-
-def forward_backward(run: Run, micro_batches: list[MicroBatch], num_tokens: int) -> Tensor:
-    """Accumulate the gradients of this rank's part of the loss, and return that part."""
-    total = torch.zeros((), device=run.world.device)
-    for index, batch in enumerate(micro_batches):
-        fsdp.before_micro_batch(run.model, run.config.parallel.zero, is_last=index == len(micro_batches) - 1)
-        logits = run.model(batch.tokens, batch.document_ids, batch.prefix_ends, batch.positions)
-        loss = loss_sum(logits, batch.targets) / num_tokens
-        loss.backward()  # type: ignore[no-untyped-call]
-        total += loss.detach()
-    return total

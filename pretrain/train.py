@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor
@@ -22,7 +23,7 @@ from pretrain.checkpoint import Identity, State
 from pretrain.config import RunConfig, with_vocab_size
 from pretrain.corpora import Corpora, corpus_shares, open_run
 from pretrain.metrics import Metrics, peak_flops, say
-from pretrain.parallel import fsdp, mesh
+from pretrain.parallel import mesh
 from pretrain.parallel.params import num_parameters
 from pretrain.step import Run, StepResult, new_run, note_order, train_step
 
@@ -53,7 +54,7 @@ def train(config: RunConfig, data: Path | None, out: Path, tokenizer_path: Path 
             config = with_vocab_size(config, corpora.tokenizer.vocab_size)
         run = new_run(config, world, corpora.loader, corpora.order)
         if newest is not None:
-            run.state = checkpoint.load(newest, run.parameters, run.optimizer, config, corpora.identity, world)
+            run.state = checkpoint.load(newest, run.model, run.optimizer, config, corpora.identity, world)
             note_order(run.state, corpora.order)
         metrics: Metrics | None = None
         with world.together():
@@ -86,7 +87,7 @@ def _loop(run: Run, corpora: Corpora, out: Path, metrics: Metrics | None, stop_r
 def _save(run: Run, identity: Identity, out: Path, metrics: Metrics | None, must: bool) -> None:
     """Save; where the disk refuses, go on training unless this was the last chance."""
     try:
-        folder = checkpoint.save(out, run.state, run.parameters, run.optimizer, run.config, identity, run.world)
+        folder = checkpoint.save(out, run.state, run.model, run.optimizer, run.config, identity, run.world)
     except WenhaiError as error:
         if must:
             raise
@@ -101,10 +102,10 @@ def _save(run: Run, identity: Identity, out: Path, metrics: Metrics | None, must
 
 def _evaluate(run: Run, corpora: Corpora, metrics: Metrics | None) -> dict[str, float]:
     """Held-out bits per character of all corpora, under "", and of each where there are several; all ranks take part."""
-    from pretrain.evaluate import evaluate, logits_score, together
+    from pretrain.evaluate import evaluate, parallel_score, together
 
     config = run.config
-    score = logits_score(run.model, config.model.document_mask)
+    score = parallel_score(run.model, config.model.document_mask)
     results = {
         name: evaluate(
             score,
@@ -117,7 +118,7 @@ def _evaluate(run: Run, corpora: Corpora, metrics: Metrics | None) -> dict[str, 
         )
         for name, held_out in corpora.held_out.items()
     }
-    fsdp.reshard(run.model)
+    run.model.reshard()
     whole = together(list(results.values()))
     bits = {"": whole.bits_per_character}
     if len(results) > 1:
@@ -136,8 +137,8 @@ def _sample(run: Run, corpora: Corpora) -> str:
     """A text that continues the prompt; all ranks take part, rank 0's logits decide."""
     from pretrain.generate import Sampling, Windows, generate, stream_text
 
-    def logits(*window: Tensor | None) -> Tensor:
-        last: Tensor = run.model(*window)[:, -1:].float()
+    def logits(*window: Any) -> Tensor:
+        last = run.model.logits(*window)[:, -1:].float()
         dist.broadcast(last, src=0)
         return last
 
@@ -154,8 +155,8 @@ def _sample(run: Run, corpora: Corpora) -> str:
 
 
 def _finish(run: Run, corpora: Corpora, out: Path, metrics: Metrics | None) -> None:
-    """The last evaluation beside two character models of the same text, and a sample."""
-    from pretrain.evaluate import character_baselines
+    """The last evaluation beside character models of the same text, and a sample."""
+    from pretrain.kneser_ney import character_baselines
 
     by_corpus = _evaluate(run, corpora, metrics)
     bits = by_corpus.pop("")
@@ -221,7 +222,7 @@ def _introduce(run: Run, corpora: Corpora, newest: Path | None) -> None:
     epochs = f" = {shares[0].epochs:.2f} epochs" if len(shares) == 1 else ""
     say(
         f"{num_parameters(config.model) / 1e6:.1f} M parameters, {run.world.size} x {run.world.device.type}, "
-        f"{training.precision}, zero {config.parallel.zero}; {corpora.loader.num_tokens:,} tokens, "
+        f"{training.precision}, {_layout(run)}; {corpora.loader.num_tokens:,} tokens, "
         f"{training.num_steps:,} steps of {batch}{training.global_batch_size} x "
         f"{config.model.sequence_length} tokens{epochs}"
     )
@@ -232,6 +233,16 @@ def _introduce(run: Run, corpora: Corpora, newest: Path | None) -> None:
         )
     if newest is not None:
         say(f"resuming from {newest} (step {run.state.step})")
+
+
+def _layout(run: Run) -> str:
+    """As in `tp 2 x pp 2 x dp 2, 1f1b, zero 1`."""
+    world, parallel = run.world, run.config.parallel
+    lengths = {"tp": world.tp_size, "pp": world.pp_size, "dp": world.dp_size}
+    words = [" x ".join(f"{axis} {length}" for axis, length in lengths.items() if length > 1)]
+    words += [parallel.schedule if parallel.pp > 1 else "", f"zero {parallel.zero}"]
+    words += ["" if parallel.recompute == "none" else f"recompute {parallel.recompute}"]
+    return ", ".join(word for word in words if word)
 
 
 @contextmanager

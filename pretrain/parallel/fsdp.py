@@ -1,18 +1,24 @@
 """Sharded data parallelism by name (ZeRO, Rajbhandari et al. 2020), on torch's FSDP2.
 
-| zero | weights between forward and backward | gradients are reduced | weights gathered a step |
-|---|---|---|---|
-| 1 | stay whole | once a step | 1 |
-| 2 | stay whole | every micro-batch | once a micro-batch |
-| 3 | sharded again after each block | every micro-batch | twice a micro-batch |
+| zero | weights between forward and backward | gradients are reduced | weights gathered a step | in a pipeline |
+|---|---|---|---|---|
+| 1 | stay whole | once a step | 1 | the same |
+| 2 | stay whole | every micro-batch | once a micro-batch | once: they stay whole until the stage's last backward |
+| 3 | sharded again after each block | every micro-batch | twice a micro-batch | the same |
 
-Optimizer state is sharded in all three. Gradients are summed, not averaged: the loss is already divided by
-the global number of targets. One rank in fp32 wraps nothing (FSDP2 alone costs 12-14 % there on a CPU); bf16
-always wraps, because the wrapper keeps the fp32 master weights and casts, so that one rank computes what many
-do.
+Optimizer state is sharded in all three. What is not in a block (embeddings, final norm, head) is gathered once a
+micro-batch with zero 3 too: used last in the forward, it is used first in the backward; in a pipeline a backward that
+lies between the two gives it up, and it is gathered again.
+
+Gradients are summed, not averaged: the loss is already divided by the global number of targets. One rank in fp32 or
+fp64 wraps nothing (FSDP2 alone costs 12-14 % there on a CPU); bf16 always wraps, because the wrapper keeps the fp32
+master weights and casts, so that one rank computes what many do.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,19 +29,22 @@ from pretrain.model import GPT
 from pretrain.parallel.mesh import World
 
 
-def shard(model: GPT, world: World, zero: Zero, precision: Precision) -> None:
-    """Shard each block, then what remains (embeddings, final norm, head), over the data-parallel ranks, in place."""
-    if world.dp_size == 1 and precision == "fp32":
+def shard(part: GPT, world: World, zero: Zero, precision: Precision, always: bool = False) -> None:
+    """Shard each block, then what remains (embeddings, final norm, head), over the data-parallel ranks, in place.
+
+    `always`: also over one rank. Tensor parallelism needs that: it gives each gradient the placement of its parameter.
+    """
+    if world.dp_size == 1 and precision != "bf16" and not always:
         return
     replicated = world.mesh["dp_replicate"].size() > 1
     mesh = world.mesh["dp_replicate", "dp_shard"] if replicated else world.mesh["dp_shard"]
-    policy = MixedPrecisionPolicy()
+    policy = MixedPrecisionPolicy(cast_forward_inputs=False)  # x is of the weights' type, rotary angles stay in fp32
     if precision == "bf16":
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    modules: list[nn.Module] = [*model.layers.values(), model]
+        policy = replace(policy, param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    modules: list[nn.Module] = [*part.layers.values(), part]
     for module in modules:
         # the root's weights are used last in the forward and first in the backward: they stay
-        reshard = zero == 3 and module is not model
+        reshard = zero == 3 and module is not part
         fully_shard(module, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
     for module in modules:
         assert isinstance(module, FSDPModule)
@@ -43,16 +52,50 @@ def shard(model: GPT, world: World, zero: Zero, precision: Precision) -> None:
         module.set_force_sum_reduction_for_comms(True)  # gloo has no scaled sum
 
 
-def before_micro_batch(model: nn.Module, zero: Zero, is_last: bool) -> None:
-    """Say whether the coming backward reduces its gradients and gives up the gathered weights."""
-    if isinstance(model, FSDPModule):
-        now = is_last or zero > 1
-        model.set_requires_gradient_sync(now)
-        model.set_reshard_after_backward(now)
+def before_backward(part: nn.Module, zero: Zero, is_last: bool, pipelined: bool) -> None:
+    """Say whether the coming backward reduces its gradients and gives up the gathered weights.
+
+    `is_last`: no other backward of this part follows in the step.
+    """
+    if isinstance(part, FSDPModule):
+        part.set_is_last_backward(is_last or not pipelined)
+        part.set_requires_gradient_sync(is_last or zero > 1)
+        part.set_reshard_after_backward(is_last or zero == 3 or (zero == 2 and not pipelined))
 
 
-def reshard(model: nn.Module) -> None:
+def before_backward_of_inputs(part: nn.Module, zero: Zero) -> None:
+    """The coming backward leaves the weights' gradients for later: reduce nothing. `reduce_deferred` does, afterwards."""
+    if isinstance(part, FSDPModule):
+        part.set_is_last_backward(False)
+        part.set_requires_gradient_sync(False)
+        part.set_reshard_after_backward(zero == 3)  # the gradient of a weight does not depend on its value
+
+
+def reduce_deferred(part: nn.Module, zero: Zero, is_last: bool) -> None:
+    """Reduce gradients that came outside of autograd, and give up the gathered weights, as a backward would have.
+
+    FSDP2 has no public name for that: these are the calls of torch's own PipelineStage.perform_reduce_grad. A module's
+    groups of parameters are a list in torch 2.13, and one or None in 2.11.
+    """
+    if not isinstance(part, FSDPModule):
+        return
+    root: Any = fully_shard.state(part)  # type: ignore[attr-defined]
+    groups: list[Any] = []
+    for state in root._state_ctx.all_states:
+        groups += getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+    groups = [group for group in groups if group is not None]
+
+    for group in groups:  # nothing is reduced yet: all gradients become of the type that they are summed in
+        group.post_backward()
+    if is_last or zero > 1:
+        before_backward(part, zero, is_last, pipelined=True)
+        for group in groups:
+            group.post_backward()
+    root._root_post_backward_final_callback()
+
+
+def reshard(part: nn.Module) -> None:
     """Give up gathered weights, after forwards that no backward follows."""
-    for module in model.modules():
+    for module in part.modules():
         if isinstance(module, FSDPModule):
             module.reshard()

@@ -1,7 +1,7 @@
 """The ranks of a run: who they are, the mesh they form, and the few things they say to each other outside the model.
 
-One mesh of four axes (pp, dp_replicate, dp_shard, tp), whatever is used of it: today the data-parallel ones.
-A run of one process forms a group of one, so that nothing else asks whether there are others. The backend is
+One mesh of four axes (pp, dp_replicate, dp_shard, tp), whatever is used of it: the ranks of one tensor-parallel group are
+neighbours, which talk most. A run of one process forms a group of one, so that nothing else asks whether there are others. The backend is
 `cpu:gloo,cuda:nccl`: flags and checkpoints travel over gloo and never need a GPU. A rank that dies or hangs
 makes the others fail within the timeout.
 """
@@ -11,8 +11,9 @@ from __future__ import annotations
 import ctypes
 import datetime
 import faulthandler
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -40,23 +41,43 @@ class World:
     size: int
     device: torch.device
     mesh: DeviceMesh
+    timeout: datetime.timedelta  # for a rank that waits for another
 
     @property
     def dp_size(self) -> int:
         """Number of data-parallel ranks."""
-        return self.mesh.size(AXES.index("dp_replicate")) * self.mesh.size(AXES.index("dp_shard"))
+        return self._size("dp_replicate") * self._size("dp_shard")
 
     @property
     def dp_rank(self) -> int:
         """This process's place among them."""
-        num_shards = self.mesh.size(AXES.index("dp_shard"))
-        return self.mesh.get_local_rank("dp_replicate") * num_shards + self.mesh.get_local_rank("dp_shard")
+        return self.mesh.get_local_rank("dp_replicate") * self._size("dp_shard") + self.mesh.get_local_rank("dp_shard")
 
-    def sum_over_data(self, *values: float | torch.Tensor) -> list[float]:
-        """Sums over the data-parallel ranks, in double precision; every rank gets the same numbers."""
+    @property
+    def pp_size(self) -> int:
+        """Number of ranks of its pipeline."""
+        return self._size("pp")
+
+    @property
+    def pp_rank(self) -> int:
+        """This process's place in it."""
+        return self.mesh.get_local_rank("pp")
+
+    @property
+    def tp_size(self) -> int:
+        """Number of ranks that share each matrix."""
+        return self._size("tp")
+
+    @property
+    def tp_rank(self) -> int:
+        """This process's place among them."""
+        return self.mesh.get_local_rank("tp")
+
+    def sum_over(self, axes: Sequence[str], *values: float | torch.Tensor) -> list[float]:
+        """Sums over the ranks along some axes, in double precision; all of them get the same numbers."""
         total = torch.tensor([float(value) for value in values], dtype=torch.float64)
-        for axis in DATA_AXES:
-            if self.mesh.size(AXES.index(axis)) > 1:
+        for axis in axes:
+            if self._size(axis) > 1:
                 dist.all_reduce(total, group=self.mesh.get_group(axis))
         return total.tolist()
 
@@ -66,6 +87,15 @@ class World:
         if self.size > 1:
             dist.all_reduce(raised, op=dist.ReduceOp.MAX)
         return [bool(flag) for flag in raised.tolist()]
+
+    def own_group(self, groups: Sequence[Sequence[int]]) -> dist.ProcessGroup | None:
+        """Of new groups of ranks of the world, the one that this rank is in; every rank gives the same, in the same order."""
+        own: dist.ProcessGroup | None = None
+        for ranks in groups:
+            group = dist.new_group(list(ranks), timeout=self.timeout)
+            if self.rank in ranks:
+                own = group
+        return own
 
     def gather(self, value: T) -> list[T]:
         """A small object of every rank, by rank, on every rank."""
@@ -97,6 +127,9 @@ class World:
             if report is not None:
                 kind, message = report
                 raise kind(f"rank {rank}: {message}")
+
+    def _size(self, axis: str) -> int:
+        return self.mesh.size(AXES.index(axis))
 
 
 def keep_freed_memory() -> None:
@@ -134,7 +167,7 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float) -> Iter
         mesh = init_device_mesh(where.type, shape, mesh_dim_names=AXES)
         for axis in AXES:  # whose groups would wait half an hour, whatever the world's timeout
             _set_pg_timeout(timeout, mesh.get_group(axis))
-        yield World(rank, size, where, mesh)
+        yield World(rank, size, where, mesh, timeout)
     finally:
         dist.destroy_process_group()
 
@@ -142,16 +175,22 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float) -> Iter
 def layout(parallel: ParallelConfig, size: int) -> tuple[int, int, int, int]:
     """The mesh's shape (pp, dp_replicate, dp_shard, tp) for a number of ranks.
 
-    >>> layout(ParallelConfig(dp_replicate=2), 8)
-    (1, 2, 4, 1)
+    >>> layout(ParallelConfig(tp=2, dp_replicate=2), 8)
+    (1, 2, 2, 2)
+
+    Raises:
+        UsageError: they are not the product of the four.
     """
-    shards = parallel.dp_shard or max(1, size // parallel.dp_replicate)
-    if parallel.dp_replicate * shards != size:
-        raise UsageError(
-            f"parallel.dp_replicate {parallel.dp_replicate} x dp_shard {shards} is not the number of ranks, {size}. "
-            "Leave dp_shard out to use all ranks, or start another number of them."
-        )
-    return (1, parallel.dp_replicate, shards, 1)
+    unit = parallel.pp * parallel.dp_replicate * parallel.tp
+    shape = (parallel.pp, parallel.dp_replicate, parallel.dp_shard or max(1, size // unit), parallel.tp)
+    if math.prod(shape) != size:
+        product = " x ".join(f"{axis} {length}" for axis, length in zip(AXES, shape, strict=True))
+        enough = max(1, size // unit) * unit
+        fix = f"start a multiple of {unit}, for example {enough} of them"
+        if parallel.dp_shard:
+            fix = f"{'leave dp_shard out to use all of them, or ' * (enough == size)}start {math.prod(shape)} of them"
+        raise UsageError(f"parallel: {product} is not the number of ranks, {size}: {fix}.")
+    return shape
 
 
 def choose_device(name: str) -> torch.device:

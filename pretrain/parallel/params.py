@@ -1,8 +1,7 @@
 """The parameter table: for each parameter its name, logical shape, shard dimensions, tie group, decay and first value.
 
-One table is the source that initialisation, optimizer groups, checkpoints and parameter counts derive from
-(later also the tensor-parallel plan, the planner's memory and the export), and a test holds it equal to the
-model's own parameters.
+One table is the source that initialisation, tensor parallelism, optimizer groups, checkpoints and parameter counts
+derive from (later also the planner's memory and the export), and a test holds it equal to the model's own parameters.
 
 First values do not depend on the mesh: a rank fills its slice from a counter-based generator keyed by (seed,
 name), so the weights are equal bit for bit on any number of ranks, and nothing is broadcast. A value is the
@@ -17,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -62,8 +61,19 @@ def param_specs(config: ModelConfig) -> list[ParamSpec]:
     return specs
 
 
-def num_parameters(config: ModelConfig) -> int:
-    """All parameters, padding of the vocabulary included."""
+def part_specs(config: ModelConfig) -> list[ParamSpec]:
+    """The table with a row for a tied output matrix, which a last stage without the embedding holds a copy of.
+
+    It begins and stays equal to the embedding: give `init_parameters` the copy under the embedding's name.
+    """
+    specs = param_specs(config)
+    return [*specs, replace(specs[0], name="head.weight")] if config.tied else specs
+
+
+def num_parameters(config: ModelConfig, vocab_size: int | None = None) -> int:
+    """All parameters: of the padded vocabulary, or with `vocab_size` entries, as models are commonly counted."""
+    if vocab_size is not None:
+        config = config.model_copy(update={"padded_vocab_size": vocab_size})
     return sum(math.prod(spec.shape) for spec in param_specs(config))
 
 

@@ -1,22 +1,37 @@
 """Gloo ranks for tests: children forked from a server that has torch imported, a file as meeting place, a hard deadline.
 
 A wrong size in gloo ends the process, not with an exception: so ranks are never this process.
+
+| | processes | for |
+|---|---|---|
+| `run_ranks` | new ones each time | what kills, signals or patches its process, or counts what happens in it |
+| `reused_ranks` | stay for the next call of as many ranks | everything else: a case costs a quarter as much CPU |
+
+What a reused rank saves is the fork, and the first use of each operation of DTensor, whose placements torch works out
+once a process. Its groups stay, too: a mesh of the same shape is the same mesh.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 import multiprocessing as mp
 import os
+import shutil
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-PRELOADED = ["torch", "torch._dynamo", "torch.distributed.fsdp", "pretrain.train", "pretrain.checkpoint"]
+PRELOADED = [
+    *("torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint"),
+    *("pretrain.train", "pretrain.checkpoint"),
+    *("pytest", "hypothesis", "tests.pretrain.tiny", "tests.pretrain.texts"),  # which the modules of tests import
+]
 
 
 class RanksFailed(AssertionError):
@@ -27,25 +42,66 @@ class RanksFailed(AssertionError):
         self.codes = codes
 
 
-def run_ranks(function: Callable[..., Any], num_ranks: int, *args: Any, deadline_seconds: float = 200) -> list[Any]:
-    """`function(*args)` on every rank of a process group; their results by rank."""
-    context = mp.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    with tempfile.TemporaryDirectory() as folder:
-        pipes = [context.Pipe(duplex=False) for _ in range(num_ranks)]
-        processes = [
-            context.Process(target=_rank, args=(rank, num_ranks, folder, writer, function, args), daemon=True)
-            for rank, (_, writer) in enumerate(pipes)
+class Ranks:
+    """A process group of `num_ranks` children that run one function after another."""
+
+    def __init__(self, num_ranks: int) -> None:
+        context = mp.get_context("forkserver")
+        context.set_forkserver_preload(PRELOADED)
+        self._folder = Path(tempfile.mkdtemp())
+        pipes = [context.Pipe() for _ in range(num_ranks)]
+        self._pipes = [ours for ours, _ in pipes]
+        self._processes = [
+            context.Process(target=_rank, args=(rank, num_ranks, self._folder, theirs), daemon=True)
+            for rank, (_, theirs) in enumerate(pipes)
         ]
-        for process, (_, writer) in zip(processes, pipes, strict=True):
+        for process, (_, theirs) in zip(self._processes, pipes, strict=True):
             process.start()
-            writer.close()
-        try:
-            return _collect(processes, [reader for reader, _ in pipes], time.monotonic() + deadline_seconds)
-        finally:
-            for process in processes:
-                process.kill()
-                process.join()
+            theirs.close()
+
+    def run(self, function: Callable[..., Any], *args: Any, stays: bool, deadline_seconds: float) -> list[Any]:
+        """`function(*args)` on every rank; their results by rank. After one that does not stay the ranks end."""
+        for pipe in self._pipes:
+            with suppress(OSError):  # a rank that died as it started is told by its exit code
+                pipe.send((stays, function, args))
+        return _collect(self._processes, self._pipes, time.monotonic() + deadline_seconds)
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        for process, pipe in zip(self._processes, self._pipes, strict=True):
+            process.kill()
+            process.join()
+            pipe.close()
+        shutil.rmtree(self._folder)
+
+
+_reused: dict[int, Ranks] = {}
+
+
+def run_ranks(function: Callable[..., Any], num_ranks: int, *args: Any, deadline_seconds: float = 200) -> list[Any]:
+    """`function(*args)` on every rank of a new process group; their results by rank."""
+    ranks = Ranks(num_ranks)
+    try:
+        return ranks.run(function, *args, stays=False, deadline_seconds=deadline_seconds)
+    finally:
+        ranks.end()
+
+
+def reused_ranks(function: Callable[..., Any], num_ranks: int, *args: Any, deadline_seconds: float = 200) -> list[Any]:
+    """As `run_ranks`, on processes that earlier calls have used; after any failure they are replaced."""
+    if num_ranks not in _reused:
+        _reused[num_ranks] = Ranks(num_ranks)
+    try:
+        return _reused[num_ranks].run(function, *args, stays=True, deadline_seconds=deadline_seconds)
+    except BaseException:
+        _reused.pop(num_ranks).end()
+        raise
+
+
+def end_reused_ranks() -> None:
+    """At the end of the session."""
+    while _reused:
+        _reused.popitem()[1].end()
 
 
 def _collect(processes: Sequence[Any], readers: Sequence[Connection], deadline: float) -> list[Any]:
@@ -57,7 +113,7 @@ def _collect(processes: Sequence[Any], readers: Sequence[Connection], deadline: 
         for rank in [rank for rank, reader in pending.items() if reader in ready]:
             try:
                 ok, value = pending.pop(rank).recv()
-            except EOFError:
+            except (EOFError, OSError):
                 processes[rank].join(60)
                 ok, value = False, f"died with exit code {processes[rank].exitcode}"
             if ok:
@@ -68,31 +124,67 @@ def _collect(processes: Sequence[Any], readers: Sequence[Connection], deadline: 
             deadline = min(deadline, time.monotonic() + 10)
     if problems or pending:
         for rank, process in enumerate(processes):
+            if rank not in pending:
+                readers[rank].close()  # those that wait for another function end
             process.join(0 if rank in pending else 60)
         problems += [f"rank {rank}: still running at the deadline" for rank in pending]
         raise RanksFailed("\n".join(sorted(problems)), [process.exitcode for process in processes])
     return [results[rank] for rank in range(len(processes))]
 
 
-def _rank(
-    rank: int, num_ranks: int, folder: str, writer: Connection, function: Callable[..., Any], args: Sequence[Any]
-) -> None:
+def _rank(rank: int, num_ranks: int, folder: Path, pipe: Connection) -> None:
     import torch
     import torch.distributed as dist
 
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(num_ranks), "LOCAL_RANK": str(rank)}
+    environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(num_ranks), "LOCAL_RANK": str(rank)}
     torch.set_num_threads(1)
     try:
         dist.init_process_group(
             "gloo",
-            init_method=f"file://{Path(folder, 'meeting')}",
+            init_method=f"file://{folder / 'meeting'}",
             rank=rank,
             world_size=num_ranks,
             timeout=datetime.timedelta(seconds=60),
         )
-        writer.send((True, function(*args)))
+        stays = True
+        while stays:
+            stays, function, args = pipe.recv()
+            if stays:
+                _keep_groups()
+            os.environ.clear()
+            os.environ |= environment
+            pipe.send((True, function(*args)))
     except BaseException:
-        writer.send((False, traceback.format_exc()))
+        pipe.send((False, traceback.format_exc()))
     finally:
-        writer.close()
+        pipe.close()
         os._exit(0)
+
+
+def _keep_groups() -> None:
+    """At the end of a run keep the groups of its mesh: the next run on a mesh of this shape uses them again.
+
+    torch keeps placements by mesh, and takes meshes of the same ranks for equal: one whose groups were gone would be
+    used in place of its living successor. Other groups (the channels of a pipeline) end with their run.
+    """
+    import torch.distributed as dist
+    from torch.distributed.distributed_c10d import _world
+
+    from pretrain.parallel import mesh
+
+    if hasattr(mesh.init_device_mesh, "cache_clear"):
+        return
+    make_mesh, destroy, kept = mesh.init_device_mesh, dist.destroy_process_group, set[Any]()
+
+    @functools.cache
+    def kept_mesh(*args: Any, **options: Any) -> Any:
+        made = make_mesh(*args, **options)
+        kept.update(_world.pg_map)
+        return made
+
+    def leave() -> None:
+        dist.barrier()
+        for group in set(_world.pg_map) - kept:
+            destroy(group)
+
+    mesh.init_device_mesh, dist.destroy_process_group = kept_mesh, leave

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,8 @@ def test_named_configurations_load_and_survive_json(name: str) -> None:
 
 
 def test_the_named_configurations() -> None:
-    assert named_configs() == ["demo", "gpt2-124m", "yuan-13b", "yuan-245b"]
+    names = named_configs()
+    assert names == sorted(names) and {"demo", "gpt2-124m", "yuan-13b"} <= set(names)
     yuan = load_config("yuan-13b")
     training, schedule = yuan.training, yuan.schedule
     sizes = BatchSizes(training.global_batch_size, training.rampup)
@@ -81,8 +84,88 @@ def test_what_does_not_fit_is_refused(override: str, message: str) -> None:
         load_config("demo", [override])
 
 
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ({"tp": 3}, "tp 3 ranks cannot share 4 heads of keys and values evenly. Use a divisor of it, for example 1"),
+        ({"tp": 8}, "tp 8 ranks cannot share 4 heads of keys and values evenly. Use a divisor of it, for example 4"),
+        ({"pp": 5}, "pp 5 x 1 stages on a rank are 5 stages, and the model has 4 layers.*lower parallel.pp or"),
+        ({"pp": 2, "schedule": "interleaved", "stages_per_rank": 3}, "2 x 3 stages on a rank are 6 stages, and"),
+        ({"pp": 2, "layers_per_stage": [1, 2, 1]}, "has 3 entries, but pp 2 x 1 .* are 2 stages. Give one entry"),
+        ({"pp": 2, "layers_per_stage": [1, 2]}, "has 3 layers in all, the model 4. Let them be equal"),
+        ({"pp": 2, "layers_per_stage": [4, 0]}, "greater than or equal to 1"),
+        ({"pp": 2, "stages_per_rank": 2}, "1f1b runs exactly 1 stages on a rank, stages_per_rank is 2.*choose inter"),
+        ({"pp": 2, "schedule": "gpipe", "stages_per_rank": 2}, "gpipe runs exactly 1"),
+        (
+            {"pp": 2, "schedule": "interleaved", "stages_per_rank": 1},
+            "at least 2 .* is 1. Leave it out, or choose 1f1b",
+        ),
+        (
+            {"pp": 2, "schedule": "zbv", "stages_per_rank": 1},
+            "zbv runs exactly 2 stages on a rank, stages_per_rank is 1",
+        ),
+        (
+            {"pp": 2, "schedule": "zbv", "stages_per_rank": 3},
+            "zbv runs exactly 2 stages on a rank, stages_per_rank is 3",
+        ),
+        (
+            {"stages_per_rank": 2},
+            "stages_per_rank is of a pipeline, and pp is 1. Raise pp, or leave stages_per_rank out",
+        ),
+        ({"layers_per_stage": [4]}, "layers_per_stage is of a pipeline, and pp is 1"),
+        ({"recompute": "selective", "recompute_every": 2}, "recompute_every 2 .* full, not selective. Leave it out"),
+        ({"recompute_every": 2}, "recompute_every 2 .* full, not none"),
+        ({"zero": 4}, "1, 2 or 3"),
+        ({"schedule": "dualpipe"}, "'gpipe', '1f1b', 'interleaved', 'zero-bubble' or 'zbv'"),
+    ],
+)
+def test_layouts_that_do_not_fit_are_refused(layout: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        tiny_config(model={"num_layers": 4}, parallel=layout)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"num_kv_heads": 1}, "2 ranks cannot share 1 heads of keys and values"),
+        ({"ffn_hidden_size": 33}, "2 ranks cannot share 33 feed-forward channels"),
+        ({"sequence_length": 15}, "2 ranks cannot share 15 tokens of a sequence"),
+    ],
+)
+def test_models_that_ranks_cannot_share_are_refused(model: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        tiny_config(model=model, parallel={"tp": 2})
+    if "sequence_length" in model:
+        tiny_config(model=model, parallel={"tp": 2, "sequence_parallel": False})
+    with pytest.raises(UsageError, match=r"384 ranks cannot share 256 entries .* example 128"):
+        heads = {"num_heads": 384, "hidden_size": 768, "ffn_hidden_size": 768}
+        tiny_config(model=heads, parallel={"tp": 384})
+
+
+CHUNKS = {"gpipe": [1], "1f1b": [1], "interleaved": [2, 4], "zero-bubble": [1, 2], "zbv": [2]}  # the default first
+
+
+@pytest.mark.parametrize("schedule", CHUNKS)
+def test_legal_layouts_are_taken(schedule: str) -> None:
+    recomputes = [("none", 1), ("selective", 1), ("full", 1), ("full", 3)]
+    axes = product((1, 2, 4), (1, 2, 4), (False, True), (1, 2, 3), (1, 2), recomputes)
+    for tp, pp, sequence_parallel, zero, dp_replicate, (recompute, every) in axes:
+        layout = {"tp": tp, "pp": pp, "sequence_parallel": sequence_parallel, "zero": zero, "schedule": schedule,
+                  "dp_replicate": dp_replicate, "recompute": recompute, "recompute_every": every}  # fmt: skip
+        if pp == 1:
+            assert tiny_config(parallel=layout).parallel.num_stages == 1
+            continue
+        for chunks in CHUNKS[schedule]:
+            num_stages = pp * chunks
+            model = {"num_layers": num_stages + 1}
+            uneven = layout | {"stages_per_rank": chunks, "layers_per_stage": [2, *[1] * (num_stages - 1)]}
+            assert tiny_config(model=model, parallel=uneven).parallel.num_stages == num_stages
+        default = tiny_config(model={"num_layers": 16}, parallel=layout).parallel
+        assert default.chunks == CHUNKS[schedule][0]
+
+
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="no such file, and none of demo, gpt2-124m"):
+    with pytest.raises(UsageError, match=r"no such file, and none of .*demo, .*gpt2-124m"):
         load_config("gpt5")
 
 

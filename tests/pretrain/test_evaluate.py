@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pretrain.evaluate import (
-    DISCOUNT,
-    END,
-    NUM_SYMBOLS,
     Evaluation,
     HeldOut,
-    character_baselines,
-    character_probabilities,
     evaluate,
     logits_score,
     rank_batches,
     split_documents,
-    symbols,
     together,
 )
 from pretrain.model import IGNORED_TARGET
@@ -139,67 +132,6 @@ def test_units() -> None:
     result = Evaluation(bits=12.0, num_tokens=4, num_characters=6)
     assert result.bits_per_character == 2.0
     assert result.loss == pytest.approx(3 * math.log(2))
-
-
-def by_hand(train: list[str], held_out: list[str]) -> dict[str, float]:
-    """The docstring's two formulas, symbol by symbol in dictionaries."""
-    streams = [[END, *(code for text in texts for code in [*map(ord, text), END])] for texts in (train, held_out)]
-    unigrams = Counter(streams[0][1:])
-    bigrams = Counter(zip(streams[0], streams[0][1:], strict=False))
-    contexts = Counter(streams[0][:-1])
-    followers = Counter(before for before, _ in bigrams)
-    bits = {"unigram": 0.0, "bigram": 0.0}
-    for before, code in zip(streams[1], streams[1][1:], strict=False):
-        total = sum(unigrams.values())
-        p1 = 1 / NUM_SYMBOLS
-        if total:
-            p1 = max(unigrams[code] - DISCOUNT, 0) / total + DISCOUNT * len(unigrams) / total / NUM_SYMBOLS
-        p2 = p1
-        if contexts[before]:
-            p2 = max(bigrams[before, code] - DISCOUNT, 0) / contexts[before]
-            p2 += DISCOUNT * followers[before] / contexts[before] * p1
-        bits["unigram"] -= math.log2(p1)
-        bits["bigram"] -= math.log2(p2)
-    return {name: value / sum(map(len, held_out)) for name, value in bits.items()}
-
-
-texts = st.lists(st.text("学而时习之😀\x00", max_size=8), max_size=5)
-
-
-@settings(max_examples=30)  # each counts all of Unicode
-@given(texts, texts.filter(any))
-def test_baselines_are_the_formulas(train: list[str], held_out: list[str]) -> None:
-    assert character_baselines(train, held_out) == pytest.approx(by_hand(train, held_out))
-
-
-def test_a_baseline_computed_on_paper() -> None:
-    """Training text 甲甲 is the symbols 甲 甲 END: p(甲) = (2 - .75)/3 + (.75 x 2/3)/S and p(END) = .25/3 + .5/S."""
-    base = 0.5 / NUM_SYMBOLS
-    expected = -math.log2(1.25 / 3 + base) - math.log2(0.25 / 3 + base)
-    assert character_baselines(["甲甲"], ["甲"])["unigram"] == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("context", ["亦", "猫"])
-def test_the_baselines_sum_to_one_over_unicode(context: str) -> None:
-    """After a character seen in training and after one that was not."""
-    everything = np.array([code for code in range(0x110000) if not 0xD800 <= code < 0xE000] + [END])
-    assert len(everything) == NUM_SYMBOLS
-    stream = np.column_stack([np.full(NUM_SYMBOLS, ord(context)), everything]).ravel()
-    for probabilities in character_probabilities(symbols(ANALECTS), stream):
-        after_context = probabilities[::2]
-        assert after_context.min() > 0
-        assert after_context.sum() == pytest.approx(1.0, abs=1e-9)
-
-
-def test_a_bigram_predicts_its_own_text_better() -> None:
-    baselines = character_baselines(ANALECTS * 5, ANALECTS)
-    assert 0 < baselines["bigram"] < baselines["unigram"] < 6
-
-
-def test_no_held_out_characters_is_an_error() -> None:
-    for held_out in ([], [""]):
-        with pytest.raises(ValueError, match="no held-out characters"):
-            character_baselines(ANALECTS, held_out)
 
 
 def test_documents_are_split_at_their_ends() -> None:

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from pretrain.config import RunConfig
-from pretrain.evaluate import HeldOut, evaluate, logits_score
-from pretrain.parallel import fsdp
-from tests.pretrain.ranks import run_ranks
+from pretrain.evaluate import HeldOut, evaluate, parallel_score
+from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import EOD, VOCAB_SIZE, tiny_config, tiny_run, train_steps
 
 NUM_TOKENS = 105  # 7 windows of 16, the last of 9: 4 batches of 2, the last half empty
@@ -24,9 +23,9 @@ def measure(config: RunConfig, num_steps_between: int) -> dict[str, Any]:
         for _ in range(2):
             if num_steps_between:
                 losses += train_steps(run, num_steps_between)[0]
-            score = logits_score(run.model, config.model.document_mask)
+            score = parallel_score(run.model, config.model.document_mask)
             bits.append(evaluate(score, held_out, 16, 2, run.world.device, run.world).bits)
-            fsdp.reshard(run.model)
+            run.model.reshard()
         return {"bits": bits, "losses": losses}
 
 
@@ -36,9 +35,9 @@ def measure(config: RunConfig, num_steps_between: int) -> dict[str, Any]:
 )
 def test_bits_do_not_depend_on_the_ranks(num_ranks: int, sections: dict[str, Any]) -> None:
     model = {"document_mask": True}
-    (alone,) = run_ranks(measure, 1, tiny_config(model=model), 2)
+    (alone,) = reused_ranks(measure, 1, tiny_config(model=model), 2)
     assert alone["bits"][0] != alone["bits"][1]
-    for result in run_ranks(measure, num_ranks, tiny_config(model=model, **sections), 2):
+    for result in reused_ranks(measure, num_ranks, tiny_config(model=model, **sections), 2):
         assert result["bits"] == pytest.approx(alone["bits"], rel=1e-4)
         assert result["losses"] == pytest.approx(alone["losses"], rel=1e-4), (
             "an evaluation between steps changes nothing"

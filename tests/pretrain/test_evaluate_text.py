@@ -20,7 +20,8 @@ from corpus.engine.errors import UsageError
 from pretrain import generate
 from pretrain.__main__ import main
 from pretrain.checkpoint import load_model
-from pretrain.evaluate import character_baselines, evaluate, leading_documents, logits_score, read_held_out
+from pretrain.evaluate import evaluate, leading_documents, logits_score, read_held_out
+from pretrain.kneser_ney import character_baselines
 from tests.pretrain.data.test_reader import Document, write_folder
 from tests.pretrain.texts import SEQUENCE_LENGTH, save_checkpoint, smallest_config
 from tokenizer.config import TokenizerConfig
@@ -112,9 +113,8 @@ def test_the_evaluate_command(small: Small, capsys: pytest.CaptureFixture[str]) 
     assert values["loss"] == pytest.approx(math.log(small.tokenizer.vocab_size), abs=0.3), "it learned nothing yet"
     assert values["num_tokens"] == len(held_out.tokens)
     assert values["num_characters"] == held_out.num_characters
-    baselines = character_baselines(POEMS, HELD_OUT)
-    assert values["unigram_bits_per_character"] == pytest.approx(baselines["unigram"])
-    assert values["bigram_bits_per_character"] == pytest.approx(baselines["bigram"])
+    for name, bits in character_baselines(POEMS, HELD_OUT).items():
+        assert values[f"{name}_bits_per_character"] == pytest.approx(bits)
 
     assert main(arguments) == 0
     lines = dict(line.split() for line in capsys.readouterr().out.splitlines())

@@ -10,39 +10,25 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
-from pretrain.config import ModelConfig, load_config
+from pretrain.config import ModelConfig
 from pretrain.data import positions
-from pretrain.model import GPT, IGNORED_TARGET, Attention, dense_mask, loss_sum, rotary_angles, visible
-from pretrain.parallel.params import init_parameters, num_matmul_parameters, num_parameters, param_specs
+from pretrain.layers import Linear
+from pretrain.model import (
+    GPT,
+    IGNORED_TARGET,
+    Attention,
+    dense_mask,
+    loss_sum,
+    mask_padding,
+    rotary_angles,
+    rotate,
+    visible,
+)
+from pretrain.parallel.params import num_matmul_parameters, num_parameters, param_specs
+from tests.pretrain.models import CHOICES, build, small, some_tokens
 from tests.pretrain.tiny import tiny_loader
-
-CHOICES: list[dict[str, Any]] = [
-    {},
-    {"tied": False, "bias": True, "num_kv_heads": 2},
-    {"norm": "layernorm", "activation": "gelu", "positions": "learned", "bias": True},
-    {"norm": "layernorm", "positions": "learned", "num_kv_heads": 1, "ffn_hidden_size": 40},
-]
-
-
-def small(**changes: Any) -> ModelConfig:
-    values = {"num_layers": 2, "hidden_size": 32, "num_heads": 4, "sequence_length": 12, "vocab_size": 120,
-              "padded_vocab_size": 128, "init_std": 0.2}  # fmt: skip
-    return ModelConfig.model_validate(values | changes)
-
-
-def build(config: ModelConfig) -> GPT:
-    with torch.device("meta"):
-        model = GPT(config)
-    model.to_empty(device="cpu")
-    model.tie()
-    init_parameters(dict(model.named_parameters()), config, seed=3)
-    return model
-
-
-def some_tokens(num_samples: int = 2, num_tokens: int = 12) -> Tensor:
-    return torch.randint(0, 120, (num_samples, num_tokens), generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("choices", CHOICES)
@@ -53,22 +39,9 @@ def test_the_table_is_the_models_parameters(choices: dict[str, Any]) -> None:
     table = {spec.name: spec.shape for spec in param_specs(config)}
     assert table == {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     assert num_parameters(config) == sum(parameter.numel() for parameter in model.parameters())
-    matrices = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear))
+    matrices = sum(m.weight.numel() for m in model.modules() if isinstance(m, Linear))
     assert num_matmul_parameters(config) == matrices  # the head is a Linear, tied or not
     assert not list(model.buffers())
-
-
-def test_published_parameter_counts() -> None:
-    """P = 12 L h^2 (1 + 13 / (12 h) + (V + S) / (12 L h)) of 2104.04473, plus the final norm that it leaves out."""
-    for name, published in [("yuan-13b", 12.87e9), ("yuan-245b", 245.735e9), ("gpt2-124m", 124.44e6)]:
-        model = load_config(name).model
-        layers, hidden = model.num_layers, model.hidden_size
-        formula = 12 * layers * hidden**2 + 13 * layers * hidden
-        formula += (model.padded_vocab_size + model.sequence_length) * hidden
-        assert num_parameters(model) == formula + 2 * hidden
-        assert num_parameters(model) == pytest.approx(published, rel=5e-4)
-    unpadded = num_parameters(load_config("gpt2-124m").model) - (50_304 - 50_257) * 768
-    assert unpadded == 124_439_808  # GPT-2 small, as everybody counts it
 
 
 @pytest.mark.parametrize("choices", CHOICES)
@@ -238,8 +211,57 @@ def test_more_tokens_than_learned_positions_are_refused() -> None:
     assert build(small())(some_tokens(1, 13)).shape == (1, 13, 128)
 
 
-def test_a_stage_without_ends_passes_activations_through() -> None:
-    """What a pipeline stage will be: parts removed, names kept."""
+@pytest.mark.parametrize("choices", CHOICES)
+def test_double_precision_is_double_throughout(choices: dict[str, Any]) -> None:
+    """fp64 serves to compare layouts: were a step on the way rounded to fp32, this would differ in the eighth digit."""
+    config = small(**choices)
+    exact, tokens = build(config).double(), some_tokens()
+    exact.tie()
+    logits = exact(tokens)
+    loss = loss_sum(logits, tokens)
+    assert (logits.dtype, loss.dtype) == (torch.float64, torch.float64)
+    loss.backward()  # type: ignore[no-untyped-call]
+    step = 1e-6  # against the difference quotient, which rounding to fp32 would drown
+    parameter = dict(exact.named_parameters())["layers.0.attention.qkv.weight"]
+    assert parameter.grad is not None
+    moved = []
+    for sign in (1, -1):
+        with torch.no_grad():
+            parameter[3, 5] += sign * step
+            moved.append(loss_sum(exact(tokens), tokens).item())
+            parameter[3, 5] -= sign * step
+    assert (moved[0] - moved[1]) / (2 * step) == pytest.approx(parameter.grad[3, 5].item(), rel=1e-6, abs=1e-7)
+
+
+def test_angles_and_loss_have_fp32_at_least() -> None:
+    for dtype, expected in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
+        cosines, _ = rotary_angles(torch.arange(7)[None], small(), dtype)
+        assert cosines.dtype == expected
+        assert rotate(torch.ones(1, 7, 4, 8, dtype=dtype), (cosines, cosines)).dtype == dtype
+        assert loss_sum(torch.zeros(1, 2, 128, dtype=dtype), torch.tensor([[1, 2]])).dtype == expected
+
+
+def test_padding_is_masked_from_the_first_entry_of_a_part() -> None:
+    logits = torch.arange(1.0, 129.0)[None, None]
+    whole, parts = logits.clone(), logits.clone()
+    mask_padding(whole, 90)
+    assert torch.isneginf(whole[..., 90:]).all() and torch.equal(whole[..., :90], logits[..., :90])
+    for first in range(0, 128, 32):
+        mask_padding(parts[..., first : first + 32], 90, first)
+    assert torch.equal(parts, whole)
+    for vocab_size in (None, 128):
+        mask_padding(logits, vocab_size)
+    assert not torch.isneginf(logits).any()
+
+
+def test_the_models_loss_is_the_dense_one() -> None:
+    model, tokens = build(small()), some_tokens()
+    targets = tokens.masked_fill(torch.arange(12) % 3 == 0, IGNORED_TARGET)
+    logits = model(tokens)
+    torch.testing.assert_close(model.loss_sum(logits, targets), loss_sum(logits, targets), rtol=1e-6, atol=0)
+
+
+def test_parts_removed_leave_names_and_the_rest() -> None:
     model = build(small())
     model.embedding = model.head = model.final_norm = None
     del model.layers["0"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from pretrain.config import ModelConfig, OptimizerConfig, ScheduleConfig
+from pretrain.config import ModelConfig, OptimizerConfig, ParallelConfig, ScheduleConfig
 from pretrain.optim import clip_grad_norm, create_state, learning_rate, new_optimizer
+from pretrain.parallel import mesh
+from pretrain.parallel.mesh import World
 from pretrain.parallel.params import param_specs
 from tests.pretrain.tiny import tiny_config
 
@@ -61,7 +64,7 @@ def test_only_what_should_decay_decays(decay_embeddings: bool) -> None:
     parameters = new_parameters()
     before = {name: parameter.detach().clone() for name, parameter in parameters.items()}
     config = OptimizerConfig(learning_rate=0.1, weight_decay=0.5, decay_embeddings=decay_embeddings)
-    optimizer = new_optimizer(parameters, MODEL, config)
+    optimizer = new_optimizer(parameters, {}, MODEL, config)
     for parameter in parameters.values():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
@@ -73,7 +76,7 @@ def test_only_what_should_decay_decays(decay_embeddings: bool) -> None:
 def test_creating_state_moves_no_weight() -> None:
     parameters = new_parameters()
     before = {name: parameter.detach().clone() for name, parameter in parameters.items()}
-    optimizer = new_optimizer(parameters, MODEL, OptimizerConfig(learning_rate=0.1))
+    optimizer = new_optimizer(parameters, {}, MODEL, OptimizerConfig(learning_rate=0.1))
     create_state(optimizer)
     for name, parameter in parameters.items():
         assert torch.equal(parameter.detach(), before[name])
@@ -83,23 +86,29 @@ def test_creating_state_moves_no_weight() -> None:
     assert {group["lr"] for group in optimizer.param_groups} == {0.1}
 
 
+@pytest.fixture
+def world() -> Iterator[World]:
+    with mesh.start(ParallelConfig(), "cpu", 1.0) as world:
+        yield world
+
+
 @pytest.mark.parametrize("max_norm", [0.5, 1e6])
-def test_clipping_scales_all_gradients_by_one_factor(max_norm: float) -> None:
+def test_clipping_scales_all_gradients_by_one_factor(max_norm: float, world: World) -> None:
     parameters = list(new_parameters().values())
     for parameter in parameters:
         parameter.grad = parameter.detach().clone()
     norm = math.sqrt(sum(float((p.detach().double() ** 2).sum()) for p in parameters))
-    assert clip_grad_norm(parameters, max_norm) == pytest.approx(norm, rel=1e-6)
+    assert clip_grad_norm(parameters, [], max_norm, world) == pytest.approx(norm, rel=1e-6)
     factor = min(1.0, max_norm / norm)
     for parameter in parameters:
         assert parameter.grad is not None
         torch.testing.assert_close(parameter.grad, parameter.detach() * factor, rtol=1e-5, atol=1e-7)
 
 
-def test_a_gradient_that_is_not_finite_shows_in_the_norm() -> None:
+def test_a_gradient_that_is_not_finite_shows_in_the_norm(world: World) -> None:
     parameters = list(new_parameters().values())
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
     assert parameters[3].grad is not None
     parameters[3].grad[0] = math.nan
-    assert math.isnan(clip_grad_norm(parameters, 1.0))
+    assert math.isnan(clip_grad_norm(parameters, [], 1.0, world))

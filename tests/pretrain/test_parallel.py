@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import local_batches
 from pretrain.config import ParallelConfig, RunConfig
 from pretrain.parallel.mesh import layout
-from tests.pretrain.ranks import run_ranks
+from tests.pretrain.ranks import reused_ranks, run_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weights
 
 LOSS_TOLERANCE = 1e-5  # measured: 1e-6
@@ -44,22 +45,22 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def reference() -> Result:
-    result: Result = run_ranks(measure, 1, tiny_config())[0]
+    result: Result = reused_ranks(measure, 1, tiny_config())[0]
     return result
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_layout_trains_the_same_model(name: str, reference: Result) -> None:
     num_ranks, sections = CASES[name]
-    for result in run_ranks(measure, num_ranks, tiny_config(**sections)):
+    for result in reused_ranks(measure, num_ranks, tiny_config(**sections)):
         assert_same_training(result, reference)
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_learned_positions_biases_and_either_head_train_the_same(tied: bool) -> None:
     config = tiny_config(model={**OLD_FASHIONED, "tied": tied, "document_mask": True}, parallel={"zero": 3})
-    alone = run_ranks(measure, 1, config)[0]
-    assert_same_training(run_ranks(measure, 2, config)[0], alone)
+    alone = reused_ranks(measure, 1, config)[0]
+    assert_same_training(reused_ranks(measure, 2, config)[0], alone)
 
 
 def test_training_learns(reference: Result) -> None:
@@ -108,12 +109,12 @@ def test_zero_is_what_its_table_says(zero: int, gathers: int, reductions: int) -
 
 def bfloat16(config: RunConfig) -> list[float]:
     with tiny_run(config) as run:
-        assert {parameter.dtype for parameter in run.parameters.values()} == {run.model.final_norm.weight.dtype}  # type: ignore[union-attr]
+        assert {parameter.dtype for parameter in run.parameters.values()} == {torch.float32}
         return train_steps(run, NUM_STEPS)[0]
 
 
 def test_bfloat16_follows_fp32(reference: Result) -> None:
-    one, two = (run_ranks(bfloat16, n, tiny_config(training={"precision": "bf16"}))[0] for n in (1, 2))
+    one, two = (reused_ranks(bfloat16, n, tiny_config(training={"precision": "bf16"}))[0] for n in (1, 2))
     np.testing.assert_allclose(two, reference["losses"], rtol=0.01)
     np.testing.assert_allclose(one, two, rtol=2e-3)  # one rank casts as many do
     assert one != reference["losses"]
@@ -121,8 +122,23 @@ def test_bfloat16_follows_fp32(reference: Result) -> None:
 
 def test_a_layout_that_is_not_the_number_of_ranks_is_refused() -> None:
     assert layout(ParallelConfig(dp_replicate=2, dp_shard=3), 6) == (1, 2, 3, 1)
-    with pytest.raises(UsageError, match=r"dp_replicate 2 x dp_shard 2 is not the number of ranks, 5"):
-        layout(ParallelConfig(dp_replicate=2), 5)
+    assert layout(ParallelConfig(tp=2, pp=2), 8) == (2, 1, 2, 2)
+    for parallel, size, message in (
+        (
+            ParallelConfig(dp_replicate=2),
+            5,
+            "dp_shard 2 x tp 1 is not the number of ranks, 5: start a multiple of 2, for example 4 ",
+        ),
+        (
+            ParallelConfig(pp=2, tp=2),
+            2,
+            "pp 2 .*tp 2 is not the number of ranks, 2: start a multiple of 4, for example 4 of them",
+        ),
+        (ParallelConfig(tp=2, dp_shard=3), 8, "ranks, 8: leave dp_shard out to use all of them, or start 6 of them"),
+        (ParallelConfig(tp=2, dp_shard=3), 9, "ranks, 9: start 6 of them"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            layout(parallel, size)
 
 
 def test_a_batch_that_does_not_divide_over_the_ranks_is_refused() -> None:
@@ -145,6 +161,6 @@ def one_rank_fails(fails: int) -> str:
 
 
 def test_an_error_on_one_rank_is_raised_on_all() -> None:
-    messages = run_ranks(one_rank_fails, 3, 1)
+    messages = reused_ranks(one_rank_fails, 3, 1)
     assert messages[1] == "WenhaiError: no such shard"
     assert messages[0] == messages[2] == "WenhaiError: rank 1: no such shard"

@@ -30,10 +30,10 @@ from pretrain import checkpoint, step, train
 from pretrain.checkpoint import Order, order_of
 from pretrain.config import RunConfig, load_config, to_json
 from pretrain.corpora import order_from
-from pretrain.model import loss_sum
 from pretrain.optim import clip_grad_norm
+from pretrain.parallel.compose import ParallelModel
 from pretrain.step import StepResult, note_order, train_step
-from tests.pretrain.ranks import RanksFailed, run_ranks
+from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weights
 from tests.tokenizer.texts import documents
@@ -85,7 +85,7 @@ def recorded(out: Path, kind: str = "train") -> dict[int, dict[str, Any]]:
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An uninterrupted run on two ranks."""
     out = tmp_path_factory.mktemp("whole")
-    run_ranks(train_here, 2, run_config(), data, out)
+    reused_ranks(train_here, 2, run_config(), data, out)
     return out
 
 
@@ -110,14 +110,14 @@ def test_a_run_leaves_its_summary_metrics_and_checkpoints(whole: Path) -> None:
 def test_a_finished_run_started_again_changes_no_checkpoint(whole: Path, data: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in (whole / "checkpoints").rglob("*")}
     summary = (whole / "summary.json").read_bytes()
-    run_ranks(train_here, 2, run_config(), data, whole)
+    reused_ranks(train_here, 2, run_config(), data, whole)
     assert {path: path.stat().st_mtime_ns for path in (whole / "checkpoints").rglob("*")} == before
     assert (whole / "summary.json").read_bytes() == summary
 
 
 def test_evaluation_and_sample_do_not_disturb_training(data: Path, whole: Path, tmp_path: Path) -> None:
     quiet = run_config(evaluation={"every_steps": 100, "sample_tokens": 0}, checkpoint={"every_steps": 100})
-    run_ranks(train_here, 2, quiet, data, tmp_path)
+    reused_ranks(train_here, 2, quiet, data, tmp_path)
     assert losses(tmp_path) == losses(whole)
 
 
@@ -203,7 +203,7 @@ def test_sigterm_saves_and_the_same_command_goes_on_bit_for_bit(data: Path, whol
     stopped_at = int(checkpoint.committed(tmp_path / "out")[-1].name.removeprefix("step-"))
     assert 3 <= stopped_at < NUM_STEPS
     assert load_config(str(tmp_path / "run.toml")) == config
-    run_ranks(train_here, 2, config, data, tmp_path / "out")  # what the command does, without importing torch again
+    reused_ranks(train_here, 2, config, data, tmp_path / "out")  # what the command does, without importing torch again
     assert losses(tmp_path / "out") == losses(whole)
 
 
@@ -238,7 +238,7 @@ def poisoned(rank: int, at_step: int, where: str) -> dict[str, Any]:
             return output * math.nan if run.state.step == at_step else None
 
         if run.world.rank == rank and where == "logits":
-            run.model.register_forward_hook(hook)
+            run.model.parts[0].register_forward_hook(hook)
 
         def norm(*args: Any) -> float:
             value = clip_grad_norm(*args)
@@ -258,17 +258,19 @@ def poisoned(rank: int, at_step: int, where: str) -> dict[str, Any]:
 @pytest.mark.parametrize("where", ["logits", "norm"])
 def test_one_rank_that_is_not_finite_skips_the_step_on_all(where: str) -> None:
     """FAULTS row 28."""
-    for result in run_ranks(poisoned, 2, 1, 2, where):
+    for result in reused_ranks(poisoned, 2, 1, 2, where):
         assert result == {"applied": [True, True, False, True], "unchanged": [False, True, False],
                           "finite": True, "bad": 1, "samples": 32, "in_a_row": 0}  # fmt: skip
 
 
 def poisoned_train(config: RunConfig, data: Path, out: Path) -> str:
-    def not_finite(logits: Tensor, targets: Tensor) -> Tensor:
-        return loss_sum(logits, targets) * math.nan
+    model_step = ParallelModel.step
+
+    def not_finite(*args: Any) -> Tensor:
+        return model_step(*args) * math.nan
 
     try:
-        with mock.patch.object(step, "loss_sum", not_finite):
+        with mock.patch.object(ParallelModel, "step", not_finite):
             train_here(config, data, out)
     except WenhaiError as error:
         return str(error)
@@ -276,7 +278,7 @@ def poisoned_train(config: RunConfig, data: Path, out: Path) -> str:
 
 
 def test_a_run_that_stays_not_finite_stops(data: Path, tmp_path: Path) -> None:
-    messages = run_ranks(poisoned_train, 2, run_config(training={"max_bad_steps": 2}), data, tmp_path)
+    messages = reused_ranks(poisoned_train, 2, run_config(training={"max_bad_steps": 2}), data, tmp_path)
     for message in messages:
         assert message.startswith("step 2: loss or gradient was not finite 2 times in a row.")
     assert list(recorded(tmp_path, "not_finite")) == [1, 2]
@@ -299,7 +301,7 @@ def failing_save(config: RunConfig, data: Path, out: Path) -> str:
 
 def test_a_disk_that_is_full_for_a_while_does_not_stop_training(data: Path, whole: Path, tmp_path: Path) -> None:
     """FAULTS row 3."""
-    assert run_ranks(failing_save, 2, run_config(), data, tmp_path) == ["went on"] * 2
+    assert reused_ranks(failing_save, 2, run_config(), data, tmp_path) == ["went on"] * 2
     assert list(recorded(tmp_path, "save_failed")) == [4]
     assert losses(tmp_path) == losses(whole)
 
@@ -333,7 +335,7 @@ def refused_train(config: RunConfig, data: Path, out: Path) -> int:
 def test_all_ranks_say_with_their_exit_code_that_the_folder_is_in_use(data: Path, tmp_path: Path) -> None:
     """The launcher gives that of the first rank to end."""
     with RunLock(tmp_path):
-        assert run_ranks(refused_train, 2, run_config(), data, tmp_path) == [LockHeld.exit_code] * 2
+        assert reused_ranks(refused_train, 2, run_config(), data, tmp_path) == [LockHeld.exit_code] * 2
 
 
 def hanging(at_step: int) -> None:
@@ -364,9 +366,9 @@ def skipped_and_stopped(config: RunConfig, data: Path, out: Path) -> None:
 
 
 def test_a_checkpoint_before_the_first_good_step_is_resumed(data: Path, tmp_path: Path) -> None:
-    run_ranks(skipped_and_stopped, 1, run_config(), data, tmp_path)
+    reused_ranks(skipped_and_stopped, 1, run_config(), data, tmp_path)
     assert [folder.name for folder in checkpoint.committed(tmp_path)] == ["step-00000001"]
-    run_ranks(train_here, 1, run_config(), data, tmp_path)
+    reused_ranks(train_here, 1, run_config(), data, tmp_path)
     assert list(recorded(tmp_path)) == list(range(1, NUM_STEPS + 1))
 
 

@@ -74,7 +74,7 @@ def save_checkpoint(
     identity = Identity(corpora_digest(corpora), tokenizer.path, tokenizer.sha256)
     with mesh.start(ParallelConfig(), "cpu", 1.0) as world:
         run = new_run(config, world, new_loader(corpora, order, config), order)
-        return checkpoint.save(out, state or run.state, run.parameters, run.optimizer, config, identity, world)
+        return checkpoint.save(out, state or run.state, run.model, run.optimizer, config, identity, world)
 
 
 def batch_tokens(corpora: Any, order: Any, config: RunConfig, first: int, count: int) -> list[list[int]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch.distributed.tensor import DTensor
 
@@ -89,19 +90,29 @@ def train_steps(run: Run, num_steps: int) -> tuple[list[float], list[float]]:
     return [result.loss for result in results], [result.grad_norm for result in results]
 
 
-def whole_weights(run: Run) -> dict[str, NDArray[np.float32]]:
+def whole_weights(run: Run) -> dict[str, NDArray[Any]]:
     """Every parameter in its logical shape, on every rank."""
-    return {name: _whole(parameter.detach()).numpy().copy() for name, parameter in run.parameters.items()}
+    return _of_all_stages(run, {name: whole(parameter) for name, parameter in run.parameters.items()})
 
 
-def whole_state(run: Run) -> dict[str, NDArray[np.float32]]:
-    """Every tensor of the optimizer's state in its logical shape."""
-    return {
-        f"{name}.{key}": _whole(value).numpy().copy()
+def whole_state(run: Run) -> dict[str, NDArray[Any]]:
+    """Every tensor of the optimizer's state in its logical shape, on every rank."""
+    held = {
+        f"{name}.{key}": whole(value)
         for name, parameter in run.parameters.items()
         for key, value in run.optimizer.state[parameter].items()
     }
+    return _of_all_stages(run, held)
 
 
-def _whole(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+def whole(tensor: torch.Tensor) -> NDArray[Any]:
+    """A tensor that this rank holds a part of, in its logical shape."""
+    tensor = tensor.detach()
+    values: NDArray[Any] = (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).numpy().copy()
+    return values
+
+
+def _of_all_stages(run: Run, held: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    by_rank: list[dict[str, NDArray[Any]]] = [{}] * run.world.pp_size
+    dist.all_gather_object(by_rank, held, group=run.world.mesh.get_group("pp"))
+    return {name: value for one in by_rank for name, value in one.items()}

@@ -1,0 +1,75 @@
+"""Activation recompute: what the forward of a block keeps for its backward, and what the backward computes again.
+
+| recompute | kept of a block, in values a token | computed again |
+|---|---|---|
+| none | everything that a gradient needs | nothing |
+| selective | x before attention and before the MLP, results of qkv, attention, gate and up | norms, rotary, activation functions |
+| full | x | the whole block |
+
+Selective repeats no product: it drops what is cheap to compute beside its bytes. (Korthikanti et al. 2022 drop the
+attention's scores, which a fused kernel never writes.) Under sequence parallelism it gathers the tokens again instead of
+keeping them whole, so that what is kept falls with the number of ranks. Full costs another forward, a third of the
+step's arithmetic more, for the blocks that do it. Gradients are the same bit for bit: nothing draws random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, TypeVarTuple
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+from pretrain.config import Recompute
+
+_aten = torch.ops.aten
+KEPT = frozenset(
+    {
+        _aten.mm.default,
+        _aten.addmm.default,
+        _aten._scaled_dot_product_flash_attention_for_cpu.default,
+        _aten._scaled_dot_product_flash_attention.default,
+        _aten._scaled_dot_product_efficient_attention.default,
+        _aten._scaled_dot_product_cudnn_attention.default,
+    }
+)  # what selective recompute keeps the results of
+
+_in_last_product: ContextVar[bool] = ContextVar("in_last_product", default=False)
+
+Inputs = TypeVarTuple("Inputs")
+
+
+def recompute_fully(kind: Recompute, function: Callable[[*Inputs], Tensor], *inputs: *Inputs) -> Tensor:
+    """`function(*inputs)`; if `kind` is full, its inputs alone are kept."""
+    if kind != "full" or not torch.is_grad_enabled():
+        return function(*inputs)
+    result: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)
+    return result
+
+
+def recompute_selectively(kind: Recompute, function: Callable[[*Inputs], Tensor], *inputs: *Inputs) -> Tensor:
+    """`function(*inputs)`; if `kind` is selective, its inputs and the results of products and attention are kept."""
+    if kind != "selective" or not torch.is_grad_enabled():
+        return function(*inputs)
+    contexts = partial(create_selective_checkpoint_contexts, _policy)
+    result: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
+    return result
+
+
+@contextmanager
+def last_product(is_dropped: bool = True) -> Iterator[None]:
+    """Around the product that ends what is recomputed: the backward stops before it, and nobody needs its result."""
+    token = _in_last_product.set(is_dropped)
+    try:
+        yield
+    finally:
+        _in_last_product.reset(token)
+
+
+def _policy(_context: Any, operator: Any, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:
+    kept = operator in KEPT and not _in_last_product.get()
+    return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE

@@ -1,0 +1,267 @@
+"""Tensor and sequence parallelism (Shoeybi et al. 2019; Korthikanti et al. 2022): t ranks share each matrix.
+
+Parameters are DTensors, so that sharded data parallelism, clipping, optimizers and checkpoints know what each rank
+holds. Activations are plain local tensors, and every collective is written where it happens:
+
+| place | with sequence parallelism | without |
+|---|---|---|
+| between products | [B, T/t, D], a part of the tokens | [B, T, D], the same on every rank |
+| `spread`, into a product cut by rows of its weight | all-gather; backward reduce-scatter | nothing; backward all-reduce |
+| `collect`, out of a product cut by columns | reduce-scatter; backward all-gather | all-reduce; backward nothing |
+| gradient of a parameter that each rank has a copy of | a part from each rank, summed later | the same on every rank |
+
+Both send as much: an all-reduce is a reduce-scatter and an all-gather. Sequence parallelism keeps 1/t of the
+activations between products. The loss never sees a whole row of logits: ranks exchange two numbers a token.
+
+Collectives are torch's functional ones, `COLLECTIVES`: each returns a new tensor, so that selective recompute can keep
+their results, and torch.compile can see them.
+
+Shape suffixes as in `pretrain.model`; t is the number of tensor-parallel ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
+from torch.nn import functional as F
+
+from pretrain.parallel.params import ParamSpec
+
+IGNORED_TARGET = -1  # a target that no loss is taken of
+
+_ops = torch.ops._c10d_functional
+COLLECTIVES = (
+    _ops.all_gather_into_tensor.default,
+    _ops.reduce_scatter_tensor.default,
+    _ops.all_reduce.default,
+)  # what a policy of selective recompute sees (and `wait_tensor`, which it must not keep)
+
+
+@dataclass(frozen=True)
+class TensorAxis:
+    """This rank among the tensor-parallel ranks. Without a group it is alone, and its methods do nothing."""
+
+    group: str | None = None  # the process group's name, as functional collectives take it
+    rank: int = 0
+    size: int = 1
+    sequence_parallel: bool = False
+
+    @classmethod
+    def of(cls, mesh_tp: DeviceMesh, sequence_parallel: bool) -> TensorAxis:
+        """The axis of a mesh of one dimension."""
+        if mesh_tp.size() == 1:
+            return ALONE
+        return cls(mesh_tp.get_group().group_name, mesh_tp.get_local_rank(), mesh_tp.size(), sequence_parallel)
+
+    def weight(self, parameter: nn.Parameter) -> Tensor:
+        """What this rank holds of a parameter, for use in a forward.
+
+        The gradient comes back with the placement that the forward gives it, and FSDP2 brings it to the parameter's.
+        """
+        if not isinstance(parameter, DTensor):
+            return parameter
+        (placement,) = parameter.placements  # of the tensor-parallel mesh alone: FSDP2 has gathered the rest
+        gradient: Placement = placement
+        if placement.is_replicate() and self.sequence_parallel:
+            gradient = Partial()
+        return parameter.to_local(grad_placements=(gradient,))
+
+    def own_tokens(self, num_tokens: int) -> slice:
+        """Which of T tokens this rank holds between products."""
+        if not self.sequence_parallel:
+            return slice(0, num_tokens)
+        share = num_tokens // self.size
+        return slice(self.rank * share, (self.rank + 1) * share)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """[B, T/t, D], or the same [B, T, D] on each rank, as the whole input [B, T, D] of each rank's product."""
+        if self.group is None:
+            return x
+        function: Any = _GatherTokens if self.sequence_parallel else _SumGradients
+        gathered: Tensor = function.apply(x, self.group, self.size)
+        return gathered
+
+    def collect(self, x_BTD: Tensor) -> Tensor:
+        """Each rank's addend [B, T, D] as their sum: this rank's tokens of it [B, T/t, D], or all of it [B, T, D]."""
+        if self.group is None:
+            return x_BTD
+        function: Any = _ScatterTokens if self.sequence_parallel else _Sum
+        collected: Tensor = function.apply(x_BTD, self.group, self.size)
+        return collected
+
+    def embed(self, tokens_BT: Tensor, weight_VD: Tensor) -> Tensor:
+        """Look-up in a table whose rows (V/t of them here) are cut over the ranks, collected."""
+        if self.group is None:
+            return F.embedding(tokens_BT, weight_VD)
+        rows_BT = tokens_BT - self.rank * weight_VD.shape[0]
+        elsewhere_BT = (rows_BT < 0) | (rows_BT >= weight_VD.shape[0])
+        x_BTD = F.embedding(rows_BT.masked_fill(elsewhere_BT, 0), weight_VD)
+        return self.collect(x_BTD.masked_fill(elsewhere_BT[..., None], 0))
+
+    def loss_sum(self, logits_BTV: Tensor, targets_BT: Tensor, vocab_size: int | None = None) -> Tensor:
+        """Sum of -ln p(target) over targets that count, from this rank's logits [B, T, V/t]; the same on every rank.
+
+        In fp32 or wider. Entries of the vocabulary from `vocab_size` on are padding, whose logits become -inf in place:
+        a target there has an infinite loss.
+        """
+        num_local = logits_BTV.shape[-1]
+        first = self.rank * num_local
+        num_entries = num_local if vocab_size is None else min(max(0, vocab_size - first), num_local)
+        if num_entries < num_local:
+            with torch.no_grad():  # their gradient is zero without a word to autograd, which would copy all logits
+                logits_BTV[..., num_entries:] = -torch.inf
+        function: Any = _CrossEntropy
+        total: Tensor = function.apply(
+            logits_BTV.flatten(0, 1), targets_BT.flatten(), first, num_entries == 0, self.group, self.size
+        )
+        return total
+
+    def whole_logits(self, logits_BTV: Tensor) -> Tensor:
+        """[B, T, V] of each rank's [B, T, V/t]; for generation, without a gradient."""
+        if self.group is None:
+            return logits_BTV
+        return torch.cat(_all_gather(logits_BTV.detach(), self.group, self.size).unbind(), dim=-1)
+
+
+ALONE = TensorAxis()
+
+
+def distribute(model: nn.Module, specs: Iterable[ParamSpec], mesh_tp: DeviceMesh) -> None:
+    """Turn every parameter of a module on the meta device into a DTensor on the tensor-parallel mesh, in place.
+
+    Nothing is sent. A parameter that two modules share stays one.
+    """
+    table = {spec.name: spec for spec in specs}
+    distributed: dict[nn.Parameter, nn.Parameter] = {}
+    for module_name, module in model.named_modules():
+        for name, parameter in list(module._parameters.items()):
+            if parameter is None:
+                continue
+            if parameter not in distributed:
+                spec = table[f"{module_name}.{name}" if module_name else name]
+                distributed[parameter] = _distributed(parameter, spec, mesh_tp)
+            setattr(module, name, distributed[parameter])
+
+
+def _distributed(parameter: nn.Parameter, spec: ParamSpec, mesh_tp: DeviceMesh) -> nn.Parameter:
+    assert parameter.is_meta and parameter.shape == spec.shape, spec.name
+    shape = list(spec.shape)
+    placement: Placement = Replicate()
+    if spec.tp_dim is not None:
+        assert shape[spec.tp_dim] % mesh_tp.size() == 0, f"{spec.name}: {mesh_tp.size()} ranks cannot share {shape}"
+        shape[spec.tp_dim] //= mesh_tp.size()
+        placement = Shard(spec.tp_dim)
+    local = torch.empty(shape, dtype=parameter.dtype, device=parameter.device)
+    whole = DTensor.from_local(local, mesh_tp, (placement,), shape=parameter.shape, stride=parameter.stride())
+    return nn.Parameter(whole, requires_grad=parameter.requires_grad)
+
+
+def _all_gather(x: Tensor, group: str, size: int) -> Tensor:
+    """[t, ...]: the tensors of all ranks."""
+    gathered: Tensor = _ops.wait_tensor(_ops.all_gather_into_tensor(x.contiguous(), size, group))
+    return gathered.view(size, *x.shape)
+
+
+def _gather_tokens(x_BTD: Tensor, group: str, size: int) -> Tensor:
+    """[B, T/t, D] to [B, T, D]; a batch of one needs no copy."""
+    return _all_gather(x_BTD, group, size).transpose(0, 1).flatten(1, 2)
+
+
+def _scatter_tokens(x_BTD: Tensor, group: str, size: int) -> Tensor:
+    """Addends [B, T, D] to this rank's tokens [B, T/t, D] of their sum; a batch of one needs no copy."""
+    parts = x_BTD.view(len(x_BTD), size, -1, x_BTD.shape[2]).transpose(0, 1).flatten(0, 1).contiguous()
+    scattered: Tensor = _ops.wait_tensor(_ops.reduce_scatter_tensor(parts, "sum", size, group))
+    return scattered
+
+
+def _all_reduce(x: Tensor, group: str) -> Tensor:
+    total: Tensor = _ops.wait_tensor(_ops.all_reduce(x.contiguous(), "sum", group))
+    return total
+
+
+class _GatherTokens(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_BTD: Tensor, group: str, size: int) -> Tensor:
+        ctx.group, ctx.size = group, size
+        return _gather_tokens(x_BTD, group, size)
+
+    @staticmethod
+    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None, None]:
+        return _scatter_tokens(gradient_BTD, ctx.group, ctx.size), None, None
+
+
+class _ScatterTokens(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_BTD: Tensor, group: str, size: int) -> Tensor:
+        ctx.group, ctx.size = group, size
+        return _scatter_tokens(x_BTD, group, size)
+
+    @staticmethod
+    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None, None]:
+        return _gather_tokens(gradient_BTD, ctx.group, ctx.size), None, None
+
+
+class _SumGradients(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_BTD: Tensor, group: str, size: int) -> Tensor:
+        ctx.group = group
+        return x_BTD.view_as(x_BTD)
+
+    @staticmethod
+    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None, None]:
+        return _all_reduce(gradient_BTD, ctx.group), None, None
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_BTD: Tensor, group: str, size: int) -> Tensor:
+        return _all_reduce(x_BTD, group)
+
+    @staticmethod
+    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None, None]:
+        return gradient_BTD, None, None
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """-ln p(target) = ln sum exp(logits) - the target's logit, summed, where ranks hold parts of each row of logits.
+
+    Each rank softmaxes its part, which is one fused kernel, and the log-sum-exps of all parts say what each part weighs.
+    Kept for the backward: the part's softmax, as large as the local logits and in fp32 at least.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits_NV: Tensor, targets_N: Tensor, first: int, all_padding: bool, group: str | None, size: int
+    ) -> Tensor:
+        dtype = torch.promote_types(logits_NV.dtype, torch.float32)
+        p_NV = torch.softmax(logits_NV, dim=-1, dtype=dtype)
+        if all_padding:  # -inf alone has no softmax; with these the part weighs nothing
+            p_NV = torch.ones_like(p_NV)
+        # the largest entry's softmax is 1 / sum exp(logits - the largest)
+        part_lse_N = lse_N = logits_NV.amax(-1).to(dtype) - p_NV.amax(-1).log()
+        rows_N = targets_N - first
+        own_N = (rows_N >= 0) & (rows_N < logits_NV.shape[1])  # a target that does not count is nobody's
+        rows_N1 = rows_N.masked_fill(~own_N, 0)[:, None]
+        target_logits_N = logits_NV.gather(1, rows_N1)[:, 0].to(dtype).masked_fill(~own_N, -torch.inf)
+        if group is not None:
+            numbers = _all_gather(torch.stack((lse_N, target_logits_N)), group, size)
+            lse_N, target_logits_N = numbers[:, 0].logsumexp(0), numbers[:, 1].amax(0)
+        counts_N = targets_N != IGNORED_TARGET
+        weights_N = (part_lse_N - lse_N).exp().masked_fill(~counts_N, 0)
+        ctx.save_for_backward(p_NV, weights_N, rows_N1, own_N)
+        ctx.dtype = logits_NV.dtype
+        return (lse_N - target_logits_N).masked_fill(~counts_N, 0).sum()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+        p_NV, weights_N, rows_N1, own_N = ctx.saved_tensors
+        weights_N1 = (weights_N * gradient)[:, None]
+        gradient_NV = torch.mul(p_NV, weights_N1, out=torch.empty_like(p_NV, dtype=ctx.dtype))
+        at_targets_N1 = p_NV.gather(1, rows_N1) * weights_N1 - own_N[:, None] * gradient
+        return gradient_NV.scatter_(1, rows_N1, at_targets_N1.to(ctx.dtype)), None, None, None, None, None

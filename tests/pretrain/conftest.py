@@ -1,0 +1,15 @@
+"""Ranks that were kept for the next test end with the session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.pretrain.ranks import end_reused_ranks
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _reused_ranks_end() -> Iterator[None]:
+    yield
+    end_reused_ranks()

@@ -1,0 +1,207 @@
+"""Tensor, pipeline and data parallelism together: first weights, tied weights, the norm, what `zero` costs, evaluation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pretrain.config import RunConfig
+from pretrain.evaluate import HeldOut, evaluate, parallel_score
+from pretrain.micro_batch import read_micro_batches
+from pretrain.optim import clip_grad_norm
+from pretrain.parallel.params import init_parameters, param_specs
+from pretrain.step import Run
+from tests.pretrain.ranks import reused_ranks, run_ranks
+from tests.pretrain.test_parallel import Operations
+from tests.pretrain.tiny import EOD, VOCAB_SIZE, tiny_config, tiny_run, train_steps, whole, whole_weights
+
+NUM_STEPS = 6
+Weights = dict[str, NDArray[Any]]
+
+
+def fp64(**sections: Any) -> RunConfig:
+    """A tiny run of four layers in double precision."""
+    sections["model"] = {"num_layers": 4, **sections.get("model", {})}
+    sections["training"] = {"precision": "fp64", **sections.get("training", {})}
+    return tiny_config(**sections)
+
+
+def first_weights(config: RunConfig) -> Weights:
+    with tiny_run(config) as run:
+        return whole_weights(run)
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "sections"),
+    [
+        (2, {"parallel": {"tp": 2}}),
+        (2, {"parallel": {"pp": 2, "schedule": "interleaved"}}),
+        (
+            6,
+            {"parallel": {"tp": 2}, "training": {"global_batch_size": 6}},
+        ),  # 3 shards of a half: 32 rows are 11, 11 and 10
+        (8, {"parallel": {"pp": 2, "tp": 2, "schedule": "zbv", "zero": 1}}),
+    ],
+)
+def test_first_weights_are_the_same_bits_on_every_mesh(num_ranks: int, sections: dict[str, Any]) -> None:
+    config = fp64(**sections, model={"bias": True, "positions": "learned"})
+    specs = param_specs(config.model)
+    expected = {spec.name: nn.Parameter(torch.empty(spec.shape)) for spec in specs}
+    init_parameters(expected, config.model, config.training.seed)
+    for weights in reused_ranks(first_weights, num_ranks, config):
+        assert weights.keys() == expected.keys()
+        for name, weight in expected.items():
+            np.testing.assert_array_equal(weights[name], weight.detach().numpy(), err_msg=name)
+
+
+def train(config: RunConfig) -> dict[str, Any]:
+    with tiny_run(config) as run:
+        losses, norms = train_steps(run, NUM_STEPS)
+        copies = {name: whole(copy) for name, copy in run.model.copies.items()}
+        moments = {name: whole(run.optimizer.state[copy]["exp_avg_sq"]) for name, copy in run.model.copies.items()}
+        return {"losses": losses, "norms": norms, "last": whole_weights(run), "copies": copies, "moments": moments}
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "parallel", "with_copies"),
+    [
+        (2, {"pp": 2, "schedule": "zbv", "zero": 1}, [0]),
+        (4, {"pp": 2}, [2, 3]),
+        (4, {"pp": 4, "schedule": "gpipe"}, [3]),  # its ends are no axis of the mesh
+        (8, {"pp": 2, "tp": 2, "zero": 3}, [4, 5, 6, 7]),
+    ],
+)
+def test_both_storages_of_a_tied_weight_stay_equal(
+    num_ranks: int, parallel: dict[str, Any], with_copies: list[int]
+) -> None:
+    """And are trained as the one storage of a single process."""
+    (alone,) = reused_ranks(train, 1, fp64())
+    results = reused_ranks(train, num_ranks, fp64(parallel=parallel))
+    assert [rank for rank, result in enumerate(results) if result["copies"]] == with_copies
+    for result in results:
+        assert result["norms"] == pytest.approx(alone["norms"], rel=1e-10)
+        assert result["losses"] == pytest.approx(alone["losses"], rel=1e-10)
+        np.testing.assert_allclose(result["last"]["embedding.weight"], alone["last"]["embedding.weight"], atol=1e-8)
+        for name, copy in result["copies"].items():
+            np.testing.assert_array_equal(copy, result["last"][name])
+            assert result["moments"][name].any()
+
+
+def clip(config: RunConfig, max_norm: float) -> dict[str, Any]:
+    """The norm that clipping finds, with the gradients of this rank's stages before and after, and the copies' after."""
+    with tiny_run(config) as run:
+        step_without_update(run)
+        before = {name: whole(gradient_of(parameter)) for name, parameter in run.parameters.items()}
+        norm = clip_grad_norm(run.parameters.values(), run.model.copies.values(), max_norm, run.world)
+        after = {name: whole(gradient_of(parameter)) for name, parameter in run.parameters.items()}
+        copies = {name: whole(gradient_of(copy)) for name, copy in run.model.copies.items()}
+        return {"norm": norm, "before": before, "after": after, "copies": copies}
+
+
+def step_without_update(run: Run) -> None:
+    batch_size = run.config.training.global_batch_size
+    micro_batches = list(read_micro_batches(run.loader, 0, batch_size, run.config, run.world))
+    run.model.step(micro_batches, sum(batch.num_targets for batch in micro_batches) * run.world.dp_size)
+
+
+def gradient_of(parameter: nn.Parameter) -> torch.Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
+
+
+@pytest.mark.parametrize("sequence_parallel", [True, False])
+def test_the_norm_counts_every_number_once(sequence_parallel: bool) -> None:
+    """What ranks hold copies of (norms, the tied weight), what they share, and what other stages have."""
+    parallel = {"pp": 2, "tp": 2, "sequence_parallel": sequence_parallel}
+    results = reused_ranks(clip, 4, fp64(parallel=parallel), 0.1)
+    gradients = results[0]["before"] | results[-1]["before"]
+    assert len(gradients) == len(param_specs(fp64().model))
+    expected = float(np.sqrt(sum((gradient**2).sum() for gradient in gradients.values())))
+    assert expected > 0.1
+    for result in results:
+        assert result["norm"] == pytest.approx(expected, rel=1e-12)
+        for name, gradient in result["after"].items():
+            np.testing.assert_allclose(gradient, result["before"][name] * (0.1 / expected), rtol=1e-12, atol=0)
+    np.testing.assert_array_equal(results[-1]["copies"]["embedding.weight"], results[0]["after"]["embedding.weight"])
+
+
+def count_collectives(parallel: dict[str, Any]) -> tuple[int, int]:
+    """How often a step of two micro-batches of a stage of two groups gathers weights and reduces gradients."""
+    with tiny_run(tiny_config(parallel=parallel)) as run:
+        train_steps(run, 1)
+        with Operations() as operations:
+            train_steps(run, 1)
+        names = ("c10d._allgather_base_.default", "c10d._reduce_scatter_base_.default")
+        gathers, reductions = (operations.counts[name] for name in names)
+        return gathers, reductions
+
+
+@pytest.mark.parametrize(
+    ("schedule", "zero", "gathers", "reductions"),
+    [
+        ("1f1b", 1, 2, 2),
+        ("1f1b", 2, 2, 4),
+        ("1f1b", 3, 6, 4),
+        ("zero-bubble", 1, 2, 2),
+    ],
+)
+def test_zero_in_a_pipeline_is_what_its_table_says(schedule: str, zero: int, gathers: int, reductions: int) -> None:
+    counts = run_ranks(count_collectives, 4, {"pp": 2, "schedule": schedule, "zero": zero})
+    assert counts == [(gathers, reductions)] * 4
+
+
+def measure(config: RunConfig) -> dict[str, Any]:
+    """Bits of a held-out text between steps, and logits of a window that no number of ranks divides."""
+    tokens = np.random.default_rng(1).integers(0, VOCAB_SIZE, 105).astype(np.uint16)
+    held_out = HeldOut(tokens, ["字" * 60], EOD)
+    with tiny_run(config) as run:
+        losses = train_steps(run, 2)[0]
+        score = parallel_score(run.model, config.model.document_mask)
+        bits = evaluate(score, held_out, 16, 2, run.world.device, run.world).bits
+        run.model.reshard()
+        window = torch.from_numpy(tokens[:13].astype(np.int64))[None]
+        logits = run.model.logits(window, *(() if not config.data.prefix_lm else (None, torch.full_like(window, 5))))
+        losses += train_steps(run, 1)[0]
+        return {"bits": bits, "losses": losses, "logits": logits[..., :VOCAB_SIZE].double().numpy()}
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "sections"),
+    [
+        (2, {"parallel": {"tp": 2}}),
+        (4, {"parallel": {"pp": 2, "schedule": "interleaved", "zero": 3}}),
+        (4, {"parallel": {"pp": 2, "tp": 2, "schedule": "zbv", "zero": 1}, "data": {"prefix_lm": True}}),
+    ],
+)
+def test_evaluation_and_logits_are_those_of_one_process(num_ranks: int, sections: dict[str, Any]) -> None:
+    sections = {**sections, "model": {"document_mask": True}}
+    (alone,) = reused_ranks(measure, 1, fp64(**sections | {"parallel": {}}))
+    for result in reused_ranks(measure, num_ranks, fp64(**sections)):
+        assert result["bits"] == pytest.approx(alone["bits"], rel=1e-10)
+        assert result["losses"] == pytest.approx(alone["losses"], rel=1e-10), (
+            "an evaluation between steps changes nothing"
+        )
+        np.testing.assert_allclose(result["logits"], alone["logits"], atol=1e-8)
+
+
+def test_the_number_of_micro_batches_may_grow() -> None:
+    """From one, fewer than the pipeline has ranks, to four."""
+    training = {"micro_batch_size": 1, "global_batch_size": 4, "rampup": {"start": 1, "increment": 1, "num_samples": 8}}
+    (alone,) = reused_ranks(train, 1, fp64(training=training))
+    for result in reused_ranks(train, 2, fp64(training=training, parallel={"pp": 2})):
+        assert result["losses"] == pytest.approx(alone["losses"], rel=1e-10)
+        assert result["norms"] == pytest.approx(alone["norms"], rel=1e-10)
+
+
+def test_bfloat16_in_a_pipeline_follows_one_process() -> None:
+    """Gradients that come outside of autograd are summed in fp32, too."""
+    (alone,) = reused_ranks(train, 1, tiny_config(training={"precision": "bf16"}))
+    parallel = {"pp": 2, "tp": 2, "schedule": "zero-bubble", "zero": 1}
+    for result in reused_ranks(train, 4, tiny_config(training={"precision": "bf16"}, parallel=parallel)):
+        np.testing.assert_allclose(result["losses"], alone["losses"], rtol=2e-3)
+        np.testing.assert_allclose(result["norms"], alone["norms"], rtol=0.05)

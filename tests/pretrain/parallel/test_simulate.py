@@ -1,0 +1,143 @@
+"""The simulator: equal to the definition, and each schedule loses what its paper says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pretrain.config import ScheduleKind
+from pretrain.parallel.schedule import Action, actions, stage_ranks
+from pretrain.parallel.simulate import Timeline, most_held, simulate
+from tests.pretrain.parallel.test_schedule import CHUNKS, shapes
+
+
+def run(
+    schedule: ScheduleKind, num_ranks: int, chunks: int, num_micro_batches: int, times: Sequence[int] = (1, 1, 1)
+) -> Timeline:
+    """Simulate stages that all take the times of F, I and W."""
+    forward, inputs, weights = times
+    seconds = {"F": forward, "B": inputs + weights, "I": inputs, "W": weights}
+    lists = actions(schedule, num_ranks, chunks, num_micro_batches)
+    return simulate(lists, stage_ranks(schedule, num_ranks, chunks), lambda action: seconds[action.kind])
+
+
+def lost(timeline: Timeline) -> int:
+    return int(timeline.total - timeline.ideal)
+
+
+def test_three_micro_batches_on_two_ranks() -> None:
+    timeline = run("1f1b", 2, 1, 3)
+    assert timeline.starts == [[0, 1, 4, 6, 7, 10], [1, 2, 4, 5, 7, 8]]  # F0 F1 B0 F2 B1 B2 and F0 B0 F1 B1 F2 B2
+    assert timeline.ends == [[1, 2, 6, 7, 9, 12], [2, 4, 5, 7, 8, 10]]
+    assert (timeline.total, timeline.ideal, timeline.bubble) == (12, 9, 1 / 3)
+    assert timeline.in_flight == [2, 1]
+    assert timeline.spans[Action("B", 0, 1)] == (7, 9)
+
+
+def test_a_message_takes_time_only_between_ranks() -> None:
+    lists = actions("zbv", 2, 2, 1)  # stages 0, 1, 2, 3 on ranks 0, 1, 1, 0
+    timeline = simulate(lists, [0, 1, 1, 0], lambda _: 1, send_seconds=10)
+    starts = {action: start for action, (start, _) in timeline.spans.items()}
+    assert [starts[Action("F", stage, 0)] for stage in range(4)] == [0, 11, 12, 23]
+    assert [starts[Action("I", stage, 0)] for stage in reversed(range(4))] == [
+        24,
+        35,
+        37,
+        48,
+    ]  # rank 1 runs W of stage 2 before stage 1
+
+
+def test_uneven_stages_are_measured_against_the_busiest_rank() -> None:
+    timeline = simulate(actions("1f1b", 2, 1, 4), [0, 1], lambda action: 1 + action.stage)
+    assert timeline.ideal == 16
+    assert timeline.total == 18  # rank 1 waits for one forward, rank 0 ends with one backward
+    assert timeline.bubble == 1 / 8
+
+
+@pytest.mark.parametrize("schedule", CHUNKS)
+@pytest.mark.parametrize("times", [(1, 1, 1), (2, 2, 1), (2, 3, 2), (10, 12, 8)])
+def test_lost_time_is_what_the_table_says(schedule: ScheduleKind, times: tuple[int, int, int]) -> None:
+    """In times of a stage, of which a rank has v, so that the table's divisions by v disappear."""
+    forward, inputs, weights = times
+    for p, v, m in shapes(schedule):
+        if schedule == "zero-bubble":
+            each = forward + inputs - weights
+        else:
+            each = inputs if schedule == "zbv" else forward + inputs + weights
+        fills = 1 if schedule in ("gpipe", "1f1b") else 2 * p - 1 if schedule == "zbv" else p
+        if m >= fills:
+            assert lost(run(schedule, p, v, m, times)) == (p - 1) * each, (p, v, m)
+
+
+def test_bubbles_of_the_literature() -> None:
+    for schedule in ("gpipe", "1f1b", "interleaved"):
+        for p, v, m in shapes(schedule):
+            if m >= p:
+                timeline = run(schedule, p, v, m)
+                assert Fraction(lost(timeline), int(timeline.ideal)) == Fraction(p - 1, v * m)
+                assert timeline.bubble == pytest.approx((p - 1) / (v * m))
+
+
+def test_zero_bubble_is_never_slower_than_1f1b() -> None:
+    for times in ((3, 3, 4), (2, 1, 3), (1, 1, 5), (5, 7, 0)):
+        for p, _, m in shapes("1f1b"):
+            assert lost(run("zero-bubble", p, 1, m, times)) <= lost(run("1f1b", p, 1, m, times))
+
+
+def test_in_flight_counts_each_stage_on_its_own() -> None:
+    timeline = run("zbv", 3, 2, 8)
+    assert [a + b for a, b in zip(timeline.in_flight, reversed(timeline.in_flight), strict=True)] == [7] * 6
+    assert [int(most_held(own, [1] * 6)) for own in timeline.lists] == [6, 6, 6]
+    own = [Action("F", 0, 0), Action("F", 1, 0), Action("I", 1, 0), Action("I", 0, 0), Action("W", 1, 0)]
+    assert most_held(own, [5, 2]) == 7
+    assert most_held([*own, Action("F", 1, 1), Action("F", 1, 2)], [5, 2]) == 9
+    assert most_held([*own, Action("W", 0, 0), Action("F", 1, 1), Action("B", 1, 1), Action("F", 1, 2)], [5, 2]) == 7
+
+
+@given(
+    st.sampled_from(list(CHUNKS)),
+    st.integers(1, 4),
+    st.integers(1, 6),
+    st.integers(0, 3),
+    st.randoms(use_true_random=False),
+)
+def test_equal_to_the_definition(schedule: ScheduleKind, p: int, m: int, send_seconds: int, chance: Random) -> None:
+    """Each start is the later one of two ends: of the action before it in its list, and of the one it waits for."""
+    chunks = CHUNKS[schedule][-1]
+    lists, ranks = actions(schedule, p, chunks, m), stage_ranks(schedule, p, chunks)
+    seconds = {action: chance.randrange(5) for own in lists for action in own}
+    rank_of = {action: rank for rank, own in enumerate(lists) for action in own}
+    before = {b: a for own in lists for a, b in pairwise(own)}
+
+    @cache
+    def end(action: Action) -> int:
+        kind, stage, micro_batch = action
+        needed = []
+        if kind == "F":
+            needed = [Action("F", stage - 1, micro_batch)]
+        elif kind != "W":
+            needed = [Action(kind, stage + 1, micro_batch) for kind in "BI"]  # type: ignore[arg-type]
+        starts = [end(before[action])] if action in before else [0]
+        for other in needed:
+            if other in seconds:
+                starts.append(end(other) + send_seconds * (rank_of[other] != rank_of[action]))
+        return max(starts) + seconds[action]
+
+    timeline = simulate(lists, ranks, seconds.__getitem__, send_seconds)
+    assert timeline.spans == {action: (end(action) - seconds[action], end(action)) for action in seconds}
+    assert timeline.total == max(map(end, seconds))
+    assert timeline.ideal == max(sum(seconds[action] for action in own) for own in lists)
+
+
+def test_ranks_that_wait_for_each_other_are_named() -> None:
+    first = [Action("F", 0, 0), Action("B", 0, 0), Action("F", 0, 1), Action("B", 0, 1)]
+    second = [Action("F", 1, 0), Action("F", 1, 1), Action("B", 1, 0), Action("B", 1, 1)]
+    with pytest.raises(ValueError, match=r"rank [01], place 1: Action.* waits for what never comes"):
+        simulate([first, second], [0, 1], lambda _: 1)

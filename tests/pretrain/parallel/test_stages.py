@@ -1,0 +1,131 @@
+"""Cutting: every layer once and in order, the slowest stage as fast as any cut allows, and stages in sequence are the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pretrain.config import ModelConfig, load_config
+from pretrain.metrics import flops_per_token
+from pretrain.model import GPT, loss_sum
+from pretrain.parallel.params import init_parameters, part_specs
+from pretrain.parallel.stages import cut, head_flops, layer_flops, whole
+from tests.pretrain.models import CHOICES, build, small, some_tokens
+
+
+def counts(config: ModelConfig, num_stages: int) -> list[int]:
+    return [len(stage.layers) for stage in cut(config, num_stages)]
+
+
+def all_cuts(num_layers: int, num_stages: int) -> Iterator[list[int]]:
+    for ends in combinations(range(1, num_layers), num_stages - 1):
+        bounds = [0, *ends, num_layers]
+        yield [stop - start for start, stop in pairwise(bounds)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 9), st.sampled_from([128, 1024, 8192]))
+def test_no_cut_is_faster_and_none_as_fast_is_more_even(num_layers: int, num_stages: int, vocabulary: int) -> None:
+    config = small(num_layers=num_layers, padded_vocab_size=vocabulary)
+    num_stages = min(num_stages, num_layers)
+    stages = cut(config, num_stages)
+    assert [layer for stage in stages for layer in stage.layers] == list(range(num_layers))
+    assert all(len(stage.layers) for stage in stages)
+    assert [stage.index for stage in stages] == list(range(num_stages))
+    assert [stage.is_first for stage in stages] == [True] + [False] * (num_stages - 1)
+    assert [stage.is_last for stage in stages] == [False] * (num_stages - 1) + [True]
+
+    def cost(cut_counts: list[int]) -> tuple[int, int]:
+        work = [count * layer_flops(config) for count in cut_counts]
+        work[-1] += head_flops(config)
+        return max(work), sum(flops**2 for flops in work)
+
+    found = counts(config, num_stages)
+    assert cost(found) == min(map(cost, all_cuts(num_layers, num_stages)))
+    assert found == max(one for one in all_cuts(num_layers, num_stages) if cost(one) == cost(found))  # earliest
+
+
+def test_cuts_of_published_models() -> None:
+    assert counts(load_config("yuan-245b").model, 38) == [2] * 38
+    assert counts(load_config("yuan-13b").model, 2) == [20, 20]
+    assert counts(load_config("gpt2-124m").model, 4) == [4, 4, 3, 1]  # its head works as much as four layers
+
+
+def test_layers_per_stage_are_taken_as_given() -> None:
+    assert [stage.layers for stage in cut(small(num_layers=6), 3, (1, 4, 1))] == [range(1), range(1, 5), range(5, 6)]
+    with pytest.raises(AssertionError):
+        cut(small(num_layers=6), 3, (1, 4))
+    with pytest.raises(AssertionError):
+        cut(small(num_layers=6), 3, (1, 4, 2))
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+def test_the_flops_are_those_that_are_reported(choices: dict[str, Any]) -> None:
+    config = small(**choices)
+    forward = config.num_layers * layer_flops(config) + head_flops(config)
+    assert 3 * forward == flops_per_token(config)
+
+
+def parts_of(config: ModelConfig, num_stages: int) -> list[GPT]:
+    """The stages of `build(config)`, with the same first weights; the copy of a tied embedding begins as the embedding."""
+    parts = []
+    for stage in cut(config, num_stages):
+        with torch.device("meta"):
+            part = GPT(config, stage)
+        part.to_empty(device="cpu")
+        part.tie()
+        parameters = dict(part.named_parameters())
+        if config.tied and stage.is_last and not stage.is_first:
+            parameters["embedding.weight"] = parameters.pop("head.weight")
+        init_parameters(parameters, config, seed=3)
+        parts.append(part)
+    return parts
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("choices", CHOICES)
+def test_stages_in_sequence_are_the_model_bit_for_bit(choices: dict[str, Any], masked: bool) -> None:
+    config = small(num_layers=3, **choices)
+    model, parts = build(config), parts_of(config, 3)
+    tokens = some_tokens()
+    inputs = (torch.arange(12)[None] // 5, torch.full((2, 12), 4), torch.arange(12)[None] % 5) if masked else ()
+    expected, x = model(tokens, *inputs), tokens
+    for part in parts:
+        x = part(x, *inputs)
+    assert torch.equal(x, expected)
+
+    for logits in (expected, x):
+        loss_sum(logits, tokens).backward()  # type: ignore[no-untyped-call]
+    gradients = [{name: p.grad for name, p in part.named_parameters()} for part in parts]
+    for name, parameter in model.named_parameters():
+        found = [part[name] for part in gradients if name in part]
+        if name == "embedding.weight" and config.tied:
+            found.append(gradients[-1]["head.weight"])
+        assert parameter.grad is not None and None not in found
+        torch.testing.assert_close(sum(found), parameter.grad, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+def test_a_parts_parameters_are_rows_of_the_table(choices: dict[str, Any]) -> None:
+    config = small(num_layers=3, **choices)
+    table = {spec.name: spec.shape for spec in part_specs(config)}
+    found: dict[str, tuple[int, ...]] = {}
+    for stage in cut(config, 3):
+        with torch.device("meta"):
+            part = GPT(config, stage)
+        shapes = {name: tuple(parameter.shape) for name, parameter in part.named_parameters()}
+        assert not shapes.keys() & found.keys()
+        assert (part.embedding is None) is not stage.is_first and (part.head is None) is not stage.is_last
+        found |= shapes
+    assert found == table
+
+
+def test_the_whole_model_is_one_stage() -> None:
+    stage = whole(small(num_layers=3))
+    assert (stage.index, stage.layers, stage.is_first, stage.is_last) == (0, range(3), True, True)
