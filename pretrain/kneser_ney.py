@@ -71,8 +71,8 @@ class KneserNey:
         found = np.full(len(codes) + 1, 1 / NUM_SYMBOLS)
         for length, level in enumerate(self.levels, start=1):
             contexts, last = ranks[:-1], codes[length - 1 :]
-            is_new = (contexts == NEW) | (last == NEW)
-            ranks = _rank(level.grams, np.where(is_new, NEW, contexts * len(self.alphabet) + last))
+            keys = contexts * len(self.alphabet) + last  # negative where the context is new, which is in no table
+            ranks = _rank(level.grams, np.where(last == NEW, NEW, keys))
             found = level.shares[ranks] + level.passed_on[contexts] * found[1:]
         return found
 
@@ -125,4 +125,4 @@ def _level(grams: Integers, counts: Integers, contexts: Integers, num_contexts: 
 def _rank(table: Integers, wanted: Integers) -> Integers:
     """Where each of `wanted` stands in a sorted table, NEW where it does not."""
     places = np.searchsorted(table, wanted)
-    return np.where(np.append(table, NEW - 1)[places] == wanted, places, NEW)
+    return np.where(np.append(table, np.iinfo(np.int64).min)[places] == wanted, places, NEW)

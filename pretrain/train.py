@@ -1,7 +1,7 @@
 """A training run: from its shards or its newest checkpoint to the last step, with what it says and saves on the way.
 
 SIGTERM and SIGINT finish the step, save and exit with 75: the same command goes on from there, and from the newest
-checkpoint after any other end, bit for bit on as many ranks and within rounding on any other number. One step is
+checkpoint after any other end, bit for bit on the same layout of ranks and within rounding on any other. One step is
 `pretrain.step`.
 """
 

@@ -1,9 +1,9 @@
 """Matrix products whose weight gradient is computed later (the W of zero-bubble schedules; Qi et al. 2024).
 
 The stage before waits for the gradient of the input, nobody for that of the weight: the backward of `linear` returns
-the first (and the bias's, a mere sum) and leaves what the second is computed from in a list. The weight never enters
-the autograd graph, so whatever else the parameter is used for (a tied embedding) is counted by autograd, once, and the
-product by `accumulate`, once. What is left is the input and the gradient of the output, until then: of a linear layer as
+the first (and the bias's, a mere sum) and leaves what the second is computed from in a list. Autograd gets no gradient
+of the weight: whatever else the parameter is used for (a tied embedding) is counted by autograd, once, and the product
+by `accumulate`, once. What is left is the input and the gradient of the output, until then: of a linear layer as
 much as its input and output. Under recompute the input is the one computed again, as it is saved as autograd saves.
 """
 

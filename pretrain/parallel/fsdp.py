@@ -85,7 +85,8 @@ def reduce_deferred(part: nn.Module, zero: Zero, is_last: bool) -> None:
         groups += getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
     groups = [group for group in groups if group is not None]
 
-    for group in groups:  # nothing is reduced yet: all gradients become of the type that they are summed in
+    before_backward_of_inputs(part, zero)
+    for group in groups:  # all gradients become of the type that they are summed in: one reduction takes one type
         group.post_backward()
     if is_last or zero > 1:
         before_backward(part, zero, is_last, pipelined=True)

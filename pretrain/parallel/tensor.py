@@ -13,8 +13,8 @@ holds. Activations are plain local tensors, and every collective is written wher
 Both send as much: an all-reduce is a reduce-scatter and an all-gather. Sequence parallelism keeps 1/t of the
 activations between products. The loss never sees a whole row of logits: ranks exchange two numbers a token.
 
-Collectives are torch's functional ones, `COLLECTIVES`: each returns a new tensor, so that selective recompute can keep
-their results, and torch.compile can see them.
+Collectives are torch's functional ones: each returns a new tensor, which recompute may keep, and torch.compile can see
+them. (Of the two operations of each, recompute must not keep the second, `wait_tensor`.)
 
 Shape suffixes as in `pretrain.model`; t is the number of tensor-parallel ranks.
 """
@@ -36,16 +36,11 @@ from pretrain.parallel.params import ParamSpec
 IGNORED_TARGET = -1  # a target that no loss is taken of
 
 _ops = torch.ops._c10d_functional
-COLLECTIVES = (
-    _ops.all_gather_into_tensor.default,
-    _ops.reduce_scatter_tensor.default,
-    _ops.all_reduce.default,
-)  # what a policy of selective recompute sees (and `wait_tensor`, which it must not keep)
 
 
 @dataclass(frozen=True)
 class TensorAxis:
-    """This rank among the tensor-parallel ranks. Without a group it is alone, and its methods do nothing."""
+    """This rank among the tensor-parallel ranks. Without a group it is alone and exchanges nothing."""
 
     group: str | None = None  # the process group's name, as functional collectives take it
     rank: int = 0

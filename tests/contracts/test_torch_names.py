@@ -58,8 +58,31 @@ NEW_KEYWORDS = {  # function: keywords that it does not take in 2.11
     "varlen_attn": {"block_table", "enable_gqa", "num_splits", "seqused_k"},
 }
 
-PRIVATE = {  # file: {private name of torch: why}
+PRIVATE = {  # file: {private name of torch: what for, where there is no public one}
+    "pretrain/optim.py": {"_foreach_mul_": "scales all gradients in one call; clip_grads_with_norm_ takes no local parts"},
+    "pretrain/parallel/fsdp.py": {
+        # reduce_deferred, as torch's own PipelineStage.perform_reduce_grad
+        "_state_ctx": "the states of all modules of a part",
+        "_fsdp_param_group": "a module's parameters, in 2.11",
+        "_fsdp_param_groups": "the same in 2.13, a list",
+        "_root_post_backward_final_callback": "waits for the reductions",
+    },
+    "pretrain/parallel/mesh.py": {"_set_pg_timeout": "init_device_mesh gives its groups the default timeout, 30 minutes"},
+    "pretrain/parallel/params.py": {"__create_chunk_list__": "where this rank's part of a DTensor lies, as checkpoints ask it"},
+    "pretrain/parallel/recompute.py": {
+        # operators whose results are kept have no other name
+        "_scaled_dot_product_cudnn_attention": "attention",
+        "_scaled_dot_product_efficient_attention": "attention",
+        "_scaled_dot_product_flash_attention": "attention",
+        "_scaled_dot_product_flash_attention_for_cpu": "attention",
+    },
+    "pretrain/parallel/tensor.py": {
+        "_c10d_functional": "collectives that return a new tensor, which selective recompute can keep",
+        "_parameters": "parameters by name, one by one, to put others in their places",
+    },
 }  # fmt: skip
+PYTHON = {*dir(object), *dir(dict), *dir(type), "__name__"}  # underscored, and everybody's
+OTHER_SYSTEMS = "tools/bench/peers/"  # reach into what they measure
 
 
 def new_names(source: str) -> Iterator[str]:
@@ -104,9 +127,6 @@ def private_names(source: str) -> set[str]:
     return names
 
 
-PYTHON = {*dir(object), *dir(dict), *dir(type), "__name__"}
-
-
 def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
     """(name in the module, dotted name) of everything imported."""
     for node in ast.walk(tree):
@@ -145,7 +165,11 @@ def test_nothing_that_only_the_newest_torch_has(repository: Path) -> None:
 
 
 def test_the_private_names_of_torch_are_those_listed(repository: Path) -> None:
-    found = {name: names for name, source in sources(repository) if (names := private_names(source))}
+    found = {
+        name: names
+        for name, source in sources(repository)
+        if not name.startswith(OTHER_SYSTEMS) and (names := private_names(source))
+    }
     assert found == {name: set(reasons) for name, reasons in PRIVATE.items()}
 
 

@@ -8,7 +8,8 @@ A wrong size in gloo ends the process, not with an exception: so ranks are never
 | `reused_ranks` | stay for the next call of as many ranks | everything else: a case costs a quarter as much CPU |
 
 What a reused rank saves is the fork, and the first use of each operation of DTensor, whose placements torch works out
-once a process. Its groups stay, too: a mesh of the same shape is the same mesh.
+once a process. Its groups stay, too: a mesh of the same shape is the same mesh. A thread of each wakes a hundred times a
+second, so few are kept: put cases of one shape one after another.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ PRELOADED = [
     *("pretrain.train", "pretrain.checkpoint"),
     *("pytest", "hypothesis", "tests.pretrain.tiny", "tests.pretrain.texts"),  # which the modules of tests import
 ]
+MOST_REUSED_RANKS = 8  # of all sizes together
+MOST_GROUPS = 16  # of a reused rank; a mesh has four
 
 
 class RanksFailed(AssertionError):
@@ -50,6 +53,7 @@ class Ranks:
         context.set_forkserver_preload(PRELOADED)
         self._folder = Path(tempfile.mkdtemp())
         pipes = [context.Pipe() for _ in range(num_ranks)]
+        self.num_groups = 1  # that a rank holds after its last function
         self._pipes = [ours for ours, _ in pipes]
         self._processes = [
             context.Process(target=_rank, args=(rank, num_ranks, self._folder, theirs), daemon=True)
@@ -64,7 +68,9 @@ class Ranks:
         for pipe in self._pipes:
             with suppress(OSError):  # a rank that died as it started is told by its exit code
                 pipe.send((stays, function, args))
-        return _collect(self._processes, self._pipes, time.monotonic() + deadline_seconds)
+        answers = _collect(self._processes, self._pipes, time.monotonic() + deadline_seconds)
+        self.num_groups = max(num_groups for num_groups, _ in answers)
+        return [value for _, value in answers]
 
     def end(self) -> None:
         """Kill what still runs."""
@@ -75,7 +81,7 @@ class Ranks:
         shutil.rmtree(self._folder)
 
 
-_reused: dict[int, Ranks] = {}
+_reused: dict[int, Ranks] = {}  # by their number, the last used last
 
 
 def run_ranks(function: Callable[..., Any], num_ranks: int, *args: Any, deadline_seconds: float = 200) -> list[Any]:
@@ -89,13 +95,20 @@ def run_ranks(function: Callable[..., Any], num_ranks: int, *args: Any, deadline
 
 def reused_ranks(function: Callable[..., Any], num_ranks: int, *args: Any, deadline_seconds: float = 200) -> list[Any]:
     """As `run_ranks`, on processes that earlier calls have used; after any failure they are replaced."""
-    if num_ranks not in _reused:
-        _reused[num_ranks] = Ranks(num_ranks)
+    ranks = _reused.pop(num_ranks, None)
+    while num_ranks + sum(_reused) > MOST_REUSED_RANKS and _reused:
+        _reused.pop(next(iter(_reused))).end()
+    ranks = ranks or Ranks(num_ranks)
     try:
-        return _reused[num_ranks].run(function, *args, stays=True, deadline_seconds=deadline_seconds)
+        values = ranks.run(function, *args, stays=True, deadline_seconds=deadline_seconds)
     except BaseException:
-        _reused.pop(num_ranks).end()
+        ranks.end()
         raise
+    if ranks.num_groups > MOST_GROUPS:
+        ranks.end()
+    else:
+        _reused[num_ranks] = ranks
+    return values
 
 
 def end_reused_ranks() -> None:
@@ -135,6 +148,7 @@ def _collect(processes: Sequence[Any], readers: Sequence[Connection], deadline: 
 def _rank(rank: int, num_ranks: int, folder: Path, pipe: Connection) -> None:
     import torch
     import torch.distributed as dist
+    from torch.distributed.distributed_c10d import _world
 
     environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(num_ranks), "LOCAL_RANK": str(rank)}
     torch.set_num_threads(1)
@@ -153,7 +167,8 @@ def _rank(rank: int, num_ranks: int, folder: Path, pipe: Connection) -> None:
                 _keep_groups()
             os.environ.clear()
             os.environ |= environment
-            pipe.send((True, function(*args)))
+            value = function(*args)
+            pipe.send((True, (len(_world.pg_map), value)))
     except BaseException:
         pipe.send((False, traceback.format_exc()))
     finally:
@@ -183,7 +198,6 @@ def _keep_groups() -> None:
         return made
 
     def leave() -> None:
-        dist.barrier()
         for group in set(_world.pg_map) - kept:
             destroy(group)
 

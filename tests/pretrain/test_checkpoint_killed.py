@@ -1,7 +1,7 @@
 """Saves that die, or meet a full disk: the checkpoint before is there, whole, and the next save is as if nothing had been.
 
 What a kill leaves behind is what the disk shows at that moment. So one save is watched, and the folder copied before each
-of its steps (every fsync of a file or folder, every removal) on either rank; a real SIGKILL proves once that the other
+of its steps (every fsync of a file or folder, every removal of a file) on either rank; a real SIGKILL proves once that the other
 ranks end, too. The slow test kills at every step.
 """
 
@@ -45,8 +45,8 @@ def before_each_step(act: Callable[[int], None]) -> ExitStack:
         return wrapper
 
     stack = ExitStack()
-    for module, name in ((os, "fsync"), (shutil, "rmtree")):
-        stack.enter_context(mock.patch.object(module, name, acting(getattr(module, name))))
+    for name in ("fsync", "unlink"):
+        stack.enter_context(mock.patch.object(os, name, acting(getattr(os, name))))
     return stack
 
 
@@ -86,8 +86,8 @@ def test_whenever_a_save_dies_a_whole_checkpoint_remains(config: RunConfig, tmp_
         newest = newest_folder(seen)
         left[newest.name] = left.get(newest.name, 0) + 1
         num_unfinished += len(checkpoint.sweep(seen))
-        checkpoint.load_model(newest)
-        assert sorted(path for path in (seen / "checkpoints").iterdir()) == checkpoint.committed(seen)
+        for folder in sorted((seen / "checkpoints").iterdir()):
+            checkpoint.load_model(folder)
     assert left["step-00000002"] >= 6 and left["step-00000003"] >= 1 and len(left) == 2
     assert num_unfinished >= 6
 

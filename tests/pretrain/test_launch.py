@@ -13,6 +13,7 @@ import pytest
 
 from pretrain import launch
 from pretrain.__main__ import COMMANDS, main
+from pretrain.errors import LostRank
 
 
 def ranks(code: str, num_ranks: int = 3) -> int:
@@ -127,6 +128,21 @@ def test_one_rank_speaks_for_all() -> None:
         done = subprocess.run(command, capture_output=True, env=os.environ | {"RANK": rank}, timeout=250, check=False)
         assert done.returncode == 2
         assert bool(done.stderr) is (rank == "0")
+
+
+def test_each_rank_that_lost_another_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from pretrain import train
+
+    def lose(*_: object) -> None:
+        raise LostRank("rank 1 waited for rank 2")
+
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(train, "train", lose)
+    arguments = ["train", "--config", "demo", "--data", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert main(arguments) == LostRank.exit_code
+    assert "rank 1 waited for rank 2" in capsys.readouterr().err
 
 
 def test_environment_of_this_process_is_left_alone() -> None:

@@ -30,6 +30,7 @@ from pretrain import checkpoint, step, train
 from pretrain.checkpoint import Order, order_of
 from pretrain.config import RunConfig, load_config, to_json
 from pretrain.corpora import order_from
+from pretrain.errors import LostRank
 from pretrain.optim import clip_grad_norm
 from pretrain.parallel.compose import ParallelModel
 from pretrain.step import StepResult, note_order, train_step
@@ -230,15 +231,41 @@ def test_a_signal_on_one_rank_stops_all_after_the_same_step(data: Path, tmp_path
     assert [folder.name for folder in checkpoint.committed(tmp_path)] == ["step-00000002"]
 
 
-def poisoned(rank: int, at_step: int, where: str) -> dict[str, Any]:
+def told(config: RunConfig, data: Path, out: Path) -> list[str]:
+    """What this rank says while it trains."""
+    words: list[str] = []
+    with mock.patch.object(train, "say", words.append):
+        train_here(config, data, out)
+    return words
+
+
+def test_a_run_on_tensor_and_pipeline_ranks_stops_and_goes_on(data: Path, whole: Path, tmp_path: Path) -> None:
+    """Its losses and held-out bits are those of two data-parallel ranks, within rounding."""
+    config = run_config(parallel={"tp": 2, "pp": 2})
+    assert len(set(run_ranks(stopped_train, 4, config, data, tmp_path, 3))) == 1
+    said, *silent = run_ranks(told, 4, config, data, tmp_path)
+    assert "4 x cpu, fp32, tp 2 x pp 2, 1f1b, zero 2; " in said[0]
+    assert said[1].startswith("resuming from ") and said[1].endswith("(step 2)")
+    assert silent == [[], [], []]
+    np.testing.assert_allclose(losses(tmp_path), losses(whole), rtol=1e-3)
+    ours, theirs = (recorded(out, "validation") for out in (tmp_path, whole))
+    assert list(ours) == list(theirs)
+    for step_number, line in theirs.items():
+        assert ours[step_number]["bits_per_character"] == pytest.approx(line["bits_per_character"], rel=1e-3)
+    summary = json.loads((tmp_path / "summary.json").read_bytes())
+    assert summary["tokens"] == NUM_STEPS * 8 * 16
+    assert summary["sample"].startswith("学而")
+
+
+def poisoned(parallel: dict[str, Any], rank: int, at_step: int, where: str) -> dict[str, Any]:
     """Train 4 steps; at one of them one rank's logits, or only its view of the norm, are not finite."""
-    with tiny_run(tiny_config()) as run:
+    with tiny_run(tiny_config(parallel=parallel)) as run:
 
         def hook(module: torch.nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor | None:
             return output * math.nan if run.state.step == at_step else None
 
         if run.world.rank == rank and where == "logits":
-            run.model.parts[0].register_forward_hook(hook)
+            run.model.parts[max(run.model.parts)].register_forward_hook(hook)
 
         def norm(*args: Any) -> float:
             value = clip_grad_norm(*args)
@@ -255,10 +282,13 @@ def poisoned(rank: int, at_step: int, where: str) -> dict[str, Any]:
                 "samples": run.state.num_samples, "in_a_row": run.state.num_bad_in_a_row}  # fmt: skip
 
 
-@pytest.mark.parametrize("where", ["logits", "norm"])
-def test_one_rank_that_is_not_finite_skips_the_step_on_all(where: str) -> None:
+@pytest.mark.parametrize(
+    ("parallel", "rank", "where"),
+    [({}, 1, "logits"), ({}, 1, "norm"), ({"pp": 2}, 1, "logits"), ({"pp": 2}, 0, "norm")],
+)
+def test_one_rank_that_is_not_finite_skips_the_step_on_all(parallel: dict[str, Any], rank: int, where: str) -> None:
     """FAULTS row 28."""
-    for result in reused_ranks(poisoned, 2, 1, 2, where):
+    for result in reused_ranks(poisoned, 2, parallel, rank, 2, where):
         assert result == {"applied": [True, True, False, True], "unchanged": [False, True, False],
                           "finite": True, "bad": 1, "samples": 32, "in_a_row": 0}  # fmt: skip
 
@@ -338,23 +368,24 @@ def test_all_ranks_say_with_their_exit_code_that_the_folder_is_in_use(data: Path
         assert reused_ranks(refused_train, 2, run_config(), data, tmp_path) == [LockHeld.exit_code] * 2
 
 
-def hanging(at_step: int) -> None:
+def hanging(parallel: dict[str, Any], at_step: int) -> None:
     """Rank 1 stops answering; the other must fail within the timeout, 3 seconds."""
-    with tiny_run(tiny_config(training={"timeout_minutes": 0.05})) as run:
+    with tiny_run(tiny_config(training={"timeout_minutes": 0.05}, parallel=parallel)) as run:
         pids = run.world.gather(os.getpid())
         train_steps(run, at_step)
         if run.world.rank == 1:
             os.kill(os.getpid(), signal.SIGSTOP)
-        with suppress(RuntimeError):
+        with suppress(RuntimeError, LostRank):
             train_steps(run, 1)
         os.kill(pids[1], signal.SIGKILL)
         os._exit(40)
 
 
-def test_ranks_do_not_wait_for_a_hanging_one() -> None:
-    """FAULTS row 30: the groups of the mesh too have the configured timeout."""
+@pytest.mark.parametrize("parallel", [{}, {"pp": 2}])
+def test_ranks_do_not_wait_for_a_hanging_one(parallel: dict[str, Any]) -> None:
+    """FAULTS row 30: the groups of the mesh and the channels of a pipeline too have the configured timeout."""
     with pytest.raises(RanksFailed) as caught:
-        run_ranks(hanging, 2, 1)
+        run_ranks(hanging, 2, parallel, 1)
     assert caught.value.codes == [40, -signal.SIGKILL]
 
 
@@ -389,20 +420,21 @@ def test_a_changed_batch_and_seed_start_a_new_order() -> None:
         assert [order_of(run.state, step).seed for step in range(4)] == [1234, 1234, 9, 9]
 
 
-def dying(at_step: int) -> float:
+def dying(parallel: dict[str, Any], at_step: int) -> float:
     """Rank 1 dies by SIGKILL; the others must fail soon, not wait for ever."""
-    with tiny_run(tiny_config(training={"global_batch_size": 6})) as run:
+    with tiny_run(tiny_config(model={"num_layers": 3}, training={"global_batch_size": 6}, parallel=parallel)) as run:
         train_steps(run, at_step)
         if run.world.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         started = time.monotonic()
-        with suppress(RuntimeError):
+        with suppress(RuntimeError, LostRank):
             train_steps(run, 1)
         os._exit(40 if time.monotonic() - started < 30 else 41)
 
 
-def test_ranks_do_not_wait_for_a_dead_one() -> None:
+@pytest.mark.parametrize("parallel", [{}, {"pp": 3}])
+def test_ranks_do_not_wait_for_a_dead_one(parallel: dict[str, Any]) -> None:
     """FAULTS row 30."""
     with pytest.raises(RanksFailed) as caught:
-        run_ranks(dying, 3, 1)
+        run_ranks(dying, 3, parallel, 1)
     assert caught.value.codes == [40, -signal.SIGKILL, 40]

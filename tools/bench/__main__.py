@@ -22,6 +22,7 @@ python -m tools.bench pipeline --input 'data/*.jsonl' --peers
 python -m tools.bench frontier --urls 1_000_000
 python -m tools.bench encode --input 'data/*.jsonl' --peers
 python -m tools.bench loader --peers --plot docs/loader-memory.svg
+python -m tools.bench pretrain
 python -m tools.bench.retune build/demo
 """
 
@@ -35,7 +36,7 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("rooms", "filters", "dedup", "signatures", "pipeline", "frontier", "loader", "encode"),
+        choices=("rooms", "filters", "dedup", "signatures", "pipeline", "frontier", "loader", "encode", "pretrain"),
         default="rooms",
         help="default: rooms",
     )

@@ -42,7 +42,7 @@ def run() -> None:
 def measured(parallel: ParallelConfig) -> float:
     """The median of several steps: from the first start to the last end, over the time of the busiest rank."""
     by_rank: list[list[list[Record]]] = on_ranks(records, parallel.pp, parallel, SECONDS)
-    bubbles = []
+    bubbles: list[float] = []
     for of_step in zip(*by_rank, strict=True):
         total = max(rank[-1].end for rank in of_step) - min(rank[0].start for rank in of_step)
         ideal = max(sum(record.end - record.start for record in rank) for rank in of_step)

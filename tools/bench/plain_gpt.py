@@ -110,7 +110,8 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def new_optimizer(named: Iterable[tuple[str, nn.Parameter]]) -> torch.optim.AdamW:
     """Fused AdamW as nanoGPT groups it, but that embeddings do not decay, as in ours."""
-    matrices, rest = [], []
+    matrices: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
     for name, parameter in named:
         (matrices if parameter.dim() > 1 and "embedding" not in name else rest).append(parameter)
     groups: list[dict[str, Any]] = [{"params": matrices, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
@@ -139,14 +140,14 @@ class PlainRun:
     def step(self) -> float:
         """One update; the loss before it."""
         num_micro_batches = self.batch_size // self.micro_batch_size
-        total = torch.zeros(())
+        losses = []
         for _ in range(num_micro_batches):
             tokens, targets = self.batch()
             logits = self.model(tokens)
             loss = F.cross_entropy(logits.view(-1, logits.size(-1)), targets.flatten()) / num_micro_batches
-            loss.backward()
-            total += loss.detach()
+            loss.backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.detach())
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return float(total)
+        return float(torch.stack(losses).sum())

@@ -14,16 +14,18 @@ from tools.curves import COLORS, GROUNDS
 
 WIDTH, HEIGHT, MARGIN = 640, 360, 60  # pixels
 NUM_TICKS = 5
+NAME_HEIGHT = 16  # pixels between the names of two lines
 
 Floats = npt.NDArray[np.float64]
 
 
 class Line(NamedTuple):
-    """Values `y` at `x`, each float64[points]."""
+    """Values `y` at `x`, each float64[points]; a dashed one lets a line below it be seen."""
 
     name: str
     x: Floats
     y: Floats
+    dashed: bool = False
 
 
 def write_lines(path: Path, lines: Sequence[Line], x_label: str, y_label: str) -> None:
@@ -43,11 +45,17 @@ def write_lines(path: Path, lines: Sequence[Line], x_label: str, y_label: str) -
         parts.append(text(MARGIN - 8, point(0, y)[1] + 4, f"{y:,g}", anchor="end"))
     parts.append(text(WIDTH - MARGIN, HEIGHT - MARGIN + 40, x_label, anchor="end"))
     parts.append(text(MARGIN / 2, MARGIN - 24, y_label))
+    named_at: list[float] = []  # heights
     for index, line in enumerate(lines):
         color = f"c{index % len(COLORS)}"
         points = " ".join("{:.1f},{:.1f}".format(*point(x, y)) for x, y in zip(line.x, line.y, strict=True))
-        parts.append(f'<polyline class="{color} line" points="{points}"/>')
-        parts.append(text(WIDTH - MARGIN, point(0, float(line.y[-1]))[1] - 8, line.name, color, "end"))
+        dashes = ' stroke-dasharray="6 6"' if line.dashed else ""
+        parts.append(f'<polyline class="{color} line"{dashes} points="{points}"/>')
+        height = point(0, float(line.y[-1]))[1] - 8
+        while any(abs(height - other) < NAME_HEIGHT for other in named_at):
+            height -= NAME_HEIGHT
+        named_at.append(height)
+        parts.append(text(WIDTH - MARGIN, height, line.name, color, "end"))
     body = "\n".join(parts)
     size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
     path.write_text(

@@ -79,9 +79,9 @@ def one_process(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 def rates(contenders: Mapping[str, Step], tokens_per_step: int) -> dict[str, float]:
     """The median of several turns, taken one after the other, after one that is not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    gc.collect()
     for _ in range(ROUNDS + 1):
         for name, step in contenders.items():
-            gc.collect()
             start = time.process_time()
             for _ in range(STEPS):
                 step()
@@ -92,10 +92,11 @@ def rates(contenders: Mapping[str, Step], tokens_per_step: int) -> dict[str, flo
 def wrapped(config: RunConfig, world: World, tokens: NDArray[Any]) -> Run:
     """A run sharded over a single rank as if there were more."""
 
-    def shard(*arguments: Any, always: bool) -> None:
-        fsdp_shard(*arguments, always=True)
+    unwrapped = fsdp.shard
 
-    fsdp_shard = fsdp.shard
+    def shard(*arguments: Any, **_: Any) -> None:
+        unwrapped(*arguments, always=True)  # type: ignore[misc]
+
     with patch.object(fsdp, "shard", shard):
         return random_run(config, world, tokens)
 

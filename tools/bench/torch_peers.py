@@ -43,12 +43,11 @@ SCHEDULES: dict[str, Any] = {
 
 def pipelined(config: RunConfig, schedule: ScheduleKind) -> Step:
     """This rank's step of a pipeline over all ranks."""
-    torch.manual_seed(0)
     rank, num_ranks = dist.get_rank(), dist.get_world_size()
     chunks = 1 if schedule in ("gpipe", "1f1b") else 2
     ranks = stage_ranks(schedule, num_ranks, chunks)
     own = [stage for stage in cut(config.model, len(ranks)) if ranks[stage.index] == rank]
-    parts = [part_of(PlainGPT(config.model), stage) for stage in own]
+    parts = [part_of(new_model(config), stage) for stage in own]
     device = torch.device("cpu")
     stages = [
         pipelining.PipelineStage(part, stage.index, len(ranks), device) for part, stage in zip(parts, own, strict=True)
@@ -77,7 +76,7 @@ def pipelined(config: RunConfig, schedule: ScheduleKind) -> Step:
             runtime.step(*inputs, target=targets.contiguous(), losses=losses)
         else:
             runtime.step(*inputs)
-        total = torch.stack([*losses, torch.zeros(())]).sum()
+        total = torch.stack([*losses, torch.zeros(())]).sum().detach()
         norm = torch.nn.utils.get_total_norm([p.grad for p in modules.parameters() if p.grad is not None]) ** 2
         dist.all_reduce(norm)
         dist.all_reduce(total)
@@ -87,6 +86,12 @@ def pipelined(config: RunConfig, schedule: ScheduleKind) -> Step:
         return float(total)
 
     return step
+
+
+def new_model(config: RunConfig) -> PlainGPT:
+    """With the same weights on every rank, and every rank's batches the same after it."""
+    torch.manual_seed(0)
+    return PlainGPT(config.model)
 
 
 def part_of(model: PlainGPT, stage: Stage) -> PlainGPT:
@@ -102,9 +107,8 @@ def part_of(model: PlainGPT, stage: Stage) -> PlainGPT:
 
 def parallelized(config: RunConfig) -> Step:
     """This rank's step with every matrix cut over all ranks."""
-    torch.manual_seed(0)
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    model = PlainGPT(config.model)
+    model = new_model(config)
     cut_tokens, whole_tokens = Shard(1), Replicate()
     outside: dict[str, Any] = {
         "embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=cut_tokens),

@@ -148,6 +148,7 @@ def count_collectives(parallel: dict[str, Any]) -> tuple[int, int]:
         ("1f1b", 2, 2, 4),
         ("1f1b", 3, 6, 4),
         ("zero-bubble", 1, 2, 2),
+        ("zero-bubble", 2, 2, 4),
     ],
 )
 def test_zero_in_a_pipeline_is_what_its_table_says(schedule: str, zero: int, gathers: int, reductions: int) -> None:
@@ -198,10 +199,12 @@ def test_the_number_of_micro_batches_may_grow() -> None:
         assert result["norms"] == pytest.approx(alone["norms"], rel=1e-10)
 
 
-def test_bfloat16_in_a_pipeline_follows_one_process() -> None:
-    """Gradients that come outside of autograd are summed in fp32, too."""
-    (alone,) = reused_ranks(train, 1, tiny_config(training={"precision": "bf16"}))
-    parallel = {"pp": 2, "tp": 2, "schedule": "zero-bubble", "zero": 1}
-    for result in reused_ranks(train, 4, tiny_config(training={"precision": "bf16"}, parallel=parallel)):
+@pytest.mark.parametrize(("zero", "micro_batch_size"), [(1, 2), (2, 2), (3, 8)])
+def test_bfloat16_in_a_pipeline_follows_one_process(zero: int, micro_batch_size: int) -> None:
+    """Gradients that come outside of autograd are summed in fp32, too: also those of the only micro-batch."""
+    training = {"precision": "bf16", "micro_batch_size": micro_batch_size}
+    (alone,) = reused_ranks(train, 1, tiny_config(training=training))
+    parallel = {"pp": 2, "tp": 2, "schedule": "zero-bubble", "zero": zero}
+    for result in reused_ranks(train, 4, tiny_config(training=training, parallel=parallel)):
         np.testing.assert_allclose(result["losses"], alone["losses"], rtol=2e-3)
         np.testing.assert_allclose(result["norms"], alone["norms"], rtol=0.05)

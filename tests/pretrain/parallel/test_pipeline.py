@@ -26,7 +26,7 @@ from pretrain.parallel.pipeline import Pipeline
 from pretrain.parallel.schedule import Action, actions, stage_ranks
 from pretrain.parallel.simulate import simulate
 from pretrain.parallel.stages import cut
-from tests.pretrain.ranks import RanksFailed, run_ranks
+from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 
 MODEL = ModelConfig(
     num_layers=6, hidden_size=16, num_heads=2, sequence_length=8, vocab_size=60, padded_vocab_size=128, tied=False,
@@ -137,15 +137,15 @@ def every_schedule(num_ranks: int, layouts: Sequence[dict[str, Any]], numbers: S
 
 
 def test_two_ranks_compute_what_one_does() -> None:
-    assert run_ranks(every_schedule, 2, 2, LAYOUTS, range(1, 6)) == [30, 30]
+    assert reused_ranks(every_schedule, 2, 2, LAYOUTS, range(1, 6)) == [30, 30]
 
 
 def test_one_rank_is_a_pipeline_of_one_stage() -> None:
-    assert run_ranks(every_schedule, 1, 1, [{}, {"schedule": "zbv", "zero": 1}], [1, 3]) == [4]
+    assert reused_ranks(every_schedule, 1, 1, [{}, {"schedule": "zbv", "zero": 1}], [1, 3]) == [4]
 
 
 def test_three_ranks() -> None:
-    assert run_ranks(every_schedule, 3, 3, [LAYOUTS[2], LAYOUTS[5]], [2, 4]) == [4, 4, 4]
+    assert reused_ranks(every_schedule, 3, 3, [LAYOUTS[2], LAYOUTS[5]], [2, 4]) == [4, 4, 4]
 
 
 def held_and_under_way(layouts: Sequence[dict[str, Any]], number: int) -> list[tuple[dict[int, int], int]]:
@@ -176,7 +176,7 @@ def held_and_under_way(layouts: Sequence[dict[str, Any]], number: int) -> list[t
 
 def test_no_more_is_held_than_the_simulator_says() -> None:
     number = 8
-    ranks = run_ranks(held_and_under_way, 2, LAYOUTS, number)
+    ranks = reused_ranks(held_and_under_way, 2, LAYOUTS, number)
     for layout, results in zip(LAYOUTS, zip(*ranks, strict=True), strict=True):
         parallel = ParallelConfig(pp=2, **layout)
         arguments = parallel.schedule, 2, parallel.chunks
@@ -197,7 +197,7 @@ def records() -> list[Any]:
 
 
 def test_a_record_shows_each_action_after_what_it_waits_for() -> None:
-    ranks = run_ranks(records, 2)
+    ranks = reused_ranks(records, 2)
     assert [[record.action for record in own] for own in ranks] == actions("interleaved", 2, 2, 3)
     for own in ranks:
         times = [time for record in own for time in (record.start, record.end)]

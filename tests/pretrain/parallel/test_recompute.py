@@ -153,7 +153,7 @@ def gathers_of_ranks(sequence_parallel: bool) -> list[tuple[bool, int, int, floa
         local = [parameter.to_local() for parameter in model.parameters() if isinstance(parameter, DTensor)]
         held = forward.bytes_held(excluded=[y, *local]) / (2 * 32 * 8)
         with Ops() as backward:
-            y.square().sum().backward()  # type: ignore[no-untyped-call]
+            y.square().sum().backward()
         gradients = [
             parameter.grad.to_local() for parameter in model.parameters() if isinstance(parameter.grad, DTensor)
         ]
@@ -172,6 +172,6 @@ def test_on_tensor_parallel_ranks(sequence_parallel: bool) -> None:
     assert none[0] and selective[0] and full[0]
     again = 8 if sequence_parallel else 0  # into qkv, and into gate and up, of four layers
     assert [none[1], selective[1], full[1]] == [again, 2 * again, 2 * again]
-    assert [none[2], selective[2], full[2]] == [52, 52, 72]  # 5 more in the backward of each layer
+    assert [none[2], selective[2], full[2]] == [40, 40, 60]  # 5 more in the backward of each layer
     held = step(layers_of("selective"))[2]
     assert selective[3] < (0.55 if sequence_parallel else 0.7) * held

@@ -24,7 +24,7 @@ from torch.utils.checkpoint import (
 )
 
 from pretrain.parallel.params import ParamSpec
-from pretrain.parallel.tensor import ALONE, COLLECTIVES, IGNORED_TARGET, TensorAxis, distribute
+from pretrain.parallel.tensor import ALONE, IGNORED_TARGET, TensorAxis, distribute
 from tests.pretrain.ranks import reused_ranks
 
 WIDTH, FFN_SIZE, VOCABULARY, VOCAB_SIZE = 6, 8, 20, 14
@@ -37,6 +37,13 @@ SPECS = [
     ParamSpec("down.weight", (WIDTH, FFN_SIZE), 0.02, "matrix", 1),
     ParamSpec("down.bias", (WIDTH,), "zeros", "vector"),
 ]
+
+_ops = torch.ops._c10d_functional
+COLLECTIVES = (
+    _ops.all_gather_into_tensor.default,
+    _ops.reduce_scatter_tensor.default,
+    _ops.all_reduce.default,
+)
 
 Gradients = dict[str, Tensor]
 

@@ -83,7 +83,7 @@ QUICK = [
     "pp 2, 1f1b, tp 2 sp, document, untied",
     "pp 2, zero-bubble, tp 2, m 5",
     "pp 2, interleaved, dp 2, zero 3",
-    "pp 4, 1f1b, m 5",
+    "pp 4, 1f1b, m 5, prefix",  # which shows where another layer follows
     "pp 2, zbv, tp 2 sp, dp 2, zero 3",
 ]
 
@@ -102,7 +102,7 @@ class Case:
         return RunConfig.model_validate(self.config.model_dump() | {"parallel": {}})
 
 
-def case(name: str, *sections: Sections) -> Case:
+def new_case(name: str, *sections: Sections) -> Case:
     """A case of tiny models in float64; later sections override earlier ones.
 
     Besides the fields of a configuration `training` may say `num_micro_batches`, from which the batch follows.
@@ -134,7 +134,7 @@ def case(name: str, *sections: Sections) -> Case:
 
 def row_case(row: Row) -> Case:
     """The case of one value of each factor."""
-    return case(", ".join(filter(None, row.values())), *(FACTORS[factor][value] for factor, value in row.items()))
+    return new_case(", ".join(filter(None, row.values())), *(FACTORS[factor][value] for factor, value in row.items()))
 
 
 def is_legal(row: Row) -> bool:
@@ -162,7 +162,7 @@ def _is_legal(values: tuple[str, ...]) -> bool:
 
 
 def _degrees(value: str) -> list[str]:
-    """The numbers in "dp 2x2" or "pp 4 gpipe"."""
+    """The numbers in "pp 4" or "dp 2x2"."""
     return value.split()[1].split("x")
 
 
@@ -170,7 +170,7 @@ def labelled_case(labels: str) -> Case:
     """The case of some values of factors, "pp 2, zbv, untied"; the other factors have their first values."""
     factor_of = {value: factor for factor, values in FACTORS.items() for value in values}
     values = labels.split(", ")
-    return case(labels, *(FACTORS[factor_of[value]][value] for value in values))
+    return new_case(labels, *(FACTORS[factor_of[value]][value] for value in values))
 
 
 @cache
@@ -192,7 +192,11 @@ def model_cases() -> list[Case]:
 
 def quick_cases() -> list[Case]:
     """What `make test` runs: each schedule, each kind of sharding, each mask, mostly on two ranks."""
-    return [labelled_case(labels) for labels in QUICK]
+    reset = {"data": {"reset_positions": True}}  # seen by rotary angles only where no document mask says the same
+    return [
+        *(labelled_case(labels) for labels in QUICK),
+        new_case("pp 2, interleaved, reset", {"parallel": {"pp": 2, "schedule": "interleaved"}}, reset),
+    ]
 
 
 def cubic_cases() -> list[Case]:
@@ -217,25 +221,25 @@ def uneven_cases() -> list[Case]:
         return {"model": {"num_layers": number}}
 
     return [
-        case("dp 3, zero 3", parallel(dp_shard=3, zero=3)),
-        case("dp 3, pp 2, zero-bubble", parallel(dp_shard=3, pp=2, schedule="zero-bubble", zero=2)),
-        case("2 replicas", parallel(dp_replicate=2, zero=1)),
-        case("2 replicas, pp 2, interleaved", parallel(dp_replicate=2, pp=2, schedule="interleaved", zero=3)),
-        case("tp 3 sp", three, parallel(tp=3)),
-        case("tp 3, dp 2, zero 3, untied", three, parallel(tp=3, sequence_parallel=False, dp_shard=2, zero=3),
-             {"model": three["model"] | {"tied": False}}),
-        case("tp 4 sp, two ranks have only padding", parallel(tp=4), {"model": {"padded_vocab_size": 512}}),
-        case("pp 4, 1f1b, 5 layers", parallel(pp=4), layers(5)),
-        case("pp 2, zbv, 7 layers", parallel(pp=2, schedule="zbv"), layers(7)),
-        case("pp 2, 1f1b, 3 + 1 layers", parallel(pp=2, layers_per_stage=(3, 1)), layers(4)),
-        case("pp 2, interleaved, 1 + 2 + 1 + 1 layers",
+        new_case("dp 3, zero 3", parallel(dp_shard=3, zero=3)),
+        new_case("dp 3, pp 2, zero-bubble", parallel(dp_shard=3, pp=2, schedule="zero-bubble", zero=2)),
+        new_case("2 replicas", parallel(dp_replicate=2, zero=1)),
+        new_case("2 replicas, pp 2, interleaved", parallel(dp_replicate=2, pp=2, schedule="interleaved", zero=3)),
+        new_case("tp 3 sp", three, parallel(tp=3)),
+        new_case("tp 3, dp 2, zero 3, untied", three, parallel(tp=3, sequence_parallel=False, dp_shard=2, zero=3),
+             {"model": {"tied": False}}),
+        new_case("tp 4 sp, two ranks have only padding", parallel(tp=4), {"model": {"padded_vocab_size": 512}}),
+        new_case("pp 4, 1f1b, 5 layers", parallel(pp=4), layers(5)),
+        new_case("pp 2, zbv, 7 layers", parallel(pp=2, schedule="zbv"), layers(7)),
+        new_case("pp 2, 1f1b, 3 + 1 layers", parallel(pp=2, layers_per_stage=(3, 1)), layers(4)),
+        new_case("pp 2, interleaved, 1 + 2 + 1 + 1 layers",
              parallel(pp=2, schedule="interleaved", layers_per_stage=(1, 2, 1, 1)), layers(5)),
-        case("pp 2, interleaved, 3 stages a rank, m 5", parallel(pp=2, schedule="interleaved", stages_per_rank=3),
+        new_case("pp 2, interleaved, 3 stages a rank, m 5", parallel(pp=2, schedule="interleaved", stages_per_rank=3),
              {"training": {"num_micro_batches": 5}}),
-        case("pp 2, zero-bubble, 2 stages a rank, m 5",
+        new_case("pp 2, zero-bubble, 2 stages a rank, m 5",
              parallel(pp=2, schedule="zero-bubble", stages_per_rank=2), layers(4),
              {"training": {"num_micro_batches": 5}}),
-        case("batch of 4 to 12, dp 2, pp 2, 1f1b", parallel(dp_shard=2, pp=2), growing),
-        case("batch of 4 to 12, pp 2, zbv", parallel(pp=2, schedule="zbv"), growing),
-        case("batch of 4 to 12, tp 2 sp, dp 2, zero 3", parallel(tp=2, dp_shard=2, zero=3), growing),
+        new_case("batch of 4 to 12, dp 2, pp 2, 1f1b", parallel(dp_shard=2, pp=2), growing),
+        new_case("batch of 4 to 12, pp 2, zbv", parallel(pp=2, schedule="zbv"), growing),
+        new_case("batch of 4 to 12, tp 2 sp, dp 2, zero 3", parallel(tp=2, dp_shard=2, zero=3), growing),
     ]  # fmt: skip

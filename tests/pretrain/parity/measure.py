@@ -103,7 +103,12 @@ def difference(training: Training, reference: Training) -> Difference:
 
     A gradient is measured against its tensor's largest element. An attention's bias has a part, that of the keys, whose
     true gradient is zero where positions are learned; it is one tensor with queries and values and needs no exception.
+
+    Raises:
+        AssertionError: they have not the same parameters.
     """
+    for one, other in ((training.first, reference.first), (training.gradients, reference.gradients)):
+        assert one.keys() == other.keys(), f"not in both: {sorted(one.keys() ^ other.keys())}"
     gradients = {
         name: relative_difference(training.gradients[name], gradient) for name, gradient in reference.gradients.items()
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pretrain.parity.cases import Case, case, quick_cases
+from tests.pretrain.parity.cases import Case, new_case, quick_cases
 from tests.pretrain.parity.measure import FP64, Limits, difference_from_one_process
 
 FP32 = Limits(loss=1e-6, norm=1e-5, gradient=1e-5, weights=1e-4)  # measured: 9e-8, 3e-7, 6e-7, 5e-6
@@ -21,5 +21,5 @@ def test_a_layout_trains_as_one_process_does(case: Case) -> None:
 def test_a_layout_in_the_precisions_of_training(precision: str, limits: Limits) -> None:
     """AdamW makes whole steps of gradients that are little but rounding; so the steps are small here."""
     sections = {"training": {"precision": precision}, "optimizer": {"learning_rate": 1e-3}}
-    off, _ = difference_from_one_process(case(precision, sections, {"parallel": {"pp": 2, "tp": 2}}))
+    off, _ = difference_from_one_process(new_case(precision, sections, {"parallel": {"pp": 2, "tp": 2}}))
     assert off.is_within(limits), off

@@ -1,0 +1,113 @@
+"""The benchmark of training runs on tiny models; its peers compute what they should; no time is asserted."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from pretrain.config import ParallelConfig, RunConfig
+from pretrain.model import GPT
+from pretrain.parallel.params import init_parameters
+from tests.pretrain.ranks import reused_ranks
+from tools.bench import bubbles, plain_gpt, pretrain, two_ranks
+from tools.bench.random_run import configuration, random_tokens
+
+TINY: dict[str, Any] = {
+    "model": {"num_layers": 6, "hidden_size": 16, "num_heads": 2, "sequence_length": 8, "tied": False,
+              "vocab_size": 100, "padded_vocab_size": 128},
+    "training": {"global_batch_size": 4, "micro_batch_size": 1},
+}  # fmt: skip
+NUM_STEPS = 3
+
+
+def test_the_plain_model_is_ours() -> None:
+    """With the same weights, the same logits."""
+    config = configuration(TINY).model
+    ours, plain = GPT(config), plain_gpt.PlainGPT(config)
+    init_parameters(dict(ours.named_parameters()), config, seed=1)
+    weights = {name.replace("final_norm", "norm"): value for name, value in ours.state_dict().items()}
+    plain.load_state_dict(weights)
+    tokens = torch.arange(16).view(2, 8)
+    torch.testing.assert_close(plain(tokens)[..., :100], ours(tokens)[..., :100])
+
+
+def test_one_process(capsys: pytest.CaptureFixture[str]) -> None:
+    tied = {**TINY, "model": {**TINY["model"], "tied": True}}
+    pretrain.tell_single("tiny", reused_ranks(pretrain.one_process, 1, tied)[0])
+    rows = re.findall(r"^(.+?) +[\d,]+ +x ([\d.]+) +x ([\d.]+)$", capsys.readouterr().out, re.MULTILINE)
+    names = ["a plain loop", "our model, in a bare loop", "train_step", "train_step, wrapped by FSDP2"]
+    assert [name for name, *_ in rows] == names
+    assert rows[0][1] == rows[1][2] == "1.000"
+
+
+def test_contenders_take_turns() -> None:
+    turns: list[str] = []
+    pretrain.rates({name: partial(turns.append, name) for name in "ab"}, tokens_per_step=1)
+    assert turns == ["a", "a", "b", "b"] * (pretrain.ROUNDS + 1)
+
+
+def plain_losses(config: RunConfig) -> list[float]:
+    """Of the plain loop on one process."""
+    torch.manual_seed(0)
+    run = pretrain.plain(config, random_tokens(config))
+    return [run.step() for _ in range(NUM_STEPS)]
+
+
+def peer_losses(config: RunConfig, names: list[str]) -> list[list[float]]:
+    """Of each peer, on one rank of two."""
+    losses = []
+    for name in names:
+        step: Any = two_ranks.PEERS[name][1](config)
+        losses.append([step() for _ in range(NUM_STEPS)])
+    return losses
+
+
+def test_torchs_runtimes_train_as_one_process_does() -> None:
+    config = configuration(TINY)
+    expected = plain_losses(config)
+    assert expected[0] != expected[1]
+    names = list(two_ranks.PEERS)
+    first, second = reused_ranks(peer_losses, 2, config, names)
+    for name, losses, others in zip(names, first, second, strict=True):
+        assert losses == pytest.approx(expected, rel=1e-4), name
+        assert others == pytest.approx(losses, rel=1e-6), name
+
+
+def test_two_ranks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_ranks, "on_ranks", reused_ranks)
+    monkeypatch.setattr(two_ranks, "SECTIONS", TINY)
+    layouts = {name: two_ranks.LAYOUTS[name] for name in ("dp 2, zero 1", "tp 2, sequence parallel", "pp 2, zbv")}
+    monkeypatch.setattr(two_ranks, "LAYOUTS", layouts)
+    two_ranks.run()
+    told = capsys.readouterr().out
+    rows = re.findall(r"^(.+?) +[\d,]+ +x [\d.]+ +x [\d.]+( +x [\d.]+)?$", told, re.MULTILINE)
+    peers = ["torch parallelize_module, sequence parallel", "torch ScheduleZBVZeroBubble"]
+    assert [name for name, _ in rows] == ["one rank", *layouts, *peers]
+    assert [name for name, to_ours in rows if to_ours] == peers
+
+
+@pytest.mark.parametrize(("schedule", "formula"), [("gpipe", 3 / 8), ("1f1b", 3 / 8), ("interleaved", 3 / 16)])
+def test_simulated_bubbles_are_the_formula(schedule: Any, formula: float) -> None:
+    assert bubbles.simulated(ParallelConfig(pp=4, schedule=schedule)) == pytest.approx(formula)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zbv"])
+def test_sleeping_stages_are_recorded(schedule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bubbles, "on_ranks", reused_ranks)
+    monkeypatch.setattr(bubbles, "SECONDS", dict.fromkeys("FIWB", 1e-3))
+    parallel = ParallelConfig(pp=2, schedule=schedule, zero=1)
+    by_rank = reused_ranks(bubbles.records, 2, parallel, bubbles.SECONDS)
+    for steps in by_rank:
+        assert len(steps) == bubbles.RUNS
+        for step in steps:
+            kinds = [record.action.kind for record in step]
+            each = bubbles.NUM_MICRO_BATCHES * parallel.chunks
+            assert {kind: kinds.count(kind) for kind in set(kinds)} == dict.fromkeys(
+                "FIW" if schedule == "zbv" else "FB", each
+            )
+            assert all(record.end - record.start >= 1e-3 / parallel.chunks for record in step)
+    assert bubbles.measured(parallel) >= 0
