@@ -19,17 +19,20 @@ large together as the model, on any mesh. The second storage of a tied weight, o
 written: it is filled with what its original is filled with.
 
 Cost: hashing reads the files back once after a save and once before a load, shared among the ranks; a core's 1.5 GB/s
-with SHA instructions.
+with SHA instructions. A save holds what its rank writes twice more in memory (torch gathers a file before it writes it).
+A load opens every file on every rank, to read what slices it has.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 import shutil
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -38,6 +41,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
 from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
@@ -162,7 +166,7 @@ def sweep(out: Path) -> list[str]:
     """Remove the folders of saves that died; call it alone, with the run's lock held. Returns their names."""
     dead = [folder for folder in _step_folders(out) if not (folder / COMMIT).exists()]
     for folder in dead:
-        shutil.rmtree(folder)
+        _remove(folder)
     return [folder.name for folder in dead]
 
 
@@ -181,19 +185,20 @@ def save(
         WenhaiError: the disk refused. Nothing of the step remains, and no older checkpoint was touched.
     """
     folder = step_folder(out, state.step)
-    if (folder / COMMIT).exists():
-        raise WenhaiError(f"{folder}: is committed already; a checkpoint is never written twice.")
+    with world.together():
+        if world.rank == 0 and (folder / COMMIT).exists():
+            raise WenhaiError(f"{folder}: is committed already; a checkpoint is never written twice.")
     try:
         _write(folder, state, _tensors(model.parameters, optimizer), config, identity, world)
     except WenhaiError:
         if world.rank == 0:
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):
+                _remove(folder)
         raise
     with world.together():
         if world.rank == 0:
             for old in committed(out)[: -config.checkpoint.keep_last]:
-                (old / COMMIT).unlink()  # first: what dies half-deleted is no checkpoint
-                shutil.rmtree(old)
+                _remove(old)
     return folder
 
 
@@ -211,20 +216,22 @@ def load(
         WenhaiError: a file is missing, altered or of another run; the message names it.
     """
     with world.together():
-        _check_files(folder, read_commit(folder), world.rank, world.size)
+        commit = read_commit(folder)
+        _check_files(folder, commit, world.rank, world.size)
     with world.together():  # files that no rank refused
-        saved = read_saved(folder)
+        state, saved = read_state(folder), read_saved(folder)
         _check_model(folder, saved.config, config)
         if (saved.data, saved.tokenizer_sha256) != (identity.data, identity.tokenizer_sha256):
             raise WenhaiError(f"{folder}: was trained on other token shards. Use those, or another --out.")
     copies, originals = (_tensors(parameters, optimizer) for parameters in (model.copies, model.parameters))
     tensors = copies | originals
+    reader = _Reader(folder)
     with world.together():
-        _check_tensors(folder, read_commit(folder), tensors)
-    load_tensors(tensors, storage_reader=HuggingFaceStorageReader(str(folder)))
+        _check_tensors(folder, commit, reader.metadata, tensors)
+    _fill(folder, tensors, reader)
     for name in copies.keys() & originals.keys():  # both ends of a V: one tensor of the files, two places here
         copies[name].copy_(originals[name])
-    return read_state(folder)
+    return state
 
 
 def load_model(folder: Path) -> tuple[GPT, RunConfig]:
@@ -245,10 +252,11 @@ def load_model(folder: Path) -> tuple[GPT, RunConfig]:
     model.to_empty(device="cpu")
     model.tie()
     weights: dict[str, Tensor] = {f"model.{name}": p.data for name, p in model.named_parameters()}
-    _check_tensors(folder, commit, weights)
+    reader = _Reader(folder)
+    _check_tensors(folder, commit, reader.metadata, weights)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled")  # as asked
-        load_tensors(weights, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
+        _fill(folder, weights, reader, no_dist=True)
     return model.eval(), saved.config
 
 
@@ -302,13 +310,13 @@ def _write(
 ) -> None:
     with world.together():
         if world.rank == 0:
-            shutil.rmtree(folder, ignore_errors=True)  # of a save that failed earlier in this run
+            if folder.exists():  # of a save that failed earlier in this run
+                _remove(folder)
             folder.mkdir(parents=True)
     try:
         save_tensors(tensors, storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
     except CheckpointException as error:
-        reasons = "; ".join(f"rank {rank}: {reason[0]}" for rank, reason in sorted(error.failures.items()))
-        raise WenhaiError(f"{folder}: cannot be written ({reasons}). Free space there.") from error
+        raise WenhaiError(f"{folder}: cannot be written ({_reasons(error)}). Free space there.") from error
 
     files: dict[str, Any] = {}
     with world.together():
@@ -323,7 +331,9 @@ def _write(
             write_json(folder / "config.json", {"config": to_json(config), **saved})
             write_bytes(folder / TOKENIZER, identity.tokenizer.read_bytes())
             files |= {name: _describe(folder / name) for name in ("state.json", "config.json", TOKENIZER)}
-    shapes = {name: {"dtype": str(t.dtype), "shape": list(t.shape)} for name, t in tensors.items()}
+    shapes: dict[str, Any] = {}
+    if world.dp_rank == 0 and world.tp_rank == 0:  # the others hold parts of the same tensors
+        shapes = {name: {"dtype": str(t.dtype), "shape": list(t.shape)} for name, t in tensors.items()}
     reports = world.gather((files, shapes))
     body: dict[str, Any] = {"format": FORMAT, "step": state.step, "files": {}, "tensors": {}}
     for one_files, one_shapes in reports:
@@ -345,6 +355,32 @@ def _tensors(parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Opti
     return tensors
 
 
+class _Reader(HuggingFaceStorageReader):
+    """torch's reader, which reads the header of every file once instead of each time it is asked."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder))
+
+    @functools.cached_property
+    def metadata(self) -> Metadata:
+        """Which slices of which tensors the files hold."""
+        return super().read_metadata()
+
+    def read_metadata(self) -> Metadata:
+        return self.metadata
+
+
+def _fill(folder: Path, tensors: dict[str, Tensor], reader: _Reader, no_dist: bool = False) -> None:
+    try:
+        load_tensors(tensors, storage_reader=reader, no_dist=no_dist)
+    except CheckpointException as error:
+        raise WenhaiError(f"{folder}: cannot be read ({_reasons(error)}). {_advice(folder)}") from error
+
+
+def _reasons(error: CheckpointException) -> str:
+    return "; ".join(f"rank {rank}: {reason[0]}" for rank, reason in sorted(error.failures.items()))
+
+
 def _check_files(folder: Path, commit: Commit, rank: int, num_ranks: int) -> None:
     """Compare the folder with its commit record; each rank hashes its share of the files."""
     unexpected = {path.name for path in folder.iterdir()} - set(commit.files) - {COMMIT}
@@ -357,19 +393,24 @@ def _check_files(folder: Path, commit: Commit, rank: int, num_ranks: int) -> Non
             raise WenhaiError(f"{folder / name}: was altered: its size or sha256 is not as recorded. {_advice(folder)}")
 
 
-def _check_tensors(folder: Path, commit: Commit, wanted: Mapping[str, Tensor]) -> None:
+def _check_tensors(folder: Path, commit: Commit, metadata: Metadata, wanted: Mapping[str, Tensor]) -> None:
     """Every tensor we want is recorded with our shape and type, and the files hold all of it."""
-    stored = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    stored = metadata.state_dict_metadata
     for name, tensor in wanted.items():
         ours = TensorRecord(dtype=str(tensor.dtype), shape=list(tensor.shape))
         recorded = commit.tensors.get(name)
         if recorded != ours:
             raise WenhaiError(
-                f"{folder}: {name} is {recorded!r}, this run needs {ours!r}. Use the model it was saved from."
+                f"{folder}: {name} is {_spelled(recorded)}, this run needs {_spelled(ours)}. Use the model and the "
+                "training.precision it was saved with."
             )
         chunks = getattr(stored.get(name), "chunks", [])
         if sum(math.prod(chunk.sizes) for chunk in chunks) != tensor.numel():
             raise WenhaiError(f"{folder}: the files hold only a part of {name}. {_advice(folder)}")
+
+
+def _spelled(tensor: TensorRecord | None) -> str:
+    return "not there" if tensor is None else f"{tensor.dtype.removeprefix('torch.')} {tensor.shape}"
 
 
 def _check_model(folder: Path, saved_config: RunConfig, config: RunConfig) -> None:
@@ -378,6 +419,12 @@ def _check_model(folder: Path, saved_config: RunConfig, config: RunConfig) -> No
     if different:
         listing = ", ".join(f"{key} {saved.get(key)} there and {ours.get(key)} here" for key in different)
         raise WenhaiError(f"{folder}: is of another model ({listing}). Use its settings, or another --out.")
+
+
+def _remove(folder: Path) -> None:
+    """Remove a checkpoint, or what there is of one."""
+    (folder / COMMIT).unlink(missing_ok=True)  # first: what dies half-deleted is no checkpoint
+    shutil.rmtree(folder)
 
 
 def _describe(path: Path) -> dict[str, Any]:

@@ -29,12 +29,12 @@ from torch import Tensor
 
 from corpus.engine.errors import UsageError
 from pretrain.checkpoint import TOKENIZER, load_model
-from pretrain.data import Shard, ShardReader, document_ids, positions
+from pretrain.data import IGNORED_TARGET, Shard, ShardReader, document_ids, positions
 from pretrain.kneser_ney import character_baselines
 from pretrain.micro_batch import MicroBatch
-from pretrain.model import IGNORED_TARGET, loss_sum
 from pretrain.parallel.compose import ParallelModel
 from pretrain.parallel.mesh import DATA_AXES, World, choose_device
+from pretrain.parallel.tensor import ALONE
 from tokenizer.model import Tokenizer
 from tokenizer.shards import open_split
 
@@ -104,7 +104,7 @@ def logits_score(model: Callable[..., Tensor], document_mask: bool) -> Score:
     """The score of a model that holds all its layers and maps what `GPT.forward` takes to logits."""
 
     def score(tokens: Tensor, targets: Tensor, ids: Tensor, positions: Tensor | None) -> Tensor:
-        return loss_sum(model(tokens, ids if document_mask else None, None, positions), targets)
+        return ALONE.loss_sum(model(tokens, ids if document_mask else None, None, positions), targets)
 
     return score
 

@@ -17,6 +17,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -93,7 +94,7 @@ def generate(
 ) -> Iterator[int]:
     """The tokens that follow `prompt`, `max_tokens` at most; the end-of-document token ends it and is not given.
 
-    `model` maps what `GPT.forward` takes, of one sample, to logits [1, T, V].
+    `model` maps what `GPT.forward` takes, of one sample, to logits [1, T, V], or [1, 1, V] of the last place alone.
     """
     generator = torch.Generator().manual_seed(sampling.seed)
     context = [windows.eod, *prompt]
@@ -161,7 +162,7 @@ def main(args: argparse.Namespace) -> None:
     model, config = load_model(args.checkpoint)
     tokenizer = Tokenizer(args.checkpoint / TOKENIZER)
     tokens = generate(
-        model.to(device),
+        partial(model.to(device), place=-1),
         tokenizer.encode(prompt),
         args.max_tokens,
         sampling,

@@ -133,7 +133,8 @@ def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> int:
         return 0
     code = ranks[failed].returncode
     if code < 0:
-        print(f"pretrain: rank {failed} was killed by {signal.Signals(-code).name}.", file=sys.stderr)
+        memory = ", as the kernel does when memory runs out" if -code == signal.SIGKILL else ""
+        print(f"pretrain: rank {failed} was killed by {signal.Signals(-code).name}{memory}.", file=sys.stderr)
     return code if code > 0 else KILLED
 
 

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pretrain.config import ModelConfig
-from pretrain.parallel.deferred import Product, linear
+from pretrain.parallel.deferred import Product
+from pretrain.parallel.products import Matrix, products
 from pretrain.parallel.recompute import last_product
-from pretrain.parallel.tensor import TensorAxis
+from pretrain.parallel.tensor import ALONE, TensorAxis
 
 
 class Embedding(nn.Module):
@@ -68,7 +69,7 @@ class Norm(nn.Module):
 class Linear(nn.Module):
     """x W' + b with W and b cut by rows ("column-parallel"): from whole inputs, some of the outputs.
 
-    The caller gives it `axis.spread(x)`: one exchange serves all products of the same input.
+    x is spread over the ranks first. Layers with the same input share that: `columns`.
     """
 
     def __init__(self, num_inputs: int, num_outputs: int, bias: bool, axis: TensorAxis) -> None:
@@ -79,16 +80,23 @@ class Linear(nn.Module):
         self.deferred: list[Product] | None = None  # where a zero-bubble schedule leaves the weight's gradient
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shapes [..., inputs] to [..., outputs/t]."""
-        return self.product(x, self.local_bias())
+        """Shapes [B, T/s, inputs] to [B, T, outputs/t]."""
+        return columns(x, self)[0]
 
-    def product(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """x W' + bias with the part of W that this rank holds."""
-        return linear(x, self.weight, self.axis.weight(self.weight), bias, self.deferred)
+    def local(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        """The product of what this rank holds, without an exchange before or after it."""
+        return products(x, [Matrix(self.weight, self.axis.weight(self.weight), bias)], ALONE, self.deferred)[0]
 
     def local_bias(self) -> Tensor | None:
         """The part of the bias that this rank holds."""
         return None if self.bias is None else self.axis.weight(self.bias)
+
+
+def columns(x: Tensor, *layers: Linear) -> tuple[Tensor, ...]:
+    """Each layer's result for one input [B, T/s, inputs]."""
+    first = layers[0]
+    matrices = [Matrix(layer.weight, layer.axis.weight(layer.weight), layer.local_bias()) for layer in layers]
+    return products(x, matrices, first.axis, first.deferred)
 
 
 class RowLinear(Linear):
@@ -103,7 +111,7 @@ class RowLinear(Linear):
         # a product that leaves its weight's gradient saves its input when it is done: recompute would repeat it
         with last_product(self.deferred is None):
             if self.axis.size == 1:  # the product adds the bias on its way
-                return self.product(x, bias)
-            partial_sum = self.product(x, None)
+                return self.local(x, bias)
+            partial_sum = self.local(x)
         y = self.axis.collect(partial_sum)
         return y if bias is None else y + bias

@@ -8,8 +8,8 @@ Notable choices:
   parameters, and a step has no generator whose state would have to be saved.
 - A GPT is a whole model or one stage of a pipeline: `layers` is keyed by the absolute layer number, and the parts a
   stage lacks are None, so names never change. Between stages travels x; masks and angles are made again in each.
-- Tensor parallelism (Shoeybi et al. 2019; with sequence parallelism, Korthikanti et al. 2022) is two calls around each
-  pair of products: `spread` before those cut by outputs, `collect` after those cut by inputs. Alone they do nothing.
+- Tensor parallelism (Shoeybi et al. 2019; with sequence parallelism, Korthikanti et al. 2022) is inside the linear
+  layers: those cut by outputs spread x over the ranks before the product, those cut by inputs collect it afterwards.
 - `qkv` is one matrix laid out (kv_heads, group + 2, head): a slice of its rows is a set of whole heads.
 - Logits of the padding entries of the vocabulary are -inf: the loss is that of the tokenizer's own vocabulary.
 - Nothing is computed in less than the precision of its input, and angles, norms and losses in fp32 at least.
@@ -21,16 +21,17 @@ T/s tokens: s is t with sequence parallelism, else 1.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pretrain.config import ModelConfig, Recompute
-from pretrain.layers import Embedding, Linear, Norm, PositionEmbedding, RowLinear
+from pretrain.layers import Embedding, Linear, Norm, PositionEmbedding, RowLinear, columns
 from pretrain.parallel.recompute import recompute_fully, recompute_selectively
 from pretrain.parallel.stages import Stage, whole
 from pretrain.parallel.tensor import ALONE, TensorAxis
-from pretrain.parallel.tensor import IGNORED_TARGET as IGNORED_TARGET
 
 Angles = tuple[Tensor, Tensor]
 
@@ -79,8 +80,11 @@ class GPT(nn.Module):
         document_ids_BT: Tensor | None = None,
         prefix_ends_BT: Tensor | None = None,
         positions_BT: Tensor | None = None,
+        place: int | None = None,
     ) -> Tensor:
         """From tokens [B, T], or the x [B, T/s, D] of the stage before, to logits [B, T, V], or this stage's x.
+
+        With `place`, logits [B, 1, V] of that place of the window alone: generation asks for no more.
 
         With document ids a token sees its own document only. With prefix ends it also sees what lies before its prefix's
         end, to its right too. Positions (default: the places 0, 1, ..., T - 1 of the window) turn the rotary angles or
@@ -108,7 +112,7 @@ class GPT(nn.Module):
         if self.final_norm is not None:
             x = self.final_norm(x)
         if self.head is not None:
-            x = self.head(self.axis.spread(x))
+            x = self.head(x) if place is None else self.head.local(self.axis.spread(x)()[:, [place]])
             mask_padding(x, self.config.vocab_size, first=self.axis.rank * x.shape[-1])
         return x
 
@@ -122,6 +126,7 @@ class Block(nn.Module):
 
     def __init__(self, config: ModelConfig, axis: TensorAxis, recompute: Recompute = "none") -> None:
         super().__init__()
+        axis = replace(axis, keeps_whole=recompute != "none")
         self.attention_norm = Norm(config, axis)
         self.attention = Attention(config, axis)
         self.mlp_norm = Norm(config, axis)
@@ -149,7 +154,6 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig, axis: TensorAxis) -> None:
         super().__init__()
-        self.axis = axis
         self.head_size = config.head_size
         self.group_size = config.num_heads // config.kv_heads
         width = config.kv_heads * (self.group_size + 2) * config.head_size
@@ -157,7 +161,7 @@ class Attention(nn.Module):
         self.out = RowLinear(config.num_heads * config.head_size, config.hidden_size, config.bias, axis)
 
     def forward(self, x_BTD: Tensor, angles: Angles | None, mask_BTT: Tensor | None) -> Tensor:
-        qkv = self.qkv(self.axis.spread(x_BTD)).unflatten(-1, (-1, self.group_size + 2, self.head_size))
+        qkv = self.qkv(x_BTD).unflatten(-1, (-1, self.group_size + 2, self.head_size))
         q_BTHK = qkv[:, :, :, :-2].flatten(2, 3)
         k_BTGK, v_BTGK = qkv[:, :, :, -2], qkv[:, :, :, -1]
         if angles is not None:
@@ -179,7 +183,6 @@ class MLP(nn.Module):
 
     def __init__(self, config: ModelConfig, axis: TensorAxis) -> None:
         super().__init__()
-        self.axis = axis
         self.gate: Linear | None = None
         if config.activation == "swiglu":
             self.gate = Linear(config.hidden_size, config.ffn_size, config.bias, axis)
@@ -187,8 +190,11 @@ class MLP(nn.Module):
         self.down = RowLinear(config.ffn_size, config.hidden_size, config.bias, axis)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        x_BTD = self.axis.spread(x_BTD)
-        y_BTF = F.gelu(self.up(x_BTD)) if self.gate is None else F.silu(self.gate(x_BTD)) * self.up(x_BTD)
+        if self.gate is None:
+            y_BTF = F.gelu(self.up(x_BTD))
+        else:
+            gate_BTF, up_BTF = columns(x_BTD, self.gate, self.up)
+            y_BTF = F.silu(gate_BTF) * up_BTF
         out_BTD: Tensor = self.down(y_BTF)
         return out_BTD
 
@@ -242,9 +248,3 @@ def mask_padding(logits_BTV: Tensor, vocab_size: int | None, first: int = 0) -> 
     """
     if vocab_size is not None and vocab_size < first + logits_BTV.shape[-1]:
         logits_BTV[..., max(0, vocab_size - first) :] = -torch.inf
-
-
-def loss_sum(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
-    """`GPT.loss_sum` of whole logits, without a model."""
-    wide = logits_BTV.flatten(0, 1).to(torch.promote_types(logits_BTV.dtype, torch.float32))
-    return F.cross_entropy(wide, targets_BT.flatten(), ignore_index=IGNORED_TARGET, reduction="sum")

@@ -138,7 +138,7 @@ def _sample(run: Run, corpora: Corpora) -> str:
     from pretrain.generate import Sampling, Windows, generate, stream_text
 
     def logits(*window: Any) -> Tensor:
-        last = run.model.logits(*window)[:, -1:].float()
+        last = run.model.last_logits(*window).float()
         dist.broadcast(last, src=0)
         return last
 

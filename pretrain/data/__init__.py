@@ -2,12 +2,22 @@
 
 from pretrain.data.blend import Blend
 from pretrain.data.documents import cumulative_lengths, document_ids, positions, prefix_ends
-from pretrain.data.loader import Batch, CorpusShare, Loader, SampleBlend, SampleStream, data_digest, open_loader
+from pretrain.data.loader import (
+    IGNORED_TARGET,
+    Batch,
+    CorpusShare,
+    Loader,
+    SampleBlend,
+    SampleStream,
+    data_digest,
+    open_loader,
+)
 from pretrain.data.order import epoch_keys, permute, unpermute
 from pretrain.data.reader import ShardReader
 from pretrain.data.stream import Shard, Span, Stream, open_stream
 
 __all__ = [
+    "IGNORED_TARGET",
     "Batch",
     "Blend",
     "CorpusShare",

@@ -27,7 +27,7 @@ from pretrain.data.order import Int64Array
 from pretrain.data.stream import Shard, Span, open_stream
 from tokenizer.shards import TokenShard
 
-IGNORED_TARGET = -1
+IGNORED_TARGET = -1  # a target that no loss is taken of
 
 
 class SampleStream(Protocol):

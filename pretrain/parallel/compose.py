@@ -54,15 +54,15 @@ class ParallelModel:
         """Sum of -ln p(target), on every rank of the pipeline and of the tensor-parallel group."""
         return self.pipeline.scores(micro_batch)
 
-    def logits(
+    def last_logits(
         self,
         tokens_BT: Tensor,
         document_ids_BT: Tensor | None = None,
         prefix_ends_BT: Tensor | None = None,
         positions_BT: Tensor | None = None,
     ) -> Tensor:
-        """Whole logits [B, T, V] on every rank, for a window that all of them hold."""
-        return self.pipeline.logits(tokens_BT, document_ids_BT, prefix_ends_BT, positions_BT)
+        """Logits [B, 1, V] of the last place, on every rank, for a window that all of them hold."""
+        return self.pipeline.last_logits(tokens_BT, document_ids_BT, prefix_ends_BT, positions_BT)
 
     def reshard(self) -> None:
         """Give up gathered weights, after forwards that no backward follows."""

@@ -25,6 +25,7 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.config import ParallelConfig
+from pretrain.errors import LostRank
 
 AXES = ("pp", "dp_replicate", "dp_shard", "tp")
 DATA_AXES = ("dp_replicate", "dp_shard")
@@ -148,6 +149,7 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float) -> Iter
 
     Raises:
         UsageError: the ranks do not fit the layout, or there is no such device.
+        LostRank: another rank is gone, or silent for longer than the timeout.
     """
     faulthandler.enable()
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
@@ -168,6 +170,15 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float) -> Iter
         for axis in AXES:  # whose groups would wait half an hour, whatever the world's timeout
             _set_pg_timeout(timeout, mesh.get_group(axis))
         yield World(rank, size, where, mesh, timeout)
+    except RuntimeError as error:
+        is_gloo = "/gloo/" in str(error)  # whose errors have no type of their own
+        if not (is_gloo or isinstance(error, dist.DistError)):
+            raise
+        reason = str(error).partition(". ")[0]  # gloo adds advice
+        raise LostRank(
+            f"rank {rank} waited for another rank: {reason}. See what the first rank to end says, and start the run again: "
+            "it resumes."
+        ) from error
     finally:
         dist.destroy_process_group()
 

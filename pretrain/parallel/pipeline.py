@@ -100,14 +100,17 @@ class Pipeline:
         return self._from_last(total)
 
     @torch.no_grad()
-    def logits(
+    def last_logits(
         self,
         tokens_BT: Tensor,
         document_ids_BT: Tensor | None = None,
         prefix_ends_BT: Tensor | None = None,
         positions_BT: Tensor | None = None,
     ) -> Tensor:
-        """Whole logits [B, T, V] on every rank of the pipeline. T need not divide over the ranks that share the tokens."""
+        """Logits [B, 1, V] of a window's last place, on every rank of the pipeline; the others' are not computed.
+
+        The window's length need not divide over the ranks that share the tokens.
+        """
         num_tokens = tokens_BT.shape[1]
         missing = -num_tokens % self._token_ranks  # nobody sees what follows it, except in a prefix, which ends before
 
@@ -117,13 +120,13 @@ class Pipeline:
         tokens_BT = F.pad(tokens_BT, (0, missing))
         ids_BT, ends_BT = padded(document_ids_BT, -1), padded(prefix_ends_BT, 0)
         batch = MicroBatch(tokens_BT, tokens_BT, ids_BT, ends_BT, padded(positions_BT, 0), 0)
-        local = self._forward_all(batch)
+        local = self._forward_all(batch, place=num_tokens - 1)
         if local is None:
-            shape = (*tokens_BT.shape, self._model.padded_vocab_size)
+            shape = (len(tokens_BT), 1, self._model.padded_vocab_size)
             whole = torch.empty(shape, dtype=self._dtype, device=self._world.device)
         else:
             whole = self._parts[self._num_stages - 1].axis.whole_logits(local)
-        return self._from_last(whole)[:, :num_tokens]
+        return self._from_last(whole)
 
     @property
     def _token_ranks(self) -> int:
@@ -184,8 +187,8 @@ class Pipeline:
         is_last = action == step.plan.last[action.stage]
         fsdp.reduce_deferred(self._parts[action.stage], self._parallel.zero, is_last)
 
-    def _forward_all(self, batch: MicroBatch) -> Tensor | None:
-        """The local logits of a forward through all stages, on the rank of the last one."""
+    def _forward_all(self, batch: MicroBatch, place: int | None = None) -> Tensor | None:
+        """The local logits of a forward through all stages, of all places or one, on the rank of the last stage."""
         y: Tensor | None = None
         try:
             for stage in sorted(self._parts):
@@ -198,7 +201,7 @@ class Pipeline:
                 if incoming is not None:
                     self._expect(incoming, [batch])
                     x = self._channels.take(incoming, sent_at=stage - 1)
-                y = self._parts[stage](x, batch.document_ids, batch.prefix_ends, batch.positions)
+                y = self._parts[stage](x, batch.document_ids, batch.prefix_ends, batch.positions, place)
                 if outgoing is not None:
                     self._channels.send(outgoing, y, taken_at=stage + 1)
             self._channels.finish()

@@ -10,8 +10,9 @@ holds. Activations are plain local tensors, and every collective is written wher
 | `collect`, out of a product cut by columns | reduce-scatter; backward all-gather | all-reduce; backward nothing |
 | gradient of a parameter that each rank has a copy of | a part from each rank, summed later | the same on every rank |
 
-Both send as much: an all-reduce is a reduce-scatter and an all-gather. Sequence parallelism keeps 1/t of the
-activations between products. The loss never sees a whole row of logits: ranks exchange two numbers a token.
+Both send as much: an all-reduce is a reduce-scatter and an all-gather; but what was spread over the tokens is not kept, and
+gathered once more in the backward (`pretrain.parallel.products`). So sequence parallelism keeps 1/t of the activations
+between products. The loss never sees a whole row of logits: ranks exchange two numbers a token.
 
 Collectives are torch's functional ones: each returns a new tensor, which recompute may keep, and torch.compile can see
 them. (Of the two operations of each, recompute must not keep the second, `wait_tensor`.)
@@ -21,7 +22,7 @@ Shape suffixes as in `pretrain.model`; t is the number of tensor-parallel ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +32,10 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 from torch.nn import functional as F
 
+from pretrain.data import IGNORED_TARGET
 from pretrain.parallel.params import ParamSpec
 
-IGNORED_TARGET = -1  # a target that no loss is taken of
+Exchange = Callable[[], Tensor]  # under way: the call waits for its end and gives the result
 
 _ops = torch.ops._c10d_functional
 
@@ -46,6 +48,7 @@ class TensorAxis:
     rank: int = 0
     size: int = 1
     sequence_parallel: bool = False
+    keeps_whole: bool = False  # what was spread is kept for the backward, which follows at once: recompute
 
     @classmethod
     def of(cls, mesh_tp: DeviceMesh, sequence_parallel: bool) -> TensorAxis:
@@ -74,13 +77,22 @@ class TensorAxis:
         share = num_tokens // self.size
         return slice(self.rank * share, (self.rank + 1) * share)
 
-    def spread(self, x: Tensor) -> Tensor:
-        """[B, T/t, D], or the same [B, T, D] on each rank, as the whole input [B, T, D] of each rank's product."""
+    def spread(self, x: Tensor) -> Exchange:
+        """[B, T/t, D], or the same [B, T, D] on each rank, as the whole input [B, T, D] of each rank's product.
+
+        Of this and `sum_spread` autograd knows nothing: see `pretrain.parallel.products`.
+        """
+        if self.group is None or not self.sequence_parallel:
+            return lambda: x
+        return _gather_tokens(x, self.group, self.size)
+
+    def sum_spread(self, gradient_BTD: Tensor) -> Exchange:
+        """From each rank's gradient of what `spread` gave to the gradient of what it took."""
         if self.group is None:
-            return x
-        function: Any = _GatherTokens if self.sequence_parallel else _SumGradients
-        gathered: Tensor = function.apply(x, self.group, self.size)
-        return gathered
+            return lambda: gradient_BTD
+        if self.sequence_parallel:
+            return _scatter_tokens(gradient_BTD, self.group, self.size)
+        return _all_reduce(gradient_BTD, self.group)
 
     def collect(self, x_BTD: Tensor) -> Tensor:
         """Each rank's addend [B, T, D] as their sum: this rank's tokens of it [B, T/t, D], or all of it [B, T, D]."""
@@ -163,60 +175,39 @@ def _all_gather(x: Tensor, group: str, size: int) -> Tensor:
     return gathered.view(size, *x.shape)
 
 
-def _gather_tokens(x_BTD: Tensor, group: str, size: int) -> Tensor:
+def _gather_tokens(x_BTD: Tensor, group: str, size: int) -> Exchange:
     """[B, T/t, D] to [B, T, D]; a batch of one needs no copy."""
-    return _all_gather(x_BTD, group, size).transpose(0, 1).flatten(1, 2)
+    gathered = _ops.all_gather_into_tensor(x_BTD.contiguous(), size, group)
+    return lambda: _ops.wait_tensor(gathered).view(size, *x_BTD.shape).transpose(0, 1).flatten(1, 2)
 
 
-def _scatter_tokens(x_BTD: Tensor, group: str, size: int) -> Tensor:
+def _scatter_tokens(x_BTD: Tensor, group: str, size: int) -> Exchange:
     """Addends [B, T, D] to this rank's tokens [B, T/t, D] of their sum; a batch of one needs no copy."""
     parts = x_BTD.view(len(x_BTD), size, -1, x_BTD.shape[2]).transpose(0, 1).flatten(0, 1).contiguous()
-    scattered: Tensor = _ops.wait_tensor(_ops.reduce_scatter_tensor(parts, "sum", size, group))
-    return scattered
+    scattered = _ops.reduce_scatter_tensor(parts, "sum", size, group)
+    return lambda: _ops.wait_tensor(scattered)
 
 
-def _all_reduce(x: Tensor, group: str) -> Tensor:
-    total: Tensor = _ops.wait_tensor(_ops.all_reduce(x.contiguous(), "sum", group))
-    return total
-
-
-class _GatherTokens(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x_BTD: Tensor, group: str, size: int) -> Tensor:
-        ctx.group, ctx.size = group, size
-        return _gather_tokens(x_BTD, group, size)
-
-    @staticmethod
-    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None, None]:
-        return _scatter_tokens(gradient_BTD, ctx.group, ctx.size), None, None
+def _all_reduce(x: Tensor, group: str) -> Exchange:
+    total = _ops.all_reduce(x.contiguous(), "sum", group)
+    return lambda: _ops.wait_tensor(total)
 
 
 class _ScatterTokens(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x_BTD: Tensor, group: str, size: int) -> Tensor:
         ctx.group, ctx.size = group, size
-        return _scatter_tokens(x_BTD, group, size)
+        return _scatter_tokens(x_BTD, group, size)()
 
     @staticmethod
     def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None, None]:
-        return _gather_tokens(gradient_BTD, ctx.group, ctx.size), None, None
-
-
-class _SumGradients(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x_BTD: Tensor, group: str, size: int) -> Tensor:
-        ctx.group = group
-        return x_BTD.view_as(x_BTD)
-
-    @staticmethod
-    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None, None]:
-        return _all_reduce(gradient_BTD, ctx.group), None, None
+        return _gather_tokens(gradient_BTD, ctx.group, ctx.size)(), None, None
 
 
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x_BTD: Tensor, group: str, size: int) -> Tensor:
-        return _all_reduce(x_BTD, group)
+        return _all_reduce(x_BTD, group)()
 
     @staticmethod
     def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None, None]:

@@ -1,4 +1,4 @@
-"""Ranks that were kept for the next test end with the session."""
+"""Ranks that were kept for the next test end with the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.pretrain.ranks import end_reused_ranks
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _reused_ranks_end() -> Iterator[None]:
     yield
     end_reused_ranks()

@@ -197,7 +197,7 @@ def _keep_groups() -> None:
         kept.update(_world.pg_map)
         return made
 
-    def leave() -> None:
+    def leave(_: Any = None) -> None:
         for group in set(_world.pg_map) - kept:
             destroy(group)
 

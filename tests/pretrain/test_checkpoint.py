@@ -7,14 +7,17 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from pretrain import checkpoint
+from pretrain.config import RunConfig
 from tests.pretrain.checkpoints import (
     assert_equal,
     load_only,
@@ -107,6 +110,38 @@ def test_a_missing_shard_is_refused_on_every_rank(copied: Path) -> None:
         assert f"{folder}/shard-00002-model-00001-of-00001.safetensors: is missing. Restore it" in message
 
 
+def load_as_a_file_goes(folder: Path) -> str:
+    with tiny_run(CONFIG) as run:
+        fill = checkpoint._fill
+
+        def fill_less(*args: Any) -> None:
+            if run.world.rank == 0:
+                (folder / "shard-00002-model-00001-of-00001.safetensors").unlink()
+            run.world.any_of(False)
+            fill(*args)
+
+        with mock.patch.object(checkpoint, "_fill", fill_less):
+            try:
+                checkpoint.load(folder, run.model, run.optimizer, run.config, IDENTITY, run.world)
+            except WenhaiError as error:
+                return str(error)
+    return ""
+
+
+def test_a_file_that_goes_while_it_is_loaded_is_told_on_every_rank(copied: Path) -> None:
+    messages = reused_ranks(load_as_a_file_goes, 2, newest_folder(copied))
+    assert messages[0] == messages[1]
+    assert "step-00000004: cannot be read (rank 0: " in messages[0]
+    assert "shard-00002-model-00001-of-00001.safetensors" in messages[0]
+
+
+def test_a_load_reads_every_header_once(saved: Path) -> None:
+    read = HuggingFaceStorageReader.read_metadata
+    with mock.patch.object(HuggingFaceStorageReader, "read_metadata", autospec=True, side_effect=read) as reading:
+        checkpoint.load_model(newest_folder(saved))
+    assert reading.call_count == 1
+
+
 def test_a_file_that_does_not_belong_is_refused(copied: Path) -> None:
     folder = newest_folder(copied)
     shutil.copy(folder / "shard-00002-model-00001-of-00001.safetensors", folder / "shard-00003.safetensors")
@@ -129,6 +164,8 @@ def test_a_shard_left_out_of_the_commit_too_is_refused(copied: Path) -> None:
 def test_another_model_or_other_data_are_refused(saved: Path) -> None:
     ((message,),) = reused_ranks(refusals, 1, tiny_config(model={"num_heads": 2}), [newest_folder(saved)])
     assert "is of another model (num_heads 4 there and 2 here)" in message
+    ((message,),) = reused_ranks(refusals, 1, tiny_config(training={"precision": "fp64"}), [newest_folder(saved)])
+    assert "is float32 [256, 32], this run needs float64 [256, 32]. Use the model and the training.precision" in message
     (message,) = reused_ranks(_load_with_other_data, 1, saved)
     assert "was trained on other token shards" in message
 
@@ -147,6 +184,18 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     reused_ranks(train_and_save, 1, tiny_config(checkpoint={"keep_last": 2}), tmp_path, 1, 1, 1, 1)
     assert [folder.name for folder in checkpoint.committed(tmp_path)] == ["step-00000003", "step-00000004"]
     assert len(list((tmp_path / "checkpoints").iterdir())) == 2
+
+
+def save_and_remove_no_file(config: RunConfig, out: Path) -> None:
+    with mock.patch.object(shutil, "rmtree"):
+        train_and_save(config, out, 1, 1, 1)
+
+
+def test_what_is_removed_ceases_to_be_a_checkpoint_first(tmp_path: Path) -> None:
+    """A removal that dies leaves files, but none that would be loaded."""
+    reused_ranks(save_and_remove_no_file, 1, tiny_config(checkpoint={"keep_last": 1}), tmp_path)
+    assert [folder.name for folder in checkpoint.committed(tmp_path)] == ["step-00000003"]
+    assert checkpoint.sweep(tmp_path) == ["step-00000001", "step-00000002"]
 
 
 def save_twice(out: Path) -> str:

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pretrain.data import IGNORED_TARGET
 from pretrain.evaluate import (
     Evaluation,
     HeldOut,
@@ -19,7 +20,6 @@ from pretrain.evaluate import (
     split_documents,
     together,
 )
-from pretrain.model import IGNORED_TARGET
 
 EOD = 0
 CPU = torch.device("cpu")

@@ -11,23 +11,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from pretrain.config import ModelConfig
-from pretrain.data import positions
+from pretrain.data import IGNORED_TARGET, positions
 from pretrain.layers import Linear
 from pretrain.model import (
     GPT,
-    IGNORED_TARGET,
     Attention,
     dense_mask,
-    loss_sum,
     mask_padding,
     rotary_angles,
     rotate,
     visible,
 )
 from pretrain.parallel.params import num_matmul_parameters, num_parameters, param_specs
-from tests.pretrain.models import CHOICES, build, small, some_tokens
+from pretrain.parallel.tensor import ALONE
+from tests.pretrain.models import CHOICES, build, dense_loss, small, some_tokens
 from tests.pretrain.tiny import tiny_loader
 
 
@@ -185,7 +185,7 @@ def test_padding_entries_have_no_probability_and_no_gradient() -> None:
     logits = model(tokens)
     assert torch.isneginf(logits[..., 120:]).all()
     assert torch.isfinite(logits[..., :120]).all()
-    loss_sum(logits, tokens).backward()  # type: ignore[no-untyped-call]
+    ALONE.loss_sum(logits, tokens).backward()  # type: ignore[no-untyped-call]
     assert model.head is not None and model.head.weight.grad is not None
     assert not model.head.weight.grad[120:].any()
     assert model.head.weight.grad[:120].any()
@@ -194,7 +194,7 @@ def test_padding_entries_have_no_probability_and_no_gradient() -> None:
 def test_the_loss_is_a_sum_over_targets_that_count() -> None:
     logits = torch.zeros(1, 3, 128)
     targets = torch.tensor([[5, IGNORED_TARGET, 9]])
-    assert loss_sum(logits, targets).item() == pytest.approx(2 * math.log(128), rel=1e-6)
+    assert ALONE.loss_sum(logits, targets).item() == pytest.approx(2 * math.log(128), rel=1e-6)
 
 
 def test_tied_weights_are_one_parameter() -> None:
@@ -218,7 +218,7 @@ def test_double_precision_is_double_throughout(choices: dict[str, Any]) -> None:
     exact, tokens = build(config).double(), some_tokens()
     exact.tie()
     logits = exact(tokens)
-    loss = loss_sum(logits, tokens)
+    loss = ALONE.loss_sum(logits, tokens)
     assert (logits.dtype, loss.dtype) == (torch.float64, torch.float64)
     loss.backward()  # type: ignore[no-untyped-call]
     step = 1e-6  # against the difference quotient, which rounding to fp32 would drown
@@ -228,7 +228,7 @@ def test_double_precision_is_double_throughout(choices: dict[str, Any]) -> None:
     for sign in (1, -1):
         with torch.no_grad():
             parameter[3, 5] += sign * step
-            moved.append(loss_sum(exact(tokens), tokens).item())
+            moved.append(ALONE.loss_sum(exact(tokens), tokens).item())
             parameter[3, 5] -= sign * step
     assert (moved[0] - moved[1]) / (2 * step) == pytest.approx(parameter.grad[3, 5].item(), rel=1e-6, abs=1e-7)
 
@@ -238,7 +238,7 @@ def test_angles_and_loss_have_fp32_at_least() -> None:
         cosines, _ = rotary_angles(torch.arange(7)[None], small(), dtype)
         assert cosines.dtype == expected
         assert rotate(torch.ones(1, 7, 4, 8, dtype=dtype), (cosines, cosines)).dtype == dtype
-        assert loss_sum(torch.zeros(1, 2, 128, dtype=dtype), torch.tensor([[1, 2]])).dtype == expected
+        assert ALONE.loss_sum(torch.zeros(1, 2, 128, dtype=dtype), torch.tensor([[1, 2]])).dtype == expected
 
 
 def test_padding_is_masked_from_the_first_entry_of_a_part() -> None:
@@ -258,7 +258,19 @@ def test_the_models_loss_is_the_dense_one() -> None:
     model, tokens = build(small()), some_tokens()
     targets = tokens.masked_fill(torch.arange(12) % 3 == 0, IGNORED_TARGET)
     logits = model(tokens)
-    torch.testing.assert_close(model.loss_sum(logits, targets), loss_sum(logits, targets), rtol=1e-6, atol=0)
+    torch.testing.assert_close(model.loss_sum(logits, targets), dense_loss(logits, targets), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("place", [0, 7, -1])
+def test_logits_of_one_place_cost_one_product_with_the_head(place: int) -> None:
+    model, tokens = build(small()), some_tokens()
+    with torch.no_grad(), FlopCounterMode(display=False) as of_all:
+        expected = model(tokens)[:, [place]]
+    with torch.no_grad(), FlopCounterMode(display=False) as of_one:
+        found = model(tokens, place=place)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    num_others = tokens.numel() - len(tokens)
+    assert of_all.get_total_flops() - of_one.get_total_flops() == 2 * num_others * 32 * 128
 
 
 def test_parts_removed_leave_names_and_the_rest() -> None:

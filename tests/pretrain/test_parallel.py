@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import Any
 
@@ -14,7 +15,7 @@ from corpus.engine.errors import UsageError
 from pretrain.batch_size import local_batches
 from pretrain.config import ParallelConfig, RunConfig
 from pretrain.parallel.mesh import layout
-from tests.pretrain.ranks import reused_ranks, run_ranks
+from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weights
 
 LOSS_TOLERANCE = 1e-5  # measured: 1e-6
@@ -33,13 +34,15 @@ def measure(config: RunConfig) -> Result:
 
 
 CASES: dict[str, tuple[int, dict[str, Any]]] = {
-    "2 ranks, zero 1": (2, {"parallel": {"zero": 1}}),
     "2 ranks, zero 2": (2, {"parallel": {"zero": 2}}),
     "2 ranks, zero 3": (2, {"parallel": {"zero": 3}}),
-    "4 ranks, zero 2": (4, {"parallel": {"zero": 2}}),
-    "4 ranks, 2 replicas of 2 shards": (4, {"parallel": {"dp_replicate": 2, "zero": 3}}),
     "2 ranks, 2 replicas": (2, {"parallel": {"dp_replicate": 2, "zero": 1}}),
     "1 rank, other micro-batches": (1, {"training": {"micro_batch_size": 8}}),
+}
+SLOW_CASES: dict[str, tuple[int, dict[str, Any]]] = {  # in double precision they are cases of `parity.test_quick`
+    "2 ranks, zero 1": (2, {"parallel": {"zero": 1}}),
+    "4 ranks, zero 2": (4, {"parallel": {"zero": 2}}),
+    "4 ranks, 2 replicas of 2 shards": (4, {"parallel": {"dp_replicate": 2, "zero": 3}}),
 }
 
 
@@ -49,9 +52,9 @@ def reference() -> Result:
     return result
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_CASES)])
 def test_every_layout_trains_the_same_model(name: str, reference: Result) -> None:
-    num_ranks, sections = CASES[name]
+    num_ranks, sections = (CASES | SLOW_CASES)[name]
     for result in reused_ranks(measure, num_ranks, tiny_config(**sections)):
         assert_same_training(result, reference)
 
@@ -104,7 +107,7 @@ def count_collectives(zero: int) -> tuple[int, int]:
 @pytest.mark.parametrize(("zero", "gathers", "reductions"), [(1, 3, 3), (2, 6, 6), (3, 10, 6)])
 def test_zero_is_what_its_table_says(zero: int, gathers: int, reductions: int) -> None:
     """Two blocks and the root are three groups; with zero 3 the blocks are gathered again in the backward."""
-    assert run_ranks(count_collectives, 2, zero) == [(gathers, reductions)] * 2
+    assert reused_ranks(count_collectives, 2, zero) == [(gathers, reductions)] * 2
 
 
 def bfloat16(config: RunConfig) -> list[float]:
@@ -164,3 +167,15 @@ def test_an_error_on_one_rank_is_raised_on_all() -> None:
     messages = reused_ranks(one_rank_fails, 3, 1)
     assert messages[1] == "WenhaiError: no such shard"
     assert messages[0] == messages[2] == "WenhaiError: rank 1: no such shard"
+
+
+def dies() -> None:
+    with tiny_run(tiny_config()) as run:
+        if run.world.rank == 1:
+            os._exit(9)
+        run.world.any_of(False)
+
+
+def test_a_rank_that_waits_for_a_dead_one_says_so_in_a_sentence() -> None:
+    with pytest.raises(RanksFailed, match=r"LostRank: rank 0 waited for another rank: .* it resumes\."):
+        run_ranks(dies, 2)

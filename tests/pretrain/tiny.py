@@ -39,7 +39,7 @@ class MemoryShard:
         return self._tokens[start:stop]
 
 
-def tiny_loader(sequence_length: int = 16, **windows: bool) -> Loader:
+def tiny_loader(sequence_length: int = 16, **windows: Any) -> Loader:
     """Runs of counted numbers with end-of-document tokens between them."""
     random = np.random.default_rng(0)
     starts = random.integers(1, VOCAB_SIZE, size=400)

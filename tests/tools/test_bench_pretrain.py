@@ -17,11 +17,11 @@ from tools.bench import bubbles, plain_gpt, pretrain, two_ranks
 from tools.bench.random_run import configuration, random_tokens
 
 TINY: dict[str, Any] = {
-    "model": {"num_layers": 6, "hidden_size": 16, "num_heads": 2, "sequence_length": 8, "tied": False,
+    "model": {"num_layers": 4, "hidden_size": 16, "num_heads": 2, "sequence_length": 8, "tied": False,
               "vocab_size": 100, "padded_vocab_size": 128},
     "training": {"global_batch_size": 4, "micro_batch_size": 1},
 }  # fmt: skip
-NUM_STEPS = 3
+NUM_STEPS = 2
 
 
 def test_the_plain_model_is_ours() -> None:
@@ -37,7 +37,7 @@ def test_the_plain_model_is_ours() -> None:
 
 def test_one_process(capsys: pytest.CaptureFixture[str]) -> None:
     tied = {**TINY, "model": {**TINY["model"], "tied": True}}
-    pretrain.tell_single("tiny", reused_ranks(pretrain.one_process, 1, tied)[0])
+    pretrain.tell_single("tiny", reused_ranks(pretrain.one_process, 1, tied, 1)[0])
     rows = re.findall(r"^(.+?) +[\d,]+ +x ([\d.]+) +x ([\d.]+)$", capsys.readouterr().out, re.MULTILINE)
     names = ["a plain loop", "our model, in a bare loop", "train_step", "train_step, wrapped by FSDP2"]
     assert [name for name, *_ in rows] == names
@@ -46,8 +46,8 @@ def test_one_process(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_contenders_take_turns() -> None:
     turns: list[str] = []
-    pretrain.rates({name: partial(turns.append, name) for name in "ab"}, tokens_per_step=1)
-    assert turns == ["a", "a", "b", "b"] * (pretrain.ROUNDS + 1)
+    pretrain.rates({name: partial(turns.append, name) for name in "ab"}, tokens_per_step=1, rounds=2)
+    assert turns == ["a", "a", "b", "b"] * 3
 
 
 def plain_losses(config: RunConfig) -> list[float]:
@@ -75,6 +75,11 @@ def test_torchs_runtimes_train_as_one_process_does() -> None:
     for name, losses, others in zip(names, first, second, strict=True):
         assert losses == pytest.approx(expected, rel=1e-4), name
         assert others == pytest.approx(losses, rel=1e-6), name
+
+
+@pytest.mark.parametrize("layout", two_ranks.LAYOUTS.values(), ids=list(two_ranks.LAYOUTS))
+def test_the_benchs_own_model_can_be_laid_out(layout: dict[str, Any]) -> None:
+    configuration(two_ranks.SECTIONS, {"parallel": layout})
 
 
 def test_two_ranks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,5 +114,5 @@ def test_sleeping_stages_are_recorded(schedule: Any, monkeypatch: pytest.MonkeyP
             assert {kind: kinds.count(kind) for kind in set(kinds)} == dict.fromkeys(
                 "FIW" if schedule == "zbv" else "FB", each
             )
-            assert all(record.end - record.start >= 1e-3 / parallel.chunks for record in step)
+            assert all(record.end - record.start >= 1e-3 for record in step)
     assert bubbles.measured(parallel) >= 0

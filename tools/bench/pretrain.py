@@ -60,7 +60,7 @@ def tell_single(name: str, rates: Mapping[str, float]) -> None:
         print(f"{what:<46}{rate:>13,.0f}{f'x {rate / plain:.3f}':>10}{f'x {rate / bare:.3f}':>9}", flush=True)
 
 
-def one_process(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+def one_process(sections: Mapping[str, Mapping[str, Any]], rounds: int = ROUNDS) -> dict[str, float]:
     """Tokens for each CPU second of every contender."""
     config = configuration(sections)
     with mesh.start(config.parallel, "cpu", timeout_minutes=1.0) as world:
@@ -73,14 +73,14 @@ def one_process(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
             "train_step, wrapped by FSDP2": partial(train_step, wrapped(config, world, tokens)),
         }
         assert_same_size(run, plain(config, tokens).model)
-        return rates(contenders, config.training.global_batch_size * config.model.sequence_length)
+        return rates(contenders, config.training.global_batch_size * config.model.sequence_length, rounds)
 
 
-def rates(contenders: Mapping[str, Step], tokens_per_step: int) -> dict[str, float]:
+def rates(contenders: Mapping[str, Step], tokens_per_step: int, rounds: int) -> dict[str, float]:
     """The median of several turns, taken one after the other, after one that is not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     gc.collect()
-    for _ in range(ROUNDS + 1):
+    for _ in range(rounds + 1):
         for name, step in contenders.items():
             start = time.process_time()
             for _ in range(STEPS):

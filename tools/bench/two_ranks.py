@@ -22,7 +22,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "model": {
         "num_layers": 6,
         "hidden_size": 320,
-        "num_heads": 5,
+        "num_heads": 10,
         "vocab_size": 4096,
         "padded_vocab_size": 4096,
         "tied": False,  # as torch's pipelines want it

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from pretrain.config import ModelConfig, load_config
 from pretrain.metrics import flops_per_token
-from pretrain.model import GPT, loss_sum
+from pretrain.model import GPT
 from pretrain.parallel.params import init_parameters, part_specs
 from pretrain.parallel.stages import cut, head_flops, layer_flops, whole
-from tests.pretrain.models import CHOICES, build, small, some_tokens
+from tests.pretrain.models import CHOICES, build, dense_loss, small, some_tokens
 
 
 def counts(config: ModelConfig, num_stages: int) -> list[int]:
@@ -101,7 +101,7 @@ def test_stages_in_sequence_are_the_model_bit_for_bit(choices: dict[str, Any], m
     assert torch.equal(x, expected)
 
     for logits in (expected, x):
-        loss_sum(logits, tokens).backward()  # type: ignore[no-untyped-call]
+        dense_loss(logits, tokens).backward()  # type: ignore[no-untyped-call]
     gradients = [{name: p.grad for name, p in part.named_parameters()} for part in parts]
     for name, parameter in model.named_parameters():
         found = [part[name] for part in gradients if name in part]

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn import functional as F
 
-from pretrain.parallel.tensor import ALONE, IGNORED_TARGET, TensorAxis
+from pretrain.data import IGNORED_TARGET
+from pretrain.parallel.tensor import ALONE, TensorAxis
 from tests.pretrain.ranks import reused_ranks
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
@@ -54,10 +55,9 @@ def check_spread() -> None:
         own = axis.own_tokens(shape[1])
         x = whole_numbers(*shape, dtype=dtype, generator=generator)
         cotangents = whole_numbers(axis.size, *shape, dtype=dtype, generator=generator)
-        mine = x[:, own].requires_grad_()
-        y = axis.spread(mine)
-        torch.testing.assert_close(y, x, rtol=0, atol=0)
-        gradient = gradient_of(y, mine, cotangents[axis.rank])
+        mine = x[:, own]
+        torch.testing.assert_close(axis.spread(mine)(), x, rtol=0, atol=0)
+        gradient = axis.sum_spread(cotangents[axis.rank].mT.contiguous().mT)()
         torch.testing.assert_close(gradient, cotangents.sum(0)[:, own], rtol=0, atol=0)
 
 
@@ -109,7 +109,7 @@ def test_exchanges_and_their_gradients_are_exact(num_ranks: int) -> None:
 
 def test_alone_nothing_happens() -> None:
     x, parameter = torch.randn(2, 3, 4), nn.Parameter(torch.randn(5, 4))
-    assert ALONE.spread(x) is ALONE.collect(x) is ALONE.whole_logits(x) is x
+    assert ALONE.spread(x)() is ALONE.sum_spread(x)() is ALONE.collect(x) is ALONE.whole_logits(x) is x
     assert ALONE.weight(parameter) is parameter
     assert x[:, ALONE.own_tokens(3)].shape == x.shape
     tokens = torch.tensor([[4, 0]])

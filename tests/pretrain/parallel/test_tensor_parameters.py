@@ -23,8 +23,10 @@ from torch.utils.checkpoint import (
     noop_context_fn,
 )
 
+from pretrain.data import IGNORED_TARGET
 from pretrain.parallel.params import ParamSpec
-from pretrain.parallel.tensor import ALONE, IGNORED_TARGET, TensorAxis, distribute
+from pretrain.parallel.products import Matrix, products
+from pretrain.parallel.tensor import ALONE, TensorAxis, distribute
 from tests.pretrain.ranks import reused_ranks
 
 WIDTH, FFN_SIZE, VOCABULARY, VOCAB_SIZE = 6, 8, 20, 14
@@ -69,14 +71,15 @@ class Toy(nn.Module):
             x_BTD = self.block(x_BTD)
         else:
             x_BTD = checkpoint(self.block, x_BTD, use_reentrant=False, context_fn=self.context_fn)
-        logits_BTV = F.linear(axis.spread(x_BTD), axis.weight(self.head.weight))
+        (logits_BTV,) = products(x_BTD, [Matrix(self.head.weight, axis.weight(self.head.weight), None)], axis)
         return axis.loss_sum(logits_BTV, targets_BT, VOCAB_SIZE)
 
     def block(self, x_BTD: Tensor) -> Tensor:
         """The collected product is also an input of tanh, so that a backward needs its value."""
         weight = self.axis.weight
         y_BTD = F.rms_norm(x_BTD, (WIDTH,), weight(self.norm.weight))
-        y_BTF = F.gelu(F.linear(self.axis.spread(y_BTD), weight(self.up.weight), weight(self.up.bias)))
+        up = Matrix(self.up.weight, weight(self.up.weight), weight(self.up.bias))
+        y_BTF = F.gelu(products(y_BTD, [up], self.axis)[0])
         return x_BTD + (self.axis.collect(F.linear(y_BTF, weight(self.down.weight))) + weight(self.down.bias)).tanh()
 
 
@@ -210,8 +213,8 @@ def check_recompute() -> list[tuple[int, ...]]:
 
 def test_selective_recompute_keeps_what_ranks_have_exchanged() -> None:
     """In the forward one exchange before the block, two in it and one after, and the loss's; in the backward the first
-    four in reverse. FSDP2 sums the copies' gradients (norm, bias). Full recompute repeats the block's two."""
-    with_parallel_tokens = [(5, 4, 2), (5, 4, 2), (6, 5, 2)]
+    four in reverse, and under sequence parallelism the tokens again for both products' weights. FSDP2 sums the copies' gradients (norm, bias). Full recompute repeats the block's two."""
+    with_parallel_tokens = [(7, 4, 2), (7, 4, 2), (8, 5, 2)]
     without = [(1, 0, 4), (1, 0, 4), (1, 0, 5)]
     assert reused_ranks(check_recompute, 2) == [with_parallel_tokens + without] * 2
 

@@ -191,12 +191,13 @@ def model_cases() -> list[Case]:
 
 
 def quick_cases() -> list[Case]:
-    """What `make test` runs: each schedule, each kind of sharding, each mask, mostly on two ranks."""
+    """What `make test` runs: each schedule, each kind of sharding, each mask, mostly on two ranks; by mesh, to reuse ranks."""
     reset = {"data": {"reset_positions": True}}  # seen by rotary angles only where no document mask says the same
-    return [
+    cases = [
         *(labelled_case(labels) for labels in QUICK),
         new_case("pp 2, interleaved, reset", {"parallel": {"pp": 2, "schedule": "interleaved"}}, reset),
     ]
+    return sorted(cases, key=lambda case: (case.num_ranks, case.config.parallel.pp, case.config.parallel.tp))
 
 
 def cubic_cases() -> list[Case]:
