@@ -182,7 +182,7 @@ def _finish(run: Run, corpora: Corpora, out: Path, metrics: Metrics | None) -> N
         for name, value in by_corpus.items():
             print(f"  of {name}: {value:.3f}")
         for name, value in baselines.items():
-            print(f"character {name} model:     {value:.3f}")
+            print(f"{f'character {name} model:':27} {value:.3f}")
         print(f"sample: {sample}", flush=True)
 
 
