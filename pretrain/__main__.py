@@ -18,6 +18,35 @@ COMMANDS = {  # name: (module with add_arguments and main, help, examples)
 python -m pretrain train --config demo --data build/demo --out build/demo-gpt --nproc 2
 python -m pretrain train --config demo --data build/demo --out runs/a --set training.num_steps=1000
 torchrun --nproc-per-node 8 -m pretrain train --config gpt2-124m --data build/web --out runs/gpt2
+python -m pretrain train --dry-run --world-size 2128 --config yuan-245b
+""",
+    ),
+    "scale": (
+        "pretrain.scale",
+        "measure weak and strong scaling over numbers of ranks",
+        """
+python -m pretrain scale --config demo --ranks 1 2 4 --out build/scaling
+""",
+    ),
+    "report": (
+        "pretrain.monitor.report",
+        "a run as one page: loss, speed, memory, events",
+        """
+python -m pretrain report runs/a
+""",
+    ),
+    "export": (
+        "pretrain.hf.export",
+        "a checkpoint as a Hugging Face folder that transformers loads",
+        """
+python -m pretrain export --checkpoint runs/a/checkpoints/step-00001000 --out build/a-hf
+""",
+    ),
+    "import": (
+        "pretrain.hf.load",
+        "a Hugging Face folder as the first checkpoint of a new run",
+        """
+python -m pretrain import --model build/a-hf --out runs/b --data build/demo
 """,
     ),
     "generate": (
@@ -50,7 +79,9 @@ exit codes: 0 done, 1 failed, 2 usage or configuration, 3 another run holds the 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    words = sys.argv[1:] if argv is None else argv
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["--dry-run"]:  # of train, the command that it would be
+        words.insert(0, "train")
     return run_command("pretrain", build_parser(words), words)
 
 

@@ -48,62 +48,17 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 from corpus.engine.config import Strict, parse
 from corpus.engine.durable import digest, read_json, sha256_file, sync_folder, write_bytes, write_json
 from corpus.engine.errors import WenhaiError
-from pretrain.batch_size import BatchSizes
-from pretrain.config import RampupConfig, RunConfig, to_json
+from pretrain.config import RunConfig, to_json
 from pretrain.model import GPT
 from pretrain.parallel.compose import ParallelModel
 from pretrain.parallel.mesh import World
+from pretrain.state import Order, State
 
 FORMAT: Literal[2] = 2
 COMMIT = "COMMIT.json"
 TOKENIZER = "tokenizer.model"
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
 SHARD_FILE = "shard-{:05d}-model-00001-of-00001.safetensors"  # torch's name for what rank number - 1 writes
-
-
-class Share(Strict):
-    """How much of a run's samples one of several corpora gives: a fraction, relative to the others'."""
-
-    corpus: str
-    weight: Annotated[str, Field(pattern=r"^[0-9]{1,2000}(/[1-9][0-9]{0,2000})?$")]
-
-
-class Order(Strict):
-    """From which step and sample on a run takes its samples in one order and in batches of one plan.
-
-    With the shards it is all that `pretrain.corpora.new_loader` and `pretrain.batch_size` need to say what a step read.
-    """
-
-    step: Annotated[int, Field(ge=0)]
-    num_samples: Annotated[int, Field(ge=0)]
-    global_batch_size: Annotated[int, Field(ge=1)]
-    seed: Annotated[int, Field(ge=0)]
-    rampup: RampupConfig | None = None
-    kind: Literal["permuted", "megatron"] = "permuted"
-    run_samples: Annotated[int, Field(ge=1)] | None = None  # of the whole run, where the kind's order depends on it
-    shares: Annotated[tuple[Share, ...], Field(strict=False)] = ()  # none: one corpus
-
-    @property
-    def batch_sizes(self) -> BatchSizes:
-        """The batches of the steps from `step` on."""
-        return BatchSizes(self.global_batch_size, self.rampup, self.step, self.num_samples)
-
-
-@dataclasses.dataclass
-class State:
-    """Where a run stands: counters only, so that it means the same on any number of ranks."""
-
-    step: int = 0  # steps done; the next batch starts at sample `num_samples`
-    num_samples: int = 0
-    num_tokens: int = 0  # targets trained on
-    num_bad_steps: int = 0  # steps whose loss or gradient was not finite and that changed no weight
-    num_bad_in_a_row: int = 0
-    orders: list[Order] = dataclasses.field(default_factory=list)
-
-
-def order_of(state: State, step: int) -> Order:
-    """The order that the step after `step` steps belongs to."""
-    return next(order for order in reversed(state.orders) if order.step <= step)
 
 
 @dataclasses.dataclass(frozen=True)

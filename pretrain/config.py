@@ -32,7 +32,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
-Precision = Literal["fp32", "bf16", "fp64"]  # fp64: to compare layouts, not to train
+Precision = Literal["fp32", "bf16", "fp16", "fp64"]  # fp64: to compare layouts, not to train
 Zero = Literal[1, 2, 3]
 ScheduleKind = Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "zbv"]
 Recompute = Literal["none", "selective", "full"]
@@ -128,6 +128,8 @@ class DataConfig(Strict):
     order: Literal["permuted", "megatron"] = "permuted"  # megatron: Megatron's own indices, bit for bit
     reset_positions: bool = False  # True: positions begin anew with each document of a window
     prefix_lm: bool = False  # True: each window, or each document under a document mask, has a prefix seen both ways
+    cache: str | None = None  # folder on a disk of each node, for shards that lie on object storage
+    cache_gib: Positive = 1024.0  # the most it may hold; shards that runs do not read now make room
 
     @model_validator(mode="after")
     def _check(self) -> DataConfig:
@@ -169,6 +171,16 @@ class RampupConfig(Strict):
     num_samples: Count
 
 
+class LossScaleConfig(Strict):
+    """fp16: what the loss is multiplied by, so that small gradients are not rounded to zero.
+
+    Halved where a gradient overflows, and the step is done again; doubled after `growth_steps` steps without one.
+    """
+
+    initial: Annotated[float, Field(ge=1, le=2.0**32)] = 2.0**16
+    growth_steps: Count = 1000
+
+
 class TrainingConfig(Strict):
     """How long, how wide and how precisely. A step sees `global_batch_size` samples on any number of ranks."""
 
@@ -177,10 +189,14 @@ class TrainingConfig(Strict):
     micro_batch_size: Count  # at most; a rank with a smaller part of the batch takes that
     rampup: RampupConfig | None = None
     precision: Precision = "fp32"
+    loss_scale: LossScaleConfig = LossScaleConfig()
+    compile: bool = False  # each block by torch.compile
     device: Literal["auto", "cpu", "cuda"] = "auto"
     seed: Seed = 1234
     max_grad_norm: Positive = 1.0
     max_bad_steps: Count = 3  # non-finite steps in a row before the run stops
+    spike_deviations: Positive = 6.0  # a loss that far above the recent ones is recorded as a spike
+    host_memory_gib: Positive | None = None  # of each node, for its ranks together; None: all that the node has
     timeout_minutes: Positive = 10.0  # a rank that waits longer for another fails
 
     @model_validator(mode="after")
@@ -215,6 +231,7 @@ class ParallelConfig(Strict):
     dp_replicate: Count = 1
     dp_shard: Count | None = None  # None: all ranks that remain
     zero: Zero = 2
+    offload: bool = False  # parameters, gradients and optimizer state in host memory; updates on the CPU
     recompute: Recompute = "none"
     recompute_every: Count = 1  # full: of every n-th layer
 
@@ -262,6 +279,9 @@ class CheckpointConfig(Strict):
 
     every_steps: Count
     keep_last: Count = 2
+    keep_every_steps: Count | None = None  # checkpoints of its multiples stay for good
+    async_save: bool = True  # files are written while training goes on
+    url: str | None = None  # object storage that holds the checkpoints instead of the run's folder
 
 
 class MetricsConfig(Strict):
@@ -269,6 +289,8 @@ class MetricsConfig(Strict):
 
     every_steps: Count = 10
     tensorboard: bool = True
+    profile_step: Count | None = None  # first of `profile_steps` steps whose trace is written to OUT/profile
+    profile_steps: Count = 3
 
 
 class EvaluationConfig(Strict):

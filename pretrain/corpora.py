@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from corpus.engine.durable import digest
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import BatchSizes
-from pretrain.checkpoint import Identity, Order, Share
+from pretrain.checkpoint import Identity
 from pretrain.config import CorpusConfig, DataConfig, RunConfig, corpus_folders
 from pretrain.data import (
     Blend,
@@ -37,6 +37,7 @@ from pretrain.data import (
     data_digest,
 )
 from pretrain.data.megatron import open_megatron
+from pretrain.state import Order, Share
 from tokenizer.shards import TokenShard, open_split
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from pretrain.batch_size import check_batch_sizes
-from pretrain.checkpoint import Order, State
 from pretrain.config import RunConfig
 from pretrain.data import Loader
 from pretrain.micro_batch import MicroBatch, read_micro_batches
@@ -23,6 +22,7 @@ from pretrain.optim import clip_grad_norm, create_state, learning_rate, new_opti
 from pretrain.parallel import compose
 from pretrain.parallel.compose import ParallelModel
 from pretrain.parallel.mesh import DATA_AXES, World
+from pretrain.state import Order, State
 
 
 @dataclass(frozen=True)

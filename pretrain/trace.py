@@ -8,7 +8,7 @@ up to the window's end, which alone say at which character of the text the windo
 A character belongs to the token that holds the first byte of its UTF-8, so that the spans of neighbouring windows
 neither overlap nor leave a character out, also where a window's edge cuts a character that is spelled in bytes.
 
-A run that went on with another batch, ramp-up, seed or blend is traced as it went (`checkpoint.Order`). Documents' text
+A run that went on with another batch, ramp-up, seed or blend is traced as it went (`state.Order`). Documents' text
 is printed only where `--text` asks for it.
 """
 
@@ -27,10 +27,11 @@ from typing import Any
 import numpy as np
 
 from corpus.engine.errors import SetupError, UsageError
-from pretrain.checkpoint import TOKENIZER, State, read_commit, read_saved, read_state
+from pretrain.checkpoint import TOKENIZER, read_commit, read_saved, read_state
 from pretrain.config import RunConfig, corpus_folders
 from pretrain.corpora import corpora_digest, new_loader, open_corpora
 from pretrain.data import Loader, ShardReader
+from pretrain.state import State
 from tokenizer.model import Tokenizer
 from tokenizer.shards import TokenShard
 

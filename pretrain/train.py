@@ -19,12 +19,13 @@ from torch import Tensor
 from corpus.engine import durable
 from corpus.engine.errors import Stopped, WenhaiError
 from pretrain import checkpoint
-from pretrain.checkpoint import Identity, State
+from pretrain.checkpoint import Identity
 from pretrain.config import RunConfig, with_vocab_size
 from pretrain.corpora import Corpora, corpus_shares, open_run
-from pretrain.metrics import Metrics, peak_flops, say
+from pretrain.monitor.metrics import Metrics, peak_flops, say
 from pretrain.parallel import mesh
 from pretrain.parallel.params import num_parameters
+from pretrain.state import State
 from pretrain.step import Run, StepResult, new_run, note_order, train_step
 
 

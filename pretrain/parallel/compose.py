@@ -111,8 +111,8 @@ def _part(config: RunConfig, stage: Stage, axis: TensorAxis, world: World) -> GP
         part.double()
     if axis.size > 1:
         distribute(part, part_specs(config.model), world.mesh["tp"])
-    fsdp.shard(part, world, parallel.zero, precision, always=axis.size > 1)
-    part.to_empty(device=world.device)
+    fsdp.shard(part, world, parallel.zero, precision, parallel.offload, always=axis.size > 1)
+    part.to_empty(device="cpu" if parallel.offload else world.device)
     part.tie()
     return part
 

@@ -11,8 +11,8 @@ micro-batch with zero 3 too: used last in the forward, it is used first in the b
 lies between the two gives it up, and it is gathered again.
 
 Gradients are summed, not averaged: the loss is already divided by the global number of targets. One rank in fp32 or
-fp64 wraps nothing (FSDP2 alone costs 12-14 % there on a CPU); bf16 always wraps, because the wrapper keeps the fp32
-master weights and casts, so that one rank computes what many do.
+fp64 wraps nothing (FSDP2 alone costs 12-14 % there on a CPU); bf16 and fp16 always wrap, because the
+wrapper keeps the fp32 master weights and casts, so that one rank computes what many do.
 """
 
 from __future__ import annotations
@@ -22,30 +22,37 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
 from pretrain.config import Precision, Zero
 from pretrain.model import GPT
 from pretrain.parallel.mesh import World
 
+LOW_PRECISION: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
-def shard(part: GPT, world: World, zero: Zero, precision: Precision, always: bool = False) -> None:
+
+def shard(
+    part: GPT, world: World, zero: Zero, precision: Precision, offload: bool = False, always: bool = False
+) -> None:
     """Shard each block, then what remains (embeddings, final norm, head), over the data-parallel ranks, in place.
 
+    `offload`: shards and their gradients lie in host memory, and weights are copied to the device when they are gathered.
     `always`: also over one rank. Tensor parallelism needs that: it gives each gradient the placement of its parameter.
     """
-    if world.dp_size == 1 and precision != "bf16" and not always:
+    low = LOW_PRECISION.get(precision)
+    if world.dp_size == 1 and low is None and not offload and not always:
         return
     replicated = world.mesh["dp_replicate"].size() > 1
     mesh = world.mesh["dp_replicate", "dp_shard"] if replicated else world.mesh["dp_shard"]
     policy = MixedPrecisionPolicy(cast_forward_inputs=False)  # x is of the weights' type, rotary angles stay in fp32
-    if precision == "bf16":
-        policy = replace(policy, param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    if low is not None:
+        policy = replace(policy, param_dtype=low, reduce_dtype=torch.float32)
+    where = CPUOffloadPolicy(pin_memory=world.device.type == "cuda") if offload else OffloadPolicy()
     modules: list[nn.Module] = [*part.layers.values(), part]
     for module in modules:
         # the root's weights are used last in the forward and first in the backward: they stay
         reshard = zero == 3 and module is not part
-        fully_shard(module, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
+        fully_shard(module, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy, offload_policy=where)
     for module in modules:
         assert isinstance(module, FSDPModule)
         module.set_gradient_divide_factor(1.0)

@@ -15,7 +15,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -26,6 +26,7 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.config import ParallelConfig
 from pretrain.errors import LostRank
+from pretrain.monitor.phases import Phases
 
 AXES = ("pp", "dp_replicate", "dp_shard", "tp")
 DATA_AXES = ("dp_replicate", "dp_shard")
@@ -43,6 +44,7 @@ class World:
     device: torch.device
     mesh: DeviceMesh
     timeout: datetime.timedelta  # for a rank that waits for another
+    phases: Phases = field(default_factory=Phases)  # what this process is doing, and how long each took
 
     @property
     def dp_size(self) -> int:

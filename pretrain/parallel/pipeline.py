@@ -35,7 +35,12 @@ from pretrain.parallel.mesh import World
 from pretrain.parallel.schedule import Action, actions, stage_ranks
 
 RECEIVES_AHEAD = 2  # actions whose input is expected before their turn, so that it comes while others compute
-DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64}
+DTYPES: dict[Precision, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp64": torch.float64,
+}
 
 
 class Record(NamedTuple):

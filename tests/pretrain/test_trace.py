@@ -15,8 +15,8 @@ import pytest
 from corpus.engine.errors import UsageError
 from pretrain import trace
 from pretrain.__main__ import main
-from pretrain.checkpoint import Order, Share, State
 from pretrain.config import RampupConfig
+from pretrain.state import Order, Share, State
 from pretrain.trace import Sighting, Trace
 from tests.pretrain.data.test_reader import write_folder
 from tests.pretrain.texts import (

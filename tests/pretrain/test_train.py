@@ -27,12 +27,12 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 from corpus.engine.durable import RunLock
 from corpus.engine.errors import LockHeld, Stopped, WenhaiError
 from pretrain import checkpoint, step, train
-from pretrain.checkpoint import Order, order_of
 from pretrain.config import RunConfig, load_config, to_json
 from pretrain.corpora import order_from
 from pretrain.errors import LostRank
 from pretrain.optim import clip_grad_norm
 from pretrain.parallel.compose import ParallelModel
+from pretrain.state import Order, order_of
 from pretrain.step import StepResult, note_order, train_step
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from pretrain import metrics
 from pretrain.config import MetricsConfig, load_config
-from pretrain.metrics import Metrics, flops_per_token, memory_bytes, peak_flops
+from pretrain.monitor import metrics
+from pretrain.monitor.metrics import Metrics, flops_per_token, memory_bytes, peak_flops
 from pretrain.step import StepResult
 from tests.pretrain.tiny import tiny_config
 

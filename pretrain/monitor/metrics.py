@@ -23,15 +23,10 @@ import torch
 
 from pretrain.config import MetricsConfig, ModelConfig
 from pretrain.parallel.params import num_matmul_parameters
+from pretrain.plan.hardware import PEAK_FLOPS
 
 if TYPE_CHECKING:
     from pretrain.step import StepResult
-
-# dense peaks in FLOP/s from the vendors' data sheets: bf16 matrix units, fp32 without tf32
-PEAK_FLOPS = {
-    "bf16": {"A100": 312e12, "H100": 989.4e12, "H200": 989.4e12, "B200": 2250e12},
-    "fp32": {"V100": 15.7e12, "A100": 19.5e12, "H100": 66.9e12, "H200": 66.9e12},
-}
 
 
 def flops_per_token(model: ModelConfig, causal: bool = False) -> float:

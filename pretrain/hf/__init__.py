@@ -1,0 +1,1 @@
+"""Hugging Face layouts of our models, both ways."""

@@ -1,0 +1,1 @@
+"""What a configuration will need of a machine before it runs there."""
