@@ -17,14 +17,22 @@ NPROC ?= $(or $(filter-out 0,$(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 SOURCE = $(or $(INPUT),$(OUT)-input/demo-*)
 STEPS ?=
 SET ?=
+CLUSTER ?=
+NODES ?= 1
+GPUS ?= 8
+PARTITION ?=
+TIME ?=
 SEEDS ?=
 CONTACT ?=
-CHECKPOINT ?= $(patsubst %/COMMIT.json,%,$(lastword $(sort $(wildcard $(DATA)/pretrain/checkpoints/step-*/COMMIT.json))))
+CHECKPOINT ?= $(patsubst %/COMMIT.json,%,$(lastword $(sort $(wildcard $(RUN_DIR)/checkpoints/step-*/COMMIT.json))))
 PROMPT ?=
+RUN_DIR ?= $(if $(findstring ://,$(DATA)),build,$(DATA))/pretrain
+SUBMIT = CLUSTER='$(CLUSTER)' NODES='$(NODES)' GPUS='$(GPUS)' NPROC='$(NPROC)' PARTITION='$(PARTITION)' TIME='$(TIME)' sh tools/slurm/submit.sh
+TRAIN = $(if $(CLUSTER),$(SUBMIT),$(RUN) -m pretrain train --nproc $(NPROC))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup crawl crawl-demo corpus pretrain generate report status verify test test-all faults bench check format clean distclean have-seeds have-data have-model
+.PHONY: help setup crawl crawl-demo corpus pretrain generate report run-report status verify test test-all faults bench check format clean distclean have-seeds have-data have-model
 
 help:  ## list the targets and the variables
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -43,8 +51,14 @@ help:  ## list the targets and the variables
 ##   NPROC=2                   training processes (default: one a GPU; 2 where there is none)
 ##   STEPS=2000                overrides training.num_steps
 ##   SET='a.b=1 c.d=2'         overrides other values of the training configuration
+##   RUN_DIR=runs/a            the training run: checkpoints, metrics, logs (default: DATA/pretrain)
+##   CLUSTER=slurm             submit the training to a cluster instead of running it here (docs/cluster.md)
+##   NODES=4                   machines of the cluster (default: 1)
+##   GPUS=4                    GPUs of each (default: 8; with 0, NPROC processes on each)
+##   PARTITION=gpu             where its jobs run (default: the cluster's)
+##   TIME=8:00:00              how long each job may; the next one goes on (default: 24 hours)
 ##   PROMPT='学而时习之'       what `make generate` continues (default: nothing, a new text)
-##   CHECKPOINT=path/step-...  which model `make generate` takes (default: the newest below DATA/pretrain)
+##   CHECKPOINT=path/step-...  which model `make generate` takes (default: the newest below RUN_DIR)
 ##   TORCH_INDEX=URL           take torch from another package index, for example one with CPU-only wheels
 ##   PYTHON=python3.12         the interpreter .venv is made from (3.11 or newer)
 ##   TEST='-k shards'          more arguments for pytest
@@ -97,14 +111,17 @@ corpus: $(VENV)/.corpus-stamp  ## text -> clean, deduplicated, tokenized dataset
 	@$(RUN) -m tokenizer run --recipe '$(RECIPE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
 	@$(RUN) -m corpus report '$(OUT)' > /dev/null
 
-pretrain: have-data $(VENV)/.pretrain-stamp  ## dataset -> GPT, on NPROC processes; run again to resume
-	@$(RUN) -m pretrain train --nproc $(NPROC) --config '$(CONFIG)' --data '$(DATA)' --out '$(DATA)/pretrain' $(if $(STEPS),--set training.num_steps=$(STEPS)) $(foreach pair,$(SET),--set '$(pair)')
+pretrain: have-data $(VENV)/.pretrain-stamp  ## dataset -> GPT, on NPROC processes or a cluster; run again to resume
+	@$(TRAIN) --config '$(CONFIG)' --data '$(DATA)' --out '$(RUN_DIR)' $(if $(STEPS),--set training.num_steps=$(STEPS)) $(foreach pair,$(SET),--set '$(pair)')
 
 generate: have-model $(VENV)/.pretrain-stamp  ## let the trained GPT continue PROMPT
 	@$(RUN) -m pretrain generate --checkpoint '$(CHECKPOINT)' --prompt '$(PROMPT)'
 
 report: have-data $(VENV)/.corpus-stamp  ## draw report.html and report.md of a dataset: the funnel, every rule, samples
 	@$(RUN) -m corpus report '$(DATA)'
+
+run-report: $(VENV)/.pretrain-stamp  ## draw the page of a training run (RUN_DIR): loss, speed, memory, events
+	@$(RUN) -m pretrain report '$(RUN_DIR)'
 
 status: have-data $(VENV)/.corpus-stamp  ## how far each stage of a dataset is
 	@$(RUN) -m corpus status '$(DATA)'
@@ -116,17 +133,17 @@ have-seeds:
 	@test -n '$(SEEDS)' -a -n '$(CONTACT)' || { echo "a crawl needs where to begin and whom to ask: make crawl SEEDS='https://example.org/ seeds.txt' CONTACT=you@example.org OUT=build/my" >&2; exit 2; }
 
 have-data:
-	@test -e '$(DATA)/run.json' || { echo "no dataset in '$(DATA)' (no run.json there). Make one: make corpus, or name yours: make $(MAKECMDGOALS) DATA=build/my" >&2; exit 2; }
+	@case '$(DATA)' in *://*) ;; *) test -e '$(DATA)/run.json';; esac || { echo "no dataset in '$(DATA)' (no run.json there). Make one: make corpus, or name yours: make $(MAKECMDGOALS) DATA=build/my" >&2; exit 2; }
 
 have-model:
-	@test -n '$(CHECKPOINT)' || { echo "no trained model below '$(DATA)/pretrain'. Train one: make pretrain DATA='$(DATA)', or name a checkpoint: make generate CHECKPOINT=..." >&2; exit 2; }
+	@test -n '$(CHECKPOINT)' || { echo "no trained model below '$(RUN_DIR)'. Train one: make pretrain DATA='$(DATA)', or name a checkpoint: make generate CHECKPOINT=..." >&2; exit 2; }
 
 # --------------------------------------------------------------------------------------------------------------- checking
 
-test: $(VENV)/.dev-stamp  ## all tests but the slow ones (no data from outside needed)
+test: $(VENV)/.dev-stamp  ## the quick tests (no data from outside needed); TEST='-m long' for the longer ones
 	@$(PYTEST) $(TEST)
 
-test-all: $(VENV)/.dev-stamp  ## all tests: with the README in a fresh clone and the kill loops
+test-all: $(VENV)/.dev-stamp  ## all tests: with the longer ones, the README in a fresh clone and the kill loops
 	@$(PYTEST) -m '' $(TEST)
 
 faults: $(VENV)/.dev-stamp  ## only the fault tests: kills, torn files, bad input

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
+from corpus.engine import storage
 from corpus.engine.cli import add_examples, run_command
 
 COMMANDS = {  # name: (module with add_arguments and main, help, examples)
@@ -104,9 +106,10 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
 def _end(code: int) -> None:
     """Leave at once where torch is loaded: a gloo thread that outlives its group can abort a process that is done.
 
-    Seen once in some hundred runs under load ("terminate called without an active exception", after the last line of a
-    finished training). Everything that must last is durable by then.
+    Or keep it from ending. Seen once in some hundred runs under load ("terminate called without an active exception", after
+    the last line of a finished training). Everything that must last is durable by then.
     """
+    storage.clear_scratch()
     sys.stdout.flush()
     sys.stderr.flush()
     if "torch" in sys.modules:
@@ -114,5 +117,16 @@ def _end(code: int) -> None:
     sys.exit(code)
 
 
+def _run() -> int:
+    """`main`, whose every end comes back here: also a bug, and the silent end of a rank for which another one speaks."""
+    try:
+        return main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+
+
 if __name__ == "__main__":
-    _end(main())
+    _end(_run())

@@ -45,12 +45,12 @@ class ModelConfig(Strict):
     hidden_size: Count
     num_heads: Count
     num_kv_heads: Count | None = None  # None: as many as num_heads; fewer is grouped-query attention
-    ffn_hidden_size: Count | None = None  # None: 4 x hidden for gelu; 8/3 x hidden, rounded up to 64, for swiglu
+    ffn_hidden_size: Count | None = None  # None: 4 x hidden for either gelu; 8/3 x hidden, rounded up to 64, for swiglu
     sequence_length: Count
     vocab_size: Count | None = None
     padded_vocab_size: Count
     norm: Literal["rmsnorm", "layernorm"] = "rmsnorm"
-    activation: Literal["swiglu", "gelu"] = "swiglu"
+    activation: Literal["swiglu", "gelu", "gelu_tanh"] = "swiglu"  # gelu_tanh: the approximation of GPT-2's code
     positions: Literal["rope", "learned"] = "rope"
     bias: bool = False
     tied: bool = True
@@ -74,7 +74,7 @@ class ModelConfig(Strict):
         """Width of the feed-forward layer."""
         if self.ffn_hidden_size:
             return self.ffn_hidden_size
-        if self.activation == "gelu":
+        if self.activation != "swiglu":
             return 4 * self.hidden_size
         return -(-8 * self.hidden_size // (3 * FFN_MULTIPLE)) * FFN_MULTIPLE
 
@@ -100,7 +100,7 @@ class ModelConfig(Strict):
 class CorpusConfig(Strict):
     """One of several corpora that a run blends; all say `weight` or `epochs`, or none does."""
 
-    path: str  # the output folder of a build, or the folder of its tokens stage
+    path: str  # the output folder of a build, or the folder of its tokens stage; here or in a store (s3://...)
     name: Annotated[str, Field(pattern=NAME_PATTERN)] | None = None  # None: the last part of the path
     weight: Positive | None = None  # its share of the samples, relative to the other weights
     epochs: Positive | None = None  # how often the run reads it, taken before the weights share the rest
@@ -283,6 +283,14 @@ class CheckpointConfig(Strict):
     async_save: bool = True  # files are written while training goes on
     url: str | None = None  # object storage that holds the checkpoints instead of the run's folder
 
+    @model_validator(mode="after")
+    def _check(self) -> CheckpointConfig:
+        if self.url is not None and ("://" not in self.url or self.url.startswith("file://")):
+            raise ValueError(
+                f"url {self.url} is not of object storage. Leave it out, and checkpoints lie in the run's folder, --out"
+            )
+        return self
+
 
 class MetricsConfig(Strict):
     """How often to report, and where besides the console and metrics.jsonl."""
@@ -291,6 +299,9 @@ class MetricsConfig(Strict):
     tensorboard: bool = True
     profile_step: Count | None = None  # first of `profile_steps` steps whose trace is written to OUT/profile
     profile_steps: Count = 3
+    profile_ranks: Annotated[tuple[CountOrZero, ...], Field(min_length=1, strict=False)] | None = (
+        None  # None: all of them
+    )
 
 
 class EvaluationConfig(Strict):
@@ -326,6 +337,11 @@ class RunConfig(Strict):
             raise ValueError(
                 f"training.global_batch_size {self.training.global_batch_size} must be a multiple of "
                 f"training.micro_batch_size {self.training.micro_batch_size}"
+            )
+        if self.training.compile and self.parallel.pp > 1 and self.parallel.schedule in ("zero-bubble", "zbv"):
+            raise ValueError(
+                f"training.compile: schedule {self.parallel.schedule} leaves gradients of weights for later, outside of "
+                "the graph that is compiled. Use 1f1b or interleaved, or leave compile out"
             )
         _check_layout(self.model, self.parallel)
         return self
@@ -381,8 +397,8 @@ def load_config(name_or_path: str, overrides: Sequence[str] = ()) -> RunConfig:
     return parse(RunConfig, load_toml(Path(name_or_path), overrides), name_or_path)
 
 
-def corpus_folders(config: DataConfig, data: Path | None) -> dict[str, Path]:
-    """Where each corpus of a run lies, by name: `data` alone, or what the configuration lists.
+def corpus_folders(config: DataConfig, data: str | Path | None) -> dict[str, str]:
+    """Where each corpus of a run lies, a folder or URL by name: `data` alone, or what the configuration lists.
 
     Raises:
         UsageError: both name one, or neither does.
@@ -393,10 +409,10 @@ def corpus_folders(config: DataConfig, data: Path | None) -> dict[str, Path]:
             f"--data {data}: the configuration names the corpora already ({names}). Leave one of them out."
         )
     if data is not None:
-        return {data.resolve().name: data}
+        return {Path(data).resolve().name: str(data)}
     if not config.corpora:
         raise UsageError("no corpus: give --data FOLDER, or list [[data.corpora]] in the configuration.")
-    return {corpus.label: Path(corpus.path) for corpus in config.corpora}
+    return {corpus.label: corpus.path for corpus in config.corpora}
 
 
 def to_json(config: RunConfig) -> dict[str, Any]:

@@ -68,7 +68,12 @@ class Corpora:
 
 
 def open_run(
-    config: RunConfig, data: Path | None, tokenizer_path: Path | None, step: int = 0, num_samples: int = 0
+    config: RunConfig,
+    data: str | Path | None,
+    tokenizer_path: Path | None,
+    step: int = 0,
+    num_samples: int = 0,
+    places: Mapping[str, Path] | None = None,
 ) -> Corpora:
     """The token shards of a run and the tokenizer that made them.
 
@@ -78,6 +83,7 @@ def open_run(
         tokenizer_path: Where the first corpus' folder does not hold its tokenizer.
         step: Steps that the run has done, perhaps with other settings;
         num_samples: and the samples they took.
+        places: Where the corpora lie on this machine, by name, if these folders are elsewhere (see `pretrain.staging`).
 
     Raises:
         WenhaiError: shards are missing or damaged, the tokenizer is another one, or the corpora do not fit the run.
@@ -85,7 +91,7 @@ def open_run(
     from pretrain.evaluate import MAX_BASELINE_TOKENS, read_held_out
     from tokenizer.model import Tokenizer
 
-    corpora = open_corpora(config.data, corpus_folders(config.data, data))
+    corpora = open_corpora(config.data, places or corpus_folders(config.data, data))
     tokenizer = Tokenizer(tokenizer_path or corpora[0].folder)
     if tokenizer.sha256 != corpora[0].shards[0].tokenizer_sha256:
         raise UsageError(
@@ -118,13 +124,13 @@ def open_run(
     )
 
 
-def open_corpora(config: DataConfig, places: Mapping[str, Path]) -> list[Corpus]:
+def open_corpora(config: DataConfig, places: Mapping[str, str | Path]) -> list[Corpus]:
     """The corpora at `places`, in that order.
 
     Raises:
         WenhaiError: one has no training text or is damaged, or they are of different tokenizers.
     """
-    corpora = [Corpus(name, folder, open_split(folder, config.train_split)) for name, folder in places.items()]
+    corpora = [Corpus(name, Path(folder), open_split(folder, config.train_split)) for name, folder in places.items()]
     for corpus in corpora:
         if not corpus.shards:
             raise UsageError(f"{corpus.folder}: corpus {corpus.name} has no {config.train_split} documents.")

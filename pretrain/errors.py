@@ -5,5 +5,12 @@ from __future__ import annotations
 from corpus.engine.errors import WenhaiError
 
 
+class LostPeer(RuntimeError):
+    """An exchange failed: the other rank is gone or silent. Only inside a run, which ends with a `LostRank` then.
+
+    No `WenhaiError`: those are errors that all ranks can speak about, and leave together.
+    """
+
+
 class LostRank(WenhaiError):
     """Another rank is gone, or silent for longer than the timeout. Each rank that sees it says so. Exit code 1."""

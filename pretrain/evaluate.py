@@ -28,13 +28,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from corpus.engine.errors import UsageError
-from pretrain.checkpoint import TOKENIZER, load_model
+from pretrain.checkpoint import TOKENIZER, load_model, local_folder
 from pretrain.data import IGNORED_TARGET, Shard, ShardReader, document_ids, positions
 from pretrain.kneser_ney import character_baselines
 from pretrain.micro_batch import MicroBatch
 from pretrain.parallel.compose import ParallelModel
 from pretrain.parallel.mesh import DATA_AXES, World, choose_device
 from pretrain.parallel.tensor import ALONE
+from pretrain.staging import staged
 from tokenizer.model import Tokenizer
 from tokenizer.shards import open_split
 
@@ -193,8 +194,8 @@ def split_documents(tokens: NDArray[Any], eod: int) -> list[NDArray[Any]]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m pretrain evaluate`."""
-    parser.add_argument("--checkpoint", type=Path, required=True, help="a step-... folder of a run")
-    parser.add_argument("--data", type=Path, required=True, help="a folder with token shards of the same tokenizer")
+    parser.add_argument("--checkpoint", required=True, help="a step-... folder or URL of a run")
+    parser.add_argument("--data", required=True, help="a folder, or URL, with token shards of the same tokenizer")
     parser.add_argument("--split", default="validation", help="which of its documents (default: validation)")
     parser.add_argument("--max-tokens", type=int, default=MAX_HELD_OUT_TOKENS, metavar="N")
     parser.add_argument("--micro-batch-size", type=int, default=8, metavar="B")
@@ -208,9 +209,12 @@ def main(args: argparse.Namespace) -> None:
         if getattr(args, option) < 1:
             raise UsageError(f"--{option.replace('_', '-')} {getattr(args, option)}: it must be 1 or more")
     device = choose_device(args.device)
-    model, config = load_model(args.checkpoint)
-    tokenizer = Tokenizer(args.checkpoint / TOKENIZER)
-    held_out = read_held_out(args.data, args.split, tokenizer, args.max_tokens)
+    folder = local_folder(args.checkpoint)
+    model, config = load_model(folder)
+    tokenizer = Tokenizer(folder / TOKENIZER)
+    with staged(config.data, {"": args.data}) as places:
+        held_out = read_held_out(places[""], args.split, tokenizer, args.max_tokens)
+        train_texts = read_held_out(places[""], config.data.train_split, tokenizer, MAX_BASELINE_TOKENS).texts
     result = evaluate(
         logits_score(model.to(device), config.model.document_mask),
         held_out,
@@ -219,7 +223,6 @@ def main(args: argparse.Namespace) -> None:
         device,
         reset_positions=config.data.reset_positions,
     )
-    train_texts = read_held_out(args.data, config.data.train_split, tokenizer, MAX_BASELINE_TOKENS).texts
     baselines = character_baselines(train_texts, held_out.texts)
     values: dict[str, float] = {
         "bits_per_character": result.bits_per_character,

@@ -19,13 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.checkpoint import TOKENIZER, load_model
+from pretrain.checkpoint import TOKENIZER, load_model, local_folder
 from pretrain.config import RunConfig
 from pretrain.data import document_ids, positions
 from pretrain.parallel.mesh import choose_device
@@ -142,7 +141,7 @@ def stream_text(tokens: Iterable[int], piece_bytes: Callable[[int], bytes]) -> I
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m pretrain generate`."""
-    parser.add_argument("--checkpoint", type=Path, required=True, help="a step-... folder of a run")
+    parser.add_argument("--checkpoint", required=True, help="a step-... folder or URL of a run")
     parser.add_argument("--prompt", default="", help="the text to continue (default: a new document)")
     parser.add_argument("--max-tokens", type=int, default=200, metavar="N")
     parser.add_argument("--temperature", type=float, default=0.8, help="0 is greedy")
@@ -159,8 +158,9 @@ def main(args: argparse.Namespace) -> None:
         raise UsageError(f"--max-tokens {args.max_tokens}: it must be 0 or more")
     prompt = os.fsencode(args.prompt).decode(errors="replace")  # UTF-8, whatever the locale says
     device = choose_device(args.device)
-    model, config = load_model(args.checkpoint)
-    tokenizer = Tokenizer(args.checkpoint / TOKENIZER)
+    folder = local_folder(args.checkpoint)
+    model, config = load_model(folder)
+    tokenizer = Tokenizer(folder / TOKENIZER)
     tokens = generate(
         partial(model.to(device), place=-1),
         tokenizer.encode(prompt),

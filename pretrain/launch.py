@@ -1,8 +1,8 @@
-"""`python -m pretrain train`: one process, or `--nproc` of them on this machine; across machines torchrun starts it.
+"""`python -m pretrain train`: one process, or `--nproc` of them on each of `--nnodes` machines; srun and torchrun start it, too.
 
-For one machine this is torchrun without an agent: no rendezvous (whose restarts are broken on gloo by
-default), no second import of torch, signals passed on, and the exit code of the ranks themselves (75 for a
-run that was stopped and can go on). Ranks also get SIGTERM when this process dies, whatever killed it.
+This is torchrun without an agent: no rendezvous (whose restarts are broken by default), no second import of torch, signals
+passed on, and the exit code of the ranks themselves (75 for a run that was stopped and can go on), which an agent turns into 1.
+Ranks also get SIGTERM when this process dies, whatever killed it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,20 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
 from pretrain.config import corpus_folders, load_config, named_configs
 from pretrain.errors import LostRank
+from pretrain.signals import ending_at_once, handled
 
 GRACE_SECONDS = 20.0  # for the other ranks, once one has failed
 POLL_SECONDS = 0.05
 KILLED = 1  # the exit code for a rank that a signal ended; 75 if it was ours and the rank was still starting
+KILLERS: dict[int, str] = {
+    signal.SIGKILL: ", as the kernel does when memory runs out",
+    signal.SIGABRT: ", as NCCL's watchdog does when another rank is gone or silent",
+}
 PR_SET_PDEATHSIG = 1  # of prctl
 
 
@@ -35,13 +41,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", required=True, help=f"a TOML file, or one of: {names}")
     parser.add_argument(
         "--data",
-        type=Path,
-        help="the output folder that holds the token shards, where the configuration names no corpora",
+        help="the output folder (or its URL) that holds the token shards, where the configuration names no corpora",
     )
-    parser.add_argument("--out", type=Path, required=True, help="the run's folder; a run in it is resumed")
+    parser.add_argument("--out", type=Path, help="the run's folder; a run in it is resumed")
     parser.add_argument("--tokenizer", type=Path, help="the tokenizer, if it is not in --data")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="override the configuration")
     parser.add_argument("--nproc", type=int, default=1, metavar="N", help="processes to start here (default 1)")
+    parser.add_argument("--nnodes", type=int, default=1, metavar="N", help="machines, each started by hand (default 1)")
+    parser.add_argument("--node-rank", type=int, default=0, metavar="R", help="this machine's number, from 0")
+    parser.add_argument("--master", metavar="HOST:PORT", help="where the ranks meet: a port of machine 0")
+    dry = parser.add_argument_group("a dry run: what a run would be; it needs no GPU, no --data and no --out")
+    dry.add_argument("--dry-run", action="store_true", help="print layout, memory, arithmetic and time, and end")
+    dry.add_argument("--world-size", type=int, metavar="N", help="ranks of the run (default: --nproc x --nnodes)")
+    dry.add_argument("--device", metavar="NAME", help="the GPU that times are told for, as in H100")
+    dry.add_argument("--json", action="store_true", help="print all of it as a JSON object")
 
 
 def main(args: argparse.Namespace) -> None:
@@ -52,19 +65,32 @@ def main(args: argparse.Namespace) -> None:
         LostRank: what each rank says for itself.
     """
     try:
-        if args.nproc < 1:
-            raise UsageError(f"--nproc {args.nproc}: it must be 1 or more")
-        config = load_config(args.config, args.set)  # a mistake in it is told before anything starts
-        corpus_folders(config.data, args.data)
-        if args.nproc > 1 and "RANK" not in os.environ:
-            sys.exit(launch(command(args), args.nproc))
-        from pretrain.train import train
-
-        train(config, args.data, args.out, args.tokenizer)
+        with ending_at_once():
+            _main(args)
     except (WenhaiError, KeyboardInterrupt) as error:
         if os.environ.get("RANK", "0") == "0" or isinstance(error, LostRank):
             raise
         sys.exit(error.exit_code if isinstance(error, WenhaiError) else Stopped.exit_code)
+
+
+def _main(args: argparse.Namespace) -> None:
+    if args.nproc < 1:
+        raise UsageError(f"--nproc {args.nproc}: it must be 1 or more")
+    config = load_config(args.config, args.set)  # a mistake in it is told before anything starts
+    if args.dry_run:
+        from pretrain.plan import dry_run
+
+        dry_run.run(config, args)
+        return
+    if args.out is None:
+        raise UsageError("--out FOLDER: name the run's folder")
+    corpus_folders(config.data, args.data)
+    nodes = Nodes.of(args)
+    if args.nproc * nodes.number > 1 and "RANK" not in os.environ:
+        sys.exit(launch(command(args), args.nproc, nodes))
+    from pretrain.train import train
+
+    train(config, args.data, args.out, args.tokenizer)
 
 
 def command(args: argparse.Namespace) -> list[str]:
@@ -76,18 +102,40 @@ def command(args: argparse.Namespace) -> list[str]:
     return [sys.executable, "-m", "pretrain", "train", "--config", args.config, *folders, *tokenizer, *overrides]
 
 
-def launch(rank_command: Sequence[str], num_ranks: int) -> int:
-    """Run a command on `num_ranks` ranks; returns the exit code of the first that failed, or 0.
+class Nodes(NamedTuple):
+    """The machines of a run, of which this is one."""
+
+    number: int = 1
+    rank: int = 0  # of this one
+    master: tuple[str, str] | None = None  # host and port where the ranks meet
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Nodes:
+        """As the command line says."""
+        if not 0 <= args.node_rank < args.nnodes:
+            raise UsageError(f"--node-rank {args.node_rank}: it must be from 0 to {args.nnodes - 1}, below --nnodes")
+        host, _, port = (args.master or "").rpartition(":")
+        if args.nnodes > 1 and not (host and port.isdecimal()):
+            raise UsageError("--nnodes needs --master HOST:PORT, a free port of machine 0, the same on all of them")
+        return cls(args.nnodes, args.node_rank, (host, port) if args.nnodes > 1 else None)
+
+
+ALONE = Nodes()
+
+
+def launch(rank_command: Sequence[str], num_ranks: int, nodes: Nodes = ALONE) -> int:
+    """Run a command on `num_ranks` ranks here; returns the exit code of the first that failed, or 0.
 
     When one fails the others have `GRACE_SECONDS` to end by themselves; then they are killed.
     """
     threads = max(1, (os.cpu_count() or 1) // num_ranks)
+    host, port = nodes.master or ("127.0.0.1", str(_free_port()))
     environment = {
         "OMP_NUM_THREADS": str(threads),
         **os.environ,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_free_port()),
-        "WORLD_SIZE": str(num_ranks),
+        "MASTER_ADDR": host,
+        "MASTER_PORT": port,
+        "WORLD_SIZE": str(num_ranks * nodes.number),
         "LOCAL_WORLD_SIZE": str(num_ranks),
     }
     ranks: list[subprocess.Popen[bytes]] = []
@@ -98,27 +146,23 @@ def launch(rank_command: Sequence[str], num_ranks: int) -> int:
         for process in ranks:
             process.send_signal(number)
 
-    handlers = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        for name in handlers:
-            signal.signal(name, pass_on)
-        for rank in range(num_ranks):
-            numbers = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            ranks.append(subprocess.Popen(rank_command, env=environment | numbers, preexec_fn=_die_with_parent))
-        code = _wait(ranks)
-        if passed_on and code == KILLED:
-            print("pretrain: stopped. Run the same command again to resume.", file=sys.stderr)
-            return Stopped.exit_code
-        return code
-    finally:
-        for process in ranks:
-            process.kill()
-            process.wait()
-        for name, handler in handlers.items():
-            signal.signal(name, handler)
+    with handled(pass_on):
+        try:
+            for rank in range(num_ranks):
+                numbers = {"RANK": str(nodes.rank * num_ranks + rank), "LOCAL_RANK": str(rank)}
+                ranks.append(subprocess.Popen(rank_command, env=environment | numbers, preexec_fn=_die_with_parent))
+            code = _wait(ranks, nodes.rank * num_ranks)
+        finally:
+            for process in ranks:
+                process.kill()
+                process.wait()
+    if passed_on and code == KILLED:
+        print("pretrain: stopped. Run the same command again to resume.", file=sys.stderr)
+        return Stopped.exit_code
+    return code
 
 
-def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> int:
+def _wait(ranks: Sequence[subprocess.Popen[bytes]], first: int) -> int:
     failed: int | None = None
     deadline = float("inf")
     while time.monotonic() < deadline:
@@ -131,10 +175,15 @@ def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> int:
         time.sleep(POLL_SECONDS)
     if failed is None:
         return 0
+    for rank in (rank for rank, code in enumerate(codes) if code is None):
+        print(
+            f"pretrain: rank {first + rank} did not end {GRACE_SECONDS:g} s after another; it is killed.",
+            file=sys.stderr,
+        )
     code = ranks[failed].returncode
     if code < 0:
-        memory = ", as the kernel does when memory runs out" if -code == signal.SIGKILL else ""
-        print(f"pretrain: rank {failed} was killed by {signal.Signals(-code).name}{memory}.", file=sys.stderr)
+        reason = KILLERS.get(-code, "")
+        print(f"pretrain: rank {first + failed} was killed by {signal.Signals(-code).name}{reason}.", file=sys.stderr)
     return code if code > 0 else KILLED
 
 

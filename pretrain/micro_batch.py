@@ -34,7 +34,10 @@ def read_micro_batches(
     """This rank's part of the global batch of `batch_size` samples from `first` on, in micro-batches."""
 
     def on_device(array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array.copy()).to(world.device)
+        tensor = torch.from_numpy(array.copy())
+        if world.device.type == "cuda":  # from pinned memory the copy goes on while the GPU is busy with other things
+            tensor = tensor.pin_memory()
+        return tensor.to(world.device, non_blocking=True)
 
     num_local, micro_batch_size = local_batches(config.training, batch_size, world.dp_size)
     start = first + world.dp_rank * num_local

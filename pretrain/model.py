@@ -183,6 +183,7 @@ class MLP(nn.Module):
 
     def __init__(self, config: ModelConfig, axis: TensorAxis) -> None:
         super().__init__()
+        self.gelu = "tanh" if config.activation == "gelu_tanh" else "none"  # torch's name of the approximation
         self.gate: Linear | None = None
         if config.activation == "swiglu":
             self.gate = Linear(config.hidden_size, config.ffn_size, config.bias, axis)
@@ -191,7 +192,7 @@ class MLP(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         if self.gate is None:
-            y_BTF = F.gelu(self.up(x_BTD))
+            y_BTF = F.gelu(self.up(x_BTD), approximate=self.gelu)
         else:
             gate_BTF, up_BTF = columns(x_BTD, self.gate, self.up)
             y_BTF = F.silu(gate_BTF) * up_BTF

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,8 @@ from torch.nn.utils import get_total_norm
 from pretrain.config import ModelConfig, OptimizerConfig, ScheduleConfig
 from pretrain.parallel.mesh import AXES, World
 from pretrain.parallel.params import param_specs
+
+GROUPS = ("embedding", "attention", "mlp", "norm", "head")  # whose gradients' norms are reported
 
 
 def new_optimizer(
@@ -74,23 +76,53 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate
 
 
+class GradNorms(NamedTuple):
+    """L2 norms of a gradient over all ranks, before clipping and without the loss scale."""
+
+    total: float
+    by_group: dict[str, float]  # of `GROUPS` those that have any; their squares add up to the total's
+    is_finite_here: bool  # of what this rank holds
+
+
 @torch.no_grad()
 def clip_grad_norm(
-    parameters: Iterable[nn.Parameter], copies: Iterable[nn.Parameter], max_norm: float, world: World
-) -> float:
-    """Scale gradients so that their global L2 norm is at most `max_norm`; returns the norm before, the same on all ranks.
+    parameters: Mapping[str, nn.Parameter],
+    copies: Mapping[str, nn.Parameter],
+    max_norm: float,
+    world: World,
+    loss_scale: float = 1.0,
+) -> GradNorms:
+    """Divide gradients by the loss scale, and scale them so that their global L2 norm is at most `max_norm`.
 
-    Each number of each gradient is counted by one rank of the world, whatever lies where: of what several ranks hold
-    copies of, by the first of them. Copies of whole parameters are scaled too, and not counted.
+    Returns the norms before, the same on all ranks: each number of each gradient is counted by one rank of the world,
+    whatever lies where; of what several ranks hold copies of, by the first of them. Whatever is not finite anywhere, also
+    in a copy, makes the total so. Then gradients stay as they are.
     """
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    norm = get_total_norm([_local(gradient) for gradient in gradients if _counts_here(gradient)])
-    (square,) = world.sum_over(AXES, norm.double() ** 2)
-    total = math.sqrt(square)
-    if total > max_norm:
-        gradients += [p.grad for p in copies if p.grad is not None]
-        torch._foreach_mul_([_local(gradient) for gradient in gradients], max_norm / total)
-    return total
+    gradients = [p.grad for p in (*parameters.values(), *copies.values()) if p.grad is not None]
+    counted: dict[str, list[Tensor]] = {group: [] for group in GROUPS}
+    others = [_local(p.grad) for p in copies.values() if p.grad is not None]
+    for name, parameter in parameters.items():
+        if parameter.grad is not None:
+            where = counted[group_of(name)] if _counts_here(parameter.grad) else others
+            where.append(_local(parameter.grad))
+    norms = [get_total_norm(tensors) for tensors in (*counted.values(), others)]  # all, before a GPU is waited for
+    own = [float(norm) ** 2 for norm in norms]
+    own[-1] *= 0.0  # not a number where a copy is not finite
+    squares = world.sum_over(AXES, *own)
+    total = math.sqrt(sum(squares)) / loss_scale
+    coefficient = (max_norm / total if total > max_norm else 1.0) / loss_scale
+    if math.isfinite(total) and coefficient != 1.0:
+        torch._foreach_mul_([_local(gradient) for gradient in gradients], coefficient)
+    by_group = {group: math.sqrt(square) / loss_scale for group, square in zip(GROUPS, squares, strict=False) if square}
+    return GradNorms(total, by_group, all(map(math.isfinite, own)))
+
+
+def group_of(name: str) -> str:
+    """Which of `GROUPS` a parameter is of, by its name. A tied output matrix is the embedding."""
+    parts = name.split(".")
+    if parts[0] == "layers":
+        return "norm" if parts[2].endswith("norm") else parts[2]
+    return {"embedding": "embedding", "position_embedding": "embedding", "final_norm": "norm", "head": "head"}[parts[0]]
 
 
 def _counts_here(gradient: Tensor) -> bool:

@@ -27,10 +27,11 @@ from typing import Any
 import numpy as np
 
 from corpus.engine.errors import SetupError, UsageError
-from pretrain.checkpoint import TOKENIZER, read_commit, read_saved, read_state
+from pretrain.checkpoint import TOKENIZER, local_folder, read_commit, read_saved, read_state
 from pretrain.config import RunConfig, corpus_folders
-from pretrain.corpora import corpora_digest, new_loader, open_corpora
+from pretrain.corpora import Corpus, corpora_digest, new_loader, open_corpora
 from pretrain.data import Loader, ShardReader
+from pretrain.staging import staged
 from pretrain.state import State
 from tokenizer.model import Tokenizer
 from tokenizer.shards import TokenShard
@@ -103,29 +104,40 @@ class Characters:
 
 
 class Trace:
-    """The samples of a run, of the corpora it was trained on.
+    """The samples of a run, of the corpora it is trained on.
 
-    Raises:
-        WenhaiError: a corpus is missing or damaged, or is not what the run was trained on.
+    Args:
+        config: of the run;
+        state: and the orders that its samples were taken in.
+        corpora: that it reads.
+        tokenizer: the file of its model, or a folder that has it.
     """
 
-    def __init__(self, checkpoint: Path, places: Mapping[str, Path]) -> None:
-        read_commit(checkpoint)
-        saved = read_saved(checkpoint)
-        self.config: RunConfig = saved.config
-        self.state: State = read_state(checkpoint)
-        self.checkpoint = checkpoint
-        self.corpora = open_corpora(saved.config.data, places)
-        if corpora_digest(self.corpora) != saved.data:
-            names = ", ".join(str(folder) for folder in places.values())
-            raise UsageError(f"{names}: is not what {checkpoint} was trained on. Name those shards with --data.")
+    def __init__(self, config: RunConfig, state: State, corpora: Sequence[Corpus], tokenizer: Path) -> None:
+        self.config, self.state, self.corpora = config, state, corpora
+        self._tokenizer = tokenizer
         self._names = {shard.prefix: corpus.name for corpus in self.corpora for shard in corpus.shards}
         self._loaders: dict[int, tuple[Loader, list[list[TokenShard]]]] = {}
 
+    @classmethod
+    def of_checkpoint(cls, checkpoint: Path, places: Mapping[str, Path]) -> Trace:
+        """Of the run that has written a checkpoint, up to that.
+
+        Raises:
+            WenhaiError: a corpus is missing or damaged, or is not what the run was trained on.
+        """
+        read_commit(checkpoint)
+        saved = read_saved(checkpoint)
+        corpora = open_corpora(saved.config.data, places)
+        if corpora_digest(corpora) != saved.data:
+            names = ", ".join(str(folder) for folder in places.values())
+            raise UsageError(f"{names}: is not what {checkpoint} was trained on. Name those shards with --data.")
+        return cls(saved.config, read_state(checkpoint), corpora, checkpoint / TOKENIZER)
+
     @cached_property
     def characters(self) -> Characters:
-        """Of the tokenizer that lies in the checkpoint."""
-        return Characters(Tokenizer(self.checkpoint / TOKENIZER))
+        """Of the run's tokenizer."""
+        return Characters(Tokenizer(self._tokenizer))
 
     def step(self, step: int, rank: int = 0, num_ranks: int = 1) -> list[Part]:
         """What the batch of a step (from 1) held, or of it one of `num_ranks` data-parallel ranks' part."""
@@ -244,7 +256,7 @@ def sequences_between(shard: TokenShard, start: int, stop: int) -> Iterator[tupl
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m pretrain trace`."""
     parser.add_argument(
-        "--checkpoint", type=Path, required=True, help="a step-... folder of the run, of this step or later"
+        "--checkpoint", required=True, help="a step-... folder or URL of the run, of this step or later"
     )
     parser.add_argument(
         "--data",
@@ -275,7 +287,13 @@ def main(args: argparse.Namespace) -> None:
         )
     if (args.rank is None) != (args.ranks is None) or (args.rank is not None and args.step is None):
         raise UsageError("--rank R and --ranks W go together, with --step: the part of a batch that rank R of W had.")
-    trace = Trace(args.checkpoint, _places(args.checkpoint, args.data))
+    checkpoint = local_folder(args.checkpoint)
+    places = _places(checkpoint, args.data)
+    with staged(read_saved(checkpoint).config.data, places) as folders:
+        _print(Trace.of_checkpoint(checkpoint, folders), args)
+
+
+def _print(trace: Trace, args: argparse.Namespace) -> None:
     if args.step is not None:
         num_steps = trace.config.training.num_steps
         if not 1 <= args.step <= num_steps:
@@ -305,20 +323,20 @@ def printable_json(values: dict[str, Any]) -> str:
     return "".join(mark if mark.isprintable() else json.dumps(mark)[1:-1] for mark in line)
 
 
-def _places(checkpoint: Path, data: Sequence[str]) -> dict[str, Path]:
+def _places(checkpoint: Path, data: Sequence[str]) -> dict[str, str]:
     """Where the corpora of a run lie: what its configuration says, or `--data` in its place."""
     read_commit(checkpoint)
     config = read_saved(checkpoint).config.data
     if not config.corpora:
         if len(data) > 1:
             raise UsageError(f"--data {data[1]}: {checkpoint} was trained on one corpus, not on several.")
-        return corpus_folders(config, Path(data[0]) if data else None)
+        return corpus_folders(config, data[0] if data else None)
     places = corpus_folders(config, None)
     for word in data:
         name, _, folder = word.partition("=")
         if name not in places or not folder:
             raise UsageError(f"--data {word}: give NAME=FOLDER, where NAME is one of {', '.join(places)}.")
-        places[name] = Path(folder)
+        places[name] = folder
     return places
 
 

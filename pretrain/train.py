@@ -1,15 +1,14 @@
 """A training run: from its shards or its newest checkpoint to the last step, with what it says and saves on the way.
 
-SIGTERM and SIGINT finish the step, save and exit with 75: the same command goes on from there, and from the newest
+SIGTERM, SIGINT and SIGUSR1 finish the step, save and exit with 75: the same command goes on from there, and from the newest
 checkpoint after any other end, bit for bit on the same layout of ranks and within rounding on any other. One step is
 `pretrain.step`.
 """
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,26 @@ import torch.distributed as dist
 from torch import Tensor
 
 from corpus.engine import durable
-from corpus.engine.errors import Stopped, WenhaiError
+from corpus.engine.errors import Stopped
 from pretrain import checkpoint
-from pretrain.checkpoint import Identity
-from pretrain.config import RunConfig, with_vocab_size
+from pretrain.checkpoint import Saver
+from pretrain.config import RunConfig, corpus_folders, to_json, with_vocab_size
 from pretrain.corpora import Corpora, corpus_shares, open_run
-from pretrain.monitor.metrics import Metrics, peak_flops, say
+from pretrain.monitor import memory
+from pretrain.monitor.console import say
+from pretrain.monitor.incidents import Incidents
+from pretrain.monitor.metrics import Metrics, is_reported, measure
+from pretrain.monitor.profile import Profiler
 from pretrain.parallel import mesh
 from pretrain.parallel.params import num_parameters
+from pretrain.plan.hardware import device_name
+from pretrain.signals import noted
+from pretrain.staging import staged_on_all
 from pretrain.state import State
-from pretrain.step import Run, StepResult, new_run, note_order, train_step
+from pretrain.step import Run, new_run, note_order, train_step
 
 
-def train(config: RunConfig, data: Path | None, out: Path, tokenizer_path: Path | None = None) -> None:
+def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path: Path | None = None) -> None:
     """Train until `num_steps`, from the newest checkpoint in `out` if there is one; on every rank of the run.
 
     Reads `data`, or the corpora that the configuration names. Prints the held-out bits per character and a sample on
@@ -40,65 +46,111 @@ def train(config: RunConfig, data: Path | None, out: Path, tokenizer_path: Path 
         WenhaiError: data, checkpoint or disk are wrong, or the loss is not finite `max_bad_steps` times in a row.
     """
     training = config.training
-    with mesh.start(config.parallel, training.device, training.timeout_minutes) as world, ExitStack() as stack:
-        stop_requested = stack.enter_context(_signals())
+    with (
+        mesh.start(config.parallel, training.device, training.timeout_minutes, out / "stacks") as world,
+        ExitStack() as stack,
+    ):
         with world.together():
             if world.rank == 0:
                 stack.enter_context(durable.RunLock(out))
                 durable.sweep(out)
-                for name in checkpoint.sweep(out):
-                    say(f"{name}: removed, its save did not finish")
+        memory.check(config, world)
+        place = checkpoint.place_of(out, config.checkpoint)
         with world.together():
-            newest = checkpoint.newest(out)
-            done = State() if newest is None else checkpoint.read_state(newest)
-            corpora = open_run(config, data, tokenizer_path, done.step, done.num_samples)
-            config = with_vocab_size(config, corpora.tokenizer.vocab_size)
-        run = new_run(config, world, corpora.loader, corpora.order)
-        if newest is not None:
-            run.state = checkpoint.load(newest, run.model, run.optimizer, config, corpora.identity, world)
-            note_order(run.state, corpora.order)
+            for name in place.sweep(is_first=world.rank == 0):
+                say(f"{name}: removed, its save did not finish")
+        places = stack.enter_context(staged_on_all(world, config.data, corpus_folders(config.data, data)))
+        with checkpoint.newest_at(place, world) as newest:
+            with world.together():
+                done = State() if newest is None else checkpoint.read_state(newest)
+                corpora = open_run(config, data, tokenizer_path, done.step, done.num_samples, places)
+                config = with_vocab_size(config, corpora.tokenizer.vocab_size)
+            run = new_run(config, world, corpora.loader, corpora.order)
+            if newest is not None:
+                run.state = checkpoint.load(newest, run.model, run.optimizer, config, corpora.identity, world)
+                note_order(run.state, corpora.order)
+        saver = checkpoint.Saver(place, run.model, run.optimizer, config, corpora.identity, world)
         metrics: Metrics | None = None
         with world.together():
             if world.rank == 0:
                 metrics = stack.enter_context(_metrics(run, corpora, out))
-                _introduce(run, corpora, newest)
-        _loop(run, corpora, out, metrics, stop_requested)
+                _introduce(run, corpora, newest, metrics)
+        incidents = Incidents(run, places, corpora.identity.tokenizer, out, metrics)
+        profiler = stack.enter_context(closing(Profiler(out, config.metrics, world.rank, world.phases, world.device)))
+        with saver.finishing():
+            _loop(run, corpora, saver, metrics, incidents, profiler, stack.enter_context(noted()))
         _finish(run, corpora, out, metrics)
 
 
-def _loop(run: Run, corpora: Corpora, out: Path, metrics: Metrics | None, stop_requested: Callable[[], bool]) -> None:
+def _loop(
+    run: Run,
+    corpora: Corpora,
+    saver: Saver,
+    metrics: Metrics | None,
+    incidents: Incidents,
+    profiler: Profiler,
+    stop_requested: Callable[[], bool],
+) -> None:
     config, state, world = run.config, run.state, run.world
+    watch, near = memory.Watch(config, world), (False, False, False)
+    world.phases.take()  # what the start took
     while state.step < config.training.num_steps:
+        profiler.before(state.step + 1)
         result = train_step(run)
+        profiler.after()
+        reports = is_reported(state.step, config.metrics, config.training.num_steps)
+        interval = measure(world) if reports else None
+        _tell_saves(saver, metrics)
         if metrics is not None:
-            metrics.step(state.step, result)
-        if not result.applied:
-            _warn_or_stop(run, result, metrics)
+            metrics.step(state.step, result, interval)
+        incidents.step(result)
 
         is_last = state.step == config.training.num_steps
-        (stop,) = world.any_of(stop_requested())
-        if stop or is_last or state.step % config.checkpoint.every_steps == 0:
-            _save(run, corpora.identity, out, metrics, must=stop or is_last)
-        if stop and not is_last:
-            raise Stopped(f"stopped after step {state.step}, saved. Run the same command again to go on from there.")
+        near = watch.flags() if reports else near
+        wanted = reports and world.rank == 0 and profiler.finds_request()
+        stop, profile, near_host, near_device, too_much = world.any_of(stop_requested(), wanted, *near)
+        watch.tell(near_host, near_device, state.step, metrics)
+        if profile:
+            profiler.request()
+        must = stop or too_much or is_last
+        if must or state.step % config.checkpoint.every_steps == 0:
+            _save(run, saver, metrics, must)
+        if must and not is_last:
+            if metrics is not None:
+                metrics.record("stop", state.step, {"reason": "signal" if stop else "memory"})
+            why = "" if stop else ": the ranks of a node hold more host memory than they may"
+            raise Stopped(
+                f"stopped after step {state.step}, saved{why}. Run the same command again to go on from there."
+            )
         if state.step % config.evaluation.every_steps == 0 and not is_last:
             _evaluate(run, corpora, metrics)
 
 
-def _save(run: Run, identity: Identity, out: Path, metrics: Metrics | None, must: bool) -> None:
+def _save(run: Run, saver: Saver, metrics: Metrics | None, must: bool) -> None:
     """Save; where the disk refuses, go on training unless this was the last chance."""
     try:
-        folder = checkpoint.save(out, run.state, run.model, run.optimizer, run.config, identity, run.world)
-    except WenhaiError as error:
-        if must:
-            raise
-        if metrics is not None:
-            say(f"WARNING: no checkpoint of step {run.state.step}: {error} Training goes on; the last one stands.")
-            metrics.record("save_failed", run.state.step, {})
-        return
-    if metrics is not None:
-        say(f"saved {folder}")
-        metrics.restart_clock()
+        with run.world.phases("save"):
+            saver.save(run.state, must)
+    finally:
+        _tell_saves(saver, metrics)
+
+
+def _tell_saves(saver: Saver, metrics: Metrics | None) -> None:
+    """Say and record what became of saves that have ended since the last call."""
+    for save in saver.ended():
+        if metrics is None:
+            continue
+        if save.written is None:
+            say(f"WARNING: no checkpoint of step {save.step}: {save.error} Training goes on; the last one stands.")
+            metrics.record("save_failed", save.step, {"reason": str(save.error)})
+            continue
+        written, stall = save.written, save.stall_seconds
+        background = f", {save.seconds:.1f} s in the background" if save.in_background else ""
+        say(f"saved {written.where} ({stall:.1f} s stall{background})")
+        values = {"folder": written.where, "stall_seconds": stall, "seconds": save.seconds, "bytes": written.bytes}
+        metrics.record("save", save.step, values)
+        for warning in written.warnings:
+            say(f"WARNING: {warning}")
 
 
 def _evaluate(run: Run, corpora: Corpora, metrics: Metrics | None) -> dict[str, float]:
@@ -107,18 +159,19 @@ def _evaluate(run: Run, corpora: Corpora, metrics: Metrics | None) -> dict[str, 
 
     config = run.config
     score = parallel_score(run.model, config.model.document_mask)
-    results = {
-        name: evaluate(
-            score,
-            held_out,
-            config.model.sequence_length,
-            config.training.micro_batch_size,
-            run.world.device,
-            run.world,
-            reset_positions=config.data.reset_positions,
-        )
-        for name, held_out in corpora.held_out.items()
-    }
+    with run.world.phases("evaluate"):
+        results = {
+            name: evaluate(
+                score,
+                held_out,
+                config.model.sequence_length,
+                config.training.micro_batch_size,
+                run.world.device,
+                run.world,
+                reset_positions=config.data.reset_positions,
+            )
+            for name, held_out in corpora.held_out.items()
+        }
     run.model.reshard()
     whole = together(list(results.values()))
     bits = {"": whole.bits_per_character}
@@ -130,7 +183,6 @@ def _evaluate(run: Run, corpora: Corpora, metrics: Metrics | None) -> dict[str, 
         metrics.record("validation", run.state.step, values | by_corpus)
         parts = "".join(f", {name} {value:.3f}" for name, value in bits.items() if name)
         say(f"held out: {whole.bits_per_character:.3f} bits/char{parts}, loss {whole.loss:.4f}")
-        metrics.restart_clock()
     return bits
 
 
@@ -179,6 +231,8 @@ def _finish(run: Run, corpora: Corpora, out: Path, metrics: Metrics | None) -> N
             }
             durable.write_json(out / "summary.json", summary | {"sample": sample})
     if metrics is not None:
+        metrics.end(run.state.step)
+        _draw_report(out)
         print(f"held-out bits per character: {bits:.3f}")
         for name, value in by_corpus.items():
             print(f"  of {name}: {value:.3f}")
@@ -187,36 +241,24 @@ def _finish(run: Run, corpora: Corpora, out: Path, metrics: Metrics | None) -> N
         print(f"sample: {sample}", flush=True)
 
 
-def _warn_or_stop(run: Run, result: StepResult, metrics: Metrics | None) -> None:
-    state, limit = run.state, run.config.training.max_bad_steps
-    if metrics is not None:
-        metrics.record("not_finite", state.step, {"loss": result.loss, "grad_norm": result.grad_norm})
-        say(
-            f"WARNING: step {state.step}: loss {result.loss}, gradient norm {result.grad_norm}; no weight changed. "
-            f"`python -m pretrain trace --step {state.step}` lists its documents, from the next checkpoint on."
-        )
-    if state.num_bad_in_a_row >= limit:
-        raise WenhaiError(
-            f"step {state.step}: loss or gradient was not finite {limit} times in a row. Lower "
-            "optimizer.learning_rate, look at the documents (python -m pretrain trace), or resume with another seed."
-        )
+def _draw_report(out: Path) -> None:
+    """The page of the run; what goes wrong there is no fault of the run."""
+    from pretrain.monitor.report import write_report
+
+    try:
+        say(f"report: {write_report(out)}")
+    except Exception as error:
+        say(f"WARNING: no report ({error}). `python -m pretrain report {out}` draws it.")
 
 
 def _metrics(run: Run, corpora: Corpora, out: Path) -> Metrics:
-    peak = peak_flops(run.world.device, run.config.training.precision)
+    world = run.world
     return Metrics(
-        out,
-        run.config.metrics,
-        run.config.model,
-        num_steps=run.config.training.num_steps,
-        tokens_per_character=corpora.tokens_per_character,
-        peak=peak * run.world.size if peak else None,
-        device=run.world.device,
-        shows_batch_size=run.config.training.rampup is not None,
+        out, run.config, tokens_per_character=corpora.tokens_per_character, device=world.device, num_ranks=world.size
     )
 
 
-def _introduce(run: Run, corpora: Corpora, newest: Path | None) -> None:
+def _introduce(run: Run, corpora: Corpora, newest: Path | None, metrics: Metrics) -> None:
     config, training = run.config, run.config.training
     shares = corpus_shares(corpora.loader, corpora.order.batch_sizes.num_samples(training.num_steps))
     batch = f"{training.rampup.start} to " if training.rampup is not None else ""
@@ -234,6 +276,17 @@ def _introduce(run: Run, corpora: Corpora, newest: Path | None) -> None:
         )
     if newest is not None:
         say(f"resuming from {newest} (step {run.state.step})")
+    values = {
+        "ranks": run.world.size,
+        "layout": _layout(run),
+        "precision": training.precision,
+        "device": device_name(run.world.device),
+        "peak_flops": metrics.peak,
+        "parameters": num_parameters(config.model),
+        "config_digest": durable.digest(to_json(config)),
+        "resumed_from": None if newest is None else newest.name,
+    }
+    metrics.record("start", run.state.step, values)
 
 
 def _layout(run: Run) -> str:
@@ -244,16 +297,3 @@ def _layout(run: Run) -> str:
     words += [parallel.schedule if parallel.pp > 1 else "", f"zero {parallel.zero}"]
     words += ["" if parallel.recompute == "none" else f"recompute {parallel.recompute}"]
     return ", ".join(word for word in words if word)
-
-
-@contextmanager
-def _signals() -> Iterator[Callable[[], bool]]:
-    """Turn SIGTERM and SIGINT into a question the loop asks; a second signal changes nothing, so a save is not torn."""
-    received: list[int] = []
-    names = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(name, lambda number, _: received.append(number)) for name in names]
-    try:
-        yield lambda: bool(received)
-    finally:
-        for name, handler in zip(names, before, strict=True):
-            signal.signal(name, handler)

@@ -108,6 +108,7 @@ def losses(out: Path) -> dict[int, float]:
     return {record["step"]: record["loss"] for record in records if record["kind"] == "train"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [2, 4])
 def test_token_shards_are_the_same_bytes_for_any_number_of_workers(
     inputs: Path, data: Path, tmp_path: Path, workers: int
@@ -125,6 +126,7 @@ def test_the_model_learns_and_says_so(trained: Path) -> None:
     assert 0 < summary["bigram_bits_per_character"] < summary["unigram_bits_per_character"] < 20
 
 
+@pytest.mark.long
 def test_a_killed_training_goes_on_bit_for_bit(data: Path, trained: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", *train_arguments(data, tmp_path)]
     process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -138,12 +140,14 @@ def test_a_killed_training_goes_on_bit_for_bit(data: Path, trained: Path, tmp_pa
     assert losses(tmp_path) == losses(trained)
 
 
+@pytest.mark.long
 def test_a_step_is_traced_to_its_documents(data: Path, trained: Path) -> None:
     (checkpoint,) = trained.rglob(f"step-*{STEPS}")
     output = call("pretrain", "trace", "--checkpoint", str(checkpoint), "--data", str(data), "--step", "3")
     assert output.count("https://example.org/") >= 2
 
 
+@pytest.mark.long
 def test_the_model_continues_a_prompt(trained: Path) -> None:
     (checkpoint,) = trained.rglob(f"step-*{STEPS}")
     arguments = ["pretrain", "generate", "--checkpoint", str(checkpoint), "--prompt", "清晨，", "--max-tokens", "6"]

@@ -64,12 +64,12 @@ def fetch(url: str) -> Path:
     if not is_remote(url):
         return local_path(url)
     filesystem, path = _filesystem(url)
+    return scratch.copy_of(url, lambda: int(filesystem.info(path)["size"]), lambda target: download(url, target))
 
-    def download(target: Path) -> None:
-        with durable.commit(target) as temporary:
-            filesystem.get_file(path, str(temporary))
 
-    return scratch.copy_of(url, lambda: int(filesystem.info(path)["size"]), download)
+def scratch_folder() -> Path:
+    """The process's scratch folder, for what is downloaded there; `clear_scratch` or the next process removes it."""
+    return scratch.folder()
 
 
 def open_stream(url: str) -> BinaryIO:
@@ -113,6 +113,23 @@ def create(url: str) -> Iterator[Path]:
         temporary = Path(folder, "object")
         yield temporary
         filesystem.put_file(str(temporary), path)
+
+
+def upload(source: Path, url: str) -> None:
+    """Put a finished local file into a store, complete or not at all; unlike `create` it may be called by any thread."""
+    filesystem, path = _filesystem(url)
+    filesystem.put_file(str(source), path)
+
+
+def download(url: str, target: Path) -> None:
+    """Copy a file of a store to a local path, complete or not at all.
+
+    Raises:
+        DiskError: the local disk refused it.
+    """
+    filesystem, path = _filesystem(url)
+    with durable.commit(target) as temporary:
+        filesystem.get_file(path, str(temporary))
 
 
 def write_json(url: str, value: Any) -> None:

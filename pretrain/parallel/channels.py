@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pretrain.errors import LostRank
+from pretrain.errors import LostPeer
 from pretrain.parallel.mesh import World
 
 Direction = Literal["forward", "backward"]
@@ -96,7 +96,7 @@ class Channels:
         if group is None or message in self._expected:
             return
         buffer = torch.empty(*shape, dtype=dtype, device=self._world.device)
-        with self._naming(message):
+        with self._world.phases("communication"), self._naming(message):
             work = dist.irecv(buffer, src=self.ranks[message.sender], group=group)
         self._expected[message] = (buffer, work)
 
@@ -104,12 +104,12 @@ class Channels:
         """Wait for an expected message. `sent_at`: its sender's place, then, in the order of what that rank does.
 
         Raises:
-            LostRank: it did not come within the timeout, or its sender is gone.
+            LostPeer: it did not come within the timeout, or its sender is gone.
         """
         if message in self._handed_over:
             return self._handed_over.pop(message)
         buffer, work = self._expected.pop(message)
-        with self._naming(message):
+        with self._world.phases("communication"), self._naming(message):
             work.wait()
         self._forget(self.ranks[message.sender], sent_at)
         return buffer
@@ -121,7 +121,7 @@ class Channels:
             self._handed_over[message] = tensor
             return
         tensor = tensor.contiguous()
-        with self._naming(message):
+        with self._world.phases("communication"), self._naming(message):
             work = dist.isend(tensor, dst=self.ranks[message.stage], group=group)
         self._sent.append(_Sent(message, tensor, work, taken_at))
 
@@ -129,11 +129,12 @@ class Channels:
         """Wait until all that was sent has arrived.
 
         Raises:
-            LostRank: it was not taken within the timeout, or its receiver is gone.
+            LostPeer: it was not taken within the timeout, or its receiver is gone.
         """
-        for sent in self._sent:
-            with self._naming(sent.message):
-                sent.work.wait()
+        with self._world.phases("communication"):
+            for sent in self._sent:
+                with self._naming(sent.message):
+                    sent.work.wait()
         self._sent.clear()
         assert not self._expected and not self._handed_over, "messages that nobody took"
 
@@ -171,9 +172,9 @@ class Channels:
             else:
                 stage, peer, what = message.sender, self.ranks[message.stage], "to arrive at"
             reason = str(error).partition(". ")[0]  # gloo adds advice
-            raise LostRank(
+            raise LostPeer(
                 f"rank {here} (stage {stage}) waited for the {message.direction} of micro-batch {message.micro_batch} "
-                f"{what} rank {peer}: {reason}. See what rank {peer} says, and start the run again: it resumes."
+                f"{what} rank {peer}: {reason}"
             ) from error
 
 

@@ -24,6 +24,7 @@ from pretrain.config import RunConfig
 from pretrain.micro_batch import MicroBatch
 from pretrain.model import GPT
 from pretrain.parallel import fsdp
+from pretrain.parallel.compile import compile_blocks
 from pretrain.parallel.mesh import World
 from pretrain.parallel.params import init_parameters, part_specs
 from pretrain.parallel.pipeline import Pipeline
@@ -44,11 +45,11 @@ class ParallelModel:
     tie_group: dist.ProcessGroup | None  # this rank and the one with the other storage, if that is another
     pipeline: Pipeline
 
-    def step(self, micro_batches: Sequence[MicroBatch], num_tokens: int) -> Tensor:
-        """Forward and backward of a step whose loss is divided by `num_tokens`; returns this rank's part of that loss."""
-        loss = self.pipeline.step(micro_batches, num_tokens)
+    def step(self, micro_batches: Sequence[MicroBatch], num_tokens: int, loss_scale: float = 1.0) -> Tensor:
+        """As `Pipeline.step`: forward and backward, and the addends of the loss that this rank has."""
+        losses = self.pipeline.step(micro_batches, num_tokens, loss_scale)
         self._sum_tied()
-        return loss
+        return losses
 
     def scores(self, micro_batch: MicroBatch) -> Tensor:
         """Sum of -ln p(target), on every rank of the pipeline and of the tensor-parallel group."""
@@ -76,13 +77,14 @@ class ParallelModel:
             held[0].add_(held[1])
             held[1].copy_(held[0])
         elif self.tie_group is not None:
-            dist.all_reduce(held[0], group=self.tie_group)
+            with self.pipeline.phases("communication"):
+                dist.all_reduce(held[0], group=self.tie_group)
 
 
 def build(config: RunConfig, world: World) -> ParallelModel:
     """This rank's part of a model, with its first weights: bit for bit the same on any layout."""
     model, parallel, precision = config.model, config.parallel, config.training.precision
-    axis = TensorAxis.of(world.mesh["tp"], parallel.sequence_parallel)
+    axis = TensorAxis.of(world.mesh["tp"], parallel.sequence_parallel, world.phases)
     ranks = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks)
     parts: dict[int, GPT] = {}
     for stage, rank in zip(cut(model, parallel.num_stages, parallel.layers_per_stage), ranks, strict=True):
@@ -111,6 +113,8 @@ def _part(config: RunConfig, stage: Stage, axis: TensorAxis, world: World) -> GP
         part.double()
     if axis.size > 1:
         distribute(part, part_specs(config.model), world.mesh["tp"])
+    if config.training.compile:
+        compile_blocks(part)
     fsdp.shard(part, world, parallel.zero, precision, parallel.offload, always=axis.size > 1)
     part.to_empty(device="cpu" if parallel.offload else world.device)
     part.tie()

@@ -10,6 +10,15 @@ Optimizer state is sharded in all three. What is not in a block (embeddings, fin
 micro-batch with zero 3 too: used last in the forward, it is used first in the backward; in a pipeline a backward that
 lies between the two gives it up, and it is gathered again.
 
+With `offload` shards, their gradients and so the optimizer's state lie in host memory, with every zero and on one rank too. On
+a GPU there is what a step computes with: the gathered weights of the table (whole from the first forward to the last
+backward with zero 1 and 2), and with zero 1 the whole gradients until they are reduced. Shards are copied to it from
+pinned memory whenever they are gathered, reduced gradients come back beside the backward, and FSDP2 waits for them at the
+end of a part's last backward (`FSDPParamGroup.finalize_backward`, `reduce_deferred` included): what follows (the sum of
+tied gradients, clipping, the update) reads them on the CPU. Clipping and that sum ask local tensors and gloo groups,
+so they need no NCCL for tensors of the CPU (pytorch issue 148532). No arithmetic differs, but for one thing: weights that nothing
+else would wrap (one rank, fp32) add up the gradients that a zero-bubble schedule leaves in another order.
+
 Gradients are summed, not averaged: the loss is already divided by the global number of targets. One rank in fp32 or
 fp64 wraps nothing (FSDP2 alone costs 12-14 % there on a CPU); bf16 and fp16 always wrap, because the
 wrapper keeps the fp32 master weights and casts, so that one rank computes what many do.
@@ -17,7 +26,9 @@ wrapper keeps the fp32 master weights and casts, so that one rank computes what 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,6 +37,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionP
 
 from pretrain.config import Precision, Zero
 from pretrain.model import GPT
+from pretrain.monitor.phases import Phases
 from pretrain.parallel.mesh import World
 
 LOW_PRECISION: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -57,6 +69,8 @@ def shard(
         assert isinstance(module, FSDPModule)
         module.set_gradient_divide_factor(1.0)
         module.set_force_sum_reduction_for_comms(True)  # gloo has no scaled sum
+        if world.dp_size > 1:
+            _count_communication(module, world.phases)
 
 
 def before_backward(part: nn.Module, zero: Zero, is_last: bool, pipelined: bool) -> None:
@@ -81,16 +95,12 @@ def before_backward_of_inputs(part: nn.Module, zero: Zero) -> None:
 def reduce_deferred(part: nn.Module, zero: Zero, is_last: bool) -> None:
     """Reduce gradients that came outside of autograd, and give up the gathered weights, as a backward would have.
 
-    FSDP2 has no public name for that: these are the calls of torch's own PipelineStage.perform_reduce_grad. A module's
-    groups of parameters are a list in torch 2.13, and one or None in 2.11.
+    FSDP2 has no public name for that: these are the calls of torch's own PipelineStage.perform_reduce_grad.
     """
     if not isinstance(part, FSDPModule):
         return
     root: Any = fully_shard.state(part)  # type: ignore[attr-defined]
-    groups: list[Any] = []
-    for state in root._state_ctx.all_states:
-        groups += getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
-    groups = [group for group in groups if group is not None]
+    groups = [group for state in root._state_ctx.all_states for group in _groups(state)]
 
     before_backward_of_inputs(part, zero)
     for group in groups:  # all gradients become of the type that they are summed in: one reduction takes one type
@@ -107,3 +117,29 @@ def reshard(part: nn.Module) -> None:
     for module in part.modules():
         if isinstance(module, FSDPModule):
             module.reshard()
+
+
+def _groups(state: Any) -> list[Any]:
+    """A module's groups of parameters: a list in torch 2.13, one or None in 2.11."""
+    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+    return [group for group in groups if group is not None]
+
+
+def _count_communication(module: nn.Module, phases: Phases) -> None:
+    """Count what FSDP2 sends and waits for as communication, the packing of its messages included.
+
+    FSDP2 has no hook around its waits: these are the four methods of a group of parameters that hold them. On the CPU an
+    exchange ends in the method that starts it; on a GPU it runs beside the arithmetic, and the last two of them wait.
+    """
+    for group in _groups(fully_shard.state(module)):  # type: ignore[attr-defined]
+        for name in ("unshard", "post_backward", "wait_for_unshard", "finalize_backward"):
+            method = getattr(group, name)
+            setattr(group, name, partial(_counted, phases, group, method))
+
+
+def _counted(phases: Phases, group: Any, method: Callable[..., None], *args: Any, **options: Any) -> None:
+    if group.reduce_grads or method.__name__ != "post_backward":
+        with phases("communication"):
+            method(*args, **options)
+    else:  # gradients are added up, and reduced by a later backward
+        method(*args, **options)

@@ -3,7 +3,7 @@
 One mesh of four axes (pp, dp_replicate, dp_shard, tp), whatever is used of it: the ranks of one tensor-parallel group are
 neighbours, which talk most. A run of one process forms a group of one, so that nothing else asks whether there are others. The backend is
 `cpu:gloo,cuda:nccl`: flags and checkpoints travel over gloo and never need a GPU. A rank that dies or hangs
-makes the others fail within the timeout.
+makes the others fail within the timeout, with its name (`roll_call`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import datetime
 import faulthandler
 import math
 import os
+import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -25,8 +28,9 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.config import ParallelConfig
-from pretrain.errors import LostRank
+from pretrain.errors import LostPeer, LostRank
 from pretrain.monitor.phases import Phases
+from pretrain.parallel.roll_call import RollCall
 
 AXES = ("pp", "dp_replicate", "dp_shard", "tp")
 DATA_AXES = ("dp_replicate", "dp_shard")
@@ -45,6 +49,7 @@ class World:
     mesh: DeviceMesh
     timeout: datetime.timedelta  # for a rank that waits for another
     phases: Phases = field(default_factory=Phases)  # what this process is doing, and how long each took
+    group: dist.ProcessGroup | None = None  # over which `any_of`, `gather` and `together` talk; None: the world's own
 
     @property
     def dp_size(self) -> int:
@@ -79,16 +84,18 @@ class World:
     def sum_over(self, axes: Sequence[str], *values: float | torch.Tensor) -> list[float]:
         """Sums over the ranks along some axes, in double precision; all of them get the same numbers."""
         total = torch.tensor([float(value) for value in values], dtype=torch.float64)
-        for axis in axes:
-            if self._size(axis) > 1:
-                dist.all_reduce(total, group=self.mesh.get_group(axis))
+        with self.phases("communication"):
+            for axis in axes:
+                if self._size(axis) > 1:
+                    dist.all_reduce(total, group=self.mesh.get_group(axis))
         return total.tolist()
 
     def any_of(self, *flags: bool) -> list[bool]:
         """For each flag whether it is raised on any rank of the world."""
         raised = torch.tensor(flags, dtype=torch.int32)
         if self.size > 1:
-            dist.all_reduce(raised, op=dist.ReduceOp.MAX)
+            with self.phases("communication"):
+                dist.all_reduce(raised, op=dist.ReduceOp.MAX, group=self.group)
         return [bool(flag) for flag in raised.tolist()]
 
     def own_group(self, groups: Sequence[Sequence[int]]) -> dist.ProcessGroup | None:
@@ -103,7 +110,8 @@ class World:
     def gather(self, value: T) -> list[T]:
         """A small object of every rank, by rank, on every rank."""
         values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value)
+        with self.phases("communication"):
+            dist.all_gather_object(values, value, group=self.group)
         return values
 
     @contextmanager
@@ -146,11 +154,13 @@ def keep_freed_memory() -> None:
 
 
 @contextmanager
-def start(parallel: ParallelConfig, device: str, timeout_minutes: float) -> Iterator[World]:
+def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks: Path | None = None) -> Iterator[World]:
     """Join the run that torchrun or `--nproc` started (or a run of one), and leave it at the end.
 
+    If a rank gets lost, the others write their stacks to a folder, `stacks`.
+
     Raises:
-        UsageError: the ranks do not fit the layout, or there is no such device.
+        UsageError: the ranks do not fit the layout, there is no such device, or torchrun's restarts cannot work.
         LostRank: another rank is gone, or silent for longer than the timeout.
     """
     faulthandler.enable()
@@ -161,28 +171,78 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float) -> Iter
         keep_freed_memory()
     timeout = datetime.timedelta(minutes=timeout_minutes)
     if not dist.is_initialized():
-        backend = "cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo"
-        if "RANK" in os.environ:
-            dist.init_process_group(backend, timeout=timeout)
-        else:
-            store = dist.HashStore()  # type: ignore[attr-defined]
-            dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)
+        _meet("cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo", timeout)
+    roll_call: RollCall | None = None
     try:
         mesh = init_device_mesh(where.type, shape, mesh_dim_names=AXES)
-        for axis in AXES:  # whose groups would wait half an hour, whatever the world's timeout
-            _set_pg_timeout(timeout, mesh.get_group(axis))
-        yield World(rank, size, where, mesh, timeout)
+        for group in (
+            None,
+            *map(mesh.get_group, AXES),
+        ):  # those of axes would wait half an hour, whatever the world's timeout
+            _set_pg_timeout(timeout, group)
+        world = World(rank, size, where, mesh, timeout, Phases(where))
+        if size > 1:
+            patience = timeout.total_seconds() if where.type == "cuda" else None
+            roll_call = RollCall(rank, world.phases, world.gather, stacks, patience)
+        yield world
     except RuntimeError as error:
-        is_gloo = "/gloo/" in str(error)  # whose errors have no type of their own
-        if not (is_gloo or isinstance(error, dist.DistError)):
+        if not _is_of_peers(error):
             raise
-        reason = str(error).partition(". ")[0]  # gloo adds advice
+        reason = re.sub(r"\[/\S+\] ", "", str(error).partition(". ")[0])  # gloo adds advice, and its sources' lines
+        missing = f"rank {rank} waited for another rank" if roll_call is None else roll_call.report(error)
+        advice = "" if stacks is None else f" Stacks: {stacks}."
         raise LostRank(
-            f"rank {rank} waited for another rank: {reason}. See what the first rank to end says, and start the run again: "
-            "it resumes."
+            f"{missing} ({reason}).{advice} See what the lost rank said last, and start the run again: it resumes."
         ) from error
     finally:
-        dist.destroy_process_group()
+        if roll_call is not None:
+            roll_call.close()
+        if size == 1 or _is_agreed(sys.exception()):
+            dist.destroy_process_group()  # else this process ends, and NCCL would wait for the lost rank first
+
+
+def _meet(backend: str, timeout: datetime.timedelta) -> None:
+    """Form the group of all ranks where the environment says they meet; without an environment, a group of one."""
+    if "RANK" not in os.environ:
+        store = dist.HashStore()  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)
+        return
+    place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    try:
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            _check_agent_store(timeout)
+        dist.init_process_group(backend, timeout=timeout)
+    except RuntimeError as error:
+        if not _is_of_peers(error):
+            raise
+        raise LostRank(
+            f"rank {os.environ['RANK']}: the {os.environ.get('WORLD_SIZE')} ranks did not meet at {place} within "
+            f"{timeout.total_seconds():g} s ({str(error).splitlines()[0]}). See whether all were started, and what the others say."
+        ) from error
+
+
+def _check_agent_store(timeout: datetime.timedelta) -> None:
+    """Refuse a restart in which torchrun's agent hands out the store of an earlier attempt: ranks would look for dead ones."""
+    rank, host, port = os.environ["RANK"], os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore(host, port, timeout=timeout, wait_for_workers=False)  # type: ignore[attr-defined]
+    if store.add(f"wenhai/started/{rank}", 1) > 1:
+        raise UsageError(
+            f"rank {rank}: torchrun restarted the ranks on the store of an earlier attempt, where they cannot meet. Set "
+            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in the environment of every torchrun, let them meet by --standalone or "
+            "--rdzv-backend c10d, and start the run again: it resumes."
+        )
+
+
+def _is_agreed(error: BaseException | None) -> bool:
+    """Whether all ranks leave the run together."""
+    return error is None or (isinstance(error, WenhaiError) and not isinstance(error, LostRank))
+
+
+def _is_of_peers(error: RuntimeError) -> bool:
+    """Whether an error says that another rank is gone: gloo's have no type of their own."""
+    return (
+        isinstance(error, dist.DistError | LostPeer) or "/gloo/" in str(error) or "Gloo connectFullMesh" in str(error)
+    )
 
 
 def layout(parallel: ParallelConfig, size: int) -> tuple[int, int, int, int]:

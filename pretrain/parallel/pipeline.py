@@ -59,6 +59,7 @@ class Pipeline:
     ) -> None:
         """`parts` are this rank's, by stage. Every rank of the world makes its own at the same time."""
         self.record: list[Record] | None = None  # a list to fill; on a GPU that makes actions wait for their end
+        self.phases = world.phases
         self._parts = parts
         self._world = world
         self._parallel = parallel
@@ -71,18 +72,18 @@ class Pipeline:
             for stage, part in parts.items():
                 deferred.leave_to(self._left[stage], part)
 
-    def step(self, micro_batches: Sequence[MicroBatch], num_tokens: int) -> Tensor:
+    def step(self, micro_batches: Sequence[MicroBatch], num_tokens: int, loss_scale: float = 1.0) -> Tensor:
         """Forward and backward of all micro-batches: gradients are added to the parameters'.
 
-        The loss is the sum over targets divided by `num_tokens`. Returns this rank's part of it: 0 on ranks without the
-        last stage.
+        The loss is the sum over targets divided by `num_tokens`; the gradients are those of `loss_scale` times that. Returns
+        the addends [micro-batches] of the loss that this rank has, unscaled: 0 on ranks without the last stage.
 
         Raises:
-            LostRank: a neighbour is gone, or silent for longer than the run's timeout.
+            LostPeer: a neighbour is gone, or silent for longer than the run's timeout.
         """
         plan = self._plan(len(micro_batches))
         mine = plan.lists[self._world.pp_rank]
-        step = _Step(micro_batches, num_tokens, plan)
+        step = _Step(micro_batches, num_tokens, loss_scale, plan)
         try:
             for place, action in enumerate(mine):
                 for coming in mine[place : place + 1 + RECEIVES_AHEAD]:
@@ -92,7 +93,9 @@ class Pipeline:
         except BaseException:
             self._channels.abandon()
             raise
-        return torch.as_tensor(step.loss, device=self._world.device)
+        if not step.losses:
+            return torch.zeros(len(micro_batches), device=self._world.device)
+        return torch.stack([loss for _, loss in sorted(step.losses.items())])
 
     @torch.no_grad()
     def scores(self, batch: MicroBatch) -> Tensor:
@@ -144,12 +147,13 @@ class Pipeline:
         x = None if incoming is None else self._channels.take(incoming, sent_at=plan.sent_at[incoming])
         start = self._clock()
         y: Tensor | None = None
-        if action.kind == "F":
-            y = self._forward(step, action, x)
-        elif action.kind == "W":
-            self._backward_of_weights(step, action)
-        else:
-            y = self._backward(step, action, x)
+        with self.phases("forward" if action.kind == "F" else "backward"):
+            if action.kind == "F":
+                y = self._forward(step, action, x)
+            elif action.kind == "W":
+                self._backward_of_weights(step, action)
+            else:
+                y = self._backward(step, action, x)
         if self.record is not None:
             self.record.append(Record(action, start, self._clock()))
         if outgoing is not None:
@@ -164,7 +168,8 @@ class Pipeline:
         y: Tensor = part(batch.tokens if x is None else x, batch.document_ids, batch.prefix_ends, batch.positions)
         if action.stage == self._num_stages - 1:
             y = part.loss_sum(y, batch.targets) / step.num_tokens
-            step.loss = step.loss + y.detach()
+            step.losses[action.micro_batch] = y.detach()
+            y = y * step.loss_scale
         step.held[action.stage, action.micro_batch] = _Held(x, get_gradient_edge(y))
         return y.detach()
 
@@ -250,8 +255,9 @@ class _Step:
 
     micro_batches: Sequence[MicroBatch]
     num_tokens: int
+    loss_scale: float
     plan: _Plan
-    loss: Tensor | float = 0.0
+    losses: dict[int, Tensor] = field(default_factory=dict)  # by micro-batch, on the last stage
     held: dict[tuple[int, int], _Held] = field(default_factory=dict)  # by stage and micro-batch
     left: dict[tuple[int, int], list[deferred.Product]] = field(default_factory=dict)
 

@@ -16,7 +16,7 @@ step's arithmetic more, for the blocks that do it. Gradients are the same bit fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVarTuple
@@ -61,9 +61,16 @@ def recompute_selectively(kind: Recompute, function: Callable[[*Inputs], Tensor]
     return result
 
 
+def last_product(is_dropped: bool = True) -> AbstractContextManager[None]:
+    """Around the product that ends what is recomputed: the backward stops before it, and nobody needs its result.
+
+    torch.compile sees that by itself, and cannot trace the mark.
+    """
+    return nullcontext() if torch.compiler.is_compiling() else _marked(is_dropped)
+
+
 @contextmanager
-def last_product(is_dropped: bool = True) -> Iterator[None]:
-    """Around the product that ends what is recomputed: the backward stops before it, and nobody needs its result."""
+def _marked(is_dropped: bool) -> Iterator[None]:
     token = _in_last_product.set(is_dropped)
     try:
         yield

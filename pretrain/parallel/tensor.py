@@ -23,7 +23,7 @@ Shape suffixes as in `pretrain.model`; t is the number of tensor-parallel ranks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.nn import functional as F
 
 from pretrain.data import IGNORED_TARGET
+from pretrain.monitor.phases import Phases
 from pretrain.parallel.params import ParamSpec
 
 Exchange = Callable[[], Tensor]  # under way: the call waits for its end and gives the result
@@ -49,13 +50,20 @@ class TensorAxis:
     size: int = 1
     sequence_parallel: bool = False
     keeps_whole: bool = False  # what was spread is kept for the backward, which follows at once: recompute
+    phases: Phases = field(default_factory=Phases, compare=False)  # that count the time of exchanges
 
     @classmethod
-    def of(cls, mesh_tp: DeviceMesh, sequence_parallel: bool) -> TensorAxis:
+    def of(cls, mesh_tp: DeviceMesh, sequence_parallel: bool, phases: Phases | None = None) -> TensorAxis:
         """The axis of a mesh of one dimension."""
         if mesh_tp.size() == 1:
             return ALONE
-        return cls(mesh_tp.get_group().group_name, mesh_tp.get_local_rank(), mesh_tp.size(), sequence_parallel)
+        return cls(
+            mesh_tp.get_group().group_name,
+            mesh_tp.get_local_rank(),
+            mesh_tp.size(),
+            sequence_parallel,
+            phases=phases or Phases(),
+        )
 
     def weight(self, parameter: nn.Parameter) -> Tensor:
         """What this rank holds of a parameter, for use in a forward.
@@ -84,22 +92,22 @@ class TensorAxis:
         """
         if self.group is None or not self.sequence_parallel:
             return lambda: x
-        return _gather_tokens(x, self.group, self.size)
+        return _gather_tokens(x, self)
 
     def sum_spread(self, gradient_BTD: Tensor) -> Exchange:
         """From each rank's gradient of what `spread` gave to the gradient of what it took."""
         if self.group is None:
             return lambda: gradient_BTD
         if self.sequence_parallel:
-            return _scatter_tokens(gradient_BTD, self.group, self.size)
-        return _all_reduce(gradient_BTD, self.group)
+            return _scatter_tokens(gradient_BTD, self)
+        return _all_reduce(gradient_BTD, self)
 
     def collect(self, x_BTD: Tensor) -> Tensor:
         """Each rank's addend [B, T, D] as their sum: this rank's tokens of it [B, T/t, D], or all of it [B, T, D]."""
         if self.group is None:
             return x_BTD
         function: Any = _ScatterTokens if self.sequence_parallel else _Sum
-        collected: Tensor = function.apply(x_BTD, self.group, self.size)
+        collected: Tensor = function.apply(x_BTD, self)
         return collected
 
     def embed(self, tokens_BT: Tensor, weight_VD: Tensor) -> Tensor:
@@ -124,16 +132,24 @@ class TensorAxis:
             with torch.no_grad():  # their gradient is zero without a word to autograd, which would copy all logits
                 logits_BTV[..., num_entries:] = -torch.inf
         function: Any = _CrossEntropy
-        total: Tensor = function.apply(
-            logits_BTV.flatten(0, 1), targets_BT.flatten(), first, num_entries == 0, self.group, self.size
-        )
+        total: Tensor = function.apply(logits_BTV.flatten(0, 1), targets_BT.flatten(), first, num_entries == 0, self)
         return total
 
     def whole_logits(self, logits_BTV: Tensor) -> Tensor:
         """[B, T, V] of each rank's [B, T, V/t]; for generation, without a gradient."""
         if self.group is None:
             return logits_BTV
-        return torch.cat(_all_gather(logits_BTV.detach(), self.group, self.size).unbind(), dim=-1)
+        return torch.cat(_all_gather(logits_BTV.detach(), self).unbind(), dim=-1)
+
+    def wait(self, started: Tensor) -> Tensor:
+        """The result of a collective under way."""
+        result: Tensor
+        if torch.compiler.is_compiling():  # a graph has no clock
+            result = _ops.wait_tensor(started)
+            return result
+        with self.phases("communication"):
+            result = _ops.wait_tensor(started)
+        return result
 
 
 ALONE = TensorAxis()
@@ -169,49 +185,49 @@ def _distributed(parameter: nn.Parameter, spec: ParamSpec, mesh_tp: DeviceMesh) 
     return nn.Parameter(whole, requires_grad=parameter.requires_grad)
 
 
-def _all_gather(x: Tensor, group: str, size: int) -> Tensor:
+def _all_gather(x: Tensor, axis: TensorAxis) -> Tensor:
     """[t, ...]: the tensors of all ranks."""
-    gathered: Tensor = _ops.wait_tensor(_ops.all_gather_into_tensor(x.contiguous(), size, group))
-    return gathered.view(size, *x.shape)
+    gathered = axis.wait(_ops.all_gather_into_tensor(x.contiguous(), axis.size, axis.group))
+    return gathered.view(axis.size, *x.shape)
 
 
-def _gather_tokens(x_BTD: Tensor, group: str, size: int) -> Exchange:
+def _gather_tokens(x_BTD: Tensor, axis: TensorAxis) -> Exchange:
     """[B, T/t, D] to [B, T, D]; a batch of one needs no copy."""
-    gathered = _ops.all_gather_into_tensor(x_BTD.contiguous(), size, group)
-    return lambda: _ops.wait_tensor(gathered).view(size, *x_BTD.shape).transpose(0, 1).flatten(1, 2)
+    gathered = _ops.all_gather_into_tensor(x_BTD.contiguous(), axis.size, axis.group)
+    return lambda: axis.wait(gathered).view(axis.size, *x_BTD.shape).transpose(0, 1).flatten(1, 2)
 
 
-def _scatter_tokens(x_BTD: Tensor, group: str, size: int) -> Exchange:
+def _scatter_tokens(x_BTD: Tensor, axis: TensorAxis) -> Exchange:
     """Addends [B, T, D] to this rank's tokens [B, T/t, D] of their sum; a batch of one needs no copy."""
-    parts = x_BTD.view(len(x_BTD), size, -1, x_BTD.shape[2]).transpose(0, 1).flatten(0, 1).contiguous()
-    scattered = _ops.reduce_scatter_tensor(parts, "sum", size, group)
-    return lambda: _ops.wait_tensor(scattered)
+    parts = x_BTD.view(len(x_BTD), axis.size, -1, x_BTD.shape[2]).transpose(0, 1).flatten(0, 1).contiguous()
+    scattered = _ops.reduce_scatter_tensor(parts, "sum", axis.size, axis.group)
+    return lambda: axis.wait(scattered)
 
 
-def _all_reduce(x: Tensor, group: str) -> Exchange:
-    total = _ops.all_reduce(x.contiguous(), "sum", group)
-    return lambda: _ops.wait_tensor(total)
+def _all_reduce(x: Tensor, axis: TensorAxis) -> Exchange:
+    total = _ops.all_reduce(x.contiguous(), "sum", axis.group)
+    return lambda: axis.wait(total)
 
 
 class _ScatterTokens(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_BTD: Tensor, group: str, size: int) -> Tensor:
-        ctx.group, ctx.size = group, size
-        return _scatter_tokens(x_BTD, group, size)()
+    def forward(ctx: Any, x_BTD: Tensor, axis: TensorAxis) -> Tensor:
+        ctx.axis = axis
+        return _scatter_tokens(x_BTD, axis)()
 
     @staticmethod
-    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None, None]:
-        return _gather_tokens(gradient_BTD, ctx.group, ctx.size)(), None, None
+    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None]:
+        return _gather_tokens(gradient_BTD, ctx.axis)(), None
 
 
 class _Sum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_BTD: Tensor, group: str, size: int) -> Tensor:
-        return _all_reduce(x_BTD, group)()
+    def forward(ctx: Any, x_BTD: Tensor, axis: TensorAxis) -> Tensor:
+        return _all_reduce(x_BTD, axis)()
 
     @staticmethod
-    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None, None]:
-        return gradient_BTD, None, None
+    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None]:
+        return gradient_BTD, None
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -223,7 +239,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits_NV: Tensor, targets_N: Tensor, first: int, all_padding: bool, group: str | None, size: int
+        ctx: Any, logits_NV: Tensor, targets_N: Tensor, first: int, all_padding: bool, axis: TensorAxis
     ) -> Tensor:
         dtype = torch.promote_types(logits_NV.dtype, torch.float32)
         p_NV = torch.softmax(logits_NV, dim=-1, dtype=dtype)
@@ -235,8 +251,8 @@ class _CrossEntropy(torch.autograd.Function):
         own_N = (rows_N >= 0) & (rows_N < logits_NV.shape[1])  # a target that does not count is nobody's
         rows_N1 = rows_N.masked_fill(~own_N, 0)[:, None]
         target_logits_N = logits_NV.gather(1, rows_N1)[:, 0].to(dtype).masked_fill(~own_N, -torch.inf)
-        if group is not None:
-            numbers = _all_gather(torch.stack((lse_N, target_logits_N)), group, size)
+        if axis.group is not None:
+            numbers = _all_gather(torch.stack((lse_N, target_logits_N)), axis)
             lse_N, target_logits_N = numbers[:, 0].logsumexp(0), numbers[:, 1].amax(0)
         counts_N = targets_N != IGNORED_TARGET
         weights_N = (part_lse_N - lse_N).exp().masked_fill(~counts_N, 0)
@@ -245,9 +261,9 @@ class _CrossEntropy(torch.autograd.Function):
         return (lse_N - target_logits_N).masked_fill(~counts_N, 0).sum()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         p_NV, weights_N, rows_N1, own_N = ctx.saved_tensors
         weights_N1 = (weights_N * gradient)[:, None]
         gradient_NV = torch.mul(p_NV, weights_N1, out=torch.empty_like(p_NV, dtype=ctx.dtype))
         at_targets_N1 = p_NV.gather(1, rows_N1) * weights_N1 - own_N[:, None] * gradient
-        return gradient_NV.scatter_(1, rows_N1, at_targets_N1.to(ctx.dtype)), None, None, None, None, None
+        return gradient_NV.scatter_(1, rows_N1, at_targets_N1.to(ctx.dtype)), None, None, None, None

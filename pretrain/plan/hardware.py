@@ -1,10 +1,64 @@
-"""What is known of devices: dense peaks from the vendors' data sheets. A device that is not here has no MFU."""
+"""What is known of devices: dense peaks as their vendors state them. A device that is not here has no MFU."""
 
 from __future__ import annotations
 
-# FLOP/s; bf16 and fp16 of the matrix units, fp32 without tf32
-PEAK_FLOPS = {
-    "bf16": {"A100": 312e12, "H100": 989.4e12, "H200": 989.4e12, "B200": 2250e12},
-    "fp16": {"V100": 125e12, "A100": 312e12, "H100": 989.4e12, "H200": 989.4e12, "B200": 2250e12},
-    "fp32": {"V100": 15.7e12, "A100": 19.5e12, "H100": 66.9e12, "H200": 66.9e12},
-}
+import re
+from typing import NamedTuple
+
+import torch
+
+from pretrain.config import Precision
+
+
+class Device(NamedTuple):
+    """A device by a pattern of the name that torch gives it, and its dense peaks in FLOP/s; None: no such unit, or unstated.
+
+    16 bits are those of the matrix units, added up in fp32. fp32 is without tf32, which is off here.
+    """
+
+    pattern: str
+    bf16: float | None
+    fp16: float | None
+    fp32: float | None
+    source: str
+
+
+# The first that fits counts. Where a vendor states a peak with sparsity, this is half of it.
+DEVICES = (
+    Device("GB200", 2500e12, 2500e12, 80e12, "NVIDIA GB200 NVL72 data sheet, a half of the superchip"),
+    Device("B200", 2250e12, 2250e12, 75e12, "NVIDIA HGX B200 data sheet, an eighth of the board"),
+    Device("H200 NVL", 835.5e12, 835.5e12, 60e12, "NVIDIA H200 data sheet"),
+    Device("H200", 989.4e12, 989.4e12, 66.9e12, "NVIDIA H200 data sheet; the chip of the H100 SXM"),
+    Device("H100 NVL", 835.5e12, 835.5e12, 60e12, "NVIDIA H100 data sheet"),
+    Device("H100 PCIe", 756e12, 756e12, 51.2e12, "NVIDIA H100 architecture white paper"),
+    Device("H100", 989.4e12, 989.4e12, 66.9e12, "NVIDIA H100 architecture white paper (SXM5)"),
+    Device("A100", 312e12, 312e12, 19.5e12, "NVIDIA A100 data sheet; 40 and 80 GB, SXM and PCIe alike"),
+    Device("L40S", 362e12, 362e12, 91.6e12, "NVIDIA L40S data sheet"),
+    Device("RTX 4090", 165.2e12, 165.2e12, 82.6e12, "NVIDIA Ada architecture white paper"),
+    Device("RTX 3090(?! Ti)", 71e12, 71e12, 35.6e12, "NVIDIA GA102 architecture white paper"),
+    Device("V100S", None, 130e12, 16.4e12, "NVIDIA V100 data sheet"),
+    Device("V100-PCIE", None, 112e12, 14e12, "NVIDIA V100 data sheet"),
+    Device("V100", None, 125e12, 15.7e12, "NVIDIA V100 data sheet (SXM2)"),
+    Device("MI300X", 1307.4e12, 1307.4e12, 163.4e12, "AMD Instinct MI300X data sheet"),
+    Device(
+        "MI250X",
+        191.5e12,
+        191.5e12,
+        47.85e12,
+        "AMD Instinct MI250X data sheet, a half: torch sees each of its two dies",
+    ),
+)
+
+
+def peak_flops(device: torch.device, precision: Precision) -> float | None:
+    """The dense peak of this process's device in FLOP/s, or None where the table does not know it: CPUs, and fp64."""
+    if device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(device)
+    known = next((known for known in DEVICES if re.search(known.pattern, name)), None)
+    return None if known is None else {"bf16": known.bf16, "fp16": known.fp16, "fp32": known.fp32}.get(precision)
+
+
+def device_name(device: torch.device) -> str:
+    """What a device is called in records: its product name, or "cpu"."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

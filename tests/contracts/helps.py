@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import runpy
 import sys
 import warnings
@@ -15,7 +16,8 @@ from unittest import mock
 def help_of(*words: str) -> str:
     """Run the module `words[0]` with the other words and `--help`; it has to end with exit code 0."""
     said, code = io.StringIO(), None
-    with mock.patch.object(sys, "argv", [*words, "--help"]), redirect_stdout(said), warnings.catch_warnings():
+    leave = mock.patch.object(os, "_exit", sys.exit)  # how a process that has loaded torch ends
+    with leave, mock.patch.object(sys, "argv", [*words, "--help"]), redirect_stdout(said), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the module has been imported before
         try:
             runpy.run_module(words[0], run_name="__main__", alter_sys=True)

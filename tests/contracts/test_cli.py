@@ -40,7 +40,12 @@ OPTIONS = {
     "tokenizer encode": "--pieces --tokenizer",
     "tokenizer decode": "--pieces --sequence --shard --tokenizer --tokens",
     "tokenizer locate": "--id --shard --split --token --tokenizer --url",
-    "pretrain train": "--config --data --nproc --out --set --tokenizer",
+    "pretrain train": "--config --data --device --dry-run --json --master --nnodes --node-rank --nproc --out --set "
+    "--tokenizer --world-size",
+    "pretrain scale": "--config --data --kind --out --ranks --set --steps --tokenizer --warm-up",
+    "pretrain report": "",
+    "pretrain export": "--checkpoint --dtype --format --out",
+    "pretrain import": "--config --data --model --out --set --tokenizer",
     "pretrain generate": "--checkpoint --max-tokens --prompt --seed --temperature --top-k --top-p",
     "pretrain evaluate": "--checkpoint --data --json --max-tokens --split",
     "pretrain trace": "--checkpoint --data --id --json --rank --ranks --step --text --url",

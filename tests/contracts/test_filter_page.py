@@ -81,6 +81,7 @@ def test_the_lists_and_policies_are_those_described(place: Path, monkeypatch: py
     assert judge.apply(["某某网址：" + document(6)]).table["blocklist.blocklist_words"].to_pylist() == [1]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("made")
 @pytest.mark.parametrize("command", [line for line in commands(PAGE) if "-m corpus filter" in line])
 def test_the_command_does_what_it_says(place: Path, command: str) -> None:

@@ -18,7 +18,17 @@ from tests.contracts.test_makefile import make, phony
 
 PAIRS = tuple(
     (f"{page}.md", f"{page}.zh.md")
-    for page in ("README", "docs/filter", "docs/dedup", "docs/scale", "docs/crawl", "docs/tokenizer", "docs/parallel")
+    for page in (
+        "README",
+        "docs/filter",
+        "docs/dedup",
+        "docs/scale",
+        "docs/crawl",
+        "docs/tokenizer",
+        "docs/parallel",
+        "docs/cluster",
+        "docs/huggingface",
+    )
 )
 PAGES = [page for pair in PAIRS for page in pair]
 ROOT = Path(__file__).resolve().parents[2]

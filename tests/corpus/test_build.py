@@ -67,6 +67,7 @@ def recipe(folder: Path, more: str = "") -> Path:
     return path
 
 
+@pytest.mark.long
 def test_stages_that_are_taken_out_of_the_recipe_are_no_longer_current(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -121,6 +121,7 @@ def test_duplicates_are_found_by_kind(built: Path) -> None:
     assert dropped == {"dedup.exact": 2, "dedup.near": 1}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_bytes_do_not_depend_on_workers(inputs: Path, built: Path, tmp_path: Path, workers: int) -> None:
@@ -148,6 +149,7 @@ if __name__ == "__main__":  # the workers read this file, too
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_kill_9_mid_run_then_the_same_command(inputs: Path, built: Path, tmp_path: Path) -> None:
     script = tmp_path / "killed.py"

@@ -66,6 +66,7 @@ def files(tmp_path: Path) -> tuple[File, ...]:
     return tuple(storage.list_inputs([str(tmp_path / "in" / "*.txt")]))
 
 
+@pytest.mark.long
 def test_killed_before_every_durable_operation(files: tuple[File, ...], tmp_path: Path) -> None:
     def run(out: Path) -> None:
         run_stages([Lines(files), Joined()], str(out), workers=0)

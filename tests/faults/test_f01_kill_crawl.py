@@ -127,6 +127,7 @@ def check_killed(killer: Killer, site: Site, tmp_path: Path, kills: int, seed: i
     assert verify(str(out)) == []
 
 
+@pytest.mark.long
 def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(killer: Killer, site: Site, tmp_path: Path) -> None:
     check_killed(killer, site, tmp_path, kills=3, seed=1)
 

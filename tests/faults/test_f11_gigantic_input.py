@@ -62,6 +62,7 @@ def test_one_line_of_a_quarter_of_a_gigabyte(tmp_path: Path, kind: str) -> None:
     assert growth < 60
 
 
+@pytest.mark.long
 def test_a_compressed_line_of_a_hundred_megabytes(tmp_path: Path) -> None:
     noise = os.urandom(1 << 18).hex().encode()  # repeats beyond gzip's window: no bomb, and soon made
     packed = gzip.compress(noise, 1)
@@ -74,12 +75,14 @@ def test_a_compressed_line_of_a_hundred_megabytes(tmp_path: Path) -> None:
     assert kinds == {"too_long": 1, "good": 1} and growth < 60
 
 
+@pytest.mark.long
 def test_a_million_lines(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes("".join(f'{{"text": "学{index}"}}\n' for index in range(100)).encode() * 10_000)
     kinds, growth = read_in_a_child(tmp_path / "a.jsonl")
     assert kinds == {"good": 1_000_000} and growth < 60
 
 
+@pytest.mark.long
 def test_parquet_cells_and_pages_far_above_the_cap(tmp_path: Path) -> None:
     """One cell of 150 MB, and one of 9 MB that a dictionary page repeats a hundred times."""
     path = tmp_path / "a.parquet"

@@ -162,7 +162,7 @@ def test_the_child_dies_with_its_parent() -> None:
     assert not is_running(child)
 
 
-@pytest.mark.parametrize("workers", [2, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [pytest.param(2, marks=pytest.mark.long), pytest.param(0, marks=pytest.mark.slow)])
 def test_pages_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     body = "<html><title>标题</title><body><p>%s</p></body></html>"
     evil = {3: "<!-- crash -->", 5: "<!-- spin -->", 6: "<!-- eat -->"}

@@ -115,6 +115,7 @@ def test_the_search_would_see_a_leak(build: Path) -> None:
         assert f"<{kind.upper()}>" in texts
 
 
+@pytest.mark.long
 def test_nothing_that_is_shown_holds_a_raw_value(build: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for arguments in (
         command(build.parent),

@@ -21,6 +21,21 @@ def save(run: Run, out: Path) -> Path:
     return checkpoint.save(out, run.state, run.model, run.optimizer, run.config, IDENTITY, run.world)
 
 
+def saver_of(run: Run, out: Path) -> checkpoint.Saver:
+    """As a run has it."""
+    place = checkpoint.place_of(out, run.config.checkpoint)
+    return checkpoint.Saver(place, run.model, run.optimizer, run.config, IDENTITY, run.world)
+
+
+def save_and_wait(saver: checkpoint.Saver, run: Run) -> None:
+    """Save in the way of the configuration; raises what became of it."""
+    saver.save(run.state)
+    saver.wait()
+    for ended in saver.ended():
+        if ended.error is not None:
+            raise ended.error
+
+
 def newest_folder(out: Path) -> Path:
     folder = checkpoint.newest(out)
     assert folder is not None
@@ -28,13 +43,18 @@ def newest_folder(out: Path) -> Path:
 
 
 def resume(run: Run, out: Path) -> None:
-    """Load the newest checkpoint over garbage: whatever is not loaded is seen."""
+    """Load the newest checkpoint."""
+    resume_from(newest_folder(out), run)
+
+
+def resume_from(folder: Path, run: Run) -> None:
+    """Load a checkpoint over garbage: whatever is not loaded is seen."""
     with torch.no_grad():
         for held in (run.model.parameters, run.model.copies):
             for parameter in held.values():
                 for tensor in (parameter, *run.optimizer.state[parameter].values()):
                     tensor.fill_(7.0)
-    run.state = checkpoint.load(newest_folder(out), run.model, run.optimizer, run.config, IDENTITY, run.world)
+    run.state = checkpoint.load(folder, run.model, run.optimizer, run.config, IDENTITY, run.world)
 
 
 def train_and_save(config: RunConfig, out: Path, *step_counts: int) -> Result:

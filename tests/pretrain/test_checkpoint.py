@@ -17,6 +17,7 @@ from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from pretrain import checkpoint
+from pretrain.checkpoint import loading
 from pretrain.config import RunConfig
 from tests.pretrain.checkpoints import (
     assert_equal,
@@ -112,7 +113,7 @@ def test_a_missing_shard_is_refused_on_every_rank(copied: Path) -> None:
 
 def load_as_a_file_goes(folder: Path) -> str:
     with tiny_run(CONFIG) as run:
-        fill = checkpoint._fill
+        fill = loading._fill
 
         def fill_less(*args: Any) -> None:
             if run.world.rank == 0:
@@ -120,7 +121,7 @@ def load_as_a_file_goes(folder: Path) -> str:
             run.world.any_of(False)
             fill(*args)
 
-        with mock.patch.object(checkpoint, "_fill", fill_less):
+        with mock.patch.object(loading, "_fill", fill_less):
             try:
                 checkpoint.load(folder, run.model, run.optimizer, run.config, IDENTITY, run.world)
             except WenhaiError as error:

@@ -77,6 +77,7 @@ def test_every_mistake_is_listed() -> None:
         ('data.corpora=[{path="a"},{path="b",weight=2.0},{path="c",epochs=1.0}]', "a: needs a weight or epochs"),
         ('data.corpora=[{path="a",weight=2.0,epochs=1.0}]', "a: has a weight and epochs"),
         ('data.corpora=[{path="a",weight=0.0}]', "greater than 0"),
+        ('checkpoint.url="runs/a"', "url runs/a is not of object storage. Leave it out"),
     ],
 )
 def test_what_does_not_fit_is_refused(override: str, message: str) -> None:

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from pretrain import launch
+from pretrain import __main__, launch
 from pretrain.__main__ import COMMANDS, main
 from pretrain.errors import LostRank
+from pretrain.signals import STOP_SIGNALS
 
 
-def ranks(code: str, num_ranks: int = 3) -> int:
-    return launch.launch(
-        [sys.executable, "-c", f"import os, signal, sys, time; rank = int(os.environ['RANK']); {code}"], num_ranks
-    )
+def ranks(code: str, num_ranks: int = 3, nodes: launch.Nodes = launch.ALONE) -> int:
+    start = "import os, signal, sys, time; rank = int(os.environ['RANK'])"
+    return launch.launch([sys.executable, "-c", f"{start}; {code}"], num_ranks, nodes)
 
 
 def test_ranks_are_told_who_they_are(tmp_path: Path) -> None:
@@ -30,6 +30,16 @@ def test_ranks_are_told_who_they_are(tmp_path: Path) -> None:
     assert len({words[4] for words in told}) == 1
 
 
+def test_ranks_of_another_machine_count_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
+    code = f"open('{tmp_path}/' + str(rank), 'w').write(' '.join(os.environ[n] for n in {names})); rank == 3 and os.abort()"
+    assert ranks(code, 2, launch.Nodes(2, 1, ("node0", "29500"))) == 1
+    assert [(tmp_path / str(2 + rank)).read_text() for rank in (0, 1)] == [
+        f"{2 + rank} {rank} 4 2 node0 29500" for rank in (0, 1)
+    ]
+    assert "rank 3 was killed" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(("code", "expected"), [("sys.exit(75)", 75), ("sys.exit(2 if rank == 1 else 0)", 2)])
 def test_the_exit_code_is_the_ranks_own(code: str, expected: int) -> None:
     assert ranks(code) == expected
@@ -38,7 +48,14 @@ def test_the_exit_code_is_the_ranks_own(code: str, expected: int) -> None:
 def test_a_killed_rank_ends_the_others(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "GRACE_SECONDS", 0.5)
     assert ranks("os.kill(os.getpid(), signal.SIGKILL) if rank == 2 else time.sleep(60)") == 1
-    assert "rank 2 was killed by SIGKILL, as the kernel does when memory runs out." in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "rank 2 was killed by SIGKILL, as the kernel does when memory runs out." in said
+    assert "rank 0 did not end 0.5 s after another; it is killed." in said and "rank 2 did not end" not in said
+
+
+def test_a_rank_that_aborted_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    assert ranks("os.abort()", 1) == 1
+    assert "rank 0 was killed by SIGABRT, as NCCL's watchdog does" in capfd.readouterr().err
 
 
 LAUNCHER = r"""
@@ -56,15 +73,17 @@ def start_launcher(code: str = LAUNCHER) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_signal_is_passed_on() -> None:
-    with start_launcher() as process:
-        process.send_signal(signal.SIGTERM)
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_a_signal_is_passed_on(number: signal.Signals) -> None:
+    with start_launcher(LAUNCHER.replace("SIGTERM", number.name)) as process:
+        process.send_signal(number)
         assert process.wait(250) == 75
 
 
-def test_a_rank_stopped_while_it_starts_is_resumable() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_rank_stopped_while_it_starts_is_resumable(number: signal.Signals) -> None:
     with start_launcher(LAUNCHER.replace("signal.signal(signal.SIGTERM, lambda *_: sys.exit(75));", "")) as process:
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         assert process.wait(250) == 75
 
 
@@ -89,6 +108,13 @@ def test_a_mistake_is_told_before_anything_starts(capsys: pytest.CaptureFixture[
     assert "give --data FOLDER, or list [[data.corpora]]" in capsys.readouterr().err
     assert main([*arguments, "--set", 'data.corpora=[{path="a"}]']) == 2
     assert "the configuration names the corpora already (a)" in capsys.readouterr().err
+    for words, message in [
+        (["--nnodes", "2"], "--nnodes needs --master HOST:PORT"),
+        (["--nnodes", "2", "--master", "node0"], "--nnodes needs --master HOST:PORT"),
+        (["--nnodes", "2", "--master", "node0:1", "--node-rank", "2"], "--node-rank 2: it must be from 0 to 1"),
+    ]:
+        assert main([*arguments, *words]) == 2
+        assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -119,7 +145,7 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert "usage: pretrain " + name in text
-    assert f"  python -m pretrain {name} --" in text
+    assert f"  python -m pretrain {name} " in text
 
 
 def test_one_rank_speaks_for_all() -> None:
@@ -153,3 +179,20 @@ def test_environment_of_this_process_is_left_alone() -> None:
     assert time.monotonic() - started < 30
     assert dict(os.environ) == before
     assert signal.getsignal(signal.SIGTERM) is handler
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [(SystemExit(75), 75, ""), (SystemExit(), 0, ""), (ValueError("a bug"), 1, "ValueError: a bug")],
+)
+def test_every_end_comes_back(
+    error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To `_end`: the interpreter's own way out waits for threads of torch, which may wait for ranks that are gone."""
+
+    def raises() -> int:
+        raise error
+
+    monkeypatch.setattr(__main__, "main", raises)
+    assert __main__._run() == code
+    assert said in capsys.readouterr().err

@@ -177,5 +177,5 @@ def dies() -> None:
 
 
 def test_a_rank_that_waits_for_a_dead_one_says_so_in_a_sentence() -> None:
-    with pytest.raises(RanksFailed, match=r"LostRank: rank 0 waited for another rank: .* it resumes\."):
+    with pytest.raises(RanksFailed, match=r"LostRank: rank 1 \(.*\) has ended; rank 0 waited in .* it resumes\."):
         run_ranks(dies, 2)

@@ -103,8 +103,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 def traced(runs: Runs, kind: str) -> Trace:
     if kind == "single":
-        return Trace(runs.single, {"news": runs.folders["news"]})
-    return Trace(runs.blend if kind == "blend" else runs.megatron, runs.folders)
+        return Trace.of_checkpoint(runs.single, {"news": runs.folders["news"]})
+    return Trace.of_checkpoint(runs.blend if kind == "blend" else runs.megatron, runs.folders)
 
 
 def as_trained(found: Trace) -> dict[int, tuple[int, list[list[int]]]]:
@@ -193,7 +193,7 @@ def test_all_copies_of_a_document_are_found(runs: Runs, tmp_path: Path) -> None:
     books = write_folder(tmp_path / "books", {"00000-00-train": [other, copy]}, *identity)
     listed = [{"path": str(news)}, {"path": str(books)}]
     folder = save_checkpoint(tmp_path / "out", smallest_config(data={"corpora": listed}), None, runs.tokenizer)
-    found = Trace(folder, {"news": news, "books": books})
+    found = Trace.of_checkpoint(folder, {"news": news, "books": books})
     found.state.step, found.state.num_samples = 7, 14
     seen = found.sightings([part for step in range(1, 8) for part in found.step(step)])
     copies = [sighting for sighting in seen if sighting.url == copy[1]]
@@ -287,7 +287,7 @@ def test_other_data_than_the_run_s_is_refused(runs: Runs, capsys: pytest.Capture
 def test_a_missing_document_table_is_named(runs: Runs, tmp_path: Path) -> None:
     folder = text_folder(tmp_path / "news", runs.tokenizer, SHARDS["news"])
     (folder / "data" / "00002-00-train.docs.parquet").unlink()
-    found = Trace(runs.single, {"news": folder})
+    found = Trace.of_checkpoint(runs.single, {"news": folder})
     with pytest.raises(ShardError, match=r"00002-00-train\.docs\.parquet: missing or damaged"):
         found.sightings([part for step in range(1, 8) for part in found.step(step)])
 

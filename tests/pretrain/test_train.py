@@ -10,37 +10,33 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
 from contextlib import nullcontext, redirect_stdout, suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
-import torch
-from torch import Tensor
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.state_dict_saver import save as save_tensors
 
 from corpus.engine.durable import RunLock
 from corpus.engine.errors import LockHeld, Stopped, WenhaiError
 from pretrain import checkpoint, step, train
+from pretrain.checkpoint import saving
+from pretrain.checkpoint.shards import write_shard
 from pretrain.config import RunConfig, load_config, to_json
 from pretrain.corpora import order_from
 from pretrain.errors import LostRank
-from pretrain.optim import clip_grad_norm
-from pretrain.parallel.compose import ParallelModel
+from pretrain.optim import GradNorms
 from pretrain.state import Order, order_of
 from pretrain.step import StepResult, note_order, train_step
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder
-from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weights
+from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 from tests.tokenizer.texts import documents
 from tokenizer.model import Tokenizer
 
 NUM_STEPS = 12
+NOT_FINITE = GradNorms(math.nan, {}, is_finite_here=False)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +102,31 @@ def test_a_run_leaves_its_summary_metrics_and_checkpoints(whole: Path) -> None:
     assert summary["held_out_bits_per_character"] == validation[12]["bits_per_character"]
     assert [folder.name for folder in checkpoint.committed(whole)] == ["step-00000008", "step-00000012"]
     assert list((whole / "tensorboard").iterdir())
+
+
+def test_a_run_says_what_it_is_and_where_its_time_goes(whole: Path) -> None:
+    start, end = recorded(whole, "start")[0], recorded(whole, "end")[NUM_STEPS]
+    assert (start["ranks"], start["layout"], start["precision"], start["device"]) == (2, "dp 2, zero 2", "fp32", "cpu")
+    assert start["parameters"] > 0 and start["resumed_from"] is None and len(start["config_digest"]) == 64
+    assert 0 < end["seconds"] <= end["at"] - start["at"] + 1
+    for line in recorded(whole).values():
+        assert sum(line["phases"].values()) == pytest.approx(1)
+        assert line["bubble"] is None
+        assert set(line["grad_norms"]) == {"embedding", "attention", "mlp", "norm"}
+        assert math.hypot(*line["grad_norms"].values()) == pytest.approx(line["grad_norm"], rel=1e-5)
+    fifth, sixth = recorded(whole)[5], recorded(whole)[6]  # an evaluation, and the copy for a save, follow step 4
+    assert fifth["phases"]["evaluate"] > 0 and fifth["phases"]["save"] > 0
+    assert sixth["phases"]["evaluate"] == sixth["phases"]["save"] == 0
+
+
+def test_steps_are_profiled_when_asked_for(data: Path, tmp_path: Path) -> None:
+    config = run_config(training={"num_steps": 4}, metrics={"every_steps": 1, "profile_step": 4, "profile_steps": 1})
+    (tmp_path / "profile.now").touch()  # seen after step 1
+    with redirect_stdout(io.StringIO()):
+        train_here(config, data, tmp_path)
+    names = sorted(path.name for path in (tmp_path / "profile").iterdir())
+    assert names == ["step-00000002-rank-00000.json.gz", "step-00000004-rank-00000.json.gz"]
+    assert not (tmp_path / "profile.now").exists()
 
 
 def test_a_finished_run_started_again_changes_no_checkpoint(whole: Path, data: Path) -> None:
@@ -177,10 +198,17 @@ def command(data: Path, out: Path, config: Path, num_ranks: int) -> list[str]:
     return [sys.executable, "-m", "pretrain", "train", "--config", str(config), *folders, "--nproc", str(num_ranks)]
 
 
+def spelled(value: Any) -> str:
+    """A value in TOML."""
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    return f"{{{', '.join(f'{key} = {json.dumps(each)}' for key, each in value.items())}}}"
+
+
 def write_toml(path: Path, config: RunConfig) -> Path:
     sections = to_json(config)
     text = "\n".join(
-        f"[{name}]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in section.items())
+        f"[{name}]\n" + "\n".join(f"{key} = {spelled(value)}" for key, value in section.items())
         for name, section in sections.items()
     )
     path.write_text(text, encoding="utf-8")
@@ -257,74 +285,15 @@ def test_a_run_on_tensor_and_pipeline_ranks_stops_and_goes_on(data: Path, whole:
     assert summary["sample"].startswith("学而")
 
 
-def poisoned(parallel: dict[str, Any], rank: int, at_step: int, where: str) -> dict[str, Any]:
-    """Train 4 steps; at one of them one rank's logits, or only its view of the norm, are not finite."""
-    with tiny_run(tiny_config(parallel=parallel)) as run:
-
-        def hook(module: torch.nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor | None:
-            return output * math.nan if run.state.step == at_step else None
-
-        if run.world.rank == rank and where == "logits":
-            run.model.parts[max(run.model.parts)].register_forward_hook(hook)
-
-        def norm(*args: Any) -> float:
-            value = clip_grad_norm(*args)
-            return math.inf if run.state.step == at_step and run.world.rank == rank else value
-
-        applied, weights = [], []
-        for _ in range(4):
-            with mock.patch.object(step, "clip_grad_norm", norm if where == "norm" else clip_grad_norm):
-                applied.append(train_step(run).applied)
-            weights.append(whole_weights(run))
-        unchanged = [all((a[name] == b[name]).all() for name in a) for a, b in pairwise(weights)]
-        finite = all(np.isfinite(values).all() for values in weights[-1].values())
-        return {"applied": applied, "unchanged": unchanged, "finite": finite, "bad": run.state.num_bad_steps,
-                "samples": run.state.num_samples, "in_a_row": run.state.num_bad_in_a_row}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("parallel", "rank", "where"),
-    [({}, 1, "logits"), ({}, 1, "norm"), ({"pp": 2}, 1, "logits"), ({"pp": 2}, 0, "norm")],
-)
-def test_one_rank_that_is_not_finite_skips_the_step_on_all(parallel: dict[str, Any], rank: int, where: str) -> None:
-    """FAULTS row 28."""
-    for result in reused_ranks(poisoned, 2, parallel, rank, 2, where):
-        assert result == {"applied": [True, True, False, True], "unchanged": [False, True, False],
-                          "finite": True, "bad": 1, "samples": 32, "in_a_row": 0}  # fmt: skip
-
-
-def poisoned_train(config: RunConfig, data: Path, out: Path) -> str:
-    model_step = ParallelModel.step
-
-    def not_finite(*args: Any) -> Tensor:
-        return model_step(*args) * math.nan
-
-    try:
-        with mock.patch.object(ParallelModel, "step", not_finite):
-            train_here(config, data, out)
-    except WenhaiError as error:
-        return str(error)
-    return "went on"
-
-
-def test_a_run_that_stays_not_finite_stops(data: Path, tmp_path: Path) -> None:
-    messages = reused_ranks(poisoned_train, 2, run_config(training={"max_bad_steps": 2}), data, tmp_path)
-    for message in messages:
-        assert message.startswith("step 2: loss or gradient was not finite 2 times in a row.")
-    assert list(recorded(tmp_path, "not_finite")) == [1, 2]
-    assert checkpoint.newest(tmp_path) is None
-
-
 def failing_save(config: RunConfig, data: Path, out: Path) -> str:
     """The disk refuses the save of step 4 on rank 1, and only that."""
 
-    def refusing(tensors: Any, **options: Any) -> Any:
-        if "step-00000004" in str(options["storage_writer"].path):
-            error = (OSError(28, "No space left on device"), traceback.StackSummary())
-            raise CheckpointException("write", {1: error})
-        return save_tensors(tensors, **options)
+    def refusing(path: Path, parts: Any) -> Any:
+        if path.parent.name == "step-00000004" and os.environ["RANK"] == "1":
+            raise OSError(28, "No space left on device", str(path))
+        return write_shard(path, parts)
 
-    with mock.patch.object(checkpoint, "save_tensors", refusing):
+    with mock.patch.object(saving, "write_shard", refusing):
         train_here(config, data, out)
     return "went on"
 
@@ -390,9 +359,9 @@ def test_ranks_do_not_wait_for_a_hanging_one(parallel: dict[str, Any]) -> None:
 
 
 def skipped_and_stopped(config: RunConfig, data: Path, out: Path) -> None:
-    """The first step is skipped, and a signal comes."""
-    stopping = mock.patch.object(train, "_signals", lambda: nullcontext(lambda: True))
-    with suppress(Stopped), stopping, mock.patch.object(step, "clip_grad_norm", lambda *_: math.nan):
+    """The first step changes nothing, and a signal comes."""
+    stopping = mock.patch.object(train, "noted", lambda: nullcontext(lambda: True))
+    with suppress(Stopped), stopping, mock.patch.object(step, "clip_grad_norm", lambda *_: NOT_FINITE):
         train_here(config, data, out)
 
 

@@ -18,25 +18,13 @@ from pretrain.checkpoint import Identity
 from pretrain.config import RunConfig
 from pretrain.corpora import order_from
 from pretrain.data import Loader, Stream
+from pretrain.data.in_memory import MemoryShard
 from pretrain.parallel import mesh
 from pretrain.step import Run, new_run, train_step
 
 EOD = 0
 VOCAB_SIZE = 250
 IDENTITY = Identity(data="d" * 64, tokenizer=Path(__file__), tokenizer_sha256="e" * 64)  # any file is copied alike
-
-
-class MemoryShard:
-    """Tokens in memory where the loader expects a shard."""
-
-    eod = EOD
-
-    def __init__(self, tokens: NDArray[Any]) -> None:
-        self._tokens = tokens
-        self.num_tokens = len(tokens)
-
-    def tokens(self, start: int, stop: int) -> NDArray[Any]:
-        return self._tokens[start:stop]
 
 
 def tiny_loader(sequence_length: int = 16, **windows: Any) -> Loader:

@@ -27,6 +27,7 @@ def arguments(tmp_path: Path) -> Any:
     return SimpleNamespace(input=[str(path)], recipe="web_zh", column="text", peers=False, memory=False, data=None)
 
 
+@pytest.mark.long
 def test_the_table(arguments: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(timing, "RUNS", 1)
     called = []

@@ -48,6 +48,7 @@ def test_planted_clusters_are_found(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert told.endswith("components of more than one cluster: 0\n")
 
 
+@pytest.mark.long
 def test_memory_stays_flat_when_the_corpus_grows_eightfold(tmp_path: Path) -> None:
     build(tmp_path / "warm", 100)
     (_, few), (_, many) = build(tmp_path / "few", 5_000), build(tmp_path / "many", 40_000)

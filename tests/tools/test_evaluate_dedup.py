@@ -94,6 +94,7 @@ def test_a_false_merge_is_counted() -> None:
     assert rows[1] == ["templated", "1", "0", "1"] and rows[2] == ["single", "2", "1", "1"]
 
 
+@pytest.mark.long
 def test_all_tables_and_the_drawing(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

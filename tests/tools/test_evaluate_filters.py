@@ -71,6 +71,7 @@ def test_both_forms_hold_every_cell(found: Any) -> None:
         assert len(text.splitlines()) in (len(rows) + 1, len(rows) + 3)
 
 
+@pytest.mark.long
 def test_the_command(repository: Path, tmp_path: Path) -> None:
     for name, items in (("labelled/pages_dev", ITEMS), ("text/news", [{"text": document(1)}, {"text": "短"}])):
         (tmp_path / name).parent.mkdir(exist_ok=True)

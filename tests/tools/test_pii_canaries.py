@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from corpus.filters.personal_data import KINDS
 from corpus.filters.personal_data.numbers import is_id_card, is_luhn
 from tools.pii_canaries import SEED, canaries, score
@@ -12,6 +14,7 @@ from tools.pii_canaries.values import Chance, id_number, with_luhn_digit
 MIN_SHARE = 0.985  # of 300: below the 0.99 that is aimed at by the width of chance
 
 
+@pytest.mark.long
 def test_the_set_is_what_is_promised() -> None:
     items = list(canaries())
     assert items == list(canaries(SEED)) != list(canaries(SEED + 1))

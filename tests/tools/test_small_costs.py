@@ -7,6 +7,7 @@ import pytest
 from tools import projection, small_costs
 
 
+@pytest.mark.long
 def test_each_is_a_constant_of_the_projection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_costs, "MEASURED_FILES", 5)
     monkeypatch.setattr(small_costs, "MEASURED_TASKS", 3)

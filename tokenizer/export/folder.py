@@ -64,15 +64,22 @@ def export(tokenizer: Tokenizer, documents: Iterable[Document], out: Path, *, nu
         UsageError: `out` exists, or there are fewer than `num_documents` documents.
         ExportError: a library gives other ids or another text for any document or trial text.
     """
-    if out.exists():
-        raise UsageError(f"{out}: is there already. Name another folder, or remove it first.")
-    with _new_folder(out) as folder:
-        durable.write_bytes(folder / TOKENIZER_JSON, durable.canonical_json(tokenizer_json(tokenizer)))
-        durable.write_json(folder / "tokenizer_config.json", tokenizer_config(tokenizer))
-        durable.write_bytes(folder / "tokenizer.model", tokenizer.path.read_bytes())
+    with new_folder(out) as folder:
+        write_files(tokenizer, folder)
         proof = prove(tokenizer, documents, folder, num_documents=num_documents)
         durable.write_bytes(folder / "README.md", _readme(tokenizer, proof).encode())
     return proof
+
+
+def write_files(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write what transformers loads a tokenizer from, and the model itself; `prove` them before anyone uses them.
+
+    Raises:
+        ExportError: the model has pieces that the format cannot hold.
+    """
+    durable.write_bytes(folder / TOKENIZER_JSON, durable.canonical_json(tokenizer_json(tokenizer)))
+    durable.write_json(folder / "tokenizer_config.json", tokenizer_config(tokenizer))
+    durable.write_bytes(folder / "tokenizer.model", tokenizer.path.read_bytes())
 
 
 def prove(tokenizer: Tokenizer, documents: Iterable[Document], folder: Path, *, num_documents: int) -> Proof:
@@ -87,6 +94,12 @@ def prove(tokenizer: Tokenizer, documents: Iterable[Document], folder: Path, *, 
             f"text, or be content with less: --documents {found[0].num_documents}."
         )
     return Proof(found, _compare(tokenizer, libraries, trial_documents(tokenizer), "trial texts"))
+
+
+def prove_texts(tokenizer: Tokenizer, texts: Sequence[str], folder: Path) -> Proof:
+    """`prove` on texts that are nobody's documents."""
+    documents = [Document(f"text {number}", text) for number, text in enumerate(texts)]
+    return prove(tokenizer, documents, folder, num_documents=len(documents))
 
 
 def _compare(
@@ -129,8 +142,14 @@ def _refusal(tokenizer: Tokenizer, kind: str, found: Comparison) -> str:
 
 
 @contextmanager
-def _new_folder(out: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `out` that takes its name at the end, or goes."""
+def new_folder(out: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `out` that takes its name at the end, or goes.
+
+    Raises:
+        UsageError: `out` exists.
+    """
+    if out.exists():
+        raise UsageError(f"{out}: is there already. Name another folder, or remove it first.")
     temporary = out.parent / f".{out.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
     temporary.mkdir(parents=True)
     try:

@@ -23,6 +23,8 @@ python -m tools.bench frontier --urls 1_000_000
 python -m tools.bench encode --input 'data/*.jsonl' --peers
 python -m tools.bench loader --peers --plot docs/loader-memory.svg
 python -m tools.bench pretrain
+python -m tools.bench offload --plot docs/offload-memory.svg
+python -m tools.bench checkpoint
 python -m tools.bench.retune build/demo
 """
 
@@ -36,12 +38,26 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("rooms", "filters", "dedup", "signatures", "pipeline", "frontier", "loader", "encode", "pretrain"),
+        choices=(
+            "rooms",
+            "filters",
+            "dedup",
+            "signatures",
+            "pipeline",
+            "frontier",
+            "loader",
+            "encode",
+            "pretrain",
+            "offload",
+            "checkpoint",
+        ),
         default="rooms",
         help="default: rooms",
     )
     parser.add_argument(
-        "--data", type=Path, help="the output folder of a finished build; dedup, frontier, loader: where to work"
+        "--data",
+        type=Path,
+        help="the output folder of a finished build; dedup, frontier, loader, checkpoint: where to work",
     )
     parser.add_argument("--html", type=Path, help="rooms: a WARC file of pages, for extraction")
     parser.add_argument(
@@ -68,7 +84,8 @@ def main() -> None:
         default=[10**6, 10**8, 10**10],
         help="loader: of the runs (default: 10^6, 10^8 and 10^10)",
     )
-    parser.add_argument("--plot", type=Path, metavar="SVG", help="loader: draw the memory over a million samples there")
+    parser.add_argument("--plot", type=Path, metavar="SVG", help="loader, offload: draw the memory over samples, steps")
+    parser.add_argument("--steps", type=int, default=500, help="offload: of each run (default: 500)")
     parser.add_argument("--out", type=Path, help="pipeline: keep the inputs and the build there")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # before numpy is loaded, and for children

@@ -27,12 +27,14 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate_crawl, "crawl", crawl)
 
 
+@pytest.mark.long
 def test_every_page_is_treated_as_it_should_be(tmp_path: Path) -> None:
     rows = coverage(tmp_path)
     assert not any(row.wrong for row in rows), format_table(rows)
     assert {row.group for row in rows} == set(GROUPS) and sum(row.fetched for row in rows) > 500
 
 
+@pytest.mark.long
 def test_pages_that_are_visited_again(tmp_path: Path) -> None:
     rows = second_visit(tmp_path)
     assert not any(row.wrong for row in rows), format_table(rows)

@@ -241,6 +241,7 @@ def test_a_crawl_does_not_go_into_the_folder_of_a_dataset(tmp_path: Path) -> Non
     assert f"--out {tmp_path / 'crawl'}" in said and not site.requests
 
 
+@pytest.mark.long
 def test_a_recipe_with_a_crawl_needs_no_input(tmp_path: Path) -> None:
     recipe, out = tmp_path / "my.toml", tmp_path / "out"
     with serve(tree(12)) as site:

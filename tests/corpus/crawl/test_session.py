@@ -76,6 +76,7 @@ def test_each_file_and_the_tally_are_as_the_last_checkpoint_left_them(tmp_path: 
     again.close()
 
 
+@pytest.mark.long
 def test_a_seed_that_moves_to_www_is_crawled_there_also_after_a_restart(tmp_path: Path) -> None:
     hosts = ("site.test", "www.site.test", "blog.site.test")
 
@@ -94,6 +95,7 @@ def test_a_seed_that_moves_to_www_is_crawled_there_also_after_a_restart(tmp_path
     assert sorted(asked) == [("site.test", "/"), *(("www.site.test", path) for path in ("/", "/1", "/2"))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/robots.txt", "/hop"])
 def test_stopped_while_robots_txt_is_awaited_nothing_is_made_up(tmp_path: Path, path: str) -> None:
     def answers(asked: str, _: Any) -> Answer:

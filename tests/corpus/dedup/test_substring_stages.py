@@ -102,6 +102,7 @@ def collage(number: int, chance: random.Random) -> str:
     return "".join(parts)
 
 
+@pytest.mark.long
 def test_what_is_left_depends_on_the_documents_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(5)
     texts = [collage(number, chance) for number in range(60)]

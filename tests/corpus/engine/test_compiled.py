@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = "import toyroom.outer as outer; print(outer.twice(4))"
 OUTER = """
 from corpus.engine.compiled import kernel
@@ -30,6 +32,7 @@ def run(folder: Path) -> str:
     ).stdout.strip()
 
 
+@pytest.mark.long
 def test_a_change_in_an_imported_module_is_seen(tmp_path: Path) -> None:
     room = tmp_path / "toyroom"
     room.mkdir()

@@ -94,6 +94,7 @@ def test_neither_split_nor_order_nor_more_documents_change_copies(
     assert copies([order[:cut], order[cut:], DOCS[60 : 60 + more]]).items() >= reference.items()
 
 
+@pytest.mark.long
 def test_bytes_do_not_depend_on_workers(tmp_path: Path) -> None:
     one, two = (
         mix(tmp_path / str(workers), [DOCS[:150], DOCS[150:]], MIXED, workers).folders["mixture"] for workers in (0, 2)

@@ -110,6 +110,7 @@ def test_hostile_text_does_nothing(copy: Path, tmp_path: Path) -> None:
     assert json.loads(re.search(r'id="data">(.*?)</script>', seen.dom, re.DOTALL)[1])  # type: ignore[index]
 
 
+@pytest.mark.long
 def test_several_sliders_are_estimated_from_a_sample(
     built: Path,  # noqa: F811
     tmp_path: Path,

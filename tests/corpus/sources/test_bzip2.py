@@ -66,6 +66,7 @@ def test_damage_and_garbage_are_told_apart() -> None:
     assert unpack(PACKED + bytes(9) + b"garbage") == (TEXT, "trailing")
 
 
+@pytest.mark.long
 def test_a_bomb_is_stopped_and_a_small_file_of_one_character_is_not() -> None:
     assert unpack(bz2.compress(bytes(FREE_BYTES))) == (bytes(FREE_BYTES), None)
     bomb = bz2.compress(bytes(300_000_000))

@@ -24,6 +24,7 @@ def records() -> Iterator[Record | BadRecord]:
             yield Record(str(index), index, f"<p>{index} {document(index)}".encode("gbk"), "html", charset="gbk")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", [1, 7, 1000])
 def test_records_keep_their_order_in_any_batches(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     monkeypatch.setattr(pages, "BATCH_RECORDS", batch)

@@ -277,6 +277,7 @@ def test_time_grows_linearly(name: str) -> None:
     raise AssertionError(times)
 
 
+@pytest.mark.long
 def test_pages_that_the_parser_cannot_take_cost_themselves() -> None:
     config = ExtractConfig(max_page_seconds=1.0)
     slow = ("{{nowrap|b}} " * 400_000).encode()

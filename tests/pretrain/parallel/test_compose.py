@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import nn
 from pretrain.config import RunConfig
 from pretrain.evaluate import HeldOut, evaluate, parallel_score
 from pretrain.micro_batch import read_micro_batches
-from pretrain.optim import clip_grad_norm
+from pretrain.optim import clip_grad_norm, group_of
 from pretrain.parallel.params import init_parameters, param_specs
 from pretrain.step import Run
 from tests.pretrain.ranks import reused_ranks
@@ -92,21 +93,22 @@ def test_both_storages_of_a_tied_weight_stay_equal(
             assert result["moments"][name].any()
 
 
-def clip(config: RunConfig, max_norm: float) -> dict[str, Any]:
-    """The norm that clipping finds, with the gradients of this rank's stages before and after, and the copies' after."""
+def clip(config: RunConfig, max_norm: float, loss_scale: float) -> dict[str, Any]:
+    """The norms that clipping finds, with the gradients of this rank's stages before and after, and the copies' after."""
     with tiny_run(config) as run:
-        step_without_update(run)
+        step_without_update(run, loss_scale)
         before = {name: whole(gradient_of(parameter)) for name, parameter in run.parameters.items()}
-        norm = clip_grad_norm(run.parameters.values(), run.model.copies.values(), max_norm, run.world)
+        norms = clip_grad_norm(run.parameters, run.model.copies, max_norm, run.world, loss_scale)
         after = {name: whole(gradient_of(parameter)) for name, parameter in run.parameters.items()}
         copies = {name: whole(gradient_of(copy)) for name, copy in run.model.copies.items()}
-        return {"norm": norm, "before": before, "after": after, "copies": copies}
+        return {"norm": norms.total, "by_group": norms.by_group, "before": before, "after": after, "copies": copies}
 
 
-def step_without_update(run: Run) -> None:
+def step_without_update(run: Run, loss_scale: float) -> None:
     batch_size = run.config.training.global_batch_size
     micro_batches = list(read_micro_batches(run.loader, 0, batch_size, run.config, run.world))
-    run.model.step(micro_batches, sum(batch.num_targets for batch in micro_batches) * run.world.dp_size)
+    num_tokens = sum(batch.num_targets for batch in micro_batches) * run.world.dp_size
+    run.model.step(micro_batches, num_tokens, loss_scale)
 
 
 def gradient_of(parameter: nn.Parameter) -> torch.Tensor:
@@ -114,19 +116,26 @@ def gradient_of(parameter: nn.Parameter) -> torch.Tensor:
     return parameter.grad
 
 
-@pytest.mark.parametrize("sequence_parallel", [True, False])
-def test_the_norm_counts_every_number_once(sequence_parallel: bool) -> None:
+@pytest.mark.parametrize(("sequence_parallel", "loss_scale"), [(True, 1.0), (False, 2.0**16)])
+def test_the_norm_counts_every_number_once(sequence_parallel: bool, loss_scale: float) -> None:
     """What ranks hold copies of (norms, the tied weight), what they share, and what other stages have."""
     parallel = {"pp": 2, "tp": 2, "sequence_parallel": sequence_parallel}
-    results = reused_ranks(clip, 4, fp64(parallel=parallel), 0.1)
+    results = reused_ranks(clip, 4, fp64(parallel=parallel), 0.1, loss_scale)
     gradients = results[0]["before"] | results[-1]["before"]
     assert len(gradients) == len(param_specs(fp64().model))
-    expected = float(np.sqrt(sum((gradient**2).sum() for gradient in gradients.values())))
+    squares = {name: float((gradient**2).sum()) / loss_scale**2 for name, gradient in gradients.items()}
+    expected = math.sqrt(sum(squares.values()))
     assert expected > 0.1
     for result in results:
         assert result["norm"] == pytest.approx(expected, rel=1e-12)
+        assert set(result["by_group"]) == {"embedding", "attention", "mlp", "norm"}, "the head is the embedding"
+        for group, norm in result["by_group"].items():
+            of_group = sum(square for name, square in squares.items() if group_of(name) == group)
+            assert norm == pytest.approx(math.sqrt(of_group), rel=1e-12)
         for name, gradient in result["after"].items():
-            np.testing.assert_allclose(gradient, result["before"][name] * (0.1 / expected), rtol=1e-12, atol=0)
+            np.testing.assert_allclose(
+                gradient, result["before"][name] * (0.1 / expected / loss_scale), rtol=1e-12, atol=0
+            )
     np.testing.assert_array_equal(results[-1]["copies"]["embedding.weight"], results[0]["after"]["embedding.weight"])
 
 

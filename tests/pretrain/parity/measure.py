@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pretrain import step
 from pretrain.config import RunConfig
+from pretrain.optim import GradNorms
 from pretrain.step import Run, train_step
 from tests.pretrain.parity.cases import Case
 from tests.pretrain.ranks import reused_ranks
@@ -155,7 +156,7 @@ def _gradients_seen(run: Run, gradients: Arrays) -> Iterator[None]:
     """Copy the gradients of the first step into `gradients` when they are about to be clipped."""
     clip = step.clip_grad_norm
 
-    def seeing(*args: Any) -> float:
+    def seeing(*args: Any) -> GradNorms:
         if not gradients:
             own = {
                 name: whole(parameter.grad) for name, parameter in run.parameters.items() if parameter.grad is not None

@@ -267,6 +267,7 @@ def test_masking_alone_keeps_every_row_and_null(judge: Filter, tmp_path: Path) -
         run([str(tmp_path / "in.parquet")], judge, tmp_path / "out", column="content")
 
 
+@pytest.mark.long
 def test_the_command(tmp_path: Path) -> None:
     pq.write_table(table(9), tmp_path / "in.parquet")
     words = f"--input {tmp_path}/in.parquet --out {tmp_path}/out --column content --dropped {tmp_path}/dropped".split()

@@ -154,6 +154,7 @@ def start(*options: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*COMMAND, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+@pytest.mark.long
 def test_a_reader_that_goes_away_is_no_error() -> None:
     with start() as process:
         assert process.stdin
@@ -167,6 +168,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.long
 def test_ctrl_c_stops_without_a_traceback(tmp_path: Path) -> None:
     with start("--dropped", str(tmp_path / "dropped.jsonl")) as process:
         assert process.stdin

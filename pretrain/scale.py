@@ -1,0 +1,175 @@
+"""Weak and strong scaling over numbers of ranks: real training steps, the same ones that `train` does.
+
+**Weak**: the global batch grows with the data-parallel ranks, so that each of them has as much work at any number.
+**Strong**: the global batch is the configuration's, and each rank has less of it the more there are. Efficiency is speed
+a rank, relative to that of the smallest number of ranks. At that number the two are one measurement.
+
+On this machine each number of ranks is started by itself, in new processes. On a cluster each is a job of its own, which
+measures the number that it was started with, and draws what has been measured so far:
+
+    python -m pretrain scale --config demo --ranks 1 2 4 --out build/scaling
+    srun --ntasks 16 --ntasks-per-node 8 ... python -m pretrain scale --config my.toml --ranks 8 16 32 --out /shared/scaling
+    torchrun --nnodes 4 --nproc-per-node 8 ... -m pretrain scale --config my.toml --ranks 8 16 32 --out /shared/scaling
+
+Tokens are random where no `--data` is given: the speed of a step does not depend on them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+import torch
+
+from corpus.engine import durable
+from corpus.engine.errors import UsageError
+from pretrain.batch_size import check_batch_sizes, local_batches
+from pretrain.config import RunConfig, load_config, named_configs, with_vocab_size
+from pretrain.corpora import open_run, order_from
+from pretrain.data.in_memory import memory_loader, random_tokens
+from pretrain.launch import launch
+from pretrain.parallel import mesh
+from pretrain.parallel.mesh import World
+from pretrain.plan.flops import flops_per_token
+from pretrain.scale_report import Kind, Point, device_name, write_report
+from pretrain.step import new_run, train_step
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command line of `python -m pretrain scale`."""
+    names = ", ".join(named_configs())
+    parser.add_argument("--config", required=True, help=f"a TOML file, or one of: {names}")
+    parser.add_argument("--ranks", type=int, nargs="+", required=True, metavar="N", help="numbers of ranks to compare")
+    parser.add_argument("--out", type=Path, required=True, help="folder of scaling.json, scaling.md and scaling.svg")
+    parser.add_argument("--data", help="the folder or URL of token shards (default: random tokens in memory)")
+    parser.add_argument("--tokenizer", type=Path, help="the tokenizer, if it is not in --data")
+    parser.add_argument("--kind", choices=get_args(Kind), help="only this one (default: both)")
+    parser.add_argument("--steps", type=int, default=10, metavar="N", help="steps that are measured (default 10)")
+    parser.add_argument("--warm-up", type=int, default=3, metavar="N", help="steps before them (default 3)")
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="override the configuration")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Measure here, each number of ranks in turn; or, as a rank of a job, what that job is.
+
+    Raises:
+        UsageError: a number of ranks does not fit the layout, or its batch not the ranks.
+        SystemExit: with the code of the ranks, where they failed.
+    """
+    base = load_config(args.config, args.set)
+    numbers = sorted(set(args.ranks))
+    if args.steps < 1 or args.warm_up < 0 or numbers[0] < 1:
+        raise UsageError("--ranks and --steps must be 1 or more, --warm-up 0 or more")
+    kinds: Sequence[Kind] = [args.kind] if args.kind else get_args(Kind)
+    configs = {(kind, ranks): config_of(base, kind, ranks, numbers[0]) for kind in kinds for ranks in numbers}
+    if "RANK" in os.environ:
+        ranks = int(os.environ["WORLD_SIZE"])
+        if ranks not in numbers:
+            raise UsageError(f"--ranks {' '.join(map(str, numbers))}: this job has {ranks} ranks. Name that number too")
+        measure([(kind, configs[kind, ranks]) for kind in kinds], args)
+        return
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # or fewer ranks would have more threads each
+    for kind, ranks in configs:
+        if kind == "strong" and "weak" in kinds and ranks == numbers[0]:
+            continue  # the same as weak
+        print(f"{kind} scaling, {ranks} rank{'s' * (ranks > 1)}", file=sys.stderr, flush=True)
+        code = launch(_command(args, kind), ranks)
+        if code:
+            sys.exit(code)
+    print((args.out / "scaling.md").read_text(encoding="utf-8"), end="")
+
+
+def config_of(config: RunConfig, kind: Kind, num_ranks: int, fewest: int) -> RunConfig:
+    """The run of a point: its batch is the configuration's, or that by the data-parallel ranks there are more of.
+
+    Raises:
+        UsageError: the ranks do not fit the layout, or the batch not the ranks.
+    """
+    num_data_ranks, fewest_data_ranks = (
+        math.prod(mesh.layout(config.parallel, number)[1:3]) for number in (num_ranks, fewest)
+    )
+    batch_size, rest = divmod(config.training.global_batch_size * num_data_ranks, fewest_data_ranks)
+    if rest:
+        raise UsageError(
+            f"training.global_batch_size {config.training.global_batch_size} cannot grow from {fewest_data_ranks} to "
+            f"{num_data_ranks} data-parallel ranks. Let it be a multiple of {fewest_data_ranks}"
+        )
+    if kind == "strong":
+        batch_size = config.training.global_batch_size
+    training = config.training.model_copy(update={"global_batch_size": batch_size, "rampup": None})
+    check_batch_sizes(training, num_data_ranks)
+    return config.model_copy(update={"training": training})
+
+
+def measure(runs: Sequence[tuple[Kind, RunConfig]], args: argparse.Namespace) -> None:
+    """On a rank: train some steps of each run; rank 0 writes the points and draws what there is."""
+    training = runs[0][1].training
+    with mesh.start(runs[0][1].parallel, training.device, training.timeout_minutes) as world:
+        for kind, config in runs:
+            seconds = _step_seconds(config, world, args)
+            with world.together():
+                if world.rank == 0:
+                    point = _point(kind, config, world, seconds, args)
+                    durable.write_json(args.out / "points" / point.file_name, point.model_dump(mode="json"))
+                    write_report(args.out)
+
+
+def _step_seconds(config: RunConfig, world: World, args: argparse.Namespace) -> list[float]:
+    """Of each measured step, the slowest rank's time."""
+    with world.together():
+        if args.data is None:
+            loader, order = memory_loader(random_tokens(config), config), order_from(config)
+        else:
+            corpora = open_run(config, args.data, args.tokenizer)
+            loader, order = corpora.loader, corpora.order
+            config = with_vocab_size(config, corpora.tokenizer.vocab_size)
+    run = new_run(config, world, loader, order)
+    seconds = []
+    for step in range(args.warm_up + args.steps):
+        world.any_of(False)  # all begin together
+        start = time.perf_counter()
+        train_step(run)  # ends with a number on the host: a GPU has done its work
+        if world.device.type == "cuda":
+            torch.cuda.synchronize()  # but for the optimizer's
+        if step >= args.warm_up:
+            seconds.append(time.perf_counter() - start)
+    return [max(of_step) for of_step in zip(*world.gather(seconds), strict=True)]
+
+
+def _point(kind: Kind, config: RunConfig, world: World, seconds: list[float], args: argparse.Namespace) -> Point:
+    training = config.training
+    tokens = training.global_batch_size * config.model.sequence_length / statistics.median(seconds)
+    axes = {"pp": world.pp_size, "dp": world.dp_size, "tp": world.tp_size}
+    return Point(
+        kind=kind,
+        ranks=world.size,
+        global_batch_size=training.global_batch_size,
+        micro_batch_size=local_batches(training, training.global_batch_size, world.dp_size)[1],
+        tokens_per_second=tokens,
+        flops_per_second=tokens * flops_per_token(config.model),
+        step_seconds=tuple(seconds),
+        run=" ".join([args.config, *args.set]),
+        layout=" x ".join(f"{axis} {size}" for axis, size in axes.items() if size > 1) or "one rank",
+        device=world.device.type,
+        machine=device_name(world.device),
+        cores=len(os.sched_getaffinity(0)),
+        ranks_per_node=int(os.environ.get("LOCAL_WORLD_SIZE", world.size)),
+        threads=torch.get_num_threads(),
+        tokens=str(args.data or "random"),
+    )
+
+
+def _command(args: argparse.Namespace, kind: Kind) -> list[str]:
+    """The command line of one rank."""
+    words = ["--config", args.config, "--out", str(args.out), "--kind", kind]
+    words += ["--ranks", *map(str, args.ranks), "--steps", str(args.steps), "--warm-up", str(args.warm_up)]
+    for name, value in (("--data", args.data), ("--tokenizer", args.tokenizer)):
+        words += [name, str(value)] if value else []
+    return [sys.executable, "-m", "pretrain", "scale", *words, *(w for value in args.set for w in ("--set", value))]

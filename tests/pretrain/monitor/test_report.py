@@ -1,0 +1,210 @@
+"""The report of a run: what counts of its records, what the page may do, what a stranger's text may not."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pretrain.__main__ import main
+from pretrain.monitor import report
+from pretrain.monitor.charts import HEIGHT, WIDTH, Chart, Line, draw
+from pretrain.monitor.facts import charts, decimal, state
+from pretrain.monitor.log import CELLS, Curve, RunLog, read_log
+from pretrain.train import _draw_report
+from tests.html_page import Page
+
+EVIL = '</svg><script>alert("x")</script>"\'&`|学'
+
+
+def record(kind: str, step: int, **values: Any) -> str:
+    return json.dumps({"kind": kind, "step": step, "at": 1.76e9 + step, **values}, ensure_ascii=False) + "\n"
+
+
+def trained(*steps: int, **values: Any) -> str:
+    return "".join(record("train", step, loss=10.0 - step / 100, **values) for step in steps)
+
+
+def write(out: Path, text: str, **summary: Any) -> Path:
+    (out / "metrics.jsonl").write_text(text, encoding="utf-8")
+    if summary:
+        (out / "summary.json").write_text(json.dumps(summary))
+    return out
+
+
+def values_of(curve: Curve) -> dict[int, float]:
+    return {cell.step: cell.total for cell in curve.cells}
+
+
+WHOLE = (
+    record("start", 0, ranks=4, layout="tp 2 x dp 2", precision="fp16", device="cpu", parameters=3, resumed_from=None)
+    + trained(1, 2, 3, bits_per_character=6.0, learning_rate=1e-3, grad_norm=1.5, grad_norms={"mlp": 0.5, "head": 0.2},
+              tokens_per_second=1000.0, flops_per_second=2e12, mfu=0.4, hfu=0.5, bubble=0.1, loss_scale=65536.0,
+              phases={"data": 0.1, "forward": 0.3, "backward": 0.6}, batch_size=4, host_bytes=1 << 30,
+              device_bytes=1 << 31, device_peak_bytes=1 << 32)
+    + record("validation", 3, loss=5.0, bits_per_character=3.5, **{"bits_per_character/百科": 3.25})
+    + record("save", 3, folder="step-00000003", stall_seconds=0.25, seconds=2.0, bytes=5_000_000)
+    + record("overflow", 4, loss_scale=32768.0) + record("not_finite", 5, loss=None, verdict="data")
+    + record("loss_spike", 6, loss=9.0) + record("save_failed", 6, reason=EVIL)
+    + trained(6, batch_size=8) + record("end", 6, seconds=60.0)
+)  # fmt: skip
+
+
+def test_every_curve_and_event_is_on_the_page(tmp_path: Path) -> None:
+    write(tmp_path, WHOLE, steps=6, tokens=4096, parameters=3_000_000, held_out_bits_per_character=3.5,
+          bigram_bits_per_character=4.76, corpora={"百科": 3.25}, sample="春天来了，\n万物复苏。")  # fmt: skip
+    assert main(["report", str(tmp_path)]) == 0
+    page = Page((tmp_path / "report.html").read_text())
+    for title in ("Loss", "Bits per character", "Learning rate", "Gradient norm", "Gradient norm by group", "Speed", "Memory",
+                  "Utilisation", "Pipeline bubble", "Where the time goes", "Loss scale", "Batch size"):  # fmt: skip
+        assert title in page.text, title
+    assert [tag for tag, _ in page.tags].count("svg") == 12
+    markdown = (tmp_path / "report.md").read_text()
+    for text in ("Finished after step 6. 4 ranks, tp 2 x dp 2, fp16, cpu.", "3.500", "春天来了，\n万物复苏。", "百科",
+                 "folder step-00000003, stall 0.25 s, seconds 2 s, bytes 5.0 MB", "verdict data",
+                 "loss or gradient not finite: 1"):  # fmt: skip
+        assert text in page.text and text in markdown, text
+
+
+def test_the_page_asks_for_nothing_and_runs_nothing(tmp_path: Path) -> None:
+    write(tmp_path, WHOLE, sample=EVIL, corpora={EVIL: 1.0})
+    (tmp_path / "checkpoints" / "step-00000006").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "step-00000006" / "COMMIT.json").write_text('{"files": {"a": {"bytes": 2000000}}}')
+    (tmp_path / "checkpoints" / "step-00000006" / "config.json").write_text(
+        json.dumps({"config": {"data": {"x": EVIL}}})
+    )
+    text = report.write_report(tmp_path).read_text()
+    page = Page(text)
+    names = {tag for tag, _ in page.tags}
+    assert not names & {"script", "link", "img", "iframe", "form", "object", "use"}
+    assert not [attributes for _, attributes in page.tags if {"style", "src", "href", "onload"} & attributes.keys()]
+    assert "http" not in re.sub(r'http-equiv|<meta name="referrer"', "", text)
+    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    (policy,) = (tag["content"] for name, tag in page.tags if tag.get("http-equiv") == "Content-Security-Policy")
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    assert EVIL in page.text and "step-00000006" in page.text and "2.0 MB" in page.text
+    assert "<script>" not in text.replace("&lt;script&gt;", "")
+    markdown = (tmp_path / "report.md").read_text()
+    outside = re.sub(r"^(`{3,})\w*\n.*?^\1$", "", markdown, flags=re.DOTALL | re.MULTILINE)
+    assert "&lt;script&gt;" in outside and "<script>" not in outside
+
+
+def test_a_step_that_was_done_again_counts_once(tmp_path: Path) -> None:
+    text = (
+        record("start", 0)
+        + trained(1, 2, 3, 4, 5)
+        + record("validation", 4, loss=1.0)
+        + record("start", 2, resumed_from="step-00000002")
+        + record("train", 3, loss=7.0)
+    )
+    log = read_log(write(tmp_path, text))
+    assert values_of(log.curve("train/loss")) == {1: 9.99, 2: 9.98, 3: 7.0}  # 4 and 5 are still to come again
+    assert not log.curve("validation/loss").cells and log.restarts == [2] and log.step == 3
+    assert state(log).startswith("Running at step 3")
+
+
+def test_logs_without_starts_are_read_too(tmp_path: Path) -> None:
+    lines = (trained(1, 2, 3) + trained(2, 3, 4)).replace('"at"', '"then"')
+    log = read_log(write(tmp_path, lines))
+    assert log.restarts == [1] and [cell.step for cell in log.curve("train/loss").cells] == [1, 2, 3, 4]
+    assert main(["report", str(tmp_path)]) == 0
+
+
+def test_a_torn_line_and_foreign_lines_are_left_out(tmp_path: Path) -> None:
+    text = trained(1) + "[1]\n" + '{"kind": "train"}\n' + '{"kind": "train", "step": null, "loss": 1}\n' + trained(2)
+    log = read_log(write(tmp_path, text + '{"kind": "train", "step": 3, "lo'))
+    assert list(values_of(log.curve("train/loss"))) == [1, 2] and log.unreadable == 4
+
+
+@pytest.mark.parametrize("text", ["", record("start", 0), record("train", 1), trained(1), record("end", 7)])
+def test_a_run_that_has_hardly_begun_has_a_page(tmp_path: Path, text: str) -> None:
+    assert main(["report", str(write(tmp_path, text))]) == 0
+    assert "restarts" in (tmp_path / "report.md").read_text()
+
+
+def test_a_stop_is_told(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path, record("start", 0) + trained(5) + record("stop", 5, reason="memory")))
+    assert state(log) == "Stopped after step 5 (memory); the same command goes on."
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path)]) == 2
+    assert "has no metrics.jsonl" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_the_end_of_a_run_is_not_spoilt_by_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _draw_report(tmp_path)
+    assert "WARNING: no report" in capsys.readouterr().err
+    _draw_report(write(tmp_path, WHOLE))
+    assert str(tmp_path / "report.html") in capsys.readouterr().err
+
+
+@settings(max_examples=40)
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=3000))
+def test_a_curve_of_any_length_keeps_its_mean_and_extremes_in_bounded_cells(values: list[float]) -> None:
+    curve = Curve()
+    for step, value in enumerate(values, start=1):
+        curve.add(step, value)
+    assert len(curve.cells) <= 2 * CELLS
+    assert sum(cell.count for cell in curve.cells) == len(values)
+    assert curve.mean == pytest.approx(sum(values) / len(values), abs=1e-9)
+    assert (min(cell.low for cell in curve.cells), curve.high) == (min(values), max(values))
+    at = 0
+    for cell in curve.cells:
+        part = values[at : at + cell.count]
+        assert (cell.step, cell.last, cell.low, cell.high) == (at + 1, at + cell.count, min(part), max(part))
+        at += cell.count
+
+
+def test_going_back_into_a_wide_cell_keeps_what_was_before() -> None:
+    curve = Curve()
+    for step in range(1, 8 * CELLS + 1):
+        curve.add(step, 1.0)
+    assert len(curve.cells) <= 2 * CELLS
+    curve.cut(1001)
+    assert curve.cells[-1].last == 1000 and sum(cell.count for cell in curve.cells) == 1000
+    curve.add(1001, 5.0)
+    assert curve.cells[-1].last == 1001 and curve.high == 5.0
+
+
+def test_a_long_run_has_a_small_page(tmp_path: Path) -> None:
+    with open(tmp_path / "metrics.jsonl", "w") as file:
+        for step in range(1, 4001):
+            file.write(record("train", step, loss=1 / step, grad_norm=2.0) + record("save", step, folder="f"))
+    assert report.write_report(tmp_path).stat().st_size < 400_000
+    log = read_log(tmp_path)
+    assert log.counts["save"] == 4000 and len(log.timeline()) == 200
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(-1e6, 1e6)), min_size=1, max_size=30), st.booleans())
+def test_all_that_is_drawn_lies_in_the_picture(points: list[tuple[int, float]], from_zero: bool) -> None:
+    curve = Curve()
+    for step, value in sorted(points):
+        curve.add(step, value)
+    last = max(step for step, _ in points)
+    text = draw(Chart("t", [Line("l", curve, dots=True)], "", decimal, from_zero=from_zero), last, [last // 2])
+    for path in re.findall(r' d="([^"]*)"', text):
+        for x, y in re.findall(r"(-?[\d.]+) (-?[\d.]+)", path):
+            assert 0 <= float(x) <= WIDTH and 0 <= float(y) <= HEIGHT
+    assert "nan" not in text and "inf" not in text
+
+
+def test_shares_are_stacked_to_the_top() -> None:
+    log = RunLog("r")
+    for step in (1, 2, 3):
+        log.take({"kind": "train", "step": step, "phases": {"forward": 0.25, "backward": 0.75}}, step)
+    (chart,) = (chart for chart in charts(log) if chart.stacked)
+    text = draw(chart, 3, [])
+    forward, backward = re.findall(r'class="area c\d" d="M([^"]*)z"', text)
+    heights = [sorted({float(place.split()[1]) for place in area.split("L")}) for area in (forward, backward)]
+    assert heights == [[164.5, 216.0], [10.0, 164.5]]

@@ -1,0 +1,48 @@
+"""Ranks that do not meet say so, and a restart of torchrun that cannot work is refused before it hangs."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+
+import pytest
+import torch.distributed as dist
+
+from corpus.engine.errors import UsageError
+from pretrain.config import ParallelConfig
+from pretrain.errors import LostRank
+from pretrain.parallel import mesh
+from pretrain.parallel.roll_call import _own_address
+
+MINUTE = datetime.timedelta(minutes=1)
+
+
+def test_a_rank_that_meets_nobody_says_where_it_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}.items():
+        monkeypatch.setenv(name, value)
+    with (
+        pytest.raises(LostRank, match=rf"rank 0: the 2 ranks did not meet at 127.0.0.1:{port} within 0.6 s \(.*1/2"),
+        mesh.start(ParallelConfig(), "cpu", timeout_minutes=0.01),
+    ):
+        pass
+    assert not dist.is_initialized()
+
+
+def test_the_store_of_an_earlier_attempt_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    agents = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(agents.port))
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        mesh._check_agent_store(MINUTE)
+    with pytest.raises(UsageError, match=r"rank 1: .* Set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"):
+        mesh._check_agent_store(MINUTE)
+
+
+@pytest.mark.parametrize("meeting", ["127.0.0.1", "localhost", "no-such-host.invalid"])
+def test_a_rank_is_reached_where_all_meet(meeting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_ADDR", meeting)
+    assert _own_address() == meeting

@@ -1,0 +1,218 @@
+"""Checkpoints on object storage: no disk in common, nothing half there, and the S3 protocol itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from corpus.engine import storage
+from corpus.engine.errors import Stopped, WenhaiError
+from pretrain import checkpoint, train
+from pretrain.checkpoint.places import Store, newest_at, place_of
+from pretrain.config import RunConfig
+from tests.corpus.engine.test_s3 import Store as Server
+from tests.pretrain.checkpoints import assert_equal, contents, resume_from, saver_of
+from tests.pretrain.ranks import reused_ranks, run_ranks
+from tests.pretrain.test_checkpoint_killed import make_folders
+from tests.pretrain.texts import small_tokenizer, text_folder
+from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
+from tests.tokenizer.texts import documents
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
+    """Of a run whose store is a folder."""
+    import fsspec
+
+    monkeypatch.setitem(fsspec.config.conf, "local", {"auto_mkdir": True})
+    return tiny_config(checkpoint={"url": f"local://{tmp_path}/store"})
+
+
+def saved(config: RunConfig, nodes: Path, num_saves: int, together: bool = False) -> dict[str, Any]:
+    """Resume if there is something, and save after each step; each rank on a node of its own, or all on one."""
+    make_folders()
+    with tiny_run(config) as run:
+        rank = run.world.rank
+        out = nodes / ("one" if together else str(rank))
+        if together:
+            os.environ |= {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(run.world.size)}
+        place = place_of(out, config.checkpoint)
+        swept = place.sweep(rank == 0)
+        files = -1
+        with newest_at(place, run.world) as folder:
+            if folder is not None:
+                files = len(list(folder.iterdir()))
+                resume_from(folder, run)
+        loaded = contents(run)
+        saver = saver_of(run, out)
+        for _ in range(num_saves):
+            train_steps(run, 1)
+            saver.save(run.state)
+        saver.wait()
+        errors = [str(save.error or "") for save in saver.ended()]
+        run.world.any_of(False)  # rank 0 removes older ones
+        left = [str(path.relative_to(out)) for path in out.rglob("*") if path.name != "checkpoints"]
+        return {"loaded": loaded, "last": contents(run), "swept": swept, "errors": errors, "left": left, "files": files}
+
+
+def stored(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "store").iterdir() if any(path.iterdir()))
+
+
+def test_ranks_without_a_disk_in_common_save_and_resume(config: RunConfig, tmp_path: Path) -> None:
+    first, second = reused_ranks(saved, 2, config, tmp_path / "nodes", 3)
+    assert stored(tmp_path) == ["step-00000002", "step-00000003"]
+    names = {path.name for path in (tmp_path / "store/step-00000003").iterdir()}
+    shards = {f"shard-0000{number}-model-00001-of-00001.safetensors" for number in (1, 2)}
+    assert names == shards | {"COMMIT.json", "config.json", "state.json", "tokenizer.model"}
+    for together in (False, True):  # each fetches all, or both a part
+        for again, before in zip(
+            reused_ranks(saved, 2, config, tmp_path / "else", 0, together), (first, second), strict=True
+        ):
+            assert_equal(again["loaded"], before["last"])
+            assert again["left"] == before["left"] == [] and again["files"] == 6
+
+
+def test_what_was_not_uploaded_whole_is_swept(config: RunConfig, tmp_path: Path) -> None:
+    reused_ranks(saved, 2, config, tmp_path / "nodes", 2)
+    half = tmp_path / "store/step-00000003"
+    half.mkdir()
+    (half / "shard-00001-model-00001-of-00001.safetensors").write_bytes(b"half")
+    (tmp_path / "store/notes.txt").write_text("not ours")
+    for rank, name in enumerate(
+        ("checkpoints/step-00000003", "checkpoints/fetched/step-00000001")
+    ):  # of dead processes
+        (tmp_path / f"nodes/{rank}/{name}").mkdir(parents=True)
+    first, second = reused_ranks(saved, 2, config, tmp_path / "nodes", 1)
+    assert (first["swept"], second["swept"]) == (["step-00000003"], [])
+    assert first["left"] == second["left"] == []
+    assert stored_steps(config) == {"step-00000002": True, "step-00000003": True}
+    assert (tmp_path / "store/notes.txt").exists()
+
+
+def stored_steps(config: RunConfig) -> dict[str, bool]:
+    assert config.checkpoint.url is not None
+    return Store(config.checkpoint.url, Path("unused")).steps()
+
+
+def refused_uploads(config: RunConfig, nodes: Path) -> dict[str, Any]:
+    """The store refuses step 2's files of rank 1; and whoever else writes there is seen at step 3."""
+    upload = storage.upload
+
+    def uploading(source: Path, url: str) -> None:
+        if "step-00000002" in url and os.environ["RANK"] == "1":
+            raise ConnectionError("the store is out of reach")
+        upload(source, url)
+        if "step-00000003" in url and os.environ["RANK"] == "1":
+            storage.put(url.replace("shard", "other"), b"of another run")
+
+    with mock.patch.object(storage, "upload", uploading):
+        return saved(config, nodes, 4)
+
+
+def test_a_store_that_refuses_costs_the_save_and_no_other(config: RunConfig, tmp_path: Path) -> None:
+    results = run_ranks(refused_uploads, 2, config, tmp_path / "nodes")
+    shard = "shard-00002-model-00001-of-00001.safetensors"
+    url = f"local://{tmp_path}/store/step-0000000"
+    for rank, result in enumerate(results):
+        first, second, third, fourth = result["errors"]
+        assert first == fourth == "" and result["left"] == []
+        assert second == f"{'' if rank else 'rank 1: '}{url}2/{shard}: cannot be written (the store is out of reach)."
+        assert "other-00002-model-00001-of-00001.safetensors: is not as it was uploaded. Does another run" in third
+    assert stored(tmp_path) == ["step-00000001", "step-00000004"]
+
+
+def fetch_error(config: RunConfig, nodes: Path) -> str:
+    make_folders()
+    with tiny_run(config) as run:
+        try:
+            with newest_at(place_of(nodes / str(run.world.rank), config.checkpoint), run.world):
+                return ""
+        except WenhaiError as error:
+            return str(error)
+
+
+def test_an_altered_object_is_refused_by_its_name_on_every_rank(config: RunConfig, tmp_path: Path) -> None:
+    reused_ranks(saved, 1, config, tmp_path / "nodes", 1)
+    path = tmp_path / "store/step-00000001/state.json"
+    path.write_bytes(path.read_bytes()[:-1] + b" ")
+    for message in reused_ranks(fetch_error, 2, config, tmp_path / "nodes"):
+        assert f"local://{path}: was altered: its size or sha256" in message
+        assert "Restore it, or delete step-00000001 to go on" in message
+
+
+def test_a_run_with_checkpoints_on_its_disk_does_not_begin_anew_in_a_store(config: RunConfig, tmp_path: Path) -> None:
+    here = tiny_config()
+    reused_ranks(saved, 1, here, tmp_path / "nodes", 1)
+    (message,) = reused_ranks(fetch_error, 1, config, tmp_path / "nodes")
+    assert f"{config.checkpoint.url}: holds no checkpoint, and {tmp_path}/nodes/0/checkpoints does" in message
+
+
+def test_a_checkpoint_is_named_by_its_folder_or_its_url(config: RunConfig, tmp_path: Path) -> None:
+    reused_ranks(saved, 1, config, tmp_path / "nodes", 1)
+    where = f"{config.checkpoint.url}/step-00000001"
+    folder = checkpoint.local_folder(where + "/")
+    assert folder != tmp_path / "store/step-00000001"
+    checkpoint.load_model(folder)
+    assert checkpoint.local_folder(str(folder)) == folder
+    with pytest.raises(WenhaiError, match=r"step-00000002/COMMIT\.json: "):
+        checkpoint.local_folder(f"{config.checkpoint.url}/step-00000002")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """moto's, as the engine's own tests have it."""
+    pytest.importorskip("moto")
+    pytest.importorskip("s3fs")
+    server = Server()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.names.items():
+            patch.setenv(name, value)
+        server.open()
+        yield server
+    server.end()
+
+
+def train_on_nodes(config: RunConfig, data: Path, nodes: Path, names: dict[str, str], stop: bool) -> str:
+    """A run of which each rank has a disk of its own; it may be stopped after its first step."""
+    os.environ |= names | {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    stopping = mock.patch.object(train, "noted", lambda: nullcontext(lambda: True)) if stop else nullcontext()
+    try:
+        with stopping:
+            train.train(config, data / "tokens", nodes / os.environ["RANK"], data / "tokenizer.model")
+    except Stopped as stopped:
+        return str(stopped)
+    return "done"
+
+
+def test_a_run_saves_to_s3_stops_and_goes_on(server: Server, tmp_path: Path) -> None:
+    """A real S3 protocol: what the server holds is asked with another client."""
+    tokenizer = small_tokenizer(tmp_path / "tokenizer.model")
+    shards = {"00000-00-train": documents(80), "00000-00-validation": documents(90)[80:]}
+    text_folder(tmp_path / "tokens", tokenizer, shards)
+    sections: dict[str, Any] = {
+        "model": {"vocab_size": None, "padded_vocab_size": 512},
+        "training": {"num_steps": 4},
+        "evaluation": {"every_steps": 100, "sample_tokens": 1},
+    }
+    config = tiny_config(**sections, checkpoint={"every_steps": 1, "url": "s3://bucket/runs/a"})
+    (stopped, _) = run_ranks(train_on_nodes, 2, config, tmp_path, tmp_path / "nodes", server.names, True)
+    assert stopped.startswith("stopped after step 1, saved.")
+    assert run_ranks(train_on_nodes, 2, config, tmp_path, tmp_path / "nodes", server.names, False) == ["done"] * 2
+    names = server.listing("runs/a")
+    assert {name.split("/")[0] for name in names} == {"step-00000003", "step-00000004"} and len(names) == 12
+    lines = [json.loads(line) for line in (tmp_path / "nodes/0/metrics.jsonl").read_text().splitlines()]
+    saves = [line for line in lines if line["kind"] == "save"]
+    assert [line["step"] for line in saves] == [1, 2, 3, 4]
+    assert saves[0]["folder"] == "s3://bucket/runs/a/step-00000001" and saves[0]["bytes"] > 100_000
+    assert all(line["stall_seconds"] > 0 and line["seconds"] > 0 for line in saves)
+    assert [path for path in (tmp_path / "nodes").rglob("*") if "step-" in path.name] == []
+    model, _ = checkpoint.load_model(checkpoint.local_folder("s3://bucket/runs/a/step-00000004"))
+    assert model.config.vocab_size == tokenizer.vocab_size
