@@ -1,5 +1,5 @@
 # wenhai: from Chinese text to a dataset, and from a dataset to a GPT. `make` alone lists what there is.
-# Every target sets itself up in .venv (once; the stamps remember) and is 1-3 lines that call a command line.
+# Every target sets itself up in .venv (once; the stamps remember) and is a few lines that call a command line.
 
 PYTHON ?= python3
 VENV := .venv

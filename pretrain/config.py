@@ -285,7 +285,14 @@ class CheckpointConfig(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> CheckpointConfig:
-        if self.url is not None and ("://" not in self.url or self.url.startswith("file://")):
+        if self.url is None:
+            return self
+        if re.search(r"://[^/]*:[^/]*@|\?", self.url):  # said without it
+            raise ValueError(
+                "url holds a password or a key, and it is printed, and written into every checkpoint. Give that to the "
+                "store's client in its environment variables or configuration files"
+            )
+        if "://" not in self.url or self.url.startswith("file://"):
             raise ValueError(
                 f"url {self.url} is not of object storage. Leave it out, and checkpoints lie in the run's folder, --out"
             )

@@ -27,7 +27,7 @@ from pretrain.signals import ending_at_once, handled
 
 GRACE_SECONDS = 20.0  # for the other ranks, once one has failed
 POLL_SECONDS = 0.05
-KILLED = 1  # the exit code for a rank that a signal ended; 75 if it was ours and the rank was still starting
+KILLED = 1  # the exit code for a rank that a signal ended; 75 if it was one that was passed on and the rank was still starting
 KILLERS: dict[int, str] = {
     signal.SIGKILL: ", as the kernel does when memory runs out",
     signal.SIGABRT: ", as NCCL's watchdog does when another rank is gone or silent",
@@ -151,18 +151,15 @@ def launch(rank_command: Sequence[str], num_ranks: int, nodes: Nodes = ALONE) ->
             for rank in range(num_ranks):
                 numbers = {"RANK": str(nodes.rank * num_ranks + rank), "LOCAL_RANK": str(rank)}
                 ranks.append(subprocess.Popen(rank_command, env=environment | numbers, preexec_fn=_die_with_parent))
-            code = _wait(ranks, nodes.rank * num_ranks)
+            code = _wait(ranks, nodes.rank * num_ranks, passed_on)
         finally:
             for process in ranks:
                 process.kill()
                 process.wait()
-    if passed_on and code == KILLED:
-        print("pretrain: stopped. Run the same command again to resume.", file=sys.stderr)
-        return Stopped.exit_code
     return code
 
 
-def _wait(ranks: Sequence[subprocess.Popen[bytes]], first: int) -> int:
+def _wait(ranks: Sequence[subprocess.Popen[bytes]], first: int, passed_on: Sequence[int]) -> int:
     failed: int | None = None
     deadline = float("inf")
     while time.monotonic() < deadline:
@@ -180,7 +177,12 @@ def _wait(ranks: Sequence[subprocess.Popen[bytes]], first: int) -> int:
             f"pretrain: rank {first + rank} did not end {GRACE_SECONDS:g} s after another; it is killed.",
             file=sys.stderr,
         )
+    if passed_on and Stopped.exit_code in codes:  # a rank that had not begun ended at once, and others lost it
+        return Stopped.exit_code
     code = ranks[failed].returncode
+    if -code in passed_on:
+        print("pretrain: stopped. Run the same command again to resume.", file=sys.stderr)
+        return Stopped.exit_code
     if code < 0:
         reason = KILLERS.get(-code, "")
         print(f"pretrain: rank {first + failed} was killed by {signal.Signals(-code).name}{reason}.", file=sys.stderr)

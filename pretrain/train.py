@@ -50,12 +50,13 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
         mesh.start(config.parallel, training.device, training.timeout_minutes, out / "stacks") as world,
         ExitStack() as stack,
     ):
+        place = checkpoint.place_of(out, config.checkpoint)
         with world.together():
             if world.rank == 0:
                 stack.enter_context(durable.RunLock(out))
                 durable.sweep(out)
+                stack.enter_context(place.alone())
         memory.check(config, world)
-        place = checkpoint.place_of(out, config.checkpoint)
         with world.together():
             for name in place.sweep(is_first=world.rank == 0):
                 say(f"{name}: removed, its save did not finish")
@@ -74,7 +75,7 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
         with world.together():
             if world.rank == 0:
                 metrics = stack.enter_context(_metrics(run, corpora, out))
-                _introduce(run, corpora, newest, metrics)
+                _introduce(run, corpora, None if newest is None else place.where(newest.name), metrics)
         incidents = Incidents(run, places, corpora.identity.tokenizer, out, metrics)
         profiler = stack.enter_context(closing(Profiler(out, config.metrics, world.rank, world.phases, world.device)))
         with saver.finishing():
@@ -258,7 +259,7 @@ def _metrics(run: Run, corpora: Corpora, out: Path) -> Metrics:
     )
 
 
-def _introduce(run: Run, corpora: Corpora, newest: Path | None, metrics: Metrics) -> None:
+def _introduce(run: Run, corpora: Corpora, newest: str | None, metrics: Metrics) -> None:
     config, training = run.config, run.config.training
     shares = corpus_shares(corpora.loader, corpora.order.batch_sizes.num_samples(training.num_steps))
     batch = f"{training.rampup.start} to " if training.rampup is not None else ""
@@ -284,7 +285,7 @@ def _introduce(run: Run, corpora: Corpora, newest: Path | None, metrics: Metrics
         "peak_flops": metrics.peak,
         "parameters": num_parameters(config.model),
         "config_digest": durable.digest(to_json(config)),
-        "resumed_from": None if newest is None else newest.name,
+        "resumed_from": None if newest is None else newest.rpartition("/")[2],
     }
     metrics.record("start", run.state.step, values)
 

@@ -1,29 +1,20 @@
-"""Where the checkpoints of a run lie: in a folder that all ranks see, or on object storage.
-
-On a store each rank writes its file to its own disk, uploads it and removes it; rank 0 puts COMMIT.json last, after a look
-at what stands there. To load, the ranks of a node fetch all files of a checkpoint to the node's disk together. So the
-ranks of a run on a store need no folder in common: OUT may be another disk on each node, or one that all see.
-"""
+"""Where the checkpoints of a run lie: in a folder that all ranks see, or on object storage (`store`)."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
 from corpus.engine import storage
-from corpus.engine.durable import json_bytes, sync_folder, write_json
-from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.checkpoint.records import COMMIT, advice, describe, parse_commit
+from corpus.engine.durable import sync_folder, write_json
+from pretrain.checkpoint.records import COMMIT, STEP_FOLDER, step_name, step_of
+from pretrain.checkpoint.store import Store
 from pretrain.config import CheckpointConfig
 from pretrain.parallel.mesh import World
-
-STEP_FOLDER = re.compile(r"step-(\d{8,})")
-FETCHED = "fetched"  # below checkpoints: what was copied there from a store, for one load
 
 
 class Place(Protocol):
@@ -34,6 +25,13 @@ class Place(Protocol):
 
     def steps(self) -> dict[str, bool]:
         """The names of what stands there, oldest first, and whether each is committed."""
+
+    def alone(self) -> AbstractContextManager[object]:
+        """Within it no other run saves there; rank 0 enters it before anything is removed.
+
+        Raises:
+            LockHeld: another one does. A save that finds this later raises it, too, and touches nothing.
+        """
 
     def begin(self, name: str, is_first: bool) -> Path:
         """The local folder where files of a save are written; rank 0, `is_first`, makes sure that nothing stands there yet.
@@ -77,6 +75,10 @@ class Disk:
         names = [path.name for path in self.folder.iterdir() if STEP_FOLDER.fullmatch(path.name)]
         return {name: (self.folder / name / COMMIT).is_file() for name in sorted(names, key=step_of)}
 
+    def alone(self) -> AbstractContextManager[object]:
+        """The lock of OUT sees to it."""
+        return nullcontext()
+
     def begin(self, name: str, is_first: bool) -> Path:
         """One folder for all ranks."""
         folder = self.folder / name
@@ -112,104 +114,6 @@ class Disk:
     def fetch(self, name: str) -> Path:
         """The folder itself."""
         return self.folder / name
-
-
-class Store:
-    """A URL of object storage, with OUT/checkpoints for files on their way.
-
-    Args:
-        local_rank: of this process on its node.
-        local_size: processes there, which share what is to be fetched.
-    """
-
-    def __init__(self, url: str, out: Path, local_rank: int = 0, local_size: int = 1) -> None:
-        self.url, self.folder = url, out / "checkpoints"
-        self.local_rank, self.local_size = local_rank, local_size
-
-    def where(self, name: str) -> str:
-        """The URL of a checkpoint."""
-        return storage.join(self.url, name)
-
-    def steps(self) -> dict[str, bool]:
-        """By one listing."""
-        with _told(self.url, "read"):
-            found = storage.sizes(self.url)
-        folders = {file.split("/")[0] for file in found if "/" in file}
-        names = sorted(filter(STEP_FOLDER.fullmatch, folders), key=step_of)
-        return {name: f"{name}/{COMMIT}" in found for name in names}
-
-    def begin(self, name: str, is_first: bool) -> Path:
-        """A folder of the node."""
-        if is_first:
-            self.remove(name)
-        folder = self.folder / name
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-
-    def deliver(self, path: Path) -> None:
-        """Upload it, and remove it here."""
-        target = storage.join(self.where(path.parent.name), path.name)
-        with _told(target, "written"):
-            storage.upload(path, target)
-        path.unlink()
-
-    def commit(self, name: str, commit: Mapping[str, Any]) -> None:
-        """After a look at what stands there: another run below the same URL would be seen."""
-        expected = {file: record["bytes"] for file, record in commit["files"].items()}
-        with _told(self.where(name), "written"):
-            if (found := storage.sizes(self.where(name))) != expected:
-                changed = min(file for file in found.keys() | expected if found.get(file) != expected.get(file))
-                raise WenhaiError(
-                    f"{self.where(name)}/{changed}: is not as it was uploaded. Does another run save there?"
-                )
-            storage.put(storage.join(self.where(name), COMMIT), json_bytes(commit))
-
-    def leave(self, name: str) -> None:
-        """Files that were not uploaded, and the node's folder once it is empty."""
-        shutil.rmtree(self.folder / name, ignore_errors=True)
-
-    def remove(self, name: str) -> None:
-        """The commit first: what dies half-removed is no checkpoint."""
-        with _told(self.where(name), "removed"):
-            storage.remove(storage.join(self.where(name), COMMIT))
-            storage.remove_tree(self.where(name))
-
-    def sweep(self, is_first: bool) -> list[str]:
-        """Steps that were not uploaded whole; on each node what saves and loads left on its disk."""
-        if self.local_rank == 0 and self.folder.is_dir():
-            for path in self.folder.iterdir():
-                if path.name == FETCHED or (STEP_FOLDER.fullmatch(path.name) and not (path / COMMIT).exists()):
-                    shutil.rmtree(path, ignore_errors=True)
-        dead = [name for name, committed in self.steps().items() if not committed] if is_first else []
-        for name in dead:
-            self.remove(name)
-        return dead
-
-    def fetch(self, name: str) -> Path:
-        """This rank's share of the files, each compared with the commit; COMMIT.json comes last."""
-        url, folder = self.where(name), self.folder / FETCHED / name
-        with _told(url, "read"):
-            values = storage.read_json(storage.join(url, COMMIT))
-            commit = parse_commit(values, url)
-            for file, expected in sorted(commit.files.items())[self.local_rank :: self.local_size]:
-                storage.download(storage.join(url, file), folder / file)
-                if describe(folder / file) != expected.model_dump():
-                    raise WenhaiError(
-                        f"{url}/{file}: was altered: its size or sha256 is not as recorded. {advice(url)}"
-                    )
-            write_json(folder / COMMIT, values)
-        return folder
-
-    def refuse_others(self) -> None:
-        """A run that saved on its own disk before would begin anew here, and nobody would see it."""
-        if any(path.is_file() for path in self.folder.glob(f"step-*/{COMMIT}")):
-            raise UsageError(
-                f"{self.url}: holds no checkpoint, and {self.folder} does. Copy them there, or leave checkpoint.url out."
-            )
-
-    def forget(self, folder: Path) -> None:
-        """Remove what was fetched, once all ranks of the node have loaded it."""
-        shutil.rmtree(folder.parent, ignore_errors=True)
 
 
 def place_of(out: Path, config: CheckpointConfig) -> Place:
@@ -248,18 +152,6 @@ def step_folder(out: Path, step: int) -> Path:
     return Disk(out).folder / step_name(step)
 
 
-def step_name(step: int) -> str:
-    """What a step's checkpoint is called."""
-    return f"step-{step:08d}"
-
-
-def step_of(name: str) -> int:
-    """The step of a checkpoint's name."""
-    found = STEP_FOLDER.fullmatch(name)
-    assert found is not None
-    return int(found[1])
-
-
 def committed(out: Path) -> list[Path]:
     """The committed checkpoints of a run, oldest first."""
     return [Disk(out).folder / name for name, is_committed in Disk(out).steps().items() if is_committed]
@@ -285,15 +177,3 @@ def local_folder(folder_or_url: str | Path) -> Path:
         return storage.local_path(str(folder_or_url))
     url, _, name = str(folder_or_url).rstrip("/").rpartition("/")
     return Store(url, storage.scratch_folder()).fetch(name)
-
-
-@contextmanager
-def _told(url: str, done: str) -> Iterator[None]:
-    """Tell what a store's client raises, which is of no one kind, as an error of ours."""
-    try:
-        yield
-    except WenhaiError:
-        raise
-    except Exception as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise WenhaiError(f"{url}: cannot be {done} ({reason}).") from error

@@ -102,7 +102,7 @@ class Saver:
             self._check(last)
         if must and last.error is not None:
             self._untold.remove(last)
-            raise last.error
+            raise type(last.error)(f"{last.error} What was saved before stands: the same command goes on from there.")
 
     def wait(self) -> None:
         """Wait until no save is under way; how it went, `ended` tells."""

@@ -11,9 +11,19 @@ from typing import Any
 import torch
 
 from corpus.engine.durable import write_bytes, write_json
-from corpus.engine.errors import WenhaiError
-from pretrain.checkpoint.places import Disk, Place, step_name, step_of
-from pretrain.checkpoint.records import TOKENIZER, Identity, describe, new_commit, refusals, saved_json, state_json
+from corpus.engine.errors import LockHeld, WenhaiError
+from pretrain.checkpoint.places import Disk, Place
+from pretrain.checkpoint.records import (
+    TOKENIZER,
+    Identity,
+    describe,
+    new_commit,
+    refusals,
+    saved_json,
+    state_json,
+    step_name,
+    step_of,
+)
 from pretrain.checkpoint.shards import SHARD_FILE, Part, Plan, make_plan, parts_of, tensors_of, write_shard
 from pretrain.config import CheckpointConfig, RunConfig
 from pretrain.parallel.compose import ParallelModel
@@ -73,8 +83,8 @@ def write(place: Place, contents: Contents, world: World) -> Written:
             raise WenhaiError(f"{place.where(name)}: is committed already; a checkpoint is never written twice.")
     try:
         commit = _write(place, name, contents, world)
-    except WenhaiError:
-        if world.rank == 0:
+    except WenhaiError as error:
+        if world.rank == 0 and not isinstance(error, LockHeld):  # then what stands there may be the other run's
             with suppress(OSError, WenhaiError):  # as far as that can be done now: the next save or start does the rest
                 place.remove(name)
         raise

@@ -51,7 +51,7 @@ and opinions included. Nobody has checked what it says.
 
 ## Equality
 
-Logits of transformers and of the model that was trained differ by at most {difference:.1e} of a window's largest logit
+Logits of transformers and of the model that was trained{rounded} differ by at most {difference:.1e} of a window's largest logit
 ({absolute:.1e}), in {num_windows} windows of real text and {num_tokens:,} tokens, computed in fp32; {bound:.0e} was allowed.
 {greedy} greedily generated tokens were equal. The tokenizer gave equal ids on {num_texts:,} texts.
 """
@@ -65,6 +65,11 @@ PREFIX = (
     "transformers has no such mask in this layout: what it generates differs from `python -m pretrain generate`."
 )
 RESET = "- In training positions began anew with each document."
+ROUNDED = ", its weights rounded to {dtype} first,"
+ROUNDING = (
+    "- The weights are {dtype}, rounded from those that were trained; nobody measured the rounded model. Give "
+    "`from_pretrained` `dtype=torch.float32` to compute in fp32 with them."
+)
 ZERO_BIASES = "- The model has no biases; the layout has, and they are zeros."
 
 
@@ -86,9 +91,10 @@ def render_card(
     return CARD.format(
         title=f"文海 wenhai, {_count(parameters)} parameters",
         start="" if config.model.document_mask else EOD_PIECE,
-        notes="\n".join(_notes(layout, config)),
+        notes="\n".join(_notes(layout, config, dtype)),
         model=_rows(_model_facts(layout, config, tokenizer, parameters, dtype)),
         training=_rows(_training_facts(saved, state, held_out)),
+        rounded="" if dtype == "float32" else ROUNDED.format(dtype=dtype),
         difference=agreement.difference,
         absolute=agreement.absolute,
         num_windows=agreement.num_windows,
@@ -109,11 +115,12 @@ def held_out_bits(checkpoint: Path, step: int) -> float | None:
     return None
 
 
-def _notes(layout: Layout, config: RunConfig) -> list[str]:
+def _notes(layout: Layout, config: RunConfig, dtype: str) -> list[str]:
     notes = [MASKED_START if config.model.document_mask else DOCUMENT_START]
     notes += [RESET] if config.data.reset_positions else []
     notes += [PREFIX] if config.data.prefix_lm else []
     notes += [ZERO_BIASES] if layout.expressed(config.model) != config.model else []
+    notes += [ROUNDING.format(dtype=dtype)] if dtype != "float32" else []
     return notes
 
 

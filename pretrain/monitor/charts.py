@@ -119,7 +119,8 @@ def _value_axis(chart: Chart, lines: Sequence[Line]) -> Axis:
     low = min(0.0, low) if chart.from_zero else low
     if high - low <= 1e-9 * max(abs(low), abs(high)):  # a flat line lies in the middle
         low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
-    return Axis(low, high + (high - low) * 0.05, HEIGHT - BOTTOM, TOP)
+    margin = (high - low) * 0.05
+    return Axis(low if chart.from_zero else low - margin, high + margin, HEIGHT - BOTTOM, TOP)
 
 
 def _grid(x: Axis, y: Axis, text: Format) -> Iterator[str]:

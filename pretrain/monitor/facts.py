@@ -34,6 +34,8 @@ class Row:
 def state(log: RunLog) -> str:
     """How the run stands, in a sentence."""
     ends = [event for event in log.timeline() if event["kind"] in ("start", "stop", "end")]
+    if not (ends or log.step or log.summary):
+        return "Nothing is recorded yet."
     kind = ends[-1]["kind"] if ends else "end" if log.summary else ""
     words = {
         "end": f"Finished after step {log.step:,}.",
@@ -74,7 +76,8 @@ def headline(log: RunLog) -> list[tuple[str, str]]:
     if (speed := log.curve("train/tokens_per_second").mean) is not None:
         found.append((short(speed), "tokens/s, mean of the reports"))
     if (flops := log.curve("train/flops_per_second").mean) is not None:
-        found.append((f"{flops / 1e12:,.4g}", "TFLOP/s, mean"))
+        size, unit = (1e12, "TFLOP/s") if flops >= 1e12 else (1e9, "GFLOP/s")
+        found.append((f"{flops / size:,.4g}", f"{unit}, mean"))
     for name in ("mfu", "hfu"):
         if (mean := log.curve(f"train/{name}").mean) is not None:
             found.append((f"{mean:.1%}", f"{name.upper()}, mean"))
@@ -83,7 +86,7 @@ def headline(log: RunLog) -> list[tuple[str, str]]:
     for name, label in (("host_bytes", "host memory of rank 0, most"), ("device_peak_bytes", "device memory, most")):
         if (most := log.curve(f"train/{name}").high) is not None:
             found.append((f"{most / GIB:.2f} GiB", label))
-    found.append((str(len(log.restarts)), "restarts"))
+    found.append((str(len(log.restarts)), "restart" if len(log.restarts) == 1 else "restarts"))
     return found
 
 
@@ -129,7 +132,7 @@ def charts(log: RunLog) -> list[Chart]:
         Chart("Pipeline bubble", [train("bubble", "bubble", 2)], "of the time", percent, from_zero=True),
         Chart(
             "Where the time goes",
-            [train(f"phases/{p}", p, i) for i, p in enumerate(PHASES)],
+            [line for i, p in enumerate(PHASES) if (line := train(f"phases/{p}", p, i)).curve.high],
             "share",
             percent,
             stacked=True,
@@ -221,13 +224,15 @@ def _words(event: Mapping[str, Any]) -> str:
     for key, value in event.items():
         if key in ("kind", "step", "at", "line", "config_digest") or value is None:
             continue
-        name = key.removesuffix("_seconds").removesuffix("_bytes").replace("_", " ")
+        name = "took" if key == "seconds" else key.removesuffix("_seconds").removesuffix("_bytes").replace("_", " ")
+        if key in ("folder", "file"):
+            value = str(value).rstrip("/").rpartition("/")[2]  # others may see the page: not where it lies
         if key.endswith("seconds") and _is_number(value):
             text = f"{value:.3g} s"
         elif key.endswith("bytes") and _is_number(value):
             text = f"{value / 1e6:,.1f} MB"
         else:
-            text = f"{value:.6g}" if isinstance(value, float) else _word(value)
+            text = f"{value:.6g}" if isinstance(value, float) else f"{value:,}" if _is_number(value) else _word(value)
         parts.append(f"{name} {text}")
     return ", ".join(parts)
 

@@ -2,7 +2,7 @@
 
 | kind in metrics.jsonl | documents in |
 |---|---|
-| `overflow`: an fp16 gradient; the loss scale was halved, the step done again | |
+| `overflow`: an fp16 gradient; the step was done again with the `loss_scale` that it says | |
 | `not_finite`: a loss or gradient, see `pretrain.step`; of verdict "data" | OUT/not_finite/step-XXXXXXXX.jsonl |
 | `loss_spike`: a loss far above the recent ones, see `pretrain.monitor.spikes` | OUT/loss_spikes/step-XXXXXXXX.jsonl |
 
@@ -57,7 +57,7 @@ class Incidents:
         """
         state, limit = self._run.state, self._run.config.training.max_bad_steps
         if self._metrics is not None:
-            if result.overflows:
+            if result.overflows and result.applied:  # else it was none, and the scale is that of before
                 self._metrics.record("overflow", state.step, {"loss_scale": result.loss_scale})
             if result.not_finite is not None:
                 self._tell_not_finite(self._metrics, result.not_finite)

@@ -17,6 +17,7 @@ from typing import Any
 
 from corpus.engine.durable import read_json
 from corpus.engine.errors import UsageError, WenhaiError
+from pretrain.monitor.secrets import without_secrets
 
 CELLS = 300
 MAX_LINE_BYTES = 1 << 20
@@ -133,7 +134,7 @@ class RunLog:
         if kind == "start":
             self._start(step)
         if kind not in CURVES:
-            self.events.setdefault(kind, deque(maxlen=KEPT_EVENTS)).append({**record, "line": line})
+            self.events.setdefault(kind, deque(maxlen=KEPT_EVENTS)).append({**without_secrets(record), "line": line})
             self.counts[kind] += 1
             return
         if kind == "train":
@@ -177,7 +178,7 @@ def read_log(out: Path) -> RunLog:
         files = _json(folder / "COMMIT.json").get("files", {})
         log.checkpoints.append((folder.name, sum(int(one.get("bytes", 0)) for one in files.values())))
     if folders:
-        log.config = _json(folders[-1] / "config.json").get("config", {})
+        log.config = without_secrets(_json(folders[-1] / "config.json").get("config", {}))
     return log
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
@@ -103,7 +103,7 @@ def _kilobytes(lines: Sequence[str], name: str) -> int:
 def check(config: RunConfig, world: World) -> None:
     """Refuse a run that cannot fit into the memory of a node, before anything is allocated; all ranks call it.
 
-    What is certain to be needed decides; where the whole estimate is above the limit too, a warning is said.
+    What is certain to be needed decides, beside what the ranks hold already; where the whole estimate is above the limit too, a warning is said.
 
     Raises:
         UsageError: with the figures, and what to change.
@@ -115,6 +115,7 @@ def check(config: RunConfig, world: World) -> None:
     reports = world.gather((node, own.host_bytes, own.host_bytes_at_least, process_bytes()))
     ours = [report[1:] for report in reports if report[0] == node]
     whole, least, held = (sum(column) for column in zip(*ours, strict=True))
+    least += held
     limit = _limit(config, held)
     with world.together():  # every rank has looked before one begins to allocate
         if least > limit:
@@ -143,19 +144,29 @@ def _refusal(config: RunConfig, own: Estimate, num_ranks: int, needed: Reading) 
     whose = "training.host_memory_gib allows" if stated else "there are"
     parts = own.host_rows()
     rows = "".join(f"\n  {name:<12}{size / GIB:>9,.2f} GiB" for name, size in parts if size >= 0.005 * GIB)
-    advice = ["start more ranks on more nodes", "lower training.micro_batch_size", "train a smaller model"]
-    if config.parallel.recompute != "full" and own.device == "cpu":
-        advice.insert(1, "set parallel.recompute=full")
-    if own.offload and own.device == "cuda":
-        advice.insert(1, "set parallel.offload=false")
-    if config.checkpoint.async_save:
-        advice.insert(1, "set checkpoint.async_save=false")
+    advice = [advice for _, advice in sorted(_savings(config, own), reverse=True)]
     trust = "" if stated else " If you know better, say how much there is: --set training.host_memory_gib=GIB."
     return (
         f"the run needs {_gib(needed.used)} of host memory at least for {_ranks(num_ranks)} of {socket.gethostname()}, and "
         f"{whose} {_gib(needed.limit)}. Estimated for one rank:{rows}\n"
         f"{'; or '.join(advice).capitalize()}.{trust}"
     )
+
+
+def _savings(config: RunConfig, own: Estimate) -> Iterator[tuple[int, str]]:
+    """What can be changed, with about the bytes that a rank's host memory has of what each change lessens."""
+    in_step = own.activations + own.logits + own.working if own.device == "cpu" else 0
+    resting = own.resting if own.device == "cpu" or own.offload else 0
+    yield resting, "start more ranks on more nodes"
+    yield resting // 2, "train a smaller model"
+    if config.checkpoint.async_save:
+        yield own.snapshot, "set checkpoint.async_save=false"
+    if own.offload and own.device == "cuda":
+        yield own.resting + own.pinning, "set parallel.offload=false"
+    if own.device == "cpu" and config.training.micro_batch_size > 1:
+        yield in_step, "lower training.micro_batch_size"
+    if own.device == "cpu" and config.parallel.recompute != "full":
+        yield own.activations, "set parallel.recompute=full"
 
 
 def _ranks(number: int) -> str:

@@ -76,8 +76,9 @@ def _body(log: RunLog) -> Iterator[str]:
         yield f'<div class="card"><b>{escape(figure)}</b><span class="soft">{escape(label)}</span></div>'
     yield "</div>\n"
     charts = [draw(chart, log.step, log.restarts) for chart in facts.charts(log)]
-    yield f'<h2>Curves</h2>\n<div class="charts">\n{"".join(charts)}</div>\n'
-    yield f'<p class="soft">{escape(facts.LEGEND)}</p>\n'
+    if any(charts):
+        yield f'<h2>Curves</h2>\n<div class="charts">\n{"".join(charts)}</div>\n'
+        yield f'<p class="soft">{escape(facts.LEGEND)}</p>\n'
     if sample := log.summary.get("sample"):
         yield f'<h2>Sample</h2>\n<blockquote lang="zh">{escape(str(sample))}</blockquote>\n'
     if rows := facts.baselines(log):
@@ -120,7 +121,8 @@ def render_markdown(log: RunLog) -> str:
     parts = [f"# {_cell(log.name)}: training run", facts.state(log)]
     parts += [f"**{warning}**" for warning in facts.warnings(log)]
     parts.append(_markdown_table(("", ""), [Row((label, figure)) for figure, label in facts.headline(log)]))
-    parts += ["## Curves", _markdown_table(*facts.course(log))]
+    columns, rows = facts.course(log)
+    parts += ["## Curves", _markdown_table(columns, rows)] if rows else []
     if sample := log.summary.get("sample"):
         parts += ["## Sample", _fenced(str(sample))]
     if rows := facts.baselines(log):

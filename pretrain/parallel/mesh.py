@@ -14,9 +14,10 @@ import faulthandler
 import math
 import os
 import re
+import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -163,7 +164,8 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks:
         UsageError: the ranks do not fit the layout, there is no such device, or torchrun's restarts cannot work.
         LostRank: another rank is gone, or silent for longer than the timeout.
     """
-    faulthandler.enable()
+    with suppress(OSError, RuntimeError):  # where standard error is no file, as in a notebook
+        faulthandler.enable()
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     shape = layout(parallel, size)
     where = choose_device(device)
@@ -192,7 +194,7 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks:
         missing = f"rank {rank} waited for another rank" if roll_call is None else roll_call.report(error)
         advice = "" if stacks is None else f" Stacks: {stacks}."
         raise LostRank(
-            f"{missing} ({reason}).{advice} See what the lost rank said last, and start the run again: it resumes."
+            f"{missing} ({reason}).{advice} See what that rank said last, and start the run again: it resumes."
         ) from error
     finally:
         if roll_call is not None:
@@ -267,11 +269,24 @@ def layout(parallel: ParallelConfig, size: int) -> tuple[int, int, int, int]:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of this process: the GPU of its local rank where there is one ("auto"), or the CPU."""
+    """The device of this process: the GPU of its local rank where there is one ("auto"), or the CPU.
+
+    Where one GPU is to be seen it is this process's own: Slurm's `--gpus-per-task=1` shows each its own, as number 0.
+
+    Raises:
+        UsageError: there is no GPU, or there are several, but too few for the ranks of this machine.
+    """
     if name == "cuda" and not torch.cuda.is_available():
         raise UsageError("training.device is cuda, but torch sees no GPU here. Use --set training.device=cpu")
     if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    number, local_rank = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", "0"))
+    local_size = max(local_rank + 1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))  # so that all of them say so
+    if 1 < number < local_size:
+        raise UsageError(
+            f"{local_size} ranks on {socket.gethostname()}, where torch sees {number} GPUs: start one rank for each GPU, or show each "
+            "rank only its own (CUDA_VISIBLE_DEVICES, or --gpus-per-task=1 of Slurm)."
+        )
+    device = torch.device("cuda", 0 if number == 1 else local_rank)
     torch.cuda.set_device(device)
     return device

@@ -3,7 +3,7 @@
 Each rank listens on a port of its own; its thread sleeps until somebody calls, so that a run that goes well pays nothing.
 Addresses were exchanged at the start: no rank, store or agent has to be alive for the others to talk. A rank whose collective failed
 calls all the others. One that lives says what it is doing and writes its stacks to a file; one whose process has ended
-refuses the connection; one that is stopped, or whose machine is gone, is silent. The caller tells the result to all, so that those
+refuses the connection; one that is stopped, whose machine is gone or whose port is closed to others is silent. The caller tells the result to all, so that those
 who fail a moment later do not mistake the caller, which has ended by then, for the first one.
 
 NCCL's watchdog ends a process without an exception when a collective is late. So where there is a GPU the same thread looks up now and
@@ -39,7 +39,12 @@ MOST_CONNECTIONS = 256  # at a time
 MOST_NAMED = 8  # ranks in a sentence
 LOOKS = 10  # at a GPU's progress, within its timeout
 
-ENDED, SILENT = "has ended", "does not answer: it is stopped, or its machine is gone"
+ENDED, SILENT = "has ended", "does not answer: it is stopped, its machine is gone, or its port cannot be reached"
+OF_MANY = {
+    ENDED: "have ended",
+    SILENT: "do not answer: they are stopped, their machines are gone, or their ports cannot be reached",
+}
+WAITS = "waits in "  # before the place of a rank that is in an exchange; one that hangs is in none
 PHASE_WORDS = {"data": "reading", "evaluate": "evaluation", "communication": "exchange", "optimizer": "optimizer step"}
 
 
@@ -91,23 +96,35 @@ class RollCall:
         self._failed_in = where(self.phases.step, self.phases.path_of(error))
         self._write_stacks("".join(traceback.format_exception(error)))
         if self._called.wait(min(self.rank * TURN_SECONDS, MOST_TURN_SECONDS)):
-            self._concluded.wait(2 * ANSWER_SECONDS)
+            self._concluded.wait((2 + len(self._peers) // MOST_CONNECTIONS) * ANSWER_SECONDS)
         if not self._concluded.is_set():
-            self._states = asyncio.run(self._call())
+            states = asyncio.run(self._call())
+            if self._concluded.is_set():  # by one who was quicker: what ended since has not ended the run
+                return self._describe(self._states)
+            self._states = states
             with suppress(OSError):
                 asyncio.run(self._tell())
         return self._describe(self._states)
 
     def _describe(self, states: Sequence[str]) -> str:
         missing = {state: [r for r, s in enumerate(states) if s == state] for state in (ENDED, SILENT)}
-        gone = [f"{self._name(ranks)} {state}" for state, ranks in missing.items() if ranks]
-        here = self._failed_in or where(self.phases.step, self.phases.path)
-        doing: dict[str, list[int]] = defaultdict(list)
+        gone = [
+            f"{self._name(ranks)} {state if len(ranks) == 1 else OF_MANY[state]}"
+            for state, ranks in missing.items()
+            if ranks
+        ]
+        busy: dict[str, list[int]] = defaultdict(list)
+        others_in: dict[str, list[int]] = defaultdict(list)
         for rank, state in enumerate(states):
             if state not in missing and rank != self.rank:
-                doing[state].append(rank)
-        others = "; ".join(f"{self._name(ranks, hosts=len(ranks) == 1)} in {state}" for state, ranks in doing.items())
-        sentence = f"{' and '.join(gone) or 'every rank answers'}; rank {self.rank} waited in {here}"
+                is_busy = not gone and not state.startswith(WAITS)
+                (busy if is_busy else others_in)[state.removeprefix(WAITS)].append(rank)
+        hanging = [
+            f"{self._name(ranks)} {'is' if len(ranks) == 1 else 'are'} still in {s}" for s, ranks in busy.items()
+        ]
+        living = f"every rank answers{', but ' * bool(hanging)}{' and '.join(hanging)}"
+        others = "; ".join(f"{self._name(ranks, hosts=len(ranks) == 1)} in {s}" for s, ranks in others_in.items())
+        sentence = f"{' and '.join(gone) or living}; rank {self.rank} waited in {self._place()}"
         return f"{sentence}{f', {others}' if others else ''}"
 
     def _name(self, ranks: Sequence[int], hosts: bool = True) -> str:
@@ -154,7 +171,7 @@ class RollCall:
         async with asyncio.timeout(ANSWER_SECONDS):
             reader, writer = await asyncio.open_connection(peer.address, peer.port, limit=MOST_BYTES)
             try:
-                writer.write(json.dumps({"token": peer.token, **message}).encode() + b"\n")
+                writer.write(f"{peer.token} {json.dumps(message)}\n".encode())
                 return await reader.readline()
             finally:
                 writer.close()
@@ -173,27 +190,31 @@ class RollCall:
                 continue
             except OSError:
                 return
-            with connection, suppress(OSError, ValueError, TypeError, LookupError):  # of a stranger, too
+            with connection, suppress(OSError, ValueError, TypeError, LookupError):  # what it says may be nonsense
                 self._serve(connection)
 
     def _serve(self, connection: socket.socket) -> None:
+        token, _, text = _line(connection).partition(b" ")
+        if not hmac.compare_digest(token, self._peers[self.rank].token.encode()):
+            return  # a stranger, of whose bytes no more than these were read, and none parsed
+        message = json.loads(text)
+        is_call = "states" not in message
+        if not is_call and not self._concluded.is_set():
+            self._states = [str(state) for state in message["states"]]
+            self._concluded.set()
         connection.settimeout(SERVE_SECONDS)
-        with connection.makefile("rwb") as stream:
-            message = json.loads(stream.readline(MOST_BYTES))
-            if not hmac.compare_digest(str(message["token"]), self._peers[self.rank].token):
-                return
-            is_call = "states" not in message
-            if not is_call and not self._concluded.is_set():
-                self._states = [str(state) for state in message["states"]]
-                self._concluded.set()
-            stream.write(json.dumps(self._doing()).encode() + b"\n")
+        connection.sendall(json.dumps(self._doing()).encode() + b"\n")
         if is_call:
             self._called.set()
             if self._failed_in is None:
                 self._write_stacks()
 
-    def _doing(self) -> str:
+    def _place(self) -> str:
         return self._failed_in or where(self.phases.step, self.phases.path)
+
+    def _doing(self) -> str:
+        waits = self._failed_in is not None or self.phases.current == "communication"
+        return f"{WAITS if waits else ''}{self._place()}"
 
     def _write_stacks(self, text: str | None = None) -> None:
         """The stacks of this process's threads, or a text instead, to this rank's file."""
@@ -202,11 +223,22 @@ class RollCall:
         with suppress(OSError):
             self.stacks.mkdir(parents=True, exist_ok=True)
             with open(self.stacks / f"rank-{self.rank:05}.txt", "w", encoding="utf-8") as file:
-                file.write(f"rank {self.rank}, process {os.getpid()} on {socket.gethostname()}, in {self._doing()}\n")
+                file.write(f"rank {self.rank}, process {os.getpid()} on {socket.gethostname()}, in {self._place()}\n")
                 file.write(text or "")
                 file.flush()
                 if text is None:
                     faulthandler.dump_traceback(file)
+
+
+def _line(connection: socket.socket) -> bytes:
+    """What a caller says, in `SERVE_SECONDS` and `MOST_BYTES` at most: a stranger keeps nobody from being heard."""
+    said, deadline = bytearray(), time.monotonic() + SERVE_SECONDS
+    while not said.endswith(b"\n") and len(said) < MOST_BYTES:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        if not (more := connection.recv(1 << 16)) or time.monotonic() > deadline:
+            break
+        said += more
+    return bytes(said)
 
 
 class _Watch:

@@ -1,4 +1,8 @@
-"""What is known of devices: dense peaks as their vendors state them. A device that is not here has no MFU."""
+"""What is known of devices: dense peaks as their vendors state them. A device that is not here has no MFU.
+
+`source` names the vendor's document for a figure; those of H100 were compared with a copy of it, the others are as commonly quoted.
+None of them was measured, and those of 16 bits with sparsity in the document are halved. Where editions of a document differ (fp32 of Blackwell boards) there is no figure.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +27,10 @@ class Device(NamedTuple):
     source: str
 
 
-# The first that fits counts. Where a vendor states a peak with sparsity, this is half of it.
+# The first that fits counts.
 DEVICES = (
-    Device("GB200", 2500e12, 2500e12, 80e12, "NVIDIA GB200 NVL72 data sheet, a half of the superchip"),
-    Device("B200", 2250e12, 2250e12, 75e12, "NVIDIA HGX B200 data sheet, an eighth of the board"),
+    Device("GB200", 2500e12, 2500e12, None, "NVIDIA GB200 NVL72 data sheet, a half of the superchip"),
+    Device("B200", 2250e12, 2250e12, None, "NVIDIA HGX B200 data sheet, an eighth of the board"),
     Device("H200 NVL", 835.5e12, 835.5e12, 60e12, "NVIDIA H200 data sheet"),
     Device("H200", 989.4e12, 989.4e12, 66.9e12, "NVIDIA H200 data sheet; the chip of the H100 SXM"),
     Device("H100 NVL", 835.5e12, 835.5e12, 60e12, "NVIDIA H100 data sheet"),

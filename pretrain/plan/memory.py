@@ -14,8 +14,8 @@ With `offload` the first row lies in host memory; with a GPU in pinned blocks, w
 a CPU all of it is host memory.
 
 Counts of weights, gradients and optimizer are exact, those of activations as exact as the list of saved tensors there;
-`tests/pretrain/plan/test_memory.py` holds them to what tensors take. What an allocator wastes is in none of them, and what a
-process takes before it has a model is a round number: measured on a CPU, assumed with a GPU.
+`tests/pretrain/plan/test_memory.py` holds them to what tensors take. What an allocator wastes is in none of them. What a
+process takes before it has a model is a round allowance, not a measurement.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ Device = Literal["cpu", "cuda"]
 ITEM_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp64": 8}
 STEP_BYTES = 4  # AdamW counts the steps of each parameter
 MESSAGES = 4  # between stages, on their way and expected
-PROCESS_BYTES: dict[Device, int] = {"cpu": 400 << 20, "cuda": 3 << 30}  # Python, torch, loader; a GPU's driver
+PROCESS_BYTES: dict[Device, int] = {
+    "cpu": 400 << 20,
+    "cuda": 3 << 30,
+}  # allowed for Python, torch, loader; a GPU's driver
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,11 @@ class Estimate:
 
     @property
     def host_bytes_at_least(self) -> int:
-        """Without what passes, or may be there at other moments of a step: a run that is refused for these cannot fit."""
-        certain = self.host_bytes - self.pinning
+        """Without what passes, may be there at other moments of a step, or is an allowance (`process`).
+
+        What is left cannot be done without, beside what the process holds before it has a model.
+        """
+        certain = self.host_bytes - self.pinning - self.process
         if self.device == "cpu":
             certain -= self.working + min(self.gradients, self.activations + self.logits)
         return certain

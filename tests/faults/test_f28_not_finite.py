@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
@@ -20,13 +21,15 @@ from torch import Tensor
 
 from corpus.engine.errors import WenhaiError
 from pretrain import checkpoint, train
-from pretrain.config import RunConfig
+from pretrain.config import DataConfig, RunConfig
 from pretrain.model import GPT
 from pretrain.monitor import incidents
 from pretrain.parallel.compose import ParallelModel
+from pretrain.staging import staged
 from pretrain.trace import Part, Trace
 from tests.pretrain.data.test_reader import write_folder
 from tests.pretrain.ranks import run_ranks
+from tests.pretrain.test_staging import build
 from tests.pretrain.texts import small_tokenizer, smallest_config
 from tests.tokenizer.texts import documents
 from tokenizer.model import Tokenizer
@@ -201,6 +204,47 @@ def test_documents_that_cannot_be_listed_end_no_run(tmp_path: Path) -> None:
     assert (line["step"], line["documents"], line["file"]) == (2, 0, None)
     assert "the documents of step 2 cannot be listed" in said[0] and "docs.parquet" in said[0]
     assert "`python -m pretrain trace --step 2` lists its documents" in said[1]
+
+
+def test_documents_of_a_store_are_listed_from_the_copies_of_this_machine(tmp_path: Path) -> None:
+    store = build(tmp_path / "store")
+    settings = config(num_steps=3).model_copy(update={"data": DataConfig(cache=str(tmp_path / "cache"))})
+    url = f"local://{store}"
+    with staged(settings.data, {"store": url}):
+        shutil.rmtree(store / "tokens-1/data")
+    away = Corpus(url, None, 0, "")  # type: ignore[arg-type]
+    ((error, _),) = run_ranks(run_failing, 1, settings, away, tmp_path / "out", 0, 2, 3)
+    assert error == ""
+    (line,) = recorded(tmp_path / "out", "not_finite")
+    rows = [json.loads(text) for text in (tmp_path / "out" / line["file"]).read_text("utf-8").splitlines()]
+    assert {row["sample"] for row in rows} == {4, 5, 6, 7} and line["documents"] > 0
+
+
+def test_an_overflow_is_recorded_where_the_step_was_applied(corpus: Corpus, tmp_path: Path) -> None:
+    """A gradient that is not finite at any scale was no overflow: the next step has the scale of before."""
+    settings = config(precision="fp16", loss_scale={"initial": 4.0}, num_steps=6)
+    (answer,) = run_ranks(run_overflowing, 1, settings, corpus, tmp_path, {2: 1, 4: 4})
+    assert answer[0] == ""
+    assert [(line["step"], line["loss_scale"]) for line in recorded(tmp_path, "overflow")] == [(2, 2.0)]
+    assert [(line["step"], line["verdict"]) for line in recorded(tmp_path, "not_finite")] == [(4, "data")]
+
+
+def run_overflowing(config: RunConfig, corpus: Corpus, out: Path, attempts: dict[int, int]) -> tuple[str, list[str]]:
+    """The first attempts at some steps (from 1) give gradients that are not finite."""
+    tried: list[int] = []
+    original = ParallelModel.step
+
+    def step(model: ParallelModel, *args: Any) -> Tensor:
+        losses = original(model, *args)
+        at = model.pipeline.phases.step
+        tried.append(at)
+        if tried.count(at) <= attempts.get(at, 0):
+            gradient: Any = next(iter(model.parameters.values())).grad
+            gradient.mul_(math.inf)
+        return losses
+
+    with mock.patch.object(ParallelModel, "step", step):
+        return run(config, corpus, out)
 
 
 def test_no_more_samples_are_listed_than_is_quickly_done(corpus: Corpus, tmp_path: Path) -> None:

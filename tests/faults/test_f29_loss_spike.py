@@ -49,6 +49,7 @@ def test_a_spike_is_recorded_with_its_documents(tmp_path: Path, limit: float) ->
     trace = Trace.of_checkpoint(folder, {"tokens": corpus.folder})
     for line, message in zip(lines, said, strict=True):
         assert line["loss"] == pytest.approx(1.5 * line["mean"], rel=0.05) and line["deviations"] > limit
+        assert line["file"] == f"loss_spikes/step-{line['step']:08d}.jsonl"
         listed = [json.loads(text) for text in (out / line["file"]).read_text("utf-8").splitlines()]
         expected = trace.sightings(trace.step(line["step"]))
         assert [(row["sample"], row["id"]) for row in listed] == [(each.sample, each.id) for each in expected]

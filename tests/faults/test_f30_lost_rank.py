@@ -1,7 +1,7 @@
 """FAULTS row 30: one of four ranks dies or hangs; all end with an error within the timeout, which says who and where.
 
-The victim gets its signal as it enters a phase of step 2. A rank that hangs (SIGSTOP) is ended by what started it, as a launcher
-does with ranks that outlive the first failure.
+The victim gets its signal as it enters a phase of step 2, or never comes out of its loader. A rank that hangs is ended by what
+started it, as a launcher does with ranks that outlive the first failure.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -33,6 +34,8 @@ SLOW = {
     (signal.SIGKILL, "forward"),
     *((signal.SIGSTOP, phase) for phase in ("forward", "optimizer", "save", "evaluate")),
 }
+LONG = {(signal.SIGKILL, "evaluate"), (signal.SIGSTOP, "backward")}
+MARKS = ((pytest.mark.slow, SLOW), (pytest.mark.long, LONG))
 IN_STEP = "(reading|forward|backward|exchange|optimizer step)"  # the others go on until they need the victim
 
 
@@ -54,8 +57,13 @@ def config(phase: str, parallel: dict[str, Any]) -> RunConfig:
     )
 
 
-def lost(settings: RunConfig, data: Path, out: Path, phase: str, number: int) -> None:
-    """Train; the victim gets the signal as it enters a phase."""
+def hang() -> None:
+    while True:
+        time.sleep(0.01)
+
+
+def lost(settings: RunConfig, data: Path, out: Path, phase: str, number: int | None) -> None:
+    """Train; the victim gets the signal as it enters a phase, or hangs there."""
     rank, pid_file, enter = int(os.environ["RANK"]), out / "victim", Phases.__call__
 
     @contextmanager
@@ -63,7 +71,7 @@ def lost(settings: RunConfig, data: Path, out: Path, phase: str, number: int) ->
         with enter(phases, name):
             if (phases.step, name) == (AT_STEP, phase):
                 pid_file.write_text(str(os.getpid()))
-                os.kill(os.getpid(), number)
+                hang() if number is None else os.kill(os.getpid(), number)
             yield
 
     with mock.patch.object(Phases, "__call__", entering) if rank == VICTIM else nullcontext():
@@ -87,7 +95,7 @@ def lost(settings: RunConfig, data: Path, out: Path, phase: str, number: int) ->
             ("save", {}, "(save|reading|forward|exchange)"),  # who has nothing to write goes on
             ("evaluate", {"pp": 2}, "evaluation"),
         ]
-        for marks in [pytest.mark.slow if (number, phase) in SLOW else ()]
+        for marks in [[mark for mark, cases in MARKS if (number, phase) in cases]]
     ],
 )
 def test_all_end_and_say_who_is_lost_and_where_they_waited(
@@ -95,7 +103,7 @@ def test_all_end_and_say_who_is_lost_and_where_they_waited(
 ) -> None:
     with pytest.raises(RanksFailed) as caught:
         run_ranks(lost, NUM_RANKS, config(phase, parallel), data, tmp_path, phase, number, deadline_seconds=150)
-    gone = "has ended" if number == signal.SIGKILL else "does not answer: it is stopped, or its machine is gone"
+    gone = "has ended" if number == signal.SIGKILL else "does not answer: it is stopped, [^;]* cannot be reached"
     assert caught.value.codes[VICTIM] == -signal.SIGKILL
     told = re.findall(r"LostRank: (.*)", str(caught.value))
     assert len(told) == NUM_RANKS - 1, caught.value
@@ -104,3 +112,19 @@ def test_all_end_and_say_who_is_lost_and_where_they_waited(
         assert re.match(expected, line), line
         assert f"Stacks: {tmp_path / 'stacks'}" in line
     assert len(list((tmp_path / "stacks").iterdir())) == NUM_RANKS - 1
+
+
+@pytest.mark.long
+def test_a_rank_that_never_comes_out_of_its_loader_is_named_with_its_phase(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(RanksFailed) as caught:
+        run_ranks(lost, NUM_RANKS, config("data", {}), data, tmp_path, "data", None, deadline_seconds=150)
+    assert caught.value.codes[VICTIM] == -signal.SIGKILL
+    told = re.findall(r"LostRank: (.*)", str(caught.value))
+    assert len(told) == NUM_RANKS - 1, caught.value
+    for line in told:
+        hangs = rf"rank {VICTIM} \({socket.gethostname()}\) is still in the reading of step {AT_STEP}"
+        assert re.match(
+            rf"every rank answers, but {hangs}; rank [013] waited in the {IN_STEP} of step {AT_STEP}, ", line
+        ), line
+    stacks = (tmp_path / "stacks" / f"rank-{VICTIM:05}.txt").read_text()
+    assert f"in the reading of step {AT_STEP}\n" in stacks and "in hang\n" in stacks

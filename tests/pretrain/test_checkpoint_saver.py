@@ -6,20 +6,22 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 
 from corpus.engine.errors import WenhaiError
 from pretrain import checkpoint
-from pretrain.checkpoint import places, saving
+from pretrain.checkpoint import places, saving, shards
 from pretrain.checkpoint.saving import retired
 from pretrain.checkpoint.shards import write_shard
 from pretrain.config import CheckpointConfig, RunConfig
-from tests.pretrain.checkpoints import assert_equal, contents, load_only, saver_of
-from tests.pretrain.ranks import reused_ranks
+from tests.pretrain.checkpoints import assert_equal, contents, load_only, resume_from, saver_of
+from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 
 
@@ -146,7 +148,8 @@ def test_a_refused_save_is_told_on_all_ranks_and_tried_again(must: bool, tmp_pat
     first, second = reused_ranks(refused, 2, tmp_path, must)
     words = f"{tmp_path}/checkpoints/step-00000001: cannot be written (No space left on device). Free space there."
     for result, said in ((first, f"rank 1: {words}"), (second, words)):
-        assert (result["raised"], result["errors"]) == ((said, []) if must else ("", [said]))
+        last_chance = f"{said} What was saved before stands: the same command goes on from there."
+        assert (result["raised"], result["errors"]) == ((last_chance, []) if must else ("", [said]))
         assert result["left"] == [] and result["ended"] == [None]
     assert [folder.name for folder in checkpoint.committed(tmp_path)] == [f"step-0000000{1 if must else 2}"]
 
@@ -166,6 +169,86 @@ def broken(out: Path) -> list[str]:
 
 def test_a_bug_in_the_background_is_not_a_full_disk(tmp_path: Path) -> None:
     assert reused_ranks(broken, 1, tmp_path) == [["'a bug'"] * 3]
+
+
+def broken_on_one(out: Path) -> None:
+    """Rank 1's thread meets a bug while the main threads wait for each other."""
+
+    def writing(path: Path, parts: Any) -> Any:
+        if os.environ["RANK"] == "1":
+            raise KeyError("a bug")
+        return write_shard(path, parts)
+
+    with tiny_run(tiny_config()) as run, mock.patch.object(saving, "write_shard", writing):
+        saver = saver_of(run, out)
+        try:
+            with saver.finishing():
+                saver.save(run.state)
+                for _ in range(1000):
+                    train_steps(run, 1)
+                    list(saver.ended())
+        except KeyError:
+            os._exit(7)  # as a process does that ends with an error
+
+
+def test_a_bug_in_the_background_of_one_rank_ends_the_run(tmp_path: Path) -> None:
+    """The other is told by its connection, in whichever of its threads waits."""
+    with pytest.raises(RanksFailed, match="See what that rank said last, and start the run again") as failed:
+        run_ranks(broken_on_one, 2, tmp_path)
+    assert failed.value.codes[1] == 7 and "Timed out" not in str(failed.value)
+    assert checkpoint.committed(tmp_path) == []
+
+
+def without_slices(config: RunConfig, out: Path) -> tuple[bool, Any, Any]:
+    """Rank 0 writes all that both hold."""
+    all_to_first = partial(DefaultSavePlanner, dedup_save_to_lowest_rank=True)
+    with tiny_run(config) as run, mock.patch.object(shards, "DefaultSavePlanner", all_to_first):
+        if (folder := checkpoint.newest(out)) is not None:
+            resume_from(folder, run)
+        loaded = contents(run)
+        saver = saver_of(run, out)
+        train_steps(run, 1)
+        saver.save(run.state)
+        saver.wait()
+        (save,) = saver.ended()
+        return bool(saver._plan.offsets), loaded, contents(run) if save.written else save.error
+
+
+def test_a_rank_that_holds_no_slice_writes_no_file(tmp_path: Path) -> None:
+    config = tiny_config(parallel={"dp_replicate": 2})
+    first, second = reused_ranks(without_slices, 2, config, tmp_path)
+    assert (first[0], second[0]) == (True, False)
+    names = {path.name for path in checkpoint.step_folder(tmp_path, 1).iterdir()}
+    assert names == {shards.SHARD_FILE.format(1), "COMMIT.json", "config.json", "state.json", "tokenizer.model"}
+    for again in reused_ranks(without_slices, 2, config, tmp_path):
+        assert_equal(again[1], first[2])
+
+
+def growth(out: Path) -> list[int]:
+    """Resident memory in KiB after each of 20 saves in the background."""
+    sizes = []
+    with tiny_run(tiny_config(model={"hidden_size": 256}, checkpoint={"keep_last": 1})) as run:
+        saver = saver_of(run, out)
+        for _ in range(20):
+            train_steps(run, 1)
+            saver.save(run.state)
+            saver.wait()
+            list(saver.ended())
+            sizes.append(resident_kib())
+    return sizes
+
+
+def resident_kib() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+def test_memory_is_flat_over_saves(tmp_path: Path) -> None:
+    """A checkpoint has 20 MB: were one left behind in memory each time, it would be seen at once."""
+    (sizes,) = run_ranks(growth, 1, tmp_path)
+    num_bytes = sum(path.stat().st_size for path in checkpoint.step_folder(tmp_path, 20).iterdir())
+    assert num_bytes > 15e6
+    assert (sizes[-1] - sizes[4]) * 1024 < num_bytes / 2, sizes
 
 
 def finishing(out: Path) -> list[bool]:

@@ -6,23 +6,27 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from corpus.engine import storage
-from corpus.engine.errors import Stopped, WenhaiError
+from corpus.engine import durable, storage, store_lock
+from corpus.engine.errors import LockHeld, Stopped, UsageError, WenhaiError
+from corpus.engine.store_lock import Holder
 from pretrain import checkpoint, train
-from pretrain.checkpoint.places import Store, newest_at, place_of
+from pretrain.checkpoint import claim
+from pretrain.checkpoint.places import newest_at, place_of
+from pretrain.checkpoint.store import Store
 from pretrain.config import RunConfig
 from tests.corpus.engine.test_s3 import Store as Server
 from tests.pretrain.checkpoints import assert_equal, contents, resume_from, saver_of
 from tests.pretrain.ranks import reused_ranks, run_ranks
 from tests.pretrain.test_checkpoint_killed import make_folders
 from tests.pretrain.texts import small_tokenizer, text_folder
-from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
+from tests.pretrain.tiny import IDENTITY, tiny_config, tiny_run, train_steps
 from tests.tokenizer.texts import documents
 
 
@@ -146,6 +150,69 @@ def test_an_altered_object_is_refused_by_its_name_on_every_rank(config: RunConfi
     for message in reused_ranks(fetch_error, 2, config, tmp_path / "nodes"):
         assert f"local://{path}: was altered: its size or sha256" in message
         assert "Restore it, or delete step-00000001 to go on" in message
+
+
+def lay_lock(config: RunConfig) -> Holder:
+    """The lock of another run, on another machine."""
+    assert config.checkpoint.url is not None
+    holder = replace(Holder.this_process(), machine="another", words="process 7 on elsewhere since yesterday")
+    storage.put(f"{config.checkpoint.url}/lock.json", durable.canonical_json(asdict(holder)))
+    return holder
+
+
+def test_a_second_run_on_a_url_is_refused(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At the first sign of life of the first; a run that was killed elsewhere gives none."""
+    monkeypatch.setattr(store_lock, "SETTLE_SECONDS", 0)
+    lay_lock(config)
+    monkeypatch.setattr("pretrain.checkpoint.claim.time.sleep", lambda seconds: lay_lock(config))
+    place = place_of(tmp_path / "out", config.checkpoint)
+    with pytest.raises(LockHeld, match=r"store: in use by process 7 on elsewhere"), place.alone():
+        pass
+    assert "in use by process 7 on elsewhere since yesterday; waiting up to 150 s" in capsys.readouterr().err
+    monkeypatch.setattr("pretrain.checkpoint.claim.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(claim, "SILENT_SECONDS", 0.01)
+    with place.alone():
+        assert f"process {os.getpid()} on" in str(store_lock.holder(str(config.checkpoint.url)))
+        assert place.steps() == {}
+    assert not (tmp_path / "store/lock.json").exists()
+
+
+def taken_over(config: RunConfig, out: Path) -> tuple[str, dict[str, bool]]:
+    """Another run takes the lock, and has half uploaded the step that this one saves next."""
+    make_folders()
+    with tiny_run(config) as run:
+        place = place_of(out, config.checkpoint)
+        with place.alone():
+            saver = checkpoint.Saver(place, run.model, run.optimizer, run.config, IDENTITY, run.world)
+            saver.save(run.state, must=True)
+            lay_lock(config)
+            storage.put(f"{config.checkpoint.url}/step-00000001/theirs", b"of another run")
+            train_steps(run, 1)
+            saver.save(run.state)
+            saver.wait()
+            *_, last = saver.ended()
+            return str(last.error), place.steps()
+
+
+def test_a_run_that_has_lost_its_url_touches_nothing_there(config: RunConfig, tmp_path: Path) -> None:
+    ((error, steps),) = run_ranks(taken_over, 1, config, tmp_path / "out")
+    assert "store: process 7 on elsewhere since yesterday works here now" in error
+    assert steps == {"step-00000000": True, "step-00000001": False}
+    assert [path.name for path in (tmp_path / "store/step-00000001").iterdir()] == ["theirs"]
+
+
+@pytest.mark.parametrize("url", ["ftp://me:hunter2@host/runs", "abfs://box/runs?sig=hunter2"])
+def test_a_url_that_holds_a_secret_is_refused_without_saying_it(url: str) -> None:
+    with pytest.raises(UsageError, match=r"checkpoint: url holds a password or a key, and it is printed") as error:
+        tiny_config(checkpoint={"url": url})
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize("url", ["abfs://box@account.dfs.core.windows.net/runs", "hdfs://me@host:8020/runs"])
+def test_a_name_or_a_port_is_no_secret(url: str) -> None:
+    assert tiny_config(checkpoint={"url": url}).checkpoint.url == url
 
 
 def test_a_run_with_checkpoints_on_its_disk_does_not_begin_anew_in_a_store(config: RunConfig, tmp_path: Path) -> None:

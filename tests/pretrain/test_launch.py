@@ -87,6 +87,21 @@ def test_a_rank_stopped_while_it_starts_is_resumable(number: signal.Signals) -> 
         assert process.wait(250) == 75
 
 
+def test_a_rank_that_fails_after_a_signal_has_failed() -> None:
+    """As where its last save finds a full disk: 75 would say that it has saved."""
+    with start_launcher(LAUNCHER.replace("sys.exit(75)", "sys.exit(1)")) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(250) == 1
+
+
+def test_a_rank_that_stopped_before_the_others_speaks_for_those_that_lost_it() -> None:
+    with start_launcher(
+        LAUNCHER.replace("sys.exit(75)", "sys.exit(1 if os.environ['RANK'] == '0' else 75)")
+    ) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(250) == 75
+
+
 def test_ranks_end_when_the_launcher_is_killed() -> None:
     """Otherwise they would hold the folder's lock, and the same command would be refused."""
     with start_launcher() as process:

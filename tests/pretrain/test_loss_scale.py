@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,16 +17,16 @@ from pretrain.evaluate import evaluate, logits_score, read_held_out
 from pretrain.state import State
 from pretrain.step import train_step
 from tests.faults.test_f28_not_finite import config, recorded, run, write_corpus
-from tests.pretrain.checkpoints import contents, resume, save
+from tests.pretrain.checkpoints import Result, assert_equal, contents, resume, save
 from tests.pretrain.ranks import reused_ranks, run_ranks
 from tests.pretrain.texts import small_tokenizer
 from tests.pretrain.tiny import tiny_config, tiny_run
 from tokenizer.model import Tokenizer
 
 
-def fp16(initial: float, growth_steps: int) -> RunConfig:
+def fp16(initial: float, growth_steps: int, **sections: Any) -> RunConfig:
     values = {"initial": initial, "growth_steps": growth_steps}
-    return tiny_config(training={"precision": "fp16", "loss_scale": values, "num_steps": 10})
+    return tiny_config(training={"precision": "fp16", "loss_scale": values, "num_steps": 10}, **sections)
 
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.integers(1, 5))
@@ -60,7 +61,7 @@ def test_other_precisions_have_none(precision: str) -> None:
     assert state == State(loss_scale=8.0)
 
 
-def train_seven(config: RunConfig, out: Path | None) -> tuple[list[tuple[float, float | None]], object]:
+def train_seven(config: RunConfig, out: Path | None) -> tuple[list[tuple[float, float | None]], Result]:
     """Seven steps, or five and a checkpoint that the last two go on from; the scale doubles after each three."""
     with tiny_run(config) as run:
         done = [train_step(run) for _ in range(5)]
@@ -72,13 +73,15 @@ def train_seven(config: RunConfig, out: Path | None) -> tuple[list[tuple[float, 
         return [(result.loss, result.loss_scale) for result in done], contents(run)
 
 
-def test_a_resumed_run_has_the_scale_of_one_that_never_stopped(tmp_path: Path) -> None:
-    settings = fp16(16.0, growth_steps=3)
-    ((expected, last),) = reused_ranks(train_seven, 1, settings, None)
-    ((resumed, last_resumed),) = reused_ranks(train_seven, 1, settings, tmp_path)
-    assert [scale for _, scale in expected] == [16.0] * 3 + [32.0] * 3 + [64.0]
-    assert resumed == expected
-    assert repr(last_resumed) == repr(last)
+@pytest.mark.parametrize("parallel", [{}, {"zero": 3}])
+def test_a_resumed_run_has_the_scale_of_one_that_never_stopped(tmp_path: Path, parallel: dict[str, Any]) -> None:
+    """And its losses and weights, bit for bit."""
+    settings, num_ranks = fp16(16.0, growth_steps=3, parallel=parallel), 1 + len(parallel)
+    never, stopped = (reused_ranks(train_seven, num_ranks, settings, out) for out in (None, tmp_path))
+    for (expected, last), (resumed, last_resumed) in zip(never, stopped, strict=True):
+        assert [scale for _, scale in expected] == [16.0] * 3 + [32.0] * 3 + [64.0]
+        assert resumed == expected
+        assert_equal(last_resumed, last)
 
 
 def test_a_run_in_fp16_is_evaluated_and_generates(tmp_path: Path) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.pretrain.precision import LAYOUTS, PRECISIONS, agreement
 
-QUICK = ("1 rank", "tp 2 x pp 2")
+MARKS: dict[str, Any] = {
+    "1 rank": (),
+    "pp 2, zero-bubble": pytest.mark.long,
+    "tp 2 x pp 2": pytest.mark.long,
+}  # the others are slow
 
 
 @pytest.mark.parametrize(
-    "layout", [layout if layout in QUICK else pytest.param(layout, marks=pytest.mark.slow) for layout in LAYOUTS]
+    "layout", [pytest.param(layout, marks=MARKS.get(layout, pytest.mark.slow)) for layout in LAYOUTS]
 )
 def test_losses_agree_within_rounding(layout: str) -> None:
     found = {precision: agreement(layout, precision) for precision in PRECISIONS}

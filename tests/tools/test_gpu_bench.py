@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,14 +59,22 @@ def test_a_difference_beyond_the_limit_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 def test_speed_has_ours_beside_the_plain_loop(quick: None) -> None:
     found = rows(list(gpu.speed(ARGUMENTS)))
-    assert len(found) == 2 * 2 * 2 + 1
+    assert len(found) == 2 * 2 + 1
     for row in found[:-1]:
         assert len(row) == 9
         assert float(row[1].replace(",", "")) > 0
         assert row[3] == "n/a"  # of a CPU no peak is known
-    assert [row[4] for row in found[:4]] == ["50%", "50%", "45%", "45%"]
     assert [bool(row[8]) for row in found[:2]] == [True, False]  # a plan is of ours
     assert found[-1] == ["torchtitan", gpu.torchtitan(), *[""] * 7]
+
+
+def test_every_context_has_its_rows_and_its_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "row", lambda *_, **__: {"failed": "OOM"})
+    monkeypatch.setattr(gpu, "table", lambda columns, rows: rows)
+    whole = argparse.Namespace(tiny=False, seconds=1.0)
+    names = [name for name, *_ in gpu.speed(whole)]
+    assert [name.split(":")[0] for name in names[:4:2]] == ["1.7B, 2048", "1.7B, 4096"]
+    assert len(names) == 2 * 2 * 2 + 1 and len(set(names)) == len(names)
 
 
 def test_the_other_sections(quick: None) -> None:
@@ -116,6 +125,20 @@ def test_a_row_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(subprocess, "run", run)
     assert gpu.row(gpu.ours, 7.0) == {"failed": "not done in 7 s"}
+
+
+def test_each_row_compiles_into_a_cache_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a row that was ended left there, half a library, is no other row's."""
+    caches = []
+
+    def run(*_: Any, env: dict[str, str], **__: Any) -> subprocess.CompletedProcess[str]:
+        caches.append(Path(env["TORCHINDUCTOR_CACHE_DIR"]))
+        assert caches[-1].is_dir() and not list(caches[-1].iterdir())
+        return subprocess.CompletedProcess([], 0, "{}\n", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert gpu.row(gpu.ours, 7.0) == gpu.row(gpu.ours, 7.0) == {}
+    assert len(set(caches)) == 2 and not any(cache.exists() for cache in caches)
 
 
 def test_a_cpu_is_not_measured(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

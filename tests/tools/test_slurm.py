@@ -47,7 +47,6 @@ sample_tokens = 4
 """
 
 # ------------------------------------------------------------------------------------------- stand-ins for Slurm's commands
-
 SRUN = """#!/bin/sh
 while [ "${1#--}" != "$1" ]; do shift; done
 for rank in 0 1 2 3; do SLURM_PROCID=$rank SLURM_LOCALID=$((rank % 2)) "$@" || code=$?; done
@@ -126,6 +125,9 @@ def test_crashes_without_a_new_checkpoint_come_to_an_end(
     assert [crash(number) for number in range(4)] == [True, True, True, False]
     (tmp_path / "out/checkpoints/step-00000010").mkdir(parents=True)
     assert [crash(number) for number in range(4, 8)] == [True, True, True, False]
+    line = {"kind": "save", "step": 20, "at": 1.5, "folder": "s3://bucket/step-00000020", "seconds": 1.0}
+    (tmp_path / "out/metrics.jsonl").write_text(json.dumps(line) + "\n")  # of a run that saves in object storage
+    assert [crash(number) for number in range(4)] == [True, True, True, False]
     assert [crash(number, code) for number, code in enumerate((75, 138, 143), 8)] == [True, True, True]  # no crashes
     batch(repository, stand_ins, "--out", str(tmp_path / "out"))
     assert not list((tmp_path / "out").glob(".crashes*"))  # the end forgets them
@@ -146,12 +148,10 @@ def test_make_submits_and_says_what(
     repository: Path, stand_ins: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "venv/bin").mkdir(parents=True)
-    (tmp_path / "venv/bin/python").touch()
-    (tmp_path / "venv/.pretrain-stamp").touch()
     (tmp_path / "data").mkdir()
-    (tmp_path / "data/run.json").touch()
+    for name in ("venv/bin/python", "venv/.pretrain-stamp", "data/run.json"):
+        (tmp_path / name).touch()
     monkeypatch.setenv("PATH", stand_ins["PATH"])
-    monkeypatch.setitem(STAND_INS, "sbatch", STAND_INS["sbatch"])
     (tmp_path / "bin/sbatch").write_text(STAND_INS["sbatch"].replace("sbatch.called", f"{tmp_path}/called"))
     variables = [f"VENV={tmp_path}/venv", f"DATA={tmp_path}/data", "CLUSTER=slurm", "NODES=4", "CONFIG=yuan-13b"]
     done = make(repository, "pretrain", *variables, "PARTITION=gpu", "TIME=2:00:00", "SET=a.b=1 c.d=2")

@@ -79,7 +79,7 @@ def test_the_card_says_what_it_is_and_its_example_runs(llama: Path, tmp_path: Pa
     for line in ("| tokens | 0 in 0 steps", read_saved(llama).data, tokenizer.sha256, "| held out | 4.500 bits",
                  "8, 2 of keys and values", "untied output", "A text begins after `<|endoftext|>`"):  # fmt: skip
         assert line in card, line
-    assert "document mask" not in card and "prefix LM" not in card
+    assert "document mask" not in card and "prefix LM" not in card and "rounded" not in card
     code = card.split("```python\n")[1].split("```")[0].replace("path/to/this/folder", str(out))
     code = code.replace("max_new_tokens=50", "max_new_tokens=5")
     names: dict[str, Any] = {}
@@ -104,6 +104,9 @@ def test_rounded_weights_are_those_that_were_compared(llama: Path, tmp_path: Pat
     assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {kind}
     assert difference(llama, out, kind) < 1e-4
     assert AutoModelForCausalLM.from_pretrained(str(out)).dtype == kind
+    card = (out / "README.md").read_text()  # what was compared was not the model that was trained
+    assert f"the model that was trained, its weights rounded to {dtype} first, differ" in card
+    assert f"The weights are {dtype}, rounded" in card
 
 
 def test_a_value_beyond_float16_is_refused(data: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:

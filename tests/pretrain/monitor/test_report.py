@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from pretrain.__main__ import main
 from pretrain.monitor import report
-from pretrain.monitor.charts import HEIGHT, WIDTH, Chart, Line, draw
-from pretrain.monitor.facts import charts, decimal, state
+from pretrain.monitor.charts import BOTTOM, HEIGHT, WIDTH, Chart, Line, draw
+from pretrain.monitor.facts import charts, decimal, headline, state
 from pretrain.monitor.log import CELLS, Curve, RunLog, read_log
 from pretrain.train import _draw_report
 from tests.html_page import Page
@@ -68,7 +68,7 @@ def test_every_curve_and_event_is_on_the_page(tmp_path: Path) -> None:
     assert [tag for tag, _ in page.tags].count("svg") == 12
     markdown = (tmp_path / "report.md").read_text()
     for text in ("Finished after step 6. 4 ranks, tp 2 x dp 2, fp16, cpu.", "3.500", "春天来了，\n万物复苏。", "百科",
-                 "folder step-00000003, stall 0.25 s, seconds 2 s, bytes 5.0 MB", "verdict data",
+                 "folder step-00000003, stall 0.25 s, took 2 s, bytes 5.0 MB", "verdict data",
                  "loss or gradient not finite: 1"):  # fmt: skip
         assert text in page.text and text in markdown, text
 
@@ -96,6 +96,52 @@ def test_the_page_asks_for_nothing_and_runs_nothing(tmp_path: Path) -> None:
     markdown = (tmp_path / "report.md").read_text()
     outside = re.sub(r"^(`{3,})\w*\n.*?^\1$", "", markdown, flags=re.DOTALL | re.MULTILINE)
     assert "&lt;script&gt;" in outside and "<script>" not in outside
+
+
+def test_the_page_may_be_shown_to_others(tmp_path: Path) -> None:
+    """No password of a URL, and not where files lie."""
+    url = "sftp://ann:s3@cret@store.example/runs"
+    text = (
+        record("start", 0)
+        + record("save", 1, folder=f"{url}/step-00000001")
+        + record(
+            "save_failed", 2, reason=f"{url}/step-00000002: refused (https://a.example/b?part=1&X-Amz-Signature=cret)"
+        )
+        + record("loss_spike", 3, file="/scratch/ann/runs/loss_spikes/step-00000003.jsonl")
+    )
+    checkpoint = tmp_path / "checkpoints" / "step-00000001"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "COMMIT.json").write_text("{}")
+    config = {"checkpoint": {"url": url}, "data": {"corpora": [{"path": f"{url}/a?token=cret", "weight": 1.0}]}}
+    (checkpoint / "config.json").write_text(json.dumps({"config": config}))
+    page = report.write_report(write(tmp_path, text)).read_text()
+    for shown in (page, (tmp_path / "report.md").read_text()):
+        assert "cret" not in shown and "ann" not in shown
+        assert "sftp://…@store.example/runs" in shown and "part=1" in shown and "weight = 1.0" in shown
+        assert "folder step-00000001" in shown and "file step-00000003.jsonl" in shown
+
+
+def test_phases_that_took_no_time_are_not_named(tmp_path: Path) -> None:
+    log = read_log(write(tmp_path, trained(1, 2, phases={"forward": 1.0, "save": 0.0})))
+    (chart,) = (chart for chart in charts(log) if chart.stacked)
+    assert [line.label for line in chart.lines] == ["forward"]
+
+
+def test_small_speeds_have_a_unit_of_their_own(tmp_path: Path) -> None:
+    for flops, shown in ((2.1e10, ("21", "GFLOP/s, mean")), (2e12, ("2", "TFLOP/s, mean"))):
+        assert shown in headline(read_log(write(tmp_path, trained(1, flops_per_second=flops))))
+
+
+def test_the_lowest_value_does_not_lie_on_the_edge() -> None:
+    curve = Curve()
+    curve.add(1, 5.0)
+    curve.add(2, 4.0)
+    heights = {}
+    for from_zero in (False, True):
+        text = draw(Chart("t", [Line("l", curve)], "", decimal, from_zero=from_zero), 2, [])
+        (path,) = re.findall(r'class="line c0" d="([^"]*)"', text)
+        heights[from_zero] = float(path.split()[-1])
+    assert heights[True] < heights[False] < HEIGHT - BOTTOM - 5
 
 
 def test_a_step_that_was_done_again_counts_once(tmp_path: Path) -> None:
@@ -128,7 +174,10 @@ def test_a_torn_line_and_foreign_lines_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", record("start", 0), record("train", 1), trained(1), record("end", 7)])
 def test_a_run_that_has_hardly_begun_has_a_page(tmp_path: Path, text: str) -> None:
     assert main(["report", str(write(tmp_path, text))]) == 0
-    assert "restarts" in (tmp_path / "report.md").read_text()
+    markdown, page = ((tmp_path / name).read_text() for name in ("report.md", "report.html"))
+    assert "restarts" in markdown
+    assert ("Nothing is recorded yet." in markdown) is (not text)
+    assert ("Curves" in markdown) is ("loss" in text) and ("Curves" in page) is ("loss" in text)
 
 
 def test_a_stop_is_told(tmp_path: Path) -> None:

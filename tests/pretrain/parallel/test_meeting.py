@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import io
 import socket
+import sys
 
 import pytest
+import torch
 import torch.distributed as dist
 
 from corpus.engine.errors import UsageError
@@ -46,3 +49,37 @@ def test_the_store_of_an_earlier_attempt_is_refused(monkeypatch: pytest.MonkeyPa
 def test_a_rank_is_reached_where_all_meet(meeting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", meeting)
     assert _own_address() == meeting
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "local_rank", "local_size", "expected"),
+    [(8, 3, 8, 3), (8, 0, 1, 0), (1, 5, 8, 0), (1, 0, 1, 0), (4, 5, 8, None), (4, 0, 8, None), (4, 4, None, None)],
+)
+def test_a_rank_takes_the_gpu_of_its_local_number_or_the_only_one_that_it_sees(
+    num_gpus: int, local_rank: int, local_size: int | None, expected: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    monkeypatch.setenv("LOCAL_RANK", str(local_rank))
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    if local_size is not None:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(local_size))
+    if expected is None:
+        with pytest.raises(UsageError, match=rf"ranks on {socket.gethostname()}, where torch sees 4 GPUs"):
+            mesh.choose_device("auto")
+        return
+    assert mesh.choose_device("auto") == torch.device("cuda", expected)
+    assert taken == [torch.device("cuda", expected)]
+
+
+@pytest.mark.parametrize("stderr", [io.StringIO(), None])
+def test_a_run_starts_where_standard_error_is_no_file(
+    stderr: io.StringIO | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with mesh.start(ParallelConfig(), "cpu", timeout_minutes=1) as world:
+        assert world.size == 1

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -84,6 +83,26 @@ def test_a_rank_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -
         assert f"rank 1 ({HOST}) does not answer" in told and f"rank 2 ({HOST}) in the backward of step 3" in told
 
 
+def test_a_port_that_answers_nothing_is_nobody_s() -> None:
+    """It was the rank's, whose process has ended, and another program has it now."""
+    with calls(2) as ranks, socket.create_server(("127.0.0.1", 0)) as another:
+        ranks[0]._peers[1] = ranks[0]._peers[1]._replace(port=another.getsockname()[1])
+        closing = threading.Thread(target=lambda: another.accept()[0].close())
+        closing.start()
+        assert f"rank 1 ({HOST}) has ended" in ranks[0].report(RuntimeError("lost"))
+        closing.join()
+
+
+def test_several_that_are_gone_are_told_together() -> None:
+    with calls(4) as ranks:
+        for rank in (1, 3):
+            ranks[rank].close()
+        told = ranks[0].report(RuntimeError("lost"))
+        assert told.startswith(
+            f"ranks 1 ({HOST}), 3 ({HOST}) have ended; rank 0 waited in the backward of step 1, rank 2"
+        )
+
+
 def test_one_calls_and_the_others_say_the_same_even_when_it_is_gone() -> None:
     with calls(4) as ranks:
         ranks[2].close()
@@ -108,10 +127,24 @@ def test_all_may_fail_at_once() -> None:
 def test_where_nobody_is_missing_the_ranks_tell_what_they_do() -> None:
     with calls(3) as ranks:
         ranks[2].phases = ranks[1].phases = phases_at(3, "data")
-        told = ranks[0].report(RuntimeError("lost"))
-        assert (
-            told == "every rank answers; rank 0 waited in the backward of step 1, ranks 1, 2 in the reading of step 3"
+        assert ranks[0].report(RuntimeError("lost")) == (
+            f"every rank answers, but ranks 1 ({HOST}), 2 ({HOST}) are still in the reading of step 3; "
+            "rank 0 waited in the backward of step 1"
         )
+
+
+def test_a_rank_that_hangs_is_told_from_those_that_wait_for_it_in_the_same_phase() -> None:
+    with calls(4) as ranks:
+        for rank in ranks:
+            rank.phases = phases_at(3, "data", "communication")
+        ranks[2].phases = phases_at(3, "data")
+        assert ranks[0].report(RuntimeError("lost")) == (
+            f"every rank answers, but rank 2 ({HOST}) is still in the reading of step 3; "
+            "rank 0 waited in the reading of step 3, ranks 1, 3 in the reading of step 3"
+        )
+        ranks[2].phases = ranks[1].phases
+        told = ranks[3].report(RuntimeError("lost"))  # what the first was told
+        assert f"but rank 2 ({HOST}) is still in the reading of step 3; rank 3 waited" in told
 
 
 def test_the_place_of_an_error_is_where_it_came_up() -> None:
@@ -130,12 +163,44 @@ def test_who_does_not_know_the_word_gets_no_answer() -> None:
         for line in (
             b"GET / HTTP/1.0\r\n",
             b"[]\n",
-            json.dumps({"token": "x", "states": ["lie"] * 2}).encode() + b"\n",
+            b"[" * 500_000 + b"\n",  # a JSON parser would run out of stack
+            b"\xff\x00\n",
+            b"x" * len(peer.token) + b' {"states": ["lie", "lie"]}\n',
+            peer.token.encode()[:-1] + b' {"states": ["lie", "lie"]}\n',
         ):
             with socket.create_connection(("127.0.0.1", peer.port)) as connection:
                 connection.sendall(line)
                 assert connection.makefile("rb").read() == b""
         assert "every rank answers" in ranks[0].report(RuntimeError("lost"))
+
+
+@pytest.mark.parametrize("said", [b"{}", b"[]", b'{"states": 3}', b""])
+def test_nonsense_behind_the_word_harms_nobody(said: bytes) -> None:
+    with calls(2) as ranks:
+        peer = ranks[1]._peers[1]
+        with socket.create_connection(("127.0.0.1", peer.port)) as connection:
+            connection.sendall(peer.token.encode() + b" " + said + b"\n")
+            connection.makefile("rb").read()
+        assert "every rank answers" in ranks[0].report(RuntimeError("lost"))
+
+
+def test_one_who_speaks_for_ever_keeps_nobody_from_being_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roll_call, "SERVE_SECONDS", 0.2)
+    with calls(2) as ranks, socket.create_connection(("127.0.0.1", ranks[1]._peers[1].port)) as stranger:
+        over = threading.Event()
+
+        def speak() -> None:
+            with suppress(OSError):
+                while not over.wait(0.02):
+                    stranger.sendall(b"x")
+
+        speaking = threading.Thread(target=speak)
+        speaking.start()
+        try:
+            assert "every rank answers" in ranks[0].report(RuntimeError("lost"))
+        finally:
+            over.set()
+            speaking.join()
 
 
 def test_a_gpu_that_makes_no_progress_is_told_before_its_library_ends_the_process(

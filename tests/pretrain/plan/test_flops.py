@@ -39,6 +39,7 @@ def test_yuan_takes_3071_petaflops_days_without_recomputation() -> None:
         {"recompute": "selective"},
         {"recompute": "full"},
         {"recompute": "full", "recompute_every": 2},
+        {"recompute": "selective", "pp": 2, "schedule": "zero-bubble"},
         {"recompute": "full", "pp": 2, "schedule": "zero-bubble"},
     ],
 )

@@ -21,6 +21,7 @@ GPU = torch.device("cuda", 0)
         ("NVIDIA H100 NVL", "bf16", 835.5e12),
         ("NVIDIA H200", "fp16", 989.4e12),
         ("NVIDIA B200", "bf16", 2250e12),
+        ("NVIDIA B200", "fp32", None),  # editions of its data sheet differ
         ("NVIDIA GB200", "bf16", 2500e12),
         ("NVIDIA L40S", "bf16", 362e12),
         ("NVIDIA L40", "bf16", None),
