@@ -32,6 +32,7 @@ def run_spiking(config: RunConfig, corpus: Corpus, out: Path, steps: list[int]) 
         return run(config, corpus, out)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [6.0, 1e6])
 def test_a_spike_is_recorded_with_its_documents(tmp_path: Path, limit: float) -> None:
     corpus = write_corpus(tmp_path, small_tokenizer(tmp_path / "tokenizer.model"))

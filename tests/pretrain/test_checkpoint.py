@@ -55,6 +55,7 @@ def test_resuming_on_as_many_ranks_is_exact_to_the_bit(copied: Path, tmp_path: P
     assert_equal(resumed["last"], whole["last"])
 
 
+@pytest.mark.long
 def test_a_run_resumed_while_its_batch_grows_is_exact_to_the_bit(tmp_path: Path) -> None:
     """Also with prefixes, and positions that are reset; one rank with other micro-batches takes the same samples."""
     config = tiny_config(

@@ -180,6 +180,7 @@ def is_killed(num_ranks: int, config: RunConfig, run_folder: Path, rank: int, at
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["background", "store"])
 def test_a_save_that_is_killed_is_made_again(way: str, tmp_path: Path) -> None:
     config = config_of(way, "data", tmp_path)

@@ -55,6 +55,7 @@ def saved_while_training(config: RunConfig, out: Path) -> dict[str, Any]:
         return {"losses": losses, "at_save": at_save, "bytes": save.written.bytes}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parallel", [{}, {"pp": 2}, {"zero": 3}, {"offload": True}])
 def test_a_save_holds_the_step_at_which_it_began(parallel: dict[str, Any], tmp_path: Path) -> None:
     config = tiny_config(parallel=parallel)
@@ -243,6 +244,7 @@ def resident_kib() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
+@pytest.mark.long
 def test_memory_is_flat_over_saves(tmp_path: Path) -> None:
     """A checkpoint has 20 MB: were one left behind in memory each time, it would be seen at once."""
     (sizes,) = run_ranks(growth, 1, tmp_path)

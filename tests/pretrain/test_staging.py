@@ -393,20 +393,21 @@ def test_a_process_killed_in_mid_fetch_costs_one_file(store: Path, tmp_path: Pat
 
 def test_processes_share_the_work_and_what_they_hold(store: Path, tmp_path: Path, fetched: list[str]) -> None:
     """One of them is stuck in a file: the others fetch the rest meanwhile, and that file when it dies."""
-    with start(url(store), tmp_path / "cache", stop_at=3) as stuck, start(url(store), tmp_path / "cache") as other:
-        first = lines(stuck, "waiting")[:-1]
-        assert other.stdout is not None
-        rest = [other.stdout.readline().strip() for _ in range(13 - 1 - len(first))]
-        assert not set(rest) & set(first)
-        stuck.kill()
-        last = lines(other, "whole")
-        assert len(last) == 2 and len({*first, *rest, last[0]}) == 13
-        with (
-            pytest.raises(DiskError, match="other runs hold"),
-            staged(config(tmp_path / "cache", needed(store) + 1000), {"b": url(store, "b")}),
-        ):
-            pass  # what a living process holds
-        other.kill()
+    with start(url(store), tmp_path / "cache", stop_at=3) as stuck:
+        first = lines(stuck, "waiting")[:-1]  # before the other begins, which might fetch all of them
+        with start(url(store), tmp_path / "cache") as other:
+            assert other.stdout is not None
+            rest = [other.stdout.readline().strip() for _ in range(13 - 1 - len(first))]
+            assert not set(rest) & set(first)
+            stuck.kill()
+            last = lines(other, "whole")
+            assert len(last) == 2 and len({*first, *rest, last[0]}) == 13
+            with (
+                pytest.raises(DiskError, match="other runs hold"),
+                staged(config(tmp_path / "cache", needed(store) + 1000), {"b": url(store, "b")}),
+            ):
+                pass  # what a living process holds
+            other.kill()
     with staged(config(tmp_path / "cache", needed(store) + 20_000), {"b": url(store, "b")}):
         pass
 

@@ -142,6 +142,7 @@ def test_an_overflow_on_one_rank_of_all_axes() -> None:
     assert found.scales == [[SCALE], [SCALE], [SCALE, SCALE / 2], [SCALE / 2]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("num_ranks", "parallel"), [(1, {}), (2, {"tp": 2}), (2, {"pp": 2})])
 def test_a_scale_that_is_too_large_comes_down_within_the_first_step(num_ranks: int, parallel: dict[str, Any]) -> None:
     """A true overflow, of gradients that stages and tensor-parallel ranks send each other."""

@@ -267,6 +267,7 @@ def told(config: RunConfig, data: Path, out: Path) -> list[str]:
     return words
 
 
+@pytest.mark.long
 def test_a_run_on_tensor_and_pipeline_ranks_stops_and_goes_on(data: Path, whole: Path, tmp_path: Path) -> None:
     """Its losses and held-out bits are those of two data-parallel ranks, within rounding."""
     config = run_config(parallel={"tp": 2, "pp": 2})
@@ -350,6 +351,7 @@ def hanging(parallel: dict[str, Any], at_step: int) -> None:
         os._exit(40)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parallel", [{}, {"pp": 2}])
 def test_ranks_do_not_wait_for_a_hanging_one(parallel: dict[str, Any]) -> None:
     """FAULTS row 30: the groups of the mesh and the channels of a pipeline too have the configured timeout."""
@@ -401,6 +403,7 @@ def dying(parallel: dict[str, Any], at_step: int) -> float:
         os._exit(40 if time.monotonic() - started < 30 else 41)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parallel", [{}, {"pp": 3}])
 def test_ranks_do_not_wait_for_a_dead_one(parallel: dict[str, Any]) -> None:
     """FAULTS row 30."""

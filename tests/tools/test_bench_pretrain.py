@@ -66,6 +66,7 @@ def peer_losses(config: RunConfig, names: list[str]) -> list[list[float]]:
     return losses
 
 
+@pytest.mark.long
 def test_torchs_runtimes_train_as_one_process_does() -> None:
     config = configuration(TINY)
     expected = plain_losses(config)
@@ -82,6 +83,7 @@ def test_the_benchs_own_model_can_be_laid_out(layout: dict[str, Any]) -> None:
     configuration(two_ranks.SECTIONS, {"parallel": layout})
 
 
+@pytest.mark.long
 def test_two_ranks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(two_ranks, "on_ranks", reused_ranks)
     monkeypatch.setattr(two_ranks, "SECTIONS", TINY)

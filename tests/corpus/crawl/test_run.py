@@ -136,6 +136,7 @@ def test_the_summary_says_what_became_of_all(finished: Finished, capsys: pytest.
     assert json.loads(capsys.readouterr().out)[0]["state"] == "complete"
 
 
+@pytest.mark.long
 def test_a_finished_crawl_is_not_run_again_but_goes_on_with_more_seeds_and_pages(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with serve(tree(20)) as site:
@@ -150,6 +151,7 @@ def test_a_finished_crawl_is_not_run_again_but_goes_on_with_more_seeds_and_pages
         assert set(fates(out, site)) == {*tree(20), "/new"}
 
 
+@pytest.mark.long
 def test_a_second_visit_asks_only_for_what_has_changed(tmp_path: Path) -> None:
     out = tmp_path / "out"
     version = {"/1": "1"}

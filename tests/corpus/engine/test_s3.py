@@ -67,7 +67,9 @@ class Store:
 
     def open(self) -> None:
         import boto3
+        from s3fs import S3FileSystem
 
+        S3FileSystem.clear_instance_cache()  # of a server that another module of tests has had
         self.client = boto3.client("s3")
         self.client.create_bucket(Bucket="bucket")
 

@@ -86,6 +86,7 @@ NUM_SAMPLES = [
 ]
 
 
+@pytest.mark.long
 @needs_proc
 @pytest.mark.parametrize("num_samples", NUM_SAMPLES)
 def test_memory_is_flat_over_many_samples_of_many_shards(folder: Path, num_samples: int) -> None:
@@ -96,6 +97,7 @@ def test_memory_is_flat_over_many_samples_of_many_shards(folder: Path, num_sampl
     assert least_growth(loader.batch, num_samples) < MAX_GROWTH_KIB
 
 
+@pytest.mark.long
 @needs_proc
 @pytest.mark.parametrize("num_samples", NUM_SAMPLES)
 def test_memory_is_flat_over_long_windows_of_a_huge_blend(num_samples: int) -> None:
@@ -105,6 +107,7 @@ def test_memory_is_flat_over_long_windows_of_a_huge_blend(num_samples: int) -> N
     assert least_growth(loader.batch, num_samples) < MAX_GROWTH_KIB
 
 
+@pytest.mark.long
 @needs_proc
 def test_a_loader_that_keeps_what_it_read_would_be_seen() -> None:
     loader, kept = Loader([Stream([HugeShard(2**40)], 64)]), []

@@ -92,6 +92,7 @@ def relative(value: Any, reference: Any) -> float:
     return float(np.abs(value - reference).max() / np.abs(reference).max())
 
 
+@pytest.mark.long
 def test_one_graph_of_all_blocks() -> None:
     """Forward and backward traced whole, what is cheap dropped."""
     assert_as_eager(*CASES["selective"], "aot_eager")
@@ -119,6 +120,7 @@ def evaluated(config: RunConfig) -> int:
     return counters["stats"]["unique_graphs"]
 
 
+@pytest.mark.long
 def test_what_has_no_gradient_is_not_compiled() -> None:
     """Windows of generation have another length each."""
     assert run_ranks(evaluated, 1, tiny_config(training={"compile": True})) == [0]

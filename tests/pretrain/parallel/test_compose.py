@@ -37,6 +37,7 @@ def first_weights(config: RunConfig) -> Weights:
         return whole_weights(run)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("num_ranks", "sections"),
     [
@@ -68,6 +69,7 @@ def train(config: RunConfig, num_steps: int = NUM_STEPS) -> dict[str, Any]:
         return {"losses": losses, "norms": norms, "last": whole_weights(run), "copies": copies, "moments": moments}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("num_ranks", "parallel", "with_copies"),
     [
@@ -182,6 +184,7 @@ def measure(config: RunConfig) -> dict[str, Any]:
         return {"bits": bits, "losses": losses, "logits": logits[..., :VOCAB_SIZE].double().numpy()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("num_ranks", "sections"),
     [

@@ -76,6 +76,7 @@ def check_resumed_run(num_ranks: int, config: RunConfig, out: Path, num_holders:
     assert_copies_equal([one["last"] for one in resumed], num_holders)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("parallel", "model", "num_holders"),
     [
@@ -148,6 +149,7 @@ def assert_whole_model(folder: Path, expected: Result, num_steps: int, losses: l
         assert loss.item() == pytest.approx(losses[num_steps], rel=1e-9)
 
 
+@pytest.mark.long
 def test_a_run_moves_from_mesh_to_mesh(tmp_path: Path) -> None:
     meshes: list[tuple[int, dict[str, Any]]] = [
         (1, {}), (2, {"zero": 3}), (4, {"pp": 2, "tp": 2}), (8, CUBE), (1, {})
@@ -155,6 +157,7 @@ def test_a_run_moves_from_mesh_to_mesh(tmp_path: Path) -> None:
     check_chain(meshes, tmp_path)
 
 
+@pytest.mark.long
 def test_an_untied_model_moves_between_uneven_shards(tmp_path: Path) -> None:
     """128 rows of a cut vocabulary over 3 ranks: 43, 43, 42; and a layer more on the first stage."""
     meshes: list[tuple[int, dict[str, Any]]] = [
@@ -172,6 +175,7 @@ def test_a_run_moves_between_meshes_of_six_and_eight_ranks(tmp_path: Path) -> No
     check_chain(meshes, tmp_path, hidden_size=96, num_heads=6, num_kv_heads=2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parallel", [{"dp_replicate": 2}, {"pp": 2, "tp": 2}], ids=["2 replicas of 2", "pp2 x tp2"])
 def test_every_number_is_written_once(parallel: dict[str, Any], tmp_path: Path) -> None:
     """By any of the ranks that hold it: replicas and the copies of tensor parallelism write nothing twice."""

@@ -11,6 +11,7 @@ FP32 = Limits(loss=1e-6, norm=1e-5, gradient=1e-5, weights=1e-4)  # measured: 9e
 BF16 = Limits(loss=5e-4, norm=5e-3, gradient=5e-2, weights=2e-1)  # measured: 4e-5, 6e-4, 2e-2, 5e-2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("precision", "limits"), [("fp32", FP32), ("bf16", BF16)])
 def test_a_layout_in_the_precisions_of_training(precision: str, limits: Limits) -> None:
     """AdamW makes whole steps of gradients that are little but rounding; so the steps are small here."""
