@@ -140,7 +140,7 @@ have-model:
 
 # --------------------------------------------------------------------------------------------------------------- checking
 
-test: $(VENV)/.dev-stamp  ## the quick tests (no data from outside needed); TEST='-m long' for the longer ones
+test: $(VENV)/.dev-stamp  ## the quick tests, some twelve minutes (no data from outside needed)
 	@$(PYTEST) $(TEST)
 
 test-all: $(VENV)/.dev-stamp  ## all tests: with the longer ones, the README in a fresh clone and the kill loops
