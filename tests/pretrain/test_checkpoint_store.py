@@ -22,6 +22,7 @@ from pretrain.checkpoint.places import newest_at, place_of
 from pretrain.checkpoint.store import Store
 from pretrain.config import RunConfig
 from tests.corpus.engine.test_s3 import Store as Server
+from tests.corpus.engine.test_s3 import running_store
 from tests.pretrain.checkpoints import assert_equal, contents, resume_from, saver_of
 from tests.pretrain.ranks import reused_ranks, run_ranks
 from tests.pretrain.test_checkpoint_killed import make_folders
@@ -236,15 +237,8 @@ def test_a_checkpoint_is_named_by_its_folder_or_its_url(config: RunConfig, tmp_p
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """moto's, as the engine's own tests have it."""
-    pytest.importorskip("moto")
-    pytest.importorskip("s3fs")
-    server = Server()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in server.names.items():
-            patch.setenv(name, value)
-        server.open()
+    with running_store() as server:
         yield server
-    server.end()
 
 
 def train_on_nodes(config: RunConfig, data: Path, nodes: Path, names: dict[str, str], stop: bool) -> str:

@@ -28,7 +28,7 @@ from pretrain.config import DataConfig, ParallelConfig
 from pretrain.corpora import corpora_digest, open_corpora
 from pretrain.parallel import mesh
 from pretrain.staging import staged, staged_on_all
-from tests.corpus.engine.test_s3 import Store
+from tests.corpus.engine.test_s3 import Store, running_store
 from tests.pretrain.ranks import run_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.tokenizer.texts import documents
@@ -414,19 +414,12 @@ def test_processes_share_the_work_and_what_they_hold(store: Path, tmp_path: Path
 
 @pytest.fixture(scope="module")
 def s3(builds: dict[str, Path]) -> Iterator[Store]:
-    pytest.importorskip("moto")
-    pytest.importorskip("s3fs")
-    store = Store()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in store.names.items():
-            patch.setenv(name, value)
-        store.open()
+    with running_store() as store:
         for path in builds["a"].rglob("*"):
             if path.is_file():
                 key = f"a/{path.relative_to(builds['a'])}"
                 store.client.put_object(Bucket="bucket", Key=key, Body=path.read_bytes())
         yield store
-    store.end()
 
 
 def test_two_processes_fetch_each_object_of_s3_once(s3: Store, tmp_path: Path) -> None:

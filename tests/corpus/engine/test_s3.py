@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,9 @@ class Store:
         self._process.communicate(timeout=300)
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[Store]:
+@contextmanager
+def running_store() -> Iterator[Store]:
+    """A server with an empty bucket, which this process and its children find by their environment."""
     pytest.importorskip("moto")
     pytest.importorskip("s3fs")
     store = Store()
@@ -101,6 +103,12 @@ def store() -> Iterator[Store]:
         store.open()
         yield store
     store.end()
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with running_store() as store:
+        yield store
 
 
 @pytest.fixture(autouse=True)
