@@ -17,6 +17,9 @@ NPROC ?= $(or $(filter-out 0,$(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 SOURCE = $(or $(INPUT),$(OUT)-input/demo-*)
 STEPS ?=
 SET ?=
+MACHINE ?= $(if $(shell command -v nvidia-smi 2>/dev/null),,cpu)
+DEVICES ?=
+ASK ?=
 CLUSTER ?=
 NODES ?= 1
 GPUS ?= 8
@@ -32,7 +35,7 @@ TRAIN = $(if $(CLUSTER),$(SUBMIT),$(RUN) -m pretrain train --nproc $(NPROC))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup crawl crawl-demo corpus pretrain generate report run-report status verify test test-all faults bench check format clean distclean have-seeds have-data have-model
+.PHONY: help setup crawl crawl-demo corpus plan pretrain generate report run-report status verify test test-all faults bench check format clean distclean have-seeds have-data have-model
 
 help:  ## list the targets and the variables
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +55,9 @@ help:  ## list the targets and the variables
 ##   STEPS=2000                overrides training.num_steps
 ##   SET='a.b=1 c.d=2'         overrides other values of the training configuration
 ##   RUN_DIR=runs/a            the training run: checkpoints, metrics, logs (default: DATA/pretrain)
+##   MACHINE=h100-80|my.toml   what `make plan` plans for (default: the GPUs here, or cpu; docs/planner.md)
+##   DEVICES=2128              how many GPUs of it (default: one machine)
+##   ASK='--explain 1'         more of its options
 ##   CLUSTER=slurm             submit the training to a cluster instead of running it here (docs/cluster.md)
 ##   NODES=4                   machines of the cluster (default: 1)
 ##   GPUS=4                    GPUs of each (default: 8; with 0, NPROC processes on each)
@@ -110,6 +116,9 @@ corpus: $(VENV)/.corpus-stamp  ## text -> clean, deduplicated, tokenized dataset
 	@$(RUN) -m corpus run --recipe '$(RECIPE)' --input '$(SOURCE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
 	@$(RUN) -m tokenizer run --recipe '$(RECIPE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
 	@$(RUN) -m corpus report '$(OUT)' > /dev/null
+
+plan: $(VENV)/.pretrain-stamp  ## rank the layouts of CONFIG on DEVICES of a MACHINE that need not be there: time, memory, why
+	@$(RUN) -m pretrain plan --config '$(CONFIG)' $(if $(MACHINE),--cluster '$(MACHINE)') $(if $(DEVICES),--gpus '$(DEVICES)') $(foreach pair,$(SET),--set '$(pair)') $(ASK)
 
 pretrain: have-data $(VENV)/.pretrain-stamp  ## dataset -> GPT, on NPROC processes or a cluster; run again to resume
 	@$(TRAIN) --config '$(CONFIG)' --data '$(DATA)' --out '$(RUN_DIR)' $(if $(STEPS),--set training.num_steps=$(STEPS)) $(foreach pair,$(SET),--set '$(pair)')

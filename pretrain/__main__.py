@@ -23,11 +23,28 @@ torchrun --nproc-per-node 8 -m pretrain train --config gpt2-124m --data build/we
 python -m pretrain train --dry-run --world-size 2128 --config yuan-245b
 """,
     ),
+    "plan": (
+        "pretrain.plan.command",
+        "which layout, how much memory, how long: on a cluster that need not be there",
+        """
+python -m pretrain plan --config yuan-245b --cluster selene-a100-80 --gpus 2128
+python -m pretrain plan --config yuan-245b --cluster selene-a100-80 --gpus 2128 --explain 1
+python -m pretrain plan --config yuan-245b --cluster selene-a100-80 --layout tp=8,pp=38,dp=7,mbs=1,recompute=full
+python -m pretrain plan --config llama-3-8b --cluster h100-80 --gpus 64 --tokens 1T --report plan.html
+""",
+    ),
     "scale": (
         "pretrain.scale",
         "measure weak and strong scaling over numbers of ranks",
         """
 python -m pretrain scale --config demo --ranks 1 2 4 --out build/scaling
+""",
+    ),
+    "sweep": (
+        "pretrain.sweep",
+        "measure one model over a grid of layouts, beside the planner's predictions",
+        """
+python -m pretrain sweep --config demo --gpus 2 --grid tp=1,2 pp=1,2 mbs=1,2,4 --out build/sweep
 """,
     ),
     "report": (

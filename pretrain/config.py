@@ -191,6 +191,7 @@ class TrainingConfig(Strict):
     precision: Precision = "fp32"
     loss_scale: LossScaleConfig = LossScaleConfig()
     compile: bool = False  # each block by torch.compile
+    fused_kernels: bool = True  # False, to compare: attention writes its scores, AdamW goes tensor by tensor
     device: Literal["auto", "cpu", "cuda"] = "auto"
     seed: Seed = 1234
     max_grad_norm: Positive = 1.0
@@ -219,9 +220,11 @@ class ParallelConfig(Strict):
     """The layout over ranks: pp x dp_replicate x dp_shard x tp of them.
 
     `parallel.schedule` says what each `schedule` does, `parallel.fsdp` what each `zero`, `parallel.recompute` what is
-    computed again.
+    computed again. `parallel = "auto"` stands for `auto = true`: a run begins with a layout that `plan.auto` has chosen.
     """
 
+    auto: bool = False  # the planner chooses all below and training.micro_batch_size, for the ranks that there are
+    cluster: str | None = None  # auto: what it plans for, by name or as a TOML file; None: what is here
     tp: Count = 1  # ranks that share each matrix
     sequence_parallel: bool = True  # with tp > 1: between the matrices each of them holds a part of the tokens
     pp: Count = 1  # ranks that share the layers
@@ -247,8 +250,26 @@ class ParallelConfig(Strict):
             return 1
         return self.stages_per_rank or (2 if self.schedule in ("interleaved", "zbv") else 1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_word(cls, values: Any) -> Any:
+        if not isinstance(values, str):
+            return values
+        if values != "auto":
+            raise ValueError(f'{values!r} is no layout. Let it be "auto", or a section of settings')
+        return {"auto": True}
+
     @model_validator(mode="after")
     def _check(self) -> ParallelConfig:
+        if self.cluster is not None and not self.auto:
+            raise ValueError("cluster is what auto plans for, and auto is off. Set auto = true, or leave cluster out")
+        fields = type(self).model_fields
+        given = [name for name in fields if getattr(self, name) != fields[name].default]
+        if self.auto and (chosen := [name for name in given if name not in ("auto", "cluster")]):
+            raise ValueError(
+                f"auto chooses {' and '.join(chosen)}. Leave {'them' if len(chosen) > 1 else 'it'} out "
+                "(`--set parallel=auto` replaces the section), or auto"
+            )
         if self.recompute_every > 1 and self.recompute != "full":
             raise ValueError(
                 f"recompute_every {self.recompute_every} chooses among the layers of recompute full, not {self.recompute}. "

@@ -15,7 +15,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -128,16 +129,6 @@ def launch(rank_command: Sequence[str], num_ranks: int, nodes: Nodes = ALONE) ->
 
     When one fails the others have `GRACE_SECONDS` to end by themselves; then they are killed.
     """
-    threads = max(1, (os.cpu_count() or 1) // num_ranks)
-    host, port = nodes.master or ("127.0.0.1", str(_free_port()))
-    environment = {
-        "OMP_NUM_THREADS": str(threads),
-        **os.environ,
-        "MASTER_ADDR": host,
-        "MASTER_PORT": port,
-        "WORLD_SIZE": str(num_ranks * nodes.number),
-        "LOCAL_WORLD_SIZE": str(num_ranks),
-    }
     ranks: list[subprocess.Popen[bytes]] = []
     passed_on: list[int] = []
 
@@ -148,15 +139,47 @@ def launch(rank_command: Sequence[str], num_ranks: int, nodes: Nodes = ALONE) ->
 
     with handled(pass_on):
         try:
-            for rank in range(num_ranks):
-                numbers = {"RANK": str(nodes.rank * num_ranks + rank), "LOCAL_RANK": str(rank)}
-                ranks.append(subprocess.Popen(rank_command, env=environment | numbers, preexec_fn=_die_with_parent))
+            for process in start_ranks(rank_command, num_ranks, nodes):
+                ranks.append(process)  # one by one: a signal reaches those that there are
             code = _wait(ranks, nodes.rank * num_ranks, passed_on)
         finally:
             for process in ranks:
                 process.kill()
                 process.wait()
     return code
+
+
+def start_ranks(
+    rank_command: Sequence[str],
+    num_ranks: int,
+    nodes: Nodes = ALONE,
+    *,
+    variables: Mapping[str, str] | None = None,
+    outputs: Sequence[Path] = (),
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the ranks of this machine, one after the other; they end with this process.
+
+    Args:
+        variables: of the environment, over what this process has.
+        outputs: a file for each rank, which takes what it prints.
+    """
+    threads = max(1, (os.cpu_count() or 1) // num_ranks)
+    host, port = nodes.master or ("127.0.0.1", str(_free_port()))
+    environment = {
+        "OMP_NUM_THREADS": str(threads),
+        **os.environ,
+        "MASTER_ADDR": host,
+        "MASTER_PORT": port,
+        "WORLD_SIZE": str(num_ranks * nodes.number),
+        "LOCAL_WORLD_SIZE": str(num_ranks),
+        **(variables or {}),
+    }
+    for rank in range(num_ranks):
+        numbers = {"RANK": str(nodes.rank * num_ranks + rank), "LOCAL_RANK": str(rank)}
+        with open(outputs[rank], "wb") if outputs else nullcontext() as output:
+            yield subprocess.Popen(
+                rank_command, env=environment | numbers, stdout=output, stderr=output, preexec_fn=_die_with_parent
+            )
 
 
 def _wait(ranks: Sequence[subprocess.Popen[bytes]], first: int, passed_on: Sequence[int]) -> int:

@@ -23,8 +23,9 @@ def new_optimizer(
     copies: Mapping[str, nn.Parameter],
     model: ModelConfig,
     config: OptimizerConfig,
+    fused: bool = True,
 ) -> torch.optim.AdamW:
-    """Fused AdamW: matrices decay, norms and biases never do, embeddings (and the output matrix) if asked.
+    """AdamW, one kernel for all tensors if fused: matrices decay, norms and biases never do, embeddings (and the output matrix) if asked.
 
     Copies, second storages by the name of their original, are updated as that is.
     """
@@ -41,7 +42,8 @@ def new_optimizer(
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
         weight_decay=config.weight_decay,
-        fused=True,
+        fused=fused,
+        foreach=False,
     )
 
 

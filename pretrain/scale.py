@@ -39,7 +39,7 @@ from pretrain.parallel import mesh
 from pretrain.parallel.mesh import World
 from pretrain.plan.flops import flops_per_token
 from pretrain.scale_report import Kind, Point, device_name, write_report
-from pretrain.step import new_run, train_step
+from pretrain.step import Run, new_run, train_step
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +73,12 @@ def main(args: argparse.Namespace) -> None:
         ranks = int(os.environ["WORLD_SIZE"])
         if ranks not in numbers:
             raise UsageError(f"--ranks {' '.join(map(str, numbers))}: this job has {ranks} ranks. Name that number too")
-        measure([(kind, configs[kind, ranks]) for kind in kinds], args)
+        runs = [(kind, configs[kind, ranks]) for kind in kinds]
+        if any(config.parallel != runs[0][1].parallel for _, config in runs):
+            raise UsageError(
+                "parallel: auto chose a layout for each kind. Give --kind, and the other in a job of its own"
+            )
+        measure(runs, args)
         return
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # or fewer ranks would have more threads each
     for kind, ranks in configs:
@@ -92,6 +97,8 @@ def config_of(config: RunConfig, kind: Kind, num_ranks: int, fewest: int) -> Run
     Raises:
         UsageError: the ranks do not fit the layout, or the batch not the ranks.
     """
+    if config.parallel.auto:
+        return _chosen_config(config, kind, num_ranks, fewest)
     num_data_ranks, fewest_data_ranks = (
         math.prod(mesh.layout(config.parallel, number)[1:3]) for number in (num_ranks, fewest)
     )
@@ -106,6 +113,22 @@ def config_of(config: RunConfig, kind: Kind, num_ranks: int, fewest: int) -> Run
     training = config.training.model_copy(update={"global_batch_size": batch_size, "rampup": None})
     check_batch_sizes(training, num_data_ranks)
     return config.model_copy(update={"training": training})
+
+
+def _chosen_config(config: RunConfig, kind: Kind, num_ranks: int, fewest: int) -> RunConfig:
+    """Each number of ranks in the layout that is best for it: the batch grows with the ranks, whatever they do."""
+    from pretrain.plan import auto
+
+    batch_size, rest = divmod(config.training.global_batch_size * num_ranks, fewest)
+    if kind == "strong":
+        batch_size, rest = config.training.global_batch_size, 0
+    if rest:
+        raise UsageError(
+            f"training.global_batch_size {config.training.global_batch_size} cannot grow from {fewest} to {num_ranks} ranks. "
+            f"Let it be a multiple of {fewest}"
+        )
+    training = config.training.model_copy(update={"global_batch_size": batch_size, "rampup": None})
+    return auto.choose(config.model_copy(update={"training": training}), num_ranks).config
 
 
 def measure(runs: Sequence[tuple[Kind, RunConfig]], args: argparse.Namespace) -> None:
@@ -130,15 +153,19 @@ def _step_seconds(config: RunConfig, world: World, args: argparse.Namespace) -> 
             corpora = open_run(config, args.data, args.tokenizer)
             loader, order = corpora.loader, corpora.order
             config = with_vocab_size(config, corpora.tokenizer.vocab_size)
-    run = new_run(config, world, loader, order)
-    seconds = []
-    for step in range(args.warm_up + args.steps):
+    return timed_steps(new_run(config, world, loader, order), args.warm_up, args.steps)
+
+
+def timed_steps(run: Run, warm_up: int, steps: int) -> list[float]:
+    """Of each of `steps` steps after `warm_up` others, the slowest rank's seconds; all ranks call it."""
+    world, seconds = run.world, []
+    for step in range(warm_up + steps):
         world.any_of(False)  # all begin together
         start = time.perf_counter()
         train_step(run)  # ends with a number on the host: a GPU has done its work
         if world.device.type == "cuda":
             torch.cuda.synchronize()  # but for the optimizer's
-        if step >= args.warm_up:
+        if step >= warm_up:
             seconds.append(time.perf_counter() - start)
     return [max(of_step) for of_step in zip(*world.gather(seconds), strict=True)]
 

@@ -99,7 +99,8 @@ def new_run(config: RunConfig, world: World, loader: Loader, order: Order) -> Ru
     """
     check_batch_sizes(config.training, world.dp_size)
     model = compose.build(config, world)
-    optimizer = new_optimizer(model.parameters, model.copies, config.model, config.optimizer)
+    fused = config.training.fused_kernels
+    optimizer = new_optimizer(model.parameters, model.copies, config.model, config.optimizer, fused)
     create_state(optimizer)
     run = Run(config, world, loader, model, optimizer)
     note_order(run.state, order)

@@ -7,6 +7,7 @@ checkpoint after any other end, bit for bit on the same layout of ranks and with
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -45,6 +46,7 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
         Stopped: a signal asked for it; the same command resumes.
         WenhaiError: data, checkpoint or disk are wrong, or the loss is not finite `max_bad_steps` times in a row.
     """
+    config = _laid_out(config)
     training = config.training
     with (
         mesh.start(config.parallel, training.device, training.timeout_minutes, out / "stacks") as world,
@@ -81,6 +83,16 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
         with saver.finishing():
             _loop(run, corpora, saver, metrics, incidents, profiler, stack.enter_context(noted()))
         _finish(run, corpora, out, metrics)
+
+
+def _laid_out(config: RunConfig) -> RunConfig:
+    """In the layout that the planner chooses for the ranks of this run, where the configuration leaves it to that."""
+    if not config.parallel.auto:
+        return config
+    from pretrain.plan import auto
+
+    is_first = os.environ.get("RANK", "0") == "0"
+    return auto.resolve(config, int(os.environ.get("WORLD_SIZE", "1")), lambda line: say(line) if is_first else None)
 
 
 def _loop(
@@ -280,6 +292,8 @@ def _introduce(run: Run, corpora: Corpora, newest: str | None, metrics: Metrics)
     values = {
         "ranks": run.world.size,
         "layout": _layout(run),
+        "parallel": config.parallel.model_dump(mode="json", exclude_defaults=True),
+        "micro_batch_size": training.micro_batch_size,
         "precision": training.precision,
         "device": device_name(run.world.device),
         "peak_flops": metrics.peak,

@@ -22,6 +22,7 @@ from corpus.engine.cli import add_examples
 from pretrain.config import ParallelConfig, ScheduleKind
 from pretrain.parallel.schedule import Action, actions, stage_ranks
 from pretrain.parallel.simulate import Timeline, most_held, simulate
+from pretrain.plan.timeline import COLORS, MEANINGS
 from tools.bench.plot import style, text
 
 EXAMPLES = """
@@ -29,8 +30,6 @@ python -m tools.schedules --ranks 4 --micro-batches 8
 python -m tools.schedules --ranks 2 --micro-batches 6 --schedule zbv --times 2 3 2
 """
 SCHEDULES: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
-MEANINGS = {"F": "forward", "B": "backward", "I": "backward of the inputs", "W": "backward of the weights"}
-COLORS = {"F": 0, "B": 2, "I": 4, "W": 1}  # of tools.curves
 TERMINAL_COLORS = {"F": 44, "B": 42, "I": 43, "W": 41}  # backgrounds
 
 WIDTH, MARGIN, LABEL_WIDTH = 1000, 20, 50  # pixels

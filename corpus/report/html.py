@@ -7,12 +7,11 @@ script moves the sliders; without it the page has everything but those.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterator, Sequence
 from importlib import resources
 
 from corpus.engine import storage
+from corpus.engine.page import document
 from corpus.filters.decide import Limit
 from corpus.report.card import CARD_NAME, render_card
 from corpus.report.distributions import Distribution
@@ -52,28 +51,8 @@ def write_report(out: str) -> str:
 def render_html(facts: Facts) -> str:
     """The whole page."""
     style, script = (resources.files("corpus.report").joinpath(name).read_text("utf-8") for name in (STYLE, SCRIPT))
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{_hash(style)}'; script-src 'sha256-{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    live = bool(facts.measured.distributions)
-    return "".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
-            '<meta name="referrer" content="no-referrer">\n',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-            f"<title>Corpus report</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n",
-            *_body(facts),
-            "</main>\n",
-            *(_live(facts, script) if live else ()),
-            "</body>\n</html>\n",
-        ]
-    )
-
-
-def _hash(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    after = _live(facts, script) if facts.measured.distributions else ()
+    return document("Corpus report", style, _body(facts), after, script)
 
 
 def _live(facts: Facts, script: str) -> Iterator[str]:

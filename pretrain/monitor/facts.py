@@ -29,6 +29,7 @@ class Row:
 
     cells: tuple[str, ...]
     is_bad: bool = False
+    is_marked: bool = False
 
 
 def state(log: RunLog) -> str:

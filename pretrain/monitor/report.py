@@ -8,21 +8,20 @@ at any time, also while the run goes on.
 from __future__ import annotations
 
 import argparse
-import base64
-import hashlib
 from collections.abc import Iterator
 from html import escape
-from importlib import resources
 from pathlib import Path
 
 from corpus.engine import durable
+from corpus.engine.page import document
 from pretrain.monitor import facts
 from pretrain.monitor.charts import draw
 from pretrain.monitor.facts import Row
 from pretrain.monitor.log import RunLog, read_log
+from pretrain.monitor.page import style, table
 from pretrain.toml import dump
 
-HTML_NAME, MARKDOWN_NAME, STYLE = "report.html", "report.md", "report.css"
+HTML_NAME, MARKDOWN_NAME = "report.html", "report.md"
 SHOWN_EVENTS = 60  # the latest; the others are folded in
 
 
@@ -50,20 +49,7 @@ def write_report(out: Path) -> Path:
 
 def render_html(log: RunLog) -> str:
     """The whole page."""
-    style = resources.files("pretrain.monitor").joinpath(STYLE).read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return "".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
-            '<meta name="referrer" content="no-referrer">\n',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-            f"<title>{escape(log.name)} · training run</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n",
-            *_body(log),
-            "</main>\n</body>\n</html>\n",
-        ]
-    )
+    return document(f"{log.name} · training run", style(), _body(log))
 
 
 def _body(log: RunLog) -> Iterator[str]:
@@ -82,10 +68,10 @@ def _body(log: RunLog) -> Iterator[str]:
     if sample := log.summary.get("sample"):
         yield f'<h2>Sample</h2>\n<blockquote lang="zh">{escape(str(sample))}</blockquote>\n'
     if rows := facts.baselines(log):
-        yield f"<h2>Held-out bits per character</h2>\n{_table(('', 'bits per character'), rows)}"
+        yield f"<h2>Held-out bits per character</h2>\n{table(('', 'bits per character'), rows)}"
     yield from _events(log)
     if rows := facts.checkpoints(log):
-        yield f"<h2>Checkpoints</h2>\n{_table(('folder', 'size'), rows)}"
+        yield f"<h2>Checkpoints</h2>\n{table(('folder', 'size'), rows)}"
     if log.config:
         yield f'<h2>Configuration</h2>\n<pre class="columns">{escape(dump(log.config))}</pre>\n'
     yield f"<footer>{escape(facts.FOOTER)}</footer>\n"
@@ -98,22 +84,8 @@ def _events(log: RunLog) -> Iterator[str]:
     yield f"<h2>Events</h2>\n<p>{escape(facts.event_counts(log))}</p>\n"
     earlier, latest = rows[:-SHOWN_EVENTS], rows[-SHOWN_EVENTS:]
     if earlier:
-        yield f"<details><summary>{len(earlier):,} earlier ones</summary>{_table(facts.EVENT_COLUMNS, earlier)}</details>"
-    yield _table(facts.EVENT_COLUMNS, latest)
-
-
-def _table(columns: tuple[str, ...], rows: list[Row]) -> str:
-    """Columns of numbers stand to the right; a row that is marked bad is red."""
-    kinds = ["num" if all(row.cells[at][:1].isdigit() for row in rows) else "" for at in range(len(columns))]
-    head = "".join(f'<th class="{kind}">{escape(name)}</th>' for kind, name in zip(kinds, columns, strict=True))
-    body = "".join(
-        f"<tr{' class=bad' if row.is_bad else ''}>"
-        + "".join(f'<td class="{kind}">{escape(cell)}</td>' for kind, cell in zip(kinds, row.cells, strict=True))
-        + "</tr>"
-        for row in rows
-    )
-    narrow = " narrow" if len(columns) == 2 else ""
-    return f'<div class="scroll{narrow}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>\n'
+        yield f"<details><summary>{len(earlier):,} earlier ones</summary>{table(facts.EVENT_COLUMNS, earlier)}</details>"
+    yield table(facts.EVENT_COLUMNS, latest)
 
 
 def render_markdown(log: RunLog) -> str:

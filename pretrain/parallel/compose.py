@@ -84,6 +84,7 @@ class ParallelModel:
 def build(config: RunConfig, world: World) -> ParallelModel:
     """This rank's part of a model, with its first weights: bit for bit the same on any layout."""
     model, parallel, precision = config.model, config.parallel, config.training.precision
+    _choose_attention(config.training.fused_kernels)
     axis = TensorAxis.of(world.mesh["tp"], parallel.sequence_parallel, world.phases)
     ranks = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks)
     parts: dict[int, GPT] = {}
@@ -119,6 +120,13 @@ def _part(config: RunConfig, stage: Stage, axis: TensorAxis, world: World) -> GP
     part.to_empty(device="cpu" if parallel.offload else world.device)
     part.tie()
     return part
+
+
+def _choose_attention(fused: bool) -> None:
+    """Of this process from now on: kernels that keep scores to themselves, or products and a softmax with scores in memory."""
+    torch.backends.cuda.enable_flash_sdp(fused)  # the CPU's kernel, too
+    torch.backends.cuda.enable_mem_efficient_sdp(fused)
+    torch.backends.cuda.enable_cudnn_sdp(fused)
 
 
 def _tie_group(world: World, first: int, last: int, tied: bool) -> dist.ProcessGroup | None:

@@ -161,7 +161,8 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks:
     If a rank gets lost, the others write their stacks to a folder, `stacks`.
 
     Raises:
-        UsageError: the ranks do not fit the layout, there is no such device, or torchrun's restarts cannot work.
+        UsageError: the ranks do not fit the layout, or have different ones, there is no such device, or torchrun's restarts
+            cannot work.
         LostRank: another rank is gone, or silent for longer than the timeout.
     """
     with suppress(OSError, RuntimeError):  # where standard error is no file, as in a notebook
@@ -176,6 +177,7 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks:
         _meet("cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo", timeout)
     roll_call: RollCall | None = None
     try:
+        _check_equal(shape, size)
         mesh = init_device_mesh(where.type, shape, mesh_dim_names=AXES)
         for group in (
             None,
@@ -221,6 +223,20 @@ def _meet(backend: str, timeout: datetime.timedelta) -> None:
             f"rank {os.environ['RANK']}: the {os.environ.get('WORLD_SIZE')} ranks did not meet at {place} within "
             f"{timeout.total_seconds():g} s ({str(error).splitlines()[0]}). See whether all were started, and what the others say."
         ) from error
+
+
+def _check_equal(shape: tuple[int, ...], size: int) -> None:
+    """Refuse ranks of different layouts, which would wait for each other in groups that others do not form."""
+    shapes: list[Any] = [shape] * size
+    if size > 1:
+        dist.all_gather_object(shapes, shape)
+    other = next((other for other in range(size) if shapes[other] != shapes[0]), None)
+    if other is not None:
+        ours, theirs = (" x ".join(f"{a} {n}" for a, n in zip(AXES, shapes[r], strict=True)) for r in (0, other))
+        raise UsageError(
+            f"parallel: rank 0 has {ours}, and rank {other} has {theirs}. Start all ranks with one configuration; if that "
+            "is auto, on devices of one kind, or name parallel.cluster."
+        )
 
 
 def _check_agent_store(timeout: datetime.timedelta) -> None:

@@ -98,7 +98,7 @@ def _interleaved(rank: int, num_ranks: int, chunks: int, num_micro_batches: int)
     Before its first backward a rank runs its first group through all chunks but the last, and of the last one as many
     micro-batches as go from there to the last rank and back: two for each rank in between.
     """
-    groups = _groups(num_ranks, num_micro_batches)
+    groups = micro_batch_groups(num_ranks, num_micro_batches)
     forwards, backwards = _chunk_order(rank, num_ranks, chunks, groups)
     warmup = (chunks - 1) * groups[0] + 2 * (num_ranks - 1 - rank)
     return _in_turn(len(forwards), ("F", forwards, 0), ("B", backwards, warmup))
@@ -111,7 +111,7 @@ def _zero_bubble(rank: int, num_ranks: int, chunks: int, num_micro_batches: int)
     left over fill the time in which a rank would wait for its last gradients. Each rank holds as many micro-batches as
     the first one does under 1F1B.
     """
-    groups = _groups(num_ranks, num_micro_batches)
+    groups = micro_batch_groups(num_ranks, num_micro_batches)
     forwards, backwards = _chunk_order(rank, num_ranks, chunks, groups)
     warmup = (chunks - 1) * groups[0] + num_ranks - 1 - rank
     return _in_turn(len(forwards), ("F", forwards, 0), ("I", backwards, warmup), ("W", backwards, warmup + rank))
@@ -141,7 +141,7 @@ def _zero_bubble_v(rank: int, num_ranks: int, num_micro_batches: int) -> list[Ac
     return [action for action in _numbered(order) if action.micro_batch < num_micro_batches]
 
 
-def _groups(num_ranks: int, num_micro_batches: int) -> list[int]:
+def micro_batch_groups(num_ranks: int, num_micro_batches: int) -> list[int]:
     """Micro-batches go through all chunks in groups: of as many as ranks, or of a few more where they do not divide.
 
     A smaller group would leave ranks idle: its first micro-batch is back at the first rank after `num_ranks` forwards.

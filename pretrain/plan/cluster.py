@@ -8,17 +8,18 @@ number of network cards that takes: eight cards of 25 GB/s on a node are 200 GB/
 
 from __future__ import annotations
 
-import re
+import itertools
+import math
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
 
 from corpus.engine.config import Strict, load_toml, parse
 from corpus.engine.errors import UsageError
 from pretrain.config import Count, NonNegative, Positive, Precision
-from pretrain.plan.hardware import DEVICES
+from pretrain.plan.hardware import find_device
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -35,7 +36,7 @@ class Device(Strict):
         """The dense peak in FLOP/s, None where nobody knows it."""
         if precision in self.peak:
             return self.peak[precision]
-        known = next((device for device in DEVICES if re.search(device.pattern, self.name)), None)
+        known = find_device(self.name)
         return None if known is None else {"bf16": known.bf16, "fp16": known.fp16, "fp32": known.fp32}.get(precision)
 
 
@@ -47,9 +48,9 @@ class Network(Strict):
     bandwidth: Positive  # bytes/s that leave one unit in one direction
     latency: NonNegative  # seconds until a message of no length has arrived
     efficiency: Share = 1.0  # of the bandwidth, that large all-reduces reach
-    half_factor: Annotated[float, Field(ge=1)] = (
-        1.0  # how much longer than half an all-reduce a gather or scatter takes
-    )
+    crowded: Share = 1.0  # of that, what is left where more than two units, or several groups of a unit, exchange
+    half_factor: Annotated[float, Field(ge=1)] = 1.0  # by which a gather or scatter is longer than half an all-reduce
+    trees: bool = True  # False: all-reduces are only rings, whose latency grows with the ranks and not their logarithm
 
 
 class Host(Strict):
@@ -60,12 +61,30 @@ class Host(Strict):
     link_bandwidth: Positive  # bytes/s between one device and the host, in one direction
 
 
+class Cores(Strict):
+    """Of a machine whose devices are the cores of its CPU, one thread each: all ranks share them."""
+
+    number: Count
+    products: Share = 1.0  # of its rate of products when it is alone, that a core reaches while all are busy
+    memory: Share = 1.0  # likewise, of its memory bandwidth: they wait for the same memory
+
+
+class Pace(NamedTuple):
+    """How fast a device is beside others, relative to itself alone."""
+
+    products: float
+    memory: float
+    launches: float  # what it does between: one where it has a core to itself
+
+
 class Efficiency(Strict):
     """How much of the figures above is reached: fitted to measured steps, or measured by `plan calibrate`."""
 
     products: Share = 1.0  # of the peak, by large matrix products
+    half_depth: NonNegative = 0.0  # length of a product's sums with which it reaches half of that (Hockney's n_1/2)
     memory: Share = 1.0  # of the memory bandwidth, by what only moves numbers
     seconds_per_operation: NonNegative = 0.0  # until it starts: small models wait for it
+    held: Positive = 1.0  # device memory that a layout takes, of what is predicted
 
 
 class HostReduce(Strict):
@@ -73,6 +92,25 @@ class HostReduce(Strict):
 
     devices: Annotated[tuple[Count, ...], Field(min_length=1, strict=False)]
     bandwidth: Annotated[tuple[Positive, ...], Field(min_length=1, strict=False)]
+
+    @model_validator(mode="after")
+    def _check(self) -> HostReduce:
+        if len(self.devices) != len(self.bandwidth):
+            raise ValueError(f"{len(self.devices)} numbers of devices, but {len(self.bandwidth)} bandwidths")
+        if list(self.devices) != sorted(set(self.devices)):
+            raise ValueError("devices: from few to many, each number once")
+        return self
+
+    def bandwidth_over(self, num_devices: int) -> float | None:
+        """Bytes/s of a number of devices, by its logarithm between measured ones; None below the first of them."""
+        if num_devices < self.devices[0]:
+            return None
+        for few, many, low, high in zip(
+            self.devices, self.devices[1:], self.bandwidth, self.bandwidth[1:], strict=False
+        ):
+            if num_devices <= many:
+                return low + (high - low) * math.log(num_devices / few) / math.log(many / few)
+        return self.bandwidth[-1]
 
 
 class Cluster(Strict):
@@ -87,6 +125,17 @@ class Cluster(Strict):
     networks: Annotated[tuple[Network, ...], Field(min_length=1, strict=False)]
     efficiency: Efficiency = Efficiency()
     host_reduce: HostReduce | None = None
+    cores: Cores | None = None  # None: each device is its own
+
+    def pace(self, num_devices: int) -> Pace:
+        """Of each of `num_devices` ranks that work at the same time; more of them than cores take turns."""
+        if self.cores is None or num_devices == 1:
+            return Pace(1.0, 1.0, 1.0)
+        number = self.cores.number
+        turns = max(1.0, num_devices / number)
+        busy = min(1.0, (num_devices - 1) / max(1, number - 1))
+        products, memory = (1 - busy * (1 - share) for share in (self.cores.products, self.cores.memory))
+        return Pace(products / turns, memory / turns, 1 / turns)
 
     @model_validator(mode="after")
     def _check(self) -> Cluster:
@@ -94,7 +143,7 @@ class Cluster(Strict):
         if None in joined[:-1]:
             raise ValueError("networks: only the last one may join all devices (leave `devices` out there alone)")
         sizes = [size for size in joined if size is not None]
-        for inner, outer in zip(sizes, sizes[1:], strict=False):
+        for inner, outer in itertools.pairwise(sizes):
             if outer <= inner or outer % inner:
                 raise ValueError(f"networks: one of {outer} devices cannot be made of units of {inner}")
         return self

@@ -25,6 +25,7 @@ from corpus.engine.errors import UsageError
 from pretrain.batch_size import BatchSizes, check_batch_sizes, local_batches
 from pretrain.config import RunConfig
 from pretrain.model import GPT
+from pretrain.monitor.console import say
 from pretrain.parallel.mesh import AXES, layout
 from pretrain.parallel.params import num_parameters
 from pretrain.parallel.schedule import Action, actions, stage_ranks
@@ -102,11 +103,27 @@ def run(config: RunConfig, args: argparse.Namespace) -> None:
     Raises:
         UsageError: as `dry_run`.
     """
-    plan = dry_run(config, args.world_size or args.nproc * args.nnodes, args.device)
+    num_ranks = args.world_size or args.nproc * args.nnodes
+    plan = dry_run(_laid_out(config, num_ranks, args.device), num_ranks, args.device)
     if args.json:
         print(json.dumps(as_json(plan), indent=1))
     else:
         print("\n".join([f"{args.config}: {'; '.join(args.set)}".rstrip(": "), *lines(plan)]))
+
+
+def _laid_out(config: RunConfig, num_ranks: int, device: str | None) -> RunConfig:
+    """As a run would lay it out; where it would see which GPUs there are, somebody has to say so here."""
+    if not config.parallel.auto:
+        return config
+    from pretrain.plan import auto
+
+    is_told = config.parallel.cluster is not None or device is not None or config.training.device == "cpu"
+    if not is_told and not torch.cuda.is_available():
+        raise UsageError(
+            "parallel: auto chooses for GPUs, and none is here. Say which: --device H100, or a cluster by name or file, "
+            "--set 'parallel={auto=true, cluster=\"h100-80\"}'; or --set training.device=cpu"
+        )
+    return auto.resolve(config, num_ranks, say, device)
 
 
 def dry_run(config: RunConfig, world_size: int, device: str | None = None) -> Plan:

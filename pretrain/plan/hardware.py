@@ -54,12 +54,16 @@ DEVICES = (
 )
 
 
+def find_device(name: str) -> Device | None:
+    """What is known of a device by the name that torch gives it."""
+    return next((known for known in DEVICES if re.search(known.pattern, name)), None)
+
+
 def peak_flops(device: torch.device, precision: Precision) -> float | None:
     """The dense peak of this process's device in FLOP/s, or None where the table does not know it: CPUs, and fp64."""
     if device.type != "cuda":
         return None
-    name = torch.cuda.get_device_name(device)
-    known = next((known for known in DEVICES if re.search(known.pattern, name)), None)
+    known = find_device(torch.cuda.get_device_name(device))
     return None if known is None else {"bf16": known.bf16, "fp16": known.fp16, "fp32": known.fp32}.get(precision)
 
 

@@ -1,35 +1,45 @@
-"""Memory of a rank under Megatron-LM of 2021 and 2022, for published tables: Korthikanti et al. 2022, section 4.
+"""Memory of a rank under Megatron-LM and Megatron-DeepSpeed of 2020 to 2023, for published tables.
 
-Bytes of a layer and micro-batch (their table 2), h hidden, a heads, t tensor-parallel ranks, f feed-forward width:
+Bytes of a layer and micro-batch (Korthikanti et al. 2022, table 2), h hidden, a heads, t tensor-parallel ranks; they write 24 and 34
+where the feed-forward width is 4 h:
 
 | | |
 |---|---|
 | tensor parallelism | s b h (10 + 24 / t + 5 a s / (h t)) |
 | and sequence parallelism | s b h / t (34 + 5 a s / h) |
-| and selective recompute | without the last addend |
+| and selective recompute, or fused attention | without the last addend |
 | full recompute | 2 s b h, beside one whole layer at a time |
+
+Megatron-LM keeps all of weights, gradients and optimizer on each data-parallel rank; DeepSpeed's stages 1, 2 and 3 share
+the optimizer, gradients too, weights too (Rajbhandari et al. 2020). Stage 3 gathers two layers at a time, and what lies
+outside of them. An un-fused update of a rank's part has temporaries, of `SUB_GROUP` numbers at a time.
+What an allocator wastes is not in here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pretrain.batch_size import local_batches
 from pretrain.config import RunConfig
 from pretrain.parallel.mesh import layout
-from pretrain.parallel.schedule import actions, stage_ranks
-from pretrain.parallel.simulate import most_held
-from pretrain.parallel.stages import Stage, cut
+from pretrain.parallel.stages import Stage
 from pretrain.plan import parameters
-from pretrain.plan.memory import PROCESS_BYTES, Estimate
+from pretrain.plan.memory import ITEM_BYTES, PROCESS_BYTES, Estimate
+from pretrain.plan.pipeline import most_held, own_stages, stages_of
 from pretrain.plan.software import Software
 
+WEIGHT_BYTES = 2
+SUB_GROUP = 10**9  # DeepSpeed's default `sub_group_size`
 
-def layer_bytes(config: RunConfig, micro_batch_size: int) -> float:
+
+def layer_bytes(config: RunConfig, micro_batch_size: int, fuses_attention: bool = False) -> float:
     """Of one layer and micro-batch, as configured."""
     parallel = config.parallel
-    x = config.model.sequence_length * micro_batch_size * config.model.hidden_size
     if parallel.recompute == "full":
+        x = config.model.sequence_length * micro_batch_size * config.model.hidden_size
         return 2 * x / (parallel.tp if parallel.sequence_parallel else 1)
-    return whole_layer_bytes(config, micro_batch_size, with_scores=parallel.recompute == "none")
+    return whole_layer_bytes(config, micro_batch_size, parallel.recompute == "none" and not fuses_attention)
 
 
 def whole_layer_bytes(config: RunConfig, micro_batch_size: int, with_scores: bool = True) -> float:
@@ -43,41 +53,70 @@ def whole_layer_bytes(config: RunConfig, micro_batch_size: int, with_scores: boo
 
 
 def estimate(config: RunConfig, world_size: int, software: Software) -> list[Estimate]:
-    """What the ranks of each place of the pipeline need."""
+    """What the ranks of each place of the pipeline need.
+
+    Raises:
+        UsageError: the layout does not fit the number of ranks, or the batch does not divide over them.
+    """
+    return list(_estimates(config, world_size, software))
+
+
+def _estimates(config: RunConfig, world_size: int, software: Software) -> Iterator[Estimate]:
     parallel, training, model = config.parallel, config.training, config.model
     _, replicas, shards, _ = layout(parallel, world_size)
     samples, micro_batch_size = local_batches(training, training.global_batch_size, replicas * shards)
-    lists = actions(parallel.schedule, parallel.pp, parallel.chunks, samples // micro_batch_size)
-    owners = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks)
-    stages = cut(model, parallel.num_stages, parallel.layers_per_stage)
-    x = model.sequence_length * micro_batch_size * model.hidden_size
-    of_layer = layer_bytes(config, micro_batch_size)
-    passing = whole_layer_bytes(config, micro_batch_size) - of_layer if parallel.recompute == "full" else 0.0
-    result = []
-    for rank in range(parallel.pp):
-        own = [stage for stage, owner in zip(stages, owners, strict=True) if owner == rank]
-        sizes = [len(stage.layers) * of_layer for stage in stages]
+    stages = stages_of(model, parallel.num_stages, parallel.layers_per_stage)
+    of_layer = layer_bytes(config, micro_batch_size, software.fuses_attention)
+    whole = whole_layer_bytes(config, micro_batch_size, not software.fuses_attention)
+    passing = whole - of_layer if parallel.recompute == "full" else 0.0
+    owners = own_stages(parallel.schedule, parallel.pp, parallel.chunks)
+    for rank, own in enumerate([stages[index] for index in indices] for indices in owners):
+        sizes = [len(stage.layers) * of_layer for stage in own]
         numbers = sum(parameters.of_stage(model, stage) for stage in own) / parallel.tp
-        last = any(stage.is_last for stage in own)
-        logits = 4 * x * (1 / parallel.tp + model.padded_vocab_size / (model.hidden_size * parallel.tp)) if last else 0
-        result.append(
-            Estimate(
-                pp_rank=rank,
-                stages=tuple(stage.index for stage in own),
-                device="cuda",
-                offload=parallel.offload,
-                weights=int(2 * numbers),
-                gradients=int(software.gradient_bytes * numbers),
-                optimizer=int((software.state_bytes - 2 - software.gradient_bytes) * numbers),
-                unreduced=0,
-                gathered=0,
-                activations=int(most_held(lists[rank], sizes)),
-                logits=int(logits),
-                working=int(passing),
-                batch=0,
-                pinning=0,
-                snapshot=0,
-                process=PROCESS_BYTES["cuda"],
+        weights, gradients, optimizer = (
+            size * numbers / (shards if software.shards and parallel.zero >= since else 1)
+            for size, since in (
+                (WEIGHT_BYTES, 3),
+                (software.gradient_bytes, 2),
+                (software.state_bytes - WEIGHT_BYTES - software.gradient_bytes, 1),
             )
         )
-    return result
+        updated = numbers / (shards if software.shards else 1)
+        in_update = 0.0 if parallel.offload else software.update_bytes * min(updated, SUB_GROUP)
+        held = most_held(parallel.schedule, parallel.pp, parallel.chunks, samples // micro_batch_size, rank, sizes)
+        yield Estimate(
+            pp_rank=rank,
+            stages=tuple(stage.index for stage in own),
+            device="cuda",
+            offload=parallel.offload,
+            weights=int(weights),
+            gradients=int(gradients),
+            optimizer=int(optimizer),
+            unreduced=0,
+            gathered=int(_gathered(config, own, software)),
+            activations=int(held),
+            logits=int(_logits_bytes(config, micro_batch_size) if any(stage.is_last for stage in own) else 0),
+            working=int(max(passing, in_update)),
+            batch=0,
+            pinning=0,
+            snapshot=0,
+            process=PROCESS_BYTES["cuda"],
+        )
+
+
+def _logits_bytes(config: RunConfig, micro_batch_size: int) -> float:
+    """What the last stage keeps of the final norm, the head and the loss (Korthikanti et al. 2022, section 4.3)."""
+    model, ranks = config.model, config.parallel.tp
+    return 4 * model.sequence_length * micro_batch_size * (model.hidden_size + model.padded_vocab_size) / ranks
+
+
+def _gathered(config: RunConfig, own: list[Stage], software: Software) -> float:
+    """Weights that stage 3 has whole at a time; and, where they lie in host memory, stages 1 and 2 all of them."""
+    parallel, model = config.parallel, config.model
+    item = ITEM_BYTES[config.training.precision]
+    numbers = sum(parameters.of_stage(model, stage) for stage in own)
+    if not software.shards or parallel.zero < 3:
+        return item * numbers / parallel.tp if parallel.offload else 0.0
+    layer = parameters.by_room(model)["layer"]
+    outside = numbers - layer * sum(len(stage.layers) for stage in own)
+    return item * (outside + 2 * layer) / parallel.tp

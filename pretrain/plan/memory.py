@@ -21,18 +21,18 @@ process takes before it has a model is a round allowance, not a measurement.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from pretrain.batch_size import local_batches
-from pretrain.config import Precision, RunConfig
+from pretrain.config import ModelConfig, ParallelConfig, Precision, Recompute, RunConfig
 from pretrain.parallel.mesh import layout
-from pretrain.parallel.params import ParamSpec, part_specs
-from pretrain.parallel.schedule import actions, stage_ranks
-from pretrain.parallel.simulate import most_held
-from pretrain.parallel.stages import Stage, cut
+from pretrain.parallel.params import part_specs
+from pretrain.parallel.stages import Stage
 from pretrain.plan.activations import Activations
+from pretrain.plan.pipeline import most_held, own_stages, stages_of
 
 Device = Literal["cpu", "cuda"]
 ITEM_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp64": 8}
@@ -126,30 +126,46 @@ def estimate(config: RunConfig, world_size: int, device: Device = "cuda") -> lis
     Raises:
         UsageError: the layout does not fit the number of ranks, or the batch does not divide over them.
     """
-    parallel = config.parallel
-    layout(parallel, world_size)
-    held_by = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks)
-    stages = cut(config.model, parallel.num_stages, parallel.layers_per_stage)
-    ours: list[list[Stage]] = [[] for _ in range(parallel.pp)]
-    for stage, rank in zip(stages, held_by, strict=True):
-        ours[rank].append(stage)
     run = _Run(config, world_size, device)
-    return [_Place(run, pp_rank, own).estimate() for pp_rank, own in enumerate(ours)]
+    return [run.place(pp_rank).estimate(pp_rank) for pp_rank in range(config.parallel.pp)]
+
+
+def most_bytes(config: RunConfig, world_size: int, device: Device = "cuda") -> tuple[int, int]:
+    """The most that ranks of any place need (device_bytes, host_bytes), in less time: a search asks it of thousands.
+
+    Raises:
+        UsageError: as `estimate` does.
+    """
+    run = _Run(config, world_size, device)
+    places = [(run.place(pp_rank), pp_rank) for pp_rank in range(config.parallel.pp)]
+    most = max(place.empty.device_bytes + place.held(pp_rank) for place, pp_rank in places)
+    if device == "cpu":
+        return most, max(place.empty.host_bytes + place.held(pp_rank) for place, pp_rank in places)
+    return most, max(place.empty.host_bytes for place, _ in places)
 
 
 class _Group(NamedTuple):
     """Parameters that are gathered together: those of a block, or what lies outside of the blocks."""
 
-    shards: list[int]  # numbers of each, on one data-parallel rank
-    wholes: list[int]  # and on all of them together
+    shards: tuple[int, ...]  # numbers of each, on one data-parallel rank
+    shard: int  # their sum
+    whole: int  # the sum on all of them together
+    largest: int  # the most of one parameter, on all of them together
 
-    @property
-    def shard(self) -> int:
-        return sum(self.shards)
 
-    @property
-    def whole(self) -> int:
-        return sum(self.wholes)
+class _Kept(NamedTuple):
+    """What `plan.activations` says of one token, in its names, looked up once for many layouts."""
+
+    again: int  # of a layer that is computed again
+    whole_block: int
+    block_deferred: int
+    block_in_backward: int
+    of_stage: int
+    head: int
+    logits: int
+    logits_in_passing: int
+    head_deferred: int
+    message: int
 
 
 class _Run:
@@ -167,56 +183,78 @@ class _Run:
         self.num_samples, self.micro_batch_size = local_batches(training, training.global_batch_size, data_ranks)
         self.num_micro_batches = self.num_samples // self.micro_batch_size
         self.tokens = self.micro_batch_size * config.model.sequence_length
-        self.plan = actions(parallel.schedule, parallel.pp, parallel.chunks, self.num_micro_batches)
-        self.is_split = any(action.kind == "W" for action in self.plan[0])
-        has_mask = config.model.document_mask or config.data.prefix_lm
-        self.kept = Activations(config.model, parallel, self.item, has_mask, on_cpu=device == "cpu")
-        specs = part_specs(config.model)
-        self.block = self.group(spec for spec in specs if spec.name.startswith("layers.0."))  # as all others
-        self.outside = [spec for spec in specs if not spec.name.startswith("layers.")]
+        self.stages = stages_of(config.model, parallel.num_stages, parallel.layers_per_stage)
+        self.own = own_stages(parallel.schedule, parallel.pp, parallel.chunks)
+        self.is_split = parallel.num_stages > 1 and parallel.schedule in ("zero-bubble", "zbv")
+        has_mask, on_cpu = config.model.document_mask or config.data.prefix_lm, device == "cpu"
+        again = (parallel.recompute, parallel.recompute_every)
+        self.kept = _kept(config.model, parallel.tp, parallel.sequence_parallel, *again, self.item, has_mask, on_cpu)
+        self.block = self.group("layers")
+        self.places: dict[tuple[object, ...], _Place] = {}
 
-    def group(self, specs: Iterable[ParamSpec]) -> _Group:
-        """On one rank of a tensor-parallel group."""
-        group = _Group([], [])
-        for spec in specs:
-            shape = [
-                length // self.parallel.tp if dim == spec.tp_dim else length for dim, length in enumerate(spec.shape)
-            ]
-            rows, columns = shape[0], math.prod(shape[1:])
-            if self.is_wrapped:  # the first rank has the largest shard, and all of them room for it
-                rows = -(-rows // self.shards)
-            group.shards.append(rows * columns)
-            group.wholes.append(math.prod(shape))
-        return group
+    def group(self, *rooms: str) -> _Group:
+        """Parameters of some rooms (of a layer, for `layers`) on one rank of a tensor-parallel group."""
+        return _group(self.config.model, rooms, self.parallel.tp, self.shards if self.is_wrapped else 1)
 
-    def groups(self, stage: Stage) -> list[_Group]:
-        """Of each block, and of what else a stage has."""
-        outside = self.group(spec for spec in self.outside if _is_in(spec, stage, self.config.model.tied))
-        return [self.block] * len(stage.layers) + [outside]
+    def place(self, pp_rank: int) -> _Place:
+        """One of the pipeline; places whose stages are alike are one object."""
+        stages = [self.stages[index] for index in self.own[pp_rank]]
+        key = tuple((len(stage.layers), self.num_again(stage), stage.is_first, stage.is_last) for stage in stages)
+        if key not in self.places:
+            self.places[key] = _Place(self, stages)
+        return self.places[key]
+
+    def num_again(self, stage: Stage) -> int:
+        """Layers of a stage that are computed again, where any are."""
+        every = self.parallel.recompute_every
+        return -(-stage.layers.stop // every) - -(-stage.layers.start // every)
 
 
 class _Place:
-    """One place of the pipeline: `estimate` is the sum of its parts."""
+    """A place of the pipeline, or several that are alike but for the micro-batches that they hold."""
 
-    def __init__(self, run: _Run, pp_rank: int, stages: Sequence[Stage]) -> None:
-        self.run, self.pp_rank, self.stages = run, pp_rank, stages
-        self.parts = [run.groups(stage) for stage in stages]
-        self.groups = [group for part in self.parts for group in part]
+    def __init__(self, run: _Run, stages: Sequence[Stage]) -> None:
+        self.run, self.stages = run, stages
+        self.num_layers = sum(len(stage.layers) for stage in stages)
+        self.outside = [run.group(*_rooms(stage, run.config.model.tied)) for stage in stages]
+        self.whole = self.num_layers * run.block.whole + sum(group.whole for group in self.outside)
+        self.kept = [self._kept_of(stage) for stage in stages]
+        self.logits = [run.tokens * run.kept.logits if stage.is_last else 0 for stage in stages]
+        self.empty = self._empty()
 
-    def estimate(self) -> Estimate:
+    def estimate(self, pp_rank: int) -> Estimate:
         """All parts."""
+        logits = self._most(self.logits, pp_rank) if any(self.logits) else 0
+        activations = self.held(pp_rank) - logits
+        own = self.run.own[pp_rank]
+        return replace(self.empty, pp_rank=pp_rank, stages=own, activations=activations, logits=logits)
+
+    def held(self, pp_rank: int) -> int:
+        """What the micro-batches in flight keep at most, their logits included."""
+        return self._most(self.kept, pp_rank)
+
+    def _most(self, sizes: Sequence[int], pp_rank: int) -> int:
+        run, parallel = self.run, self.run.parallel
+        num = run.num_micro_batches
+        return int(most_held(parallel.schedule, parallel.pp, parallel.chunks, num, pp_rank, sizes))
+
+    def _empty(self) -> Estimate:
+        """Before the first micro-batch."""
         run = self.run
-        held, logits = self._held()
-        shards = [number for group in self.groups for number in group.shards]
-        weights, num_tensors = run.wide * sum(shards), len(shards)
+        groups = [(1, group) for group in self.outside] + [(self.num_layers, run.block)]
+        weights = run.wide * sum(times * group.shard for times, group in groups)
+        num_tensors = sum(times * len(group.shards) for times, group in groups)
         optimizer = 2 * weights + num_tensors * STEP_BYTES
         offload, is_gpu = run.parallel.offload, run.device == "cuda"
         written = -(-(weights + optimizer) // run.replicas) if run.config.checkpoint.async_save else 0
-        rounding = sum(_power_of_two(run.wide * number) - run.wide * number for number in shards) if is_gpu else 0
         num_pinned = 2 * offload + 3 * (written > 0) / run.replicas  # weights, gradients; the copies of a save
+        rounding = 0
+        if is_gpu and num_pinned:
+            pinned = sum(times * _power_of_two(run.wide * shard) for times, group in groups for shard in group.shards)
+            rounding = pinned - weights
         return Estimate(
-            pp_rank=self.pp_rank,
-            stages=tuple(stage.index for stage in self.stages),
+            pp_rank=0,
+            stages=(),
             device=run.device,
             offload=offload,
             weights=weights,
@@ -224,8 +262,8 @@ class _Place:
             optimizer=optimizer,
             unreduced=self._unreduced(),
             gathered=self._gathered(),
-            activations=held - logits,
-            logits=logits,
+            activations=0,
+            logits=0,
             working=self._working(),
             batch=self._batch(),
             pinning=int(rounding * num_pinned),
@@ -233,21 +271,12 @@ class _Place:
             process=PROCESS_BYTES[run.device],
         )
 
-    def _held(self) -> tuple[int, int]:
-        """What the micro-batches in flight keep at most, and how much of that are logits."""
-        run = self.run
-        sizes, logits = [0.0] * run.parallel.num_stages, [0.0] * run.parallel.num_stages
-        for stage in self.stages:
-            sizes[stage.index] = self._kept_of(stage)
-            logits[stage.index] = run.tokens * run.kept.logits if stage.is_last else 0
-        own = run.plan[self.pp_rank]
-        return int(most_held(own, sizes)), int(most_held(own, logits))
-
     def _kept_of(self, stage: Stage) -> int:
         """By one micro-batch in one stage, its logits included."""
         run, kept = self.run, self.run.kept
-        token = kept.of_stage + sum(kept.block(index) for index in stage.layers)
-        deferred = len(stage.layers) * kept.block_deferred
+        num, num_again = len(stage.layers), run.num_again(stage)
+        token = kept.of_stage + num_again * kept.again + (num - num_again) * kept.whole_block
+        deferred = num * kept.block_deferred
         if stage.is_last:
             token += kept.head + kept.logits
             deferred += kept.head_deferred
@@ -257,33 +286,37 @@ class _Place:
         """Whole gradients that one micro-batch leaves to the next."""
         run = self.run
         keeps = run.is_wrapped and run.parallel.zero == 1 and run.num_micro_batches > 1
-        return run.wide * sum(group.whole for group in self.groups) if keeps else 0
+        return run.wide * self.whole if keeps else 0
 
     def _gathered(self) -> int:
         run = self.run
         if not run.is_wrapped:
             return 0
         if run.parallel.zero < 3:
-            return run.item * sum(group.whole for group in self.groups)
-        outside = sum(part[-1].whole for part in self.parts)
+            return run.item * self.whole
+        outside = sum(group.whole for group in self.outside)
         return run.item * (outside + 2 * run.block.whole)  # one in use, and the next one on its way
 
     def _working(self) -> int:
         """The most that a moment needs in passing; `fsdp` reduces a group from a buffer in fp32, the one before it still there."""
         run, kept, tokens, block = self.run, self.run.kept, self.run.tokens, self.run.block.whole
-        outside = max(part[-1].whole for part in self.parts)
+        outside = max(group.whole for group in self.outside)
         is_last = any(stage.is_last for stage in self.stages)
         at_logits = tokens * kept.logits_in_passing if is_last else 0
         gathering = 2 * run.item * block if run.shards > 1 else 0
         in_block = tokens * kept.block_in_backward
         if not run.is_wrapped:
-            return max(at_logits, in_block + run.wide * max(number for group in self.groups for number in group.wholes))
+            largest = max(group.largest for group in (run.block, *self.outside))
+            return max(at_logits, in_block + run.wide * largest)
         in_block += (2 * run.wide + run.item) * block + run.item * outside
         at_end = (run.wide + run.item) * outside + run.wide * outside // run.shards
-        at_end -= min(self._kept_of(stage) for stage in self.stages)  # of a micro-batch that is done by then
+        at_end -= min(self.kept)  # of a micro-batch that is done by then
         moments = [at_logits, gathering, in_block, at_end]
         if run.is_split:  # all weights of a stage at once
-            moments.append(run.wide * (max(sum(group.whole for group in part) for part in self.parts) + 2 * block))
+            of_stage = [
+                len(stage.layers) * block + group.whole for stage, group in zip(self.stages, self.outside, strict=True)
+            ]
+            moments.append(run.wide * (max(of_stage) + 2 * block))
         return max(moments)
 
     def _batch(self) -> int:
@@ -294,12 +327,51 @@ class _Place:
         return numbers + (MESSAGES * run.tokens * run.kept.message if run.parallel.pp > 1 else 0)
 
 
-def _is_in(spec: ParamSpec, stage: Stage, is_tied: bool) -> bool:
-    """Of what is not in a block; a tied output matrix is the embedding itself where both are in one stage."""
-    room = spec.name.partition(".")[0]
-    if room == "head":
-        return stage.is_last and not (is_tied and stage.is_first)
-    return stage.is_last if room == "final_norm" else stage.is_first
+@lru_cache(maxsize=64)
+def _specs(model: ModelConfig) -> dict[str, list[tuple[int | None, tuple[int, ...]]]]:
+    """(dimension of tensor parallelism, shape) of each parameter by the first word of its name; of layers, of one."""
+    rooms: dict[str, list[tuple[int | None, tuple[int, ...]]]] = {}
+    for spec in part_specs(model.model_copy(update={"num_layers": 1})):  # layers are alike
+        rooms.setdefault(spec.name.partition(".")[0], []).append((spec.tp_dim, spec.shape))
+    return rooms
+
+
+@lru_cache(maxsize=4096)
+def _group(model: ModelConfig, rooms: tuple[str, ...], tp: int, num_shards: int) -> _Group:
+    shards, wholes = [], []
+    for room in rooms:
+        for tp_dim, shape in _specs(model).get(room, ()):
+            local = [length // tp if dim == tp_dim else length for dim, length in enumerate(shape)]
+            rows, columns = local[0], math.prod(local[1:])
+            shards.append(
+                -(-rows // num_shards) * columns
+            )  # the first rank has the largest, and all of them room for it
+            wholes.append(rows * columns)
+    return _Group(tuple(shards), sum(shards), sum(wholes), max(wholes, default=0))
+
+
+@lru_cache(maxsize=4096)
+def _kept(
+    model: ModelConfig,
+    tp: int,
+    sequence_parallel: bool,
+    recompute: Recompute,
+    every: int,
+    item: int,
+    has_mask: bool,
+    on_cpu: bool,
+) -> _Kept:
+    parallel = ParallelConfig(tp=tp, sequence_parallel=sequence_parallel, recompute=recompute, recompute_every=every)
+    kept = Activations(model, parallel, item, has_mask, on_cpu)
+    return _Kept(kept.block(0), *(getattr(kept, name) for name in _Kept._fields[1:]))
+
+
+def _rooms(stage: Stage, is_tied: bool) -> list[str]:
+    """What a stage has besides layers; a tied output matrix is the embedding itself where both are in one stage."""
+    rooms = ["embedding", "position_embedding"] if stage.is_first else []
+    if stage.is_last:
+        rooms += ["final_norm"] if is_tied and stage.is_first else ["final_norm", "head"]
+    return rooms
 
 
 def _power_of_two(number: int) -> int:

@@ -42,7 +42,12 @@ OPTIONS = {
     "tokenizer locate": "--id --shard --split --token --tokenizer --url",
     "pretrain train": "--config --data --device --dry-run --json --master --nnodes --node-rank --nproc --out --set "
     "--tokenizer --world-size",
+    "pretrain plan": "--cluster --compare --config --explain --gpus --json --layout --measure --only --refitted --report --rules "
+    "--scaling --schedule --set --software --tokens --top",
+    "pretrain plan calibrate": "--name --out",
+    "pretrain plan tune": "--cluster --config --seeds --software --trials",
     "pretrain scale": "--config --data --kind --out --ranks --set --steps --tokenizer --warm-up",
+    "pretrain sweep": "--cell --cluster --config --gpus --grid --kernels --list --out --set --steps --timeout --warm-up",
     "pretrain report": "",
     "pretrain export": "--checkpoint --dtype --format --out",
     "pretrain import": "--config --data --model --out --set --tokenizer",
@@ -100,6 +105,7 @@ def test_the_examples_in_the_help_use_options_that_exist(package: str) -> None:
         ("corpus", "filter", "--recipe", "web_zhh"),
         ("tokenizer", "check", "--recipe", "web_zhh"),
         ("pretrain", "train", "--config", "demoo", "--data", "build/none", "--out", "build/none"),
+        ("pretrain", "plan", "--config", "demoo"),
     ],
     ids=" ".join,
 )

@@ -26,6 +26,8 @@ PAIRS = tuple(
         "docs/crawl",
         "docs/tokenizer",
         "docs/parallel",
+        "docs/planner",
+        "docs/fidelity",
         "docs/cluster",
         "docs/huggingface",
     )
@@ -73,7 +75,11 @@ def test_every_command_exists_with_its_options(repository: Path, page: str) -> N
                     name, assigned, _ = word.partition("=")
                     assert f"    {name}=" in told if assigned else name in targets, f"{page}: {command}: {word}"
             elif words[:2] == [".venv/bin/python", "-m"]:
-                verbs = 2 if words[3] == "quality" else not words[3].startswith("-")
+                verbs = (
+                    2
+                    if words[3] == "quality" or words[3:5] in (["plan", "calibrate"], ["plan", "tune"])
+                    else not words[3].startswith("-")
+                )
                 text = help_of(*words[2 : 3 + verbs])
                 for option in (word for word in words if word.startswith("-") and word != "-m"):
                     assert option.partition("=")[0] in text, f"{page}: {command}: {option}"

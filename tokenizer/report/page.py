@@ -7,12 +7,11 @@ the JSON of `vocabulary_report` or `compare` alone.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
+from corpus.engine.page import document
 from tokenizer.report.compare import MEASURES, comparison_rows, verdicts
 from tokenizer.report.shown import by_number, escape, number, shown
 from tokenizer.report.summary import amounts, headlines
@@ -39,21 +38,13 @@ def comparison_page(result: Mapping[str, Any]) -> str:
 
 def _page(title: str, subtitle: str, body: Iterator[str]) -> str:
     style = resources.files("tokenizer.report").joinpath(STYLE).read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return "".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
-            '<meta name="referrer" content="no-referrer">\n',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-            f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n",
-            f"<h1>{title} <small>{escape(subtitle)}</small></h1>\n",
-            *body,
-            "<footer>␣ is a blank. Characters are code points; a token of one byte is part of a character that has no "
-            "piece of its own.</footer>\n</main>\n</body>\n</html>\n",
-        ]
-    )
+    main = [
+        f"<h1>{title} <small>{escape(subtitle)}</small></h1>\n",
+        *body,
+        "<footer>␣ is a blank. Characters are code points; a token of one byte is part of a character that has no "
+        "piece of its own.</footer>\n",
+    ]
+    return document(title, style, main)
 
 
 def _report_body(report: Report) -> Iterator[str]:

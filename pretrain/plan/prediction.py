@@ -1,0 +1,272 @@
+"""What `plan.cost` says of one layout: seconds of a step by part, memory, and the figures that follow from both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from operator import add
+from typing import Literal, Protocol
+
+from pretrain.config import ModelConfig, ParallelConfig, RunConfig
+from pretrain.parallel.stages import layer_flops
+from pretrain.plan import megatron_memory, memory
+from pretrain.plan.cluster import Cluster
+from pretrain.plan.flops import flops_per_token, hardware_flops_per_token
+from pretrain.plan.memory import Estimate
+from pretrain.plan.software import Software
+
+RESERVED = 0.92  # of a device's memory that a layout may take; the rest is the driver's and the allocator's
+DAY = 24 * 3600
+Axis = Literal["tensor", "pipeline", "data"]
+Phase = Literal["forward", "backward of inputs", "backward of weights", "recompute"]
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Of a step, or of a part of one."""
+
+    products: float = 0.0
+    memory: float = 0.0
+    launches: float = 0.0
+    recompute: float = 0.0
+    tensor: float = 0.0
+    messages: float = 0.0
+    bubble: float = 0.0
+    data: float = 0.0
+    optimizer: float = 0.0
+    offload: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return sum(self.parts)
+
+    @property
+    def parts(self) -> tuple[float, ...]:
+        """The numbers alone."""
+        return (
+            self.products,
+            self.memory,
+            self.launches,
+            self.recompute,
+            self.tensor,
+            self.messages,
+            self.bubble,
+            self.data,
+            self.optimizer,
+            self.offload,
+        )
+
+    def __add__(self, other: Seconds) -> Seconds:
+        if other is NO_SECONDS:
+            return self
+        return other if self is NO_SECONDS else Seconds(*map(add, self.parts, other.parts))
+
+    def times(self, number: float) -> Seconds:
+        """As many of these."""
+        return Seconds(*(part * number for part in self.parts))
+
+
+NO_SECONDS = Seconds()
+PARTS = tuple(field.name for field in fields(Seconds))
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Seconds of a step in which a rank exchanges something: while it computes, and while it waits for that."""
+
+    hidden: float = 0.0
+    exposed: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Both."""
+        return self.hidden + self.exposed
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.hidden + other.hidden, self.exposed + other.exposed)
+
+    def times(self, number: float) -> Traffic:
+        """As many of these."""
+        return Traffic(self.hidden * number, self.exposed * number)
+
+
+@dataclass(frozen=True)
+class StageSeconds:
+    """One micro-batch in one stage of the pipeline, what it waits for included."""
+
+    index: int
+    rank: int  # of the pipeline
+    num_layers: int
+    forward: float
+    inputs: float  # backward: gradients of activations, with what is recomputed
+    weights: float  # backward: gradients of weights
+
+    @property
+    def backward(self) -> float:
+        """Both halves of it."""
+        return self.inputs + self.weights
+
+
+@dataclass(frozen=True)
+class OperationSeconds:
+    """One line of the table of operations: what the busiest rank does with it in a step."""
+
+    name: str
+    part: str  # layer, head, embedding, or data: what sharding copies
+    phase: Phase
+    times: int  # in a step
+    flops: float  # of all these times, as the bytes and the seconds
+    bytes: float
+    seconds: float
+    is_bound_by_memory: bool
+
+
+class Step(Protocol):
+    """What a prediction asks of that which made it, where somebody wants the details."""
+
+    def stage_seconds(self) -> Sequence[StageSeconds]:
+        """Of each stage."""
+
+    def operation_seconds(self) -> Sequence[OperationSeconds]:
+        """Those that take most first."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One layout on one cluster."""
+
+    config: RunConfig
+    devices: int
+    cluster: Cluster
+    software: Software
+    seconds: Seconds  # of a step, on its busiest rank
+    micro_batches: int  # of a step, on each data-parallel rank
+    micro_batch_size: int
+    communication: Mapping[Axis, Traffic]
+    step: Step = field(repr=False, compare=False)
+
+    @property
+    def step_seconds(self) -> float:
+        """Of one step."""
+        return self.seconds.total
+
+    @property
+    def data_parallel(self) -> int:
+        """Data-parallel ranks."""
+        return self.devices // (self.config.parallel.tp * self.config.parallel.pp)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of all devices together."""
+        return self.tokens_per_step / self.step_seconds
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Of the full batch."""
+        return self.config.training.global_batch_size * self.config.model.sequence_length
+
+    def days(self, num_tokens: float) -> float:
+        """Until that many tokens are trained on, without what is not a step: evaluation, saves, failures."""
+        return num_tokens / self.tokens_per_second / DAY
+
+    @property
+    def bubble(self) -> float:
+        """Time a rank waits for other stages over the time of its own work: (p - 1) / m of 1F1B (Narayanan et al. 2021)."""
+        at_the_end = self.seconds.data + self.seconds.optimizer + self.seconds.offload
+        return self.seconds.bubble / (self.seconds.total - at_the_end - self.seconds.bubble)
+
+    @property
+    def tflops_per_gpu(self) -> float:
+        """Of the hardware, as published tables count: what is recomputed counts, attention is the whole square."""
+        flops = hardware_flops_per_token(self.config.model, self.config.parallel)
+        if self.software.operations != "ours":
+            flops = _published_flops_per_token(self.config.model, self.config.parallel)
+        return flops * self.tokens_per_second / self.devices / 1e12
+
+    @property
+    def model_tflops_per_gpu(self) -> float:
+        """Of the model alone, nothing counted twice."""
+        return flops_per_token(self.config.model) * self.tokens_per_second / self.devices / 1e12
+
+    @property
+    def mfu(self) -> float:
+        """Share of the device's peak that the model's own arithmetic is (`plan.flops`)."""
+        return self.model_tflops_per_gpu * 1e12 / self._peak
+
+    @property
+    def hfu(self) -> float:
+        """The same of the hardware's, as `tflops_per_gpu` counts it."""
+        return self.tflops_per_gpu * 1e12 / self._peak
+
+    @cached_property
+    def estimates(self) -> Sequence[Estimate]:
+        """Memory of a rank of each place of the pipeline."""
+        if self.software.operations != "ours":
+            return megatron_memory.estimate(self.config, self.devices, self.software)
+        return memory.estimate(self.config, self.devices, self._kind)
+
+    @property
+    def worst(self) -> Estimate:
+        """Memory where most is needed."""
+        return memory.worst(self.estimates)
+
+    @property
+    def memory_bytes(self) -> int:
+        """On the fullest device."""
+        return self._most_bytes[0]
+
+    @property
+    def host_bytes_per_node(self) -> int:
+        """In the memory of a machine, of all ranks there; where places of the pipeline differ, of those that need most."""
+        is_one_machine = self.cluster.cores is not None  # of CPUs, which may have more ranks than cores
+        ranks = self.devices if is_one_machine else min(self.devices, self.cluster.devices_per_node)
+        return ranks * self._most_bytes[1]
+
+    @property
+    def missing_bytes(self) -> int:
+        """By which the fullest device's memory is too small, or, if it is not, a machine's; 0: the layout fits."""
+        taken = self.memory_bytes * self.cluster.efficiency.held
+        device = int(taken - RESERVED * self.cluster.device.memory_gib * 2**30)
+        host = self.host_bytes_per_node - int(self.cluster.host.memory_gib * 2**30)
+        return device if device > 0 and self.cluster.cores is None else max(0, host)
+
+    @property
+    def fits(self) -> bool:
+        """In the memory of devices (a share `RESERVED` of it) and machines."""
+        return self.missing_bytes == 0
+
+    @property
+    def stages(self) -> Sequence[StageSeconds]:
+        """What each stage of the pipeline takes of a micro-batch."""
+        return self.step.stage_seconds()
+
+    @property
+    def work(self) -> Sequence[OperationSeconds]:
+        """What the busiest rank computes in a step, by operation."""
+        return self.step.operation_seconds()
+
+    @property
+    def _kind(self) -> memory.Device:
+        return "cpu" if self.cluster.cores else "cuda"
+
+    @cached_property
+    def _most_bytes(self) -> tuple[int, int]:
+        """On a device, and on the host for a rank."""
+        if self.software.operations == "ours":
+            return memory.most_bytes(self.config, self.devices, self._kind)
+        return self.worst.device_bytes, max(estimate.host_bytes for estimate in self.estimates)
+
+    @property
+    def _peak(self) -> float:
+        peak = self.cluster.device.peak_flops(self.config.training.precision)
+        assert peak is not None, "`predict` refuses that"
+        return peak
+
+
+def _published_flops_per_token(model: ModelConfig, parallel: ParallelConfig) -> float:
+    """As Narayanan et al. 2021 count (their equation 3): 96 B S L h^2 (1 + S / 6h + V / 16 L h) with full recompute."""
+    scores = 4 * model.num_layers * model.num_heads * model.head_size * model.sequence_length
+    whole = layer_flops(model) * len(range(0, model.num_layers, parallel.recompute_every))
+    return flops_per_token(model) + {"none": 0.0, "selective": scores, "full": whole}[parallel.recompute]
