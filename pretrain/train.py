@@ -29,7 +29,7 @@ from pretrain.monitor.metrics import Metrics, is_reported, measure
 from pretrain.monitor.profile import Profiler
 from pretrain.parallel import mesh
 from pretrain.parallel.params import num_parameters
-from pretrain.plan.hardware import device_name
+from pretrain.plan.machines.hardware import device_name
 from pretrain.signals import noted
 from pretrain.staging import staged_on_all
 from pretrain.state import State

@@ -22,7 +22,7 @@ from corpus.engine.cli import add_examples
 from pretrain.config import ParallelConfig, ScheduleKind
 from pretrain.parallel.schedule import Action, actions, stage_ranks
 from pretrain.parallel.simulate import Timeline, most_held, simulate
-from pretrain.plan.timeline import COLORS, MEANINGS
+from pretrain.plan.time.timeline import COLORS, MEANINGS
 from tools.bench.plot import style, text
 
 EXAMPLES = """

@@ -2,13 +2,13 @@
 
 | asked for | answered by |
 |---|---|
-| the best layouts | `plan.search`, shown by `plan.text` |
-| `--layout`, `--explain`, `--compare` | `plan.cost`, shown by `plan.explain` |
-| `--json` | `plan.record` |
-| `--report` | `plan.report` |
-| `--scaling`, `--rules` | `plan.scaling`, `plan.rules` |
-| `--measure` | `plan.tune` |
-| `plan calibrate`, `plan tune` | `plan.calibrate`, `plan.frontier` |
+| the best layouts | `plan.search.search`, shown by `plan.pages.text` |
+| `--layout`, `--explain`, `--compare` | `plan.cost`, shown by `plan.pages.explain` |
+| `--json` | `plan.pages.record` |
+| `--report` | `plan.pages.report` |
+| `--scaling`, `--rules` | `plan.pages.scaling`, `plan.pages.rules` |
+| `--measure` | `plan.tuning.tune` |
+| `plan calibrate`, `plan tune` | `plan.machines.calibrate`, `plan.tuning.frontier` |
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from corpus.engine import durable
 from corpus.engine.cli import add_examples
 from corpus.engine.errors import UsageError
 from pretrain.config import ScheduleKind, named_configs
-from pretrain.plan import explain, naming, record, report, rules, scaling, text, tune
-from pretrain.plan.cluster import named_clusters
-from pretrain.plan.legal import Layout
+from pretrain.plan.machines.cluster import named_clusters
+from pretrain.plan.pages import explain, naming, record, report, rules, scaling, text
+from pretrain.plan.pages.question import Question, ask
 from pretrain.plan.prediction import Prediction
-from pretrain.plan.question import Question, ask
-from pretrain.plan.search import Plans
-from pretrain.plan.software import ALL
-from pretrain.plan.tune import Tuned
+from pretrain.plan.search.legal import Layout
+from pretrain.plan.search.search import Plans
+from pretrain.plan.tuning import tune
+from pretrain.plan.tuning.tune import Tuned
+from pretrain.plan.work.software import ALL
 
 MOST_REASONS = 16  # of layouts that are not there
 COMMANDS = {  # of plan: module with add_arguments and main, help, examples
     "calibrate": (
-        "pretrain.plan.calibrate",
+        "pretrain.plan.machines.calibrate",
         "measure this machine, its products, memory and collectives, and write its cluster file",
         """
 python -m pretrain plan calibrate --out here.toml
@@ -45,7 +46,7 @@ python -m pretrain plan --config demo --cluster here.toml --gpus 2
 """,
     ),
     "tune": (
-        "pretrain.plan.frontier",
+        "pretrain.plan.tuning.frontier",
         "Frontier's tuning experiment, on the planner's model: searchers compared, and what matters",
         """
 python -m pretrain plan tune --config frontier-175b --cluster frontier-mi250x --trials 100

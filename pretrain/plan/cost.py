@@ -9,7 +9,7 @@
 | data | gathering weights and reducing gradients, as far as no computation hides them: its own, and those of stages before and after that it waits for | `data_time`, `pipeline_time` |
 | optimizer, offload | the update; what goes to the host and back | `data_time` |
 
-Collectives are `plan.collectives`, memory is `plan.memory` or, for published programs, `plan.megatron_memory`. The pipeline
+Collectives are `plan.machines.collectives`, memory is `plan.work.memory` or, for published programs, `plan.work.megatron_memory`. The pipeline
 is the schedule's own list of actions, run against these durations; with `exact=False` its closed form, which ranks
 thousands of layouts in the time of one simulation.
 """
@@ -17,10 +17,10 @@ thousands of layouts in the time of one simulation.
 from __future__ import annotations
 
 from pretrain.config import ParallelConfig, RunConfig
-from pretrain.plan.cluster import Cluster
+from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.prediction import RESERVED, Prediction, Seconds
-from pretrain.plan.software import OURS, Software
-from pretrain.plan.step_time import StepTime
+from pretrain.plan.time.step_time import StepTime
+from pretrain.plan.work.software import OURS, Software
 
 __all__ = ["RESERVED", "Prediction", "Seconds", "predict", "step_seconds", "with_layout"]
 

@@ -28,7 +28,7 @@ from corpus.engine.errors import UsageError
 from pretrain import sweep, sweep_report
 from pretrain.__main__ import main
 from pretrain.config import RunConfig
-from pretrain.plan.measure import Measurement, RankReport
+from pretrain.plan.tuning.measure import Measurement, RankReport
 from pretrain.sweep import cells_of
 from pretrain.sweep_report import Cell, Grid, Kernels, Row, rank_correlation, svg, table
 from tests.pretrain.ranks import reused_ranks

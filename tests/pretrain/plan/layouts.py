@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pretrain.config import RunConfig
-from pretrain.plan.cluster import Cluster
+from pretrain.plan.machines.cluster import Cluster
 
 GPT = {
     "num_layers": 16,

@@ -23,7 +23,7 @@ from pretrain.monitor.console import say
 from pretrain.parallel import mesh
 from pretrain.plan import auto
 from pretrain.plan.auto import choose, cluster_for, resolve, toml_lines
-from pretrain.plan.cluster import Cluster, load_cluster
+from pretrain.plan.machines.cluster import Cluster, load_cluster
 from tests.pretrain.ranks import reused_ranks, run_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.pretrain.tiny import tiny_config

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
 from pretrain.config import Zero
-from pretrain.plan.collectives import Group
 from pretrain.plan.cost import predict, step_seconds
-from pretrain.plan.machine import VIEWS, Machine
-from pretrain.plan.operations import Operation, Shape
+from pretrain.plan.machines.collectives import Group
 from pretrain.plan.prediction import RESERVED, Seconds
-from pretrain.plan.software import MEGATRON_2021, MEGATRON_2022, OURS, Software
-from pretrain.plan.stage_time import StageTime, places_of
-from pretrain.plan.step_time import StepTime
+from pretrain.plan.time.machine import VIEWS, Machine
+from pretrain.plan.time.stage_time import StageTime, places_of
+from pretrain.plan.time.step_time import StepTime
+from pretrain.plan.work.operations import Operation, Shape
+from pretrain.plan.work.software import MEGATRON_2021, MEGATRON_2022, OURS, Software
 from tests.pretrain.plan.layouts import GPT, cluster, config
 
 FAST_MEMORY = 1e30

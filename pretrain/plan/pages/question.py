@@ -1,0 +1,167 @@
+"""What a command line of `python -m pretrain plan` asks, read and checked; its search, once, and single predictions."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import torch
+
+from corpus.engine.errors import UsageError
+from pretrain.batch_size import BatchSizes
+from pretrain.config import RunConfig, load_config, named_configs
+from pretrain.plan import auto
+from pretrain.plan.cost import predict
+from pretrain.plan.machines.cluster import Cluster, load_cluster, named_clusters
+from pretrain.plan.pages import naming, rules, scaling
+from pretrain.plan.pages.rules import Rule
+from pretrain.plan.pages.scaling import Scaling
+from pretrain.plan.prediction import Prediction
+from pretrain.plan.search.search import Constraints, Plans, search
+from pretrain.plan.work.software import Software, find_software
+
+UNITS = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}  # of --tokens
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be planned."""
+
+    name: str  # of the configuration
+    config: RunConfig
+    cluster: Cluster
+    devices: int
+    software: Software
+    tokens: int
+    constraints: Constraints
+    keep: int  # layouts whose pipeline is simulated
+
+    @cached_property
+    def plans(self) -> Plans:
+        """All layouts that fit; searched for once."""
+        return search(
+            self.config, self.devices, self.cluster, self.software, keep=self.keep, constraints=self.constraints
+        )
+
+    @cached_property
+    def rules(self) -> list[Rule]:
+        """Of design, for this model and cluster."""
+        return rules.rules(self.config, self.devices, self.cluster, self.software)
+
+    def curves(self, numbers: tuple[int, ...]) -> Scaling:
+        """Over numbers of devices; computed once."""
+        if numbers not in self._curves:
+            self._curves[numbers] = scaling.curves(self.config, numbers, self.cluster, self.software)
+        return self._curves[numbers]
+
+    @cached_property
+    def _curves(self) -> dict[tuple[int, ...], Scaling]:
+        return {}
+
+    def predict(self, config: RunConfig) -> Prediction:
+        """One layout."""
+        return predict(config, self.devices, self.cluster, self.software)
+
+    @cached_property
+    def configured(self) -> Prediction | str:
+        """The layout that the configuration has, or why it is none of these devices."""
+        try:
+            return self.predict(self.config)
+        except UsageError as error:
+            return str(error)
+
+    def find(self, words: str, option: str) -> Prediction:
+        """A layout by its rank or in words."""
+        if not words.isdecimal():
+            return self.predict(naming.parse_layout(words, self.config, self.devices, option))
+        found = self.plans.layouts
+        if not 1 <= int(words) <= len(found):
+            raise UsageError(
+                f"{option} {words}: there are ranks 1 to {len(found):,}, or name a layout as in tp=8,pp=4,mbs=1"
+            )
+        return self.predict(found[int(words) - 1].config)  # those beyond the first ones were not simulated
+
+
+def ask(args: argparse.Namespace) -> Question:
+    """The question of a command line.
+
+    Raises:
+        UsageError: what is not known or not possible.
+    """
+    if args.config is None:
+        raise UsageError(f"--config: name a TOML file or one of {', '.join(named_configs())}")
+    for option in ("gpus", "top", "measure"):
+        if (number := getattr(args, option)) is not None and number < 1:
+            raise UsageError(f"--{option} {number}: it must be 1 or more")
+    if any(number < 1 for number in args.scaling or ()):
+        raise UsageError(f"--scaling {' '.join(map(str, args.scaling))}: numbers of devices are 1 or more")
+    config = load_config(args.config, args.set)
+    cluster = load_cluster(args.cluster) if args.cluster else _here(config)
+    devices = args.gpus or _devices_of(args.layout) or cluster.devices_per_node
+    for number in (devices, *(args.scaling or ())):
+        if cluster.most_devices is not None and number > cluster.most_devices:
+            raise UsageError(
+                f"{number:,} devices: {cluster.name} has {cluster.most_devices:,}. Lower --gpus, or name a larger --cluster"
+            )
+    if args.measure and args.layout:
+        raise UsageError("--measure runs the best layouts of a search, and --layout names one: leave one of them out")
+    if args.refitted and not args.measure:
+        raise UsageError(f"--refitted {args.refitted}: nothing is measured. Add --measure 3")
+    return Question(
+        name=args.config,
+        config=config,
+        cluster=cluster,
+        devices=devices,
+        software=find_software(args.software),
+        tokens=parse_tokens(args.tokens) if args.tokens else configured_tokens(config),
+        constraints=_constraints(args),
+        keep=max(50, args.top),
+    )
+
+
+def parse_tokens(words: str) -> int:
+    """
+    >>> parse_tokens("300B"), parse_tokens("1.5T"), parse_tokens("180e9"), parse_tokens("4_096")
+    (300000000000, 1500000000000, 180000000000, 4096)
+    """
+    unit = words[-1:] if words[-1:].isalpha() else ""
+    unit = {"b": "B", "t": "T", "m": "M", "K": "k", "G": "B", "g": "B"}.get(unit, unit)
+    try:
+        tokens = float(words[: len(words) - bool(unit)]) * UNITS[unit]
+    except (ValueError, KeyError):
+        tokens = 0.0
+    if not 1 <= tokens < 1e18:
+        raise UsageError(f"--tokens {words}: write a number of tokens, for example 300B, 1.5T or 180e9")
+    return round(tokens)
+
+
+def configured_tokens(config: RunConfig) -> int:
+    """That the configuration's steps take, with the ramp-up of its batch."""
+    training = config.training
+    samples = BatchSizes(training.global_batch_size, training.rampup).num_samples(training.num_steps)
+    return samples * config.model.sequence_length
+
+
+def _devices_of(layout: str | None) -> int | None:
+    """The devices that `tp=..,pp=..,dp=..` are; None where one of the three is not said."""
+    words = naming.parse_words(layout, "--layout") if layout else {}
+    return words["tp"] * words["pp"] * words["dp"] if {"tp", "pp", "dp"} <= words.keys() else None
+
+
+def _here(config: RunConfig) -> Cluster:
+    """The cluster with the GPUs of this machine; raises `UsageError`, which lists all clusters, where there are none."""
+    if not torch.cuda.is_available() and config.parallel.cluster is None:
+        raise UsageError(
+            f"--cluster: there is no GPU here, so name the machine: {', '.join(named_clusters())}, or a TOML file. "
+            "`python -m pretrain plan calibrate --out FILE` measures this one"
+        )
+    return auto.cluster_for(config)
+
+
+def _constraints(args: argparse.Namespace) -> Constraints:
+    words = ",".join([*args.only, *([f"schedule={args.schedule}"] if args.schedule else [])])
+    if not words and not args.only:
+        return Constraints()
+    names = [field.name for field in fields(Constraints)]
+    return Constraints(**naming.parse_constraints(words, names))

@@ -1,0 +1,1 @@
+"""Published measurements, and how near predictions come to them."""

@@ -1,0 +1,1 @@
+"""All legal layouts, and the best of them."""

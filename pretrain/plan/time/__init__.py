@@ -1,0 +1,1 @@
+"""Seconds, from operations and bytes on a machine."""

@@ -1,0 +1,257 @@
+"""The time of one layout's step, put together from its parts (`plan.cost` has their table)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pretrain.batch_size import local_batches
+from pretrain.config import RunConfig
+from pretrain.parallel.mesh import layout
+from pretrain.plan.machines.cluster import Cluster
+from pretrain.plan.machines.collectives import Group
+from pretrain.plan.prediction import NO_SECONDS, Axis, OperationSeconds, Phase, Seconds, StageSeconds, Traffic
+from pretrain.plan.time import pipeline_time, published_data_time
+from pretrain.plan.time.data_time import DataTime, Extra, Numbers
+from pretrain.plan.time.machine import Same, machine_of
+from pretrain.plan.time.pipeline_time import Times
+from pretrain.plan.time.stage_time import Kind, Micro, places_of, stage_time
+from pretrain.plan.work import parameters
+from pretrain.plan.work.flops import SPLIT_SCHEDULES
+from pretrain.plan.work.operations import Operation, Shape
+from pretrain.plan.work.software import Software
+
+SUMS = 3  # of a few numbers over all ranks in a step: tokens, loss, norms
+PHASES: tuple[Phase, ...] = ("forward", "backward of inputs", "backward of weights", "recompute")
+Place = tuple[tuple[Kind, int], ...]  # the stages of a rank: kinds, and how many of each
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """A kind of stage: one micro-batch of it, and what data parallelism adds."""
+
+    micro: Micro
+    extra: Extra
+    forward: Seconds
+    inputs: Seconds
+    weights: Seconds
+
+    @cached_property
+    def each(self) -> Seconds:
+        """Of one micro-batch."""
+        return self.forward + self.inputs + self.weights
+
+    @cached_property
+    def once(self) -> Seconds:
+        """Of a step."""
+        return self.extra.first + self.extra.last
+
+    @cached_property
+    def times(self) -> Times:
+        """For the pipeline."""
+        parts = (self.forward, self.inputs, self.weights, self.extra.first, self.extra.last)
+        return Times(*(part.total for part in parts))
+
+
+class StepTime:
+    """The durations of one layout."""
+
+    def __init__(self, config: RunConfig, devices: int, cluster: Cluster, software: Software) -> None:
+        self.model, self.parallel, self.devices, self.software = config.model, config.parallel, devices, software
+        self.pp, self.replicas, self.shards, self.tp = layout(config.parallel, devices)
+        training, parallel = config.training, config.parallel
+        ranks = self.replicas * self.shards
+        samples, self.micro_batch_size = local_batches(training, training.global_batch_size, ranks)
+        self.micro_batches = samples // self.micro_batch_size
+        self.machine = machine_of(Same(cluster), software, training.precision, devices)
+        self.shape = Shape(
+            model=self.model,
+            tokens=self.micro_batch_size * self.model.sequence_length,
+            tensor=self.tp,
+            token_ranks=self.tp if parallel.sequence_parallel else 1,
+            item=self.machine.item,
+            samples=self.micro_batch_size,
+            has_mask=self.model.document_mask or config.data.prefix_lm,
+            is_compiled=training.compile,
+            on_cpu=self.machine.on_cpu,
+        )
+        is_split = self.pp > 1 and parallel.schedule in SPLIT_SCHEDULES
+        self.places = places_of(self.model, parallel)
+        self.stage_time = stage_time(self.shape, parallel.recompute, is_split, self.machine)
+        self.data = DataTime(parallel, self.machine, (self.replicas, self.shards), self.micro_batches, is_split)
+        self._found: dict[Kind, _Stage] = {}
+
+    @cached_property
+    def ranks(self) -> list[tuple[Place, Seconds]]:
+        """Those of the pipeline that differ: their stages, and seconds of their own work in a step."""
+        found = []
+        for place in self.places.different:
+            own = NO_SECONDS
+            for kind, number in place:
+                stage = self.of(kind)
+                own += stage.each.times(number * self.micro_batches) + stage.once.times(number)
+            found.append((place, own))
+        return found
+
+    @cached_property
+    def busiest(self) -> tuple[Place, Seconds]:
+        """Of these the one with most work."""
+        return max(self.ranks, key=lambda rank: rank[1].total)
+
+    def seconds(self, exact: bool) -> Seconds:
+        """All parts of the step."""
+        busy = self.busiest[1]
+        send = 0.0 if self.software.waits_for_messages else self.message
+        stages = [self.of(kind).times for kind in self.places.kinds]
+        schedule, owners, number = self.parallel.schedule, self.places.owners, self.micro_batches
+        lost = pipeline_time.closed(schedule, stages, owners, number, send)
+        if exact and self.pp > 1:
+            total = pipeline_time.simulated(schedule, stages, owners, number, send)
+            lost = lost.within(max(0.0, total - busy.total))
+        waited = Seconds(bubble=lost.bubble, messages=lost.messages, data=lost.ends)
+        return busy + waited + self.at_the_end
+
+    def communication(self, seconds: Seconds) -> dict[Axis, Traffic]:
+        """What the busiest rank exchanges in a step, and how much of it computation hides."""
+        place, busy = self.busiest
+        tensor, messages = Traffic(), 0.0
+        for kind, number in place:
+            tensor += self.of(kind).micro.tensor.times(number * self.micro_batches)
+            messages += number * self.micro_batches * self.message * (2 - kind.is_first - kind.is_last)
+        exposed = busy.data + self.at_the_end.data
+        return {
+            "tensor": tensor,
+            "pipeline": Traffic(max(0.0, messages - seconds.messages), seconds.messages),
+            "data": Traffic(max(0.0, self.data_seconds - exposed), seconds.data),
+        }
+
+    @property
+    def data_seconds(self) -> float:
+        """Of the busiest rank's own exchanges with data-parallel ranks in a step, hidden or not."""
+        total = 0.0 if self.software.operations == "ours" else self._data_at_the_end[1]
+        for kind, number in self.busiest[0]:
+            extra = self.of(kind).extra
+            total += number * (self.micro_batches * extra.each + extra.once)
+        return total
+
+    def of(self, kind: Kind) -> _Stage:
+        """One micro-batch in a stage, what data parallelism adds, and messages where a rank waits for them."""
+        if kind not in self._found:
+            micro = self.stage_time.of(kind)
+            if self.software.operations == "ours":
+                extra = self.data.extra(self._numbers(kind), micro)
+            else:
+                extra = published_data_time.of_micro_batch(self.data, self._numbers(kind), micro)
+            message = NO_SECONDS
+            if self.software.waits_for_messages and self.pp > 1:
+                message = Seconds(messages=self.message)
+            self._found[kind] = _Stage(
+                micro,
+                extra,
+                micro.forward + extra.forward + message,
+                micro.inputs + extra.inputs + message,
+                micro.weights + extra.weights,
+            )
+        return self._found[kind]
+
+    @cached_property
+    def message(self) -> float:
+        """What a stage passes on."""
+        if self.pp == 1:
+            return 0.0
+        num_bytes = self.shape.item * self.shape.tokens * self.model.hidden_size
+        stride = self.devices // self.pp
+        if self.parallel.sequence_parallel or self.tp == 1:
+            return self.machine.collectives.send(stride, num_bytes / self.shape.token_ranks, self.pp)
+        if not self.software.scatters_messages:
+            return self.machine.collectives.send(stride, num_bytes, self.pp)
+        whole_again = self.machine.collectives.all_gather(Group(self.tp, 1), num_bytes)
+        return self.machine.collectives.send(stride, num_bytes / self.tp, self.pp) + whole_again
+
+    @cached_property
+    def at_the_end(self) -> Seconds:
+        """Once a step: gradients of programs that shard nothing, of tied weights, sums over all ranks, and the update."""
+        numbers = max(sum(self._numbers(kind).all * number for kind, number in kinds) for kinds, _ in self.ranks)
+        end = self.data.update(numbers)
+        if self.software.operations != "ours":
+            return end + Seconds(data=self._data_at_the_end[0])
+        axes = [
+            Group(self.pp, self.devices // self.pp),
+            Group(self.replicas, self.tp * self.shards),
+            Group(self.shards, self.tp),
+            Group(self.tp, 1),
+        ]
+        end += Seconds(data=SUMS * sum(self.machine.all_reduce(group).of(8) for group in axes if group.size > 1))
+        first, last = self.places.owners[0], self.places.owners[-1]
+        if self.model.tied and first != last:
+            ends = Group(2, (last - first) * self.devices // self.pp)
+            table = self.data.wide * self.model.padded_vocab_size * self.model.hidden_size / (self.tp * self.shards)
+            end += Seconds(messages=self.machine.all_reduce(ends).of(table))
+        return end
+
+    @cached_property
+    def _data_at_the_end(self) -> tuple[float, float]:
+        """Of programs that reduce gradients after the last backward: what nothing hides of that, and all of it."""
+        if self.shards * self.replicas == 1:
+            return 0.0, 0.0
+        numbers = max(sum(self._numbers(kind).all * number for kind, number in kinds) for kinds, _ in self.ranks)
+        data = published_data_time.of_step(self.data, numbers)
+        hiding = self.stage_time.of(self.places.kinds[-1]).backward.total
+        return data - min(data * self.software.data_overlap, hiding), data
+
+    def stage_seconds(self) -> list[StageSeconds]:
+        """Of each stage."""
+        found = []
+        for index, (kind, rank) in enumerate(zip(self.places.kinds, self.places.owners, strict=True)):
+            times = self.of(kind).times
+            found.append(StageSeconds(index, rank, kind.num_layers, times.forward, times.inputs, times.weights))
+        return found
+
+    def operation_seconds(self) -> list[OperationSeconds]:
+        """Of the busiest rank, those that take most first."""
+        totals: dict[tuple[str, Phase, Operation], int] = {}
+        for kind, number in self.busiest[0]:
+            for times, part in self.stage_time.parts(kind):
+                for phase, own in zip(PHASES, (*part.work, part.repeated), strict=True):
+                    for operation in own:
+                        key = (part.name, phase, operation)
+                        totals[key] = totals.get(key, 0) + number * times * self.micro_batches
+        lines = [self._line(*key, times) for key, times in totals.items()]
+        copies = self._copies()
+        return sorted([*lines, *([copies] if copies.seconds else [])], key=lambda line: -line.seconds)
+
+    def _copies(self) -> OperationSeconds:
+        """What sharded data parallelism moves on the busiest rank."""
+        seconds = 0.0
+        for kind, number in self.busiest[0]:
+            stage = self.of(kind)
+            extra = stage.extra
+            each = extra.forward.memory + extra.inputs.memory + extra.weights.memory
+            seconds += number * (self.micro_batches * each + stage.once.memory)
+        num_bytes = seconds * self.machine.bandwidth
+        name = "copies of weights and gradients"
+        return OperationSeconds(name, "data", "backward of weights", self.micro_batches, 0.0, num_bytes, seconds, True)
+
+    def _line(self, part: str, phase: Phase, operation: Operation, times: int) -> OperationSeconds:
+        seconds = self.machine.seconds(operation)
+        arithmetic = operation.flops / (self.machine.rate * operation.rate)
+        return OperationSeconds(
+            operation.name,
+            part,
+            phase,
+            times,
+            times * operation.flops,
+            times * operation.bytes,
+            times * seconds,
+            seconds > arithmetic,
+        )
+
+    def _numbers(self, kind: Kind) -> Numbers:
+        """Parameters of a stage on one rank of a tensor-parallel group."""
+        rooms = parameters.by_room(self.model)
+        outside = 0
+        if kind.is_first:
+            outside += rooms["embedding"] + rooms.get("position_embedding", 0)
+        if kind.is_last:
+            outside += rooms["final_norm"] + (0 if self.model.tied and kind.is_first else rooms["head"])
+        return Numbers(kind.num_layers, rooms["layer"] / self.tp, outside / self.tp)

@@ -1,0 +1,1 @@
+"""Layouts that are run, and what their steps teach."""

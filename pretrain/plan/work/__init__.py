@@ -1,0 +1,1 @@
+"""What a rank computes and holds, in operations and bytes."""

@@ -1,0 +1,157 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpus.engine.errors import UsageError
+from pretrain.config import load_config
+from pretrain.plan.machines.cluster import load_cluster
+from pretrain.plan.published import fidelity, fit, rows
+from pretrain.plan.published.rows import load_published, published_tables
+from pretrain.plan.work import parameters
+from pretrain.plan.work.software import ALL, find_software
+
+
+def test_the_scalars_of_selene_are_what_the_fit_gives() -> None:
+    table = load_published(fit.TABLE)
+    found = fit.fit(table.cluster, table.rows)
+    efficiency = load_cluster("selene-a100-80").efficiency
+    assert found.scalars == {
+        "products": pytest.approx(efficiency.products, abs=0.0021),
+        "memory": pytest.approx(efficiency.memory, abs=0.0021),
+    }
+    assert fidelity.Errors(found.errors).worst < 0.05
+
+
+def test_the_fit_finds_scalars_from_afar() -> None:
+    table = load_published(fit.TABLE)
+    far = table.cluster.efficiency.model_copy(update={"products": 0.5, "memory": 0.9})
+    some = [row for row in table.rows if row.pp <= 8]
+    near = fit.fit(table.cluster, some).scalars
+    assert fit.fit(table.cluster.model_copy(update={"efficiency": far}), some).scalars == pytest.approx(near, abs=2e-3)
+
+
+def test_narayanan_table_1_is_predicted_better_than_by_any_constant() -> None:
+    scored = fidelity.score("narayanan-2021")
+    errors = scored.errors
+    assert len(errors.values) == 10
+    assert errors.mean <= 0.045 and errors.worst <= 0.10
+    measured = np.array([row.tflops for row in scored.table.rows])
+    predicted = np.array([prediction.tflops_per_gpu for prediction in scored.predictions])
+    assert all(errors.mean < other.mean and errors.worst < other.worst for _, _, other in fidelity.constants(measured))
+    assert fidelity.rank_correlation(measured, predicted) > 0.8
+
+
+def test_constants_are_those_of_the_table() -> None:
+    measured = np.array([row.tflops for row in load_published("narayanan-2021").rows])
+    found = {name: (round(errors.mean, 3), round(errors.worst, 3)) for name, _, errors in fidelity.constants(measured)}
+    assert found["144, errors as of step times"] == (0.06, 0.132)
+
+
+def test_ranks_share_equal_values() -> None:
+    some = np.array([1.0, 2.0, 2.0, 5.0])
+    assert fidelity.rank_correlation(some, some) == pytest.approx(1.0)
+    assert fidelity.rank_correlation(some, -some) == pytest.approx(-1.0)
+    assert fidelity.rank_correlation(some, np.array([1.0, 3.0, 2.0, 4.0])) == pytest.approx(0.9487, abs=1e-4)
+
+
+def test_activation_memory_of_all_recompute_columns() -> None:
+    activations, _, lines = fidelity.memory_errors()
+    assert len(activations.values) == 20 and len(lines) == 4
+    assert activations.mean <= 0.01
+
+
+def test_zero_3_falls_behind_as_gpus_are_added() -> None:
+    sharded, both = fidelity.score("narayanan-2021-zero-3"), fidelity.score("narayanan-2021-scaling")
+    ratios = [
+        own[1].tflops_per_gpu / other[1].tflops_per_gpu for own, other in zip(sharded.timed, both.timed, strict=False)
+    ]
+    for small, middle, large in (ratios[:3], ratios[3:]):
+        assert 1 > small > middle > large
+        assert large < 0.65
+
+
+@pytest.mark.parametrize(
+    ("name", "mean"),
+    [
+        ("mega-scale-2024", 0.08),
+        ("mosaic-2023-a100", 0.06),
+        ("mosaic-2023-h100", 0.08),
+        ("narayanan-2021-scaling", 0.10),
+    ],
+)
+def test_tables_that_no_fit_has_seen(name: str, mean: float) -> None:
+    assert fidelity.score(name).errors.mean <= mean
+
+
+def test_yuan_on_its_2128_gpus() -> None:
+    assert 0.38 <= fidelity.yuan().hfu <= 0.45
+    assert fidelity.yuan().data_parallel == 7
+
+
+def test_exact_figures() -> None:
+    numbers = parameters.of_model(load_config("yuan-245b").model)
+    assert round(numbers / 1e9, 3) == 245.735
+    assert round(8 * 245.7e9 * fidelity.YUAN_TOKENS / fidelity.PFLOPS_DAY, 1) == 4095.0
+    assert round(fidelity.bubble(38, 480), 3) == 0.077
+    assert round(fidelity.bubble(2, 6), 3) == 0.167
+    assert any("4,095.0" in line for line in fidelity.exact_lines())
+
+
+def test_asc22_logs() -> None:
+    scored = fidelity.score("asc22-2022")
+    assert scored.errors.mean <= 0.2 and scored.errors.worst <= 0.2
+    for row, prediction in zip(scored.table.rows, scored.predictions, strict=True):
+        assert prediction.fits != row.out_of_memory, row.name
+
+
+def test_every_published_table_is_shown_and_every_software_known() -> None:
+    assert set(published_tables()) <= set(fidelity.SECTIONS)
+    for name in published_tables():
+        table = load_published(name)
+        assert table.rows and {row.software for row in table.rows} <= set(ALL)
+
+
+def test_recalled_tables_are_in_no_summary() -> None:
+    assert [name for name in published_tables() if load_published(name).recalled] == ["frontier-2023"]
+    assert "frontier-2023" not in fidelity.UNSEEN
+
+
+def test_pages_have_a_place_for_each_table_and_hold_the_same(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- fidelity exact -->\nold\n<!-- end -->\nafter\n", encoding="utf-8")
+    fidelity.rewrite(page, {"exact": ["| new |"]})
+    assert page.read_text(encoding="utf-8") == ("before\n<!-- fidelity exact -->\n\n| new |\n\n<!-- end -->\nafter\n")
+    with pytest.raises(UsageError, match="0 places for <!-- fidelity summary -->"):
+        fidelity.rewrite(page, {"summary": []})
+
+
+def test_the_command_prints_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fidelity.main(["--only", "mt-nlg-2022"]) == 0
+    out = capsys.readouterr().out
+    assert "## mt-nlg-2022" in out and "60.10 s" in out
+
+
+def test_both_pages_show_the_same_tables() -> None:
+    folder = Path(__file__).parents[3] / "docs"
+    pages = [(folder / name).read_text(encoding="utf-8") for name in ("fidelity.md", "fidelity.zh.md")]
+    for name in fidelity.SECTIONS:
+        blocks = [page.partition(f"<!-- fidelity {name} -->\n")[2].partition("<!-- end -->")[0] for page in pages]
+        assert blocks[0] and blocks[0] == blocks[1], name
+
+
+def test_bad_tables_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="published table nothing: known are"):
+        load_published("nothing")
+    text = 'title = "t"\ncluster = "selene-a100-80"\nsame = {}\nrows = {name = ["a", "b"], layers = [1]}\n'
+    (tmp_path / "bad.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(rows, "_published", lambda: tmp_path)
+    with pytest.raises(UsageError, match="columns of 1, 2 entries"):
+        load_published("bad")
+
+
+def test_unknown_software_is_told_which_there_are() -> None:
+    assert find_software("deepspeed-2022").host_traffic == 112
+    with pytest.raises(UsageError, match=json.dumps("ours")[1:-1]):
+        find_software("nothing")
