@@ -417,12 +417,17 @@ def load_config(name_or_path: str, overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         UsageError: there is no such file, or it has errors; all of them are listed.
     """
+    return parse(RunConfig, *read_config(name_or_path, overrides))
+
+
+def read_config(name_or_path: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
+    """What a configuration says, not yet checked, and what errors call it; raises as `load_config`."""
     if name_or_path in named_configs():
         with resources.as_file(_configs() / f"{name_or_path}.toml") as path:
-            return parse(RunConfig, load_toml(path, overrides), f"config {name_or_path}")
+            return load_toml(path, overrides), f"config {name_or_path}"
     if not Path(name_or_path).is_file():
         raise UsageError(f"--config {name_or_path}: no such file, and none of {', '.join(named_configs())}.")
-    return parse(RunConfig, load_toml(Path(name_or_path), overrides), name_or_path)
+    return load_toml(Path(name_or_path), overrides), name_or_path
 
 
 def corpus_folders(config: DataConfig, data: str | Path | None) -> dict[str, str]:

@@ -310,7 +310,7 @@ def _predictions(
     except UsageError as error:
         if args.cluster:
             raise
-        return {}, None, f"no predictions: {error}"
+        return {}, None, f"no predictions, for want of a --cluster: {error}"
     try:
         return predictions, auto.choose(config, args.gpus, cluster), ""
     except UsageError as error:

@@ -10,6 +10,13 @@ Optimizer state is sharded in all three. What is not in a block (embeddings, fin
 micro-batch with zero 3 too: used last in the forward, it is used first in the backward; in a pipeline a backward that
 lies between the two gives it up, and it is gathered again.
 
+In a pipeline FSDP2's own order would let the exchanges of its stages follow one another: it gathers in a part's first
+forward, behind the arrival of its input, and ends the last backward, whose result the stage before waits for, when all is
+reduced. Instead the gathers of zero 1 and 2 begin before a rank awaits its first message (`begin_to_gather`; on the first
+rank after its first forward, whose blocks FSDP2 gathers beside each other's arithmetic). And stages send that result before
+they wait for the last reductions (`reduce_deferred`): with zero 1 all begin only then, but for the first stage, which sends
+nothing; with zero 2 and 3 they begin block by block, and each still waits for the one before.
+
 With `offload` shards, their gradients and so the optimizer's state lie in host memory, with every zero and on one rank too. On
 a GPU there is what a step computes with: the gathered weights of the table (whole from the first forward to the last
 backward with zero 1 and 2), and with zero 1 the whole gradients until they are reduced. Shards are copied to it from
@@ -73,6 +80,19 @@ def shard(
             _count_communication(module, world.phases)
 
 
+def begin_to_gather(part: nn.Module, zero: Zero) -> None:
+    """Begin to gather what stays whole for a step; the forward of each module waits for its own weights.
+
+    FSDP2 begins in the part's first forward, and behind what the device has to do before it: in a pipeline the arrival of
+    the first message, so that the gathers of its stages would follow one another.
+    """
+    if zero == 3:
+        return
+    for module in part.modules():
+        if isinstance(module, FSDPModule):
+            module.unshard(async_op=True)
+
+
 def before_backward(part: nn.Module, zero: Zero, is_last: bool, pipelined: bool) -> None:
     """Say whether the coming backward reduces its gradients and gives up the gathered weights.
 
@@ -93,8 +113,9 @@ def before_backward_of_inputs(part: nn.Module, zero: Zero) -> None:
 
 
 def reduce_deferred(part: nn.Module, zero: Zero, is_last: bool) -> None:
-    """Reduce gradients that came outside of autograd, and give up the gathered weights, as a backward would have.
+    """Reduce gradients that came outside of autograd, or that backwards have left, and give up the gathered weights.
 
+    After it, if `is_last`, what follows on the device waits for the reductions, as after a part's last backward.
     FSDP2 has no public name for that: these are the calls of torch's own PipelineStage.perform_reduce_grad.
     """
     if not isinstance(part, FSDPModule):
@@ -129,7 +150,8 @@ def _count_communication(module: nn.Module, phases: Phases) -> None:
     """Count what FSDP2 sends and waits for as communication, the packing of its messages included.
 
     FSDP2 has no hook around its waits: these are the four methods of a group of parameters that hold them. On the CPU an
-    exchange ends in the method that starts it; on a GPU it runs beside the arithmetic, and the last two of them wait.
+    exchange ends in the method that starts it, unless it was begun ahead; on a GPU it runs beside the arithmetic, and
+    the last two of them wait.
     """
     for group in _groups(fully_shard.state(module)):  # type: ignore[attr-defined]
         for name in ("unshard", "post_backward", "wait_for_unshard", "finalize_backward"):

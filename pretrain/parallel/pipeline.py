@@ -10,6 +10,9 @@ gradient of the output enters, and what the graph holds; the output is freed onc
 
 With schedules that cut the backward in two (I and W), the linear layers leave the gradients of their weights in the
 part's list (`deferred`).
+
+What the data-parallel ranks of a stage exchange once a step holds up no other stage: a rank begins to gather the weights that
+stay whole before it waits for its first message, and sends its last gradient before it waits for reductions (`fsdp`).
 """
 
 from __future__ import annotations
@@ -84,8 +87,11 @@ class Pipeline:
         plan = self._plan(len(micro_batches))
         mine = plan.lists[self._world.pp_rank]
         step = _Step(micro_batches, num_tokens, loss_scale, plan)
+        gathers_at = 1 if _input(mine[0], self._num_stages) is None else 0  # a forward at once gathers for itself
         try:
             for place, action in enumerate(mine):
+                if place == gathers_at:
+                    self._gather()
                 for coming in mine[place : place + 1 + RECEIVES_AHEAD]:
                     self._expect(_input(coming, self._num_stages), micro_batches)
                 self._run(step, action)
@@ -159,6 +165,15 @@ class Pipeline:
         if outgoing is not None:
             assert y is not None
             self._channels.send(outgoing, y, taken_at=plan.taken_at[outgoing])
+        if _reduces_after_sending(step, action):
+            with self.phases("backward"):
+                fsdp.reduce_deferred(self._parts[action.stage], self._parallel.zero, is_last=True)
+
+    def _gather(self) -> None:
+        """Begin to gather the weights of this rank's parts, in the order in which their forwards begin."""
+        if self._parallel.pp > 1:
+            for stage in sorted(self._parts):
+                fsdp.begin_to_gather(self._parts[stage], self._parallel.zero)
 
     def _forward(self, step: _Step, action: Action, x: Tensor | None) -> Tensor:
         """From the stage before's output to this one's, or to the loss."""
@@ -177,18 +192,16 @@ class Pipeline:
         """From the gradient of a stage's output to that of its input; B also adds those of all weights."""
         part = self._parts[action.stage]
         held = step.held.pop((action.stage, action.micro_batch))
-        if step.plan.is_split:
+        if action.kind == "I":
             fsdp.before_backward_of_inputs(part, self._parallel.zero)
         else:
-            is_last = action == step.plan.last[action.stage]
+            is_last = action == step.plan.last[action.stage] and not _reduces_after_sending(step, action)
             fsdp.before_backward(part, self._parallel.zero, is_last, pipelined=self._parallel.pp > 1)
         torch.autograd.backward(held.output, gradient)
-        if step.plan.is_split:
+        if action.kind == "I":
             left = self._left[action.stage]
             step.left[action.stage, action.micro_batch] = left.copy()
             left.clear()
-            if action.kind == "B":
-                self._backward_of_weights(step, action)
         return None if held.input is None else held.input.grad
 
     def _backward_of_weights(self, step: _Step, action: Action) -> None:
@@ -260,6 +273,14 @@ class _Step:
     losses: dict[int, Tensor] = field(default_factory=dict)  # by micro-batch, on the last stage
     held: dict[tuple[int, int], _Held] = field(default_factory=dict)  # by stage and micro-batch
     left: dict[tuple[int, int], list[deferred.Product]] = field(default_factory=dict)
+
+
+def _reduces_after_sending(step: _Step, action: Action) -> bool:
+    """Whether this is the last backward of a stage, and the stage before waits for its gradient.
+
+    The first stage's reductions run beside its last backward, as FSDP2 orders them.
+    """
+    return action.kind == "B" and action.stage > 0 and action == step.plan.last[action.stage]
 
 
 class _Plan(NamedTuple):

@@ -64,11 +64,16 @@ def most_held(actions: Sequence[Action], sizes: Sequence[float]) -> float:
 
 
 def simulate(
-    lists: Lists, ranks: Sequence[int], duration: Callable[[Action], float], send_seconds: float = 0
+    lists: Lists,
+    ranks: Sequence[int],
+    duration: Callable[[Action], float],
+    send_seconds: float = 0,
+    after: Callable[[Action], float] = lambda action: 0,
 ) -> Timeline:
     """Run the lists of a pipeline whose stages lie on `ranks`, each in order, an action as soon as its input is there.
 
-    What a stage passes on takes `send_seconds` to another rank and keeps neither of them from computing.
+    What a stage passes on takes `send_seconds` to another rank and keeps neither of them from computing. `after`: how long an
+    action keeps its rank once its result is on the way.
 
     Raises:
         ValueError: ranks wait for each other; it names one of them and what it waits for.
@@ -97,11 +102,12 @@ def simulate(
                 waiting[needed] = rank
                 break
             start = free if kind == "W" else max(free, arrival + send[row])
-            free = start + duration(action)
+            done = start + duration(action)
+            free = done + after(action)
             starts[rank].append(start)
             ends[rank].append(free)
             if kind != "W":
-                ready[index] = free
+                ready[index] = done
                 if index in waiting:
                     runnable.append(waiting.pop(index))
     for rank in waiting.values():

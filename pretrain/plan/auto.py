@@ -5,7 +5,7 @@ saves and records is the chosen layout, as if it had been written down. The same
 again; its checkpoints fit any layout.
 
 The cluster is what `parallel.cluster` names; else the one of the package with this GPU, with as much memory and as many GPUs a
-node as there are; on a CPU one of ordinary cores. A file that `plan calibrate` has measured knows more than either.
+node as there are; on a CPU one of ordinary cores, with the memory of this machine. A file that `plan calibrate` has measured knows more than either.
 """
 
 from __future__ import annotations
@@ -149,11 +149,11 @@ def cluster_for(config: RunConfig, device_name: str | None = None) -> Cluster:
         return _cluster_with(device_name)
     if config.training.device == "cpu" or not torch.cuda.is_available():
         choose_device(config.training.device)  # says so where it must be a GPU
-        return load_cluster(CPU_CLUSTER)
+        return _with_host_memory(load_cluster(CPU_CLUSTER), config)
     memory_gib = torch.cuda.get_device_properties(0).total_memory / GIB
     seen = int(os.environ.get("LOCAL_WORLD_SIZE", "0")) or torch.cuda.device_count()
     cluster = _cluster_with(torch.cuda.get_device_name(0))
-    return _as_seen(cluster, memory_gib, seen if seen > 1 else cluster.devices_per_node)
+    return _with_host_memory(_as_seen(cluster, memory_gib, seen if seen > 1 else cluster.devices_per_node), config)
 
 
 def toml_lines(config: RunConfig) -> str:
@@ -177,6 +177,17 @@ def _cluster_with(device_name: str) -> Cluster:
         f"parallel: auto knows no cluster of {device_name}. Name one as parallel.cluster ({', '.join(named_clusters())}, or a "
         f"file: {CALIBRATE})"
     )
+
+
+def _with_host_memory(cluster: Cluster, config: RunConfig) -> Cluster:
+    """With as much memory as a run may take of this machine, or as the machine has."""
+    here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
+    memory_gib = config.training.host_memory_gib or math.floor(here * 10) / 10
+    host = cluster.host.model_copy(update={"memory_gib": memory_gib})
+    device = cluster.device
+    if cluster.cores is not None:  # its devices have no other
+        device = device.model_copy(update={"memory_gib": memory_gib / cluster.cores.number})
+    return cluster.model_copy(update={"host": host, "device": device})
 
 
 def _as_seen(cluster: Cluster, memory_gib: float, devices_per_node: int) -> Cluster:

@@ -205,7 +205,7 @@ class Prediction:
         """Memory of a rank of each place of the pipeline."""
         if self.software.operations != "ours":
             return megatron_memory.estimate(self.config, self.devices, self.software)
-        return memory.estimate(self.config, self.devices, self._kind)
+        return memory.estimate(self.config, self.devices, _kind(self.cluster))
 
     @property
     def worst(self) -> Estimate:
@@ -220,17 +220,13 @@ class Prediction:
     @property
     def host_bytes_per_node(self) -> int:
         """In the memory of a machine, of all ranks there; where places of the pipeline differ, of those that need most."""
-        is_one_machine = self.cluster.cores is not None  # of CPUs, which may have more ranks than cores
-        ranks = self.devices if is_one_machine else min(self.devices, self.cluster.devices_per_node)
-        return ranks * self._most_bytes[1]
+        return ranks_per_machine(self.cluster, self.devices) * self._most_bytes[1]
 
     @property
     def missing_bytes(self) -> int:
         """By which the fullest device's memory is too small, or, if it is not, a machine's; 0: the layout fits."""
-        taken = self.memory_bytes * self.cluster.efficiency.held
-        device = int(taken - RESERVED * self.cluster.device.memory_gib * 2**30)
-        host = self.host_bytes_per_node - int(self.cluster.host.memory_gib * 2**30)
-        return device if device > 0 and self.cluster.cores is None else max(0, host)
+        device, host = missing(self.cluster, self.devices, *self._most_bytes)
+        return max(0, device if device > 0 else host)
 
     @property
     def fits(self) -> bool:
@@ -247,22 +243,45 @@ class Prediction:
         """What the busiest rank computes in a step, by operation."""
         return self.step.operation_seconds()
 
-    @property
-    def _kind(self) -> memory.Device:
-        return "cpu" if self.cluster.cores else "cuda"
-
     @cached_property
     def _most_bytes(self) -> tuple[int, int]:
-        """On a device, and on the host for a rank."""
-        if self.software.operations == "ours":
-            return memory.most_bytes(self.config, self.devices, self._kind)
-        return self.worst.device_bytes, max(estimate.host_bytes for estimate in self.estimates)
+        return most_bytes(self.config, self.devices, self.cluster, self.software)
 
     @property
     def _peak(self) -> float:
         peak = self.cluster.device.peak_flops(self.config.training.precision)
         assert peak is not None, "`predict` refuses that"
         return peak
+
+
+def most_bytes(config: RunConfig, devices: int, cluster: Cluster, software: Software) -> tuple[int, int]:
+    """(device_bytes, host_bytes) of the fullest ranks; raises as `predict` does."""
+    if software.operations == "ours":
+        return memory.most_bytes(config, devices, _kind(cluster))
+    estimates = megatron_memory.estimate(config, devices, software)
+    return max(each.device_bytes for each in estimates), max(each.host_bytes for each in estimates)
+
+
+def _kind(cluster: Cluster) -> memory.Device:
+    return "cpu" if cluster.cores else "cuda"
+
+
+def ranks_per_machine(cluster: Cluster, devices: int) -> int:
+    """Those that share its memory: all ranks on CPUs, which may be more than cores, are on one."""
+    return devices if cluster.cores is not None else min(devices, cluster.devices_per_node)
+
+
+def missing(cluster: Cluster, devices: int, device_bytes: int, host_bytes: int) -> tuple[int, int]:
+    """Bytes by which a device and a machine are too small for ranks that need so much; not above 0: they have room.
+
+    A device gives a share `RESERVED` of its memory. A CPU's memory is the machine's alone, and what a rank has on it counts there.
+    """
+    held = device_bytes * cluster.efficiency.held
+    device = int(held - RESERVED * cluster.device.memory_gib * 2**30) if cluster.cores is None else 0
+    if cluster.cores is not None:
+        host_bytes += int(held) - device_bytes
+    host = ranks_per_machine(cluster, devices) * host_bytes - int(cluster.host.memory_gib * 2**30)
+    return device, host
 
 
 def _published_flops_per_token(model: ModelConfig, parallel: ParallelConfig) -> float:

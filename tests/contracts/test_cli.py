@@ -117,9 +117,10 @@ def test_a_mistake_in_usage_exits_with_2_and_no_traceback(words: tuple[str, ...]
     assert not done.stdout
 
 
-def test_help_of_training_needs_no_torch() -> None:
+@pytest.mark.parametrize("words", [(), ("plan",)], ids=["pretrain", "pretrain plan"])
+def test_help_of_training_needs_no_torch(words: tuple[str, ...]) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "pretrain", "--help"],
+        [sys.executable, "-X", "importtime", "-m", "pretrain", *words, "--help"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -233,9 +233,12 @@ def test_what_the_planner_cannot_say_is_said(
     assert "--gpus 2: 1 are here. On a cluster start each cell as a job" in capsys.readouterr().err
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert main(words) == 0
-    assert "- no predictions: parallel: auto knows no cluster of Voodoo 3" in capsys.readouterr().out
+    assert (
+        "- no predictions, for want of a --cluster: parallel: auto knows no cluster of Voodoo 3"
+        in capsys.readouterr().out
+    )
 
-    text = (resources.files("pretrain") / "plan/clusters/cpu.toml").read_text()
+    text = (resources.files("pretrain") / "plan/machines/clusters/cpu.toml").read_text()
     (tmp_path / "small.toml").write_text(re.sub("memory_gib = .*", "memory_gib = 1e-3", text))
     assert main(words_of(config, tmp_path / "small", *GRID, "--cluster", str(tmp_path / "small.toml"))) == 0
     said = capsys.readouterr().out

@@ -21,7 +21,7 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,13 +82,24 @@ class Sample(Strict):
     @property
     def spread(self) -> float:
         """Between the quartiles, relative to the median."""
-        low, _, high = statistics.quantiles(self.seconds, n=4)
-        return (high - low) / self.median
+        return spread(self.seconds)
 
     @property
     def rate(self) -> float:
         """Work a second."""
         return self.work / self.median
+
+
+def spread(seconds: Sequence[float]) -> float:
+    """Between the quartiles, relative to the median; of one measurement nobody knows it.
+
+    >>> spread([1.0, 2.0, 3.0]), spread([1.0])
+    (1.0, 0.0)
+    """
+    if len(seconds) < 2:
+        return 0.0
+    low, median, high = statistics.quantiles(seconds, n=4)
+    return (high - low) / median
 
 
 class Findings(Strict):
@@ -275,9 +286,8 @@ def _memory_bytes(world: World) -> int:
 
 def rank_main(folder: Path) -> None:
     """On a rank: measure; rank 0 writes FOLDER/findings.json."""
-    warnings.filterwarnings(
-        "ignore", category=FutureWarning
-    )  # torch 2.13 renames two collectives, 2.11 has no other names
+    # torch 2.13 renames two collectives, 2.11 has no other names
+    warnings.filterwarnings("ignore", category=FutureWarning)
     with mesh.start(ParallelConfig(), "auto", timeout_minutes=2.0) as world:
         found = findings(world)
         if world.rank == 0:

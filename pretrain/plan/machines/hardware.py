@@ -7,11 +7,12 @@ None of them was measured, and those of 16 bits with sparsity in the document ar
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
-
-import torch
+from typing import TYPE_CHECKING, NamedTuple
 
 from pretrain.config import Precision
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Device(NamedTuple):
@@ -63,10 +64,16 @@ def peak_flops(device: torch.device, precision: Precision) -> float | None:
     """The dense peak of this process's device in FLOP/s, or None where the table does not know it: CPUs, and fp64."""
     if device.type != "cuda":
         return None
+    import torch  # the command line of the planner needs none
+
     known = find_device(torch.cuda.get_device_name(device))
     return None if known is None else {"bf16": known.bf16, "fp16": known.fp16, "fp32": known.fp32}.get(precision)
 
 
 def device_name(device: torch.device) -> str:
     """What a device is called in records: its product name, or "cpu"."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    if device.type != "cuda":
+        return device.type
+    import torch
+
+    return torch.cuda.get_device_name(device)

@@ -13,8 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,9 +26,10 @@ from pretrain.data.in_memory import memory_loader, random_tokens
 from pretrain.micro_batch import read_micro_batches
 from pretrain.parallel import mesh
 from pretrain.plan.cost import predict
+from pretrain.plan.machines.benchmarks import spread
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.pages.naming import parse_layout
-from pretrain.plan.published.fidelity import rank_correlation
+from pretrain.plan.published.errors import rank_correlation
 from pretrain.plan.tuning.measure import measure
 from pretrain.plan.work.saved_tensors import counted_bytes, predicted_bytes
 from pretrain.step import new_run
@@ -55,6 +55,7 @@ LAYOUTS = (  # ranks, layout
     (2, "pp=2,schedule=zero-bubble,mbs=2"),
     (2, "pp=2,schedule=zbv,mbs=1"),
 )
+HEADING = f"{'ranks':>5}  {'layout':34} {'predicted':>10} {'measured':>10} {'spread':>7} {'error':>7}"
 COUNTED = ("mbs=1", "mbs=2", "mbs=4", "mbs=2,recompute=full")  # whose saved bytes are told
 
 
@@ -91,44 +92,49 @@ def main(words: Sequence[str] | None = None) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
     base, cluster = load_config(args.config, MODEL), load_cluster(args.cluster)
-    rows = measure_all(base, cluster, args.rounds, args.steps)
-    for line in [*lines(rows), "", *saved_lines(base)]:
-        print(line, flush=True)
+    print(HEADING, flush=True)
+    rows = measure_all(base, cluster, args.rounds, args.steps, say=lambda row: print(line(row), flush=True))
+    if args.rounds > 1:
+        print("", "all rounds", HEADING, *map(line, rows), sep="\n")
+    for text in [summary(rows), "", *saved_lines(base)]:
+        print(text, flush=True)
 
 
-def measure_all(base: RunConfig, cluster: Cluster, rounds: int, steps: int) -> list[Row]:
-    """Every layout in every round.
+def measure_all(
+    base: RunConfig, cluster: Cluster, rounds: int, steps: int, say: Callable[[Row], None] = lambda row: None
+) -> list[Row]:
+    """Every layout in every round; `say` is told each job's own row as it ends.
 
     Raises:
         WenhaiError: a layout did not train; why.
     """
     configs = [(ranks, layout, parse_layout(layout, base, ranks)) for ranks, layout in LAYOUTS]
-    seconds: dict[tuple[int, str], list[float]] = {}
-    for number in range(rounds):
-        for ranks, layout, config in configs:
-            print(f"round {number + 1} of {rounds}: {ranks} x {layout}", file=sys.stderr, flush=True)
+    predicted = [predict(config, ranks, cluster).step_seconds for ranks, _, config in configs]
+    seconds: list[list[float]] = [[] for _ in configs]
+    for _ in range(rounds):
+        for number, (ranks, layout, config) in enumerate(configs):
             measurement = measure(config, ranks, steps=steps, warm_up=2)
             if measurement.outcome != "done":
                 raise WenhaiError(f"{layout} on {ranks} ranks: {measurement.outcome}: {measurement.message}")
-            seconds.setdefault((ranks, layout), []).extend(measurement.seconds)
-    return [
-        Row(ranks, layout, predict(config, ranks, cluster).step_seconds, seconds[ranks, layout])
-        for ranks, layout, config in configs
-    ]
+            seconds[number].extend(measurement.seconds)
+            say(Row(ranks, layout, predicted[number], measurement.seconds))
+    each = zip(configs, predicted, seconds, strict=True)
+    return [Row(ranks, layout, before, after) for (ranks, layout, _), before, after in each]
 
 
-def lines(rows: Sequence[Row]) -> Iterator[str]:
-    """The table, and what its errors come to."""
-    yield f"{'ranks':>5}  {'layout':34} {'predicted':>10} {'measured':>10} {'spread':>7} {'error':>7}"
-    for row in rows:
-        low, _, high = statistics.quantiles(row.measured, n=4)
-        yield (
-            f"{row.ranks:5}  {row.layout:34} {1e3 * row.predicted:7.0f} ms {1e3 * row.median:7.0f} ms "
-            f"{(high - low) / row.median:7.0%} {row.error:+7.1%}"
-        )
+def line(row: Row) -> str:
+    """Of the table under `HEADING`."""
+    return (
+        f"{row.ranks:5}  {row.layout:34} {1e3 * row.predicted:7.0f} ms {1e3 * row.median:7.0f} ms "
+        f"{spread(row.measured):7.0%} {row.error:+7.1%}"
+    )
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """What the errors of the table come to."""
     errors = [abs(row.error) for row in rows]
     correlation = rank_correlation(np.array([row.predicted for row in rows]), np.array([row.median for row in rows]))
-    yield (
+    return (
         f"{len(rows)} layouts: mean error {statistics.mean(errors):.1%}, worst {max(errors):.1%}, "
         f"rank correlation {correlation:.2f}"
     )

@@ -22,8 +22,8 @@ TIME = {  # part of the step: its formula, and where that comes from
     "recompute": "the forward again (Chen et al. 2016; selective: Korthikanti et al. 2022)",
     "tensor": "four all-reduces a layer (Shoeybi et al. 2019), of 2 (t - 1) / t of the bytes (rings: Thakur et al. 2005)",
     "messages": "between stages, where a rank waits for them: latency + bytes / bandwidth",
-    "bubble": "waiting for other stages, simulated; of equal stages under 1f1b (p - 1) / m (Narayanan et al. 2021)",
-    "data": "gathering weights, reducing gradients (ZeRO: Rajbhandari et al. 2020), beyond what arithmetic hides",
+    "bubble": "waiting for other stages to compute, simulated; 1f1b of equal stages: (p - 1) / m of own work (Narayanan et al. 2021)",
+    "data": "gathering weights, reducing gradients (ZeRO: Rajbhandari et al. 2020), beyond what arithmetic hides; waiting for other stages to do so",
     "optimizer": "AdamW: bytes of weights, gradients and moments / bandwidth",
     "offload": "to the host and back, over its link (Ren et al. 2021)",
 }
@@ -79,12 +79,12 @@ def _sent(prediction: Prediction) -> Iterator[str]:
 
 def _operations(work: Sequence[OperationSeconds], step: float) -> Iterator[str]:
     """Those that take longest, all of one name together."""
-    together: dict[str, tuple[float, float, float, bool]] = {}
+    together: dict[str, tuple[float, float, float, float]] = {}
     for one in work:
         name = one.name if one.part == "layer" else f"{one.name} ({one.part})"
-        seconds, flops, moved, bound = together.get(name, (0.0, 0.0, 0.0, False))
-        total = (seconds + one.seconds, flops + one.flops, moved + one.bytes, bound or one.is_bound_by_memory)
-        together[name] = total
+        seconds, flops, moved, bound = together.get(name, (0.0, 0.0, 0.0, 0.0))
+        bound += one.seconds * one.is_bound_by_memory
+        together[name] = (seconds + one.seconds, flops + one.flops, moved + one.bytes, bound)
     time = time_unit(step)
     longest = sorted(together.items(), key=lambda item: -item[1][0])[:MOST_OPERATIONS]
     yield f"{'longest operations':<26}{time.name:>10}{'%':>7}{'TFLOP/s':>10}{'GB/s':>8}  limited by"
@@ -93,7 +93,7 @@ def _operations(work: Sequence[OperationSeconds], step: float) -> Iterator[str]:
             rate = f"{flops / seconds / 1e12:.1f}" if flops else "-"
             yield (
                 f"  {name:<24}{number(seconds / time.size):>10}{seconds / step:>7.1%}{rate:>10}{moved / seconds / 1e9:>8.0f}  "
-                f"{'memory' if bound else 'arithmetic'}"
+                f"{'memory' if bound > seconds / 2 else 'arithmetic'}"
             )
 
 

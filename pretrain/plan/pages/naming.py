@@ -7,12 +7,14 @@
 | mbs, micro_batch_size | training.micro_batch_size |
 | gbs, global_batch_size | training.global_batch_size |
 | sp, vpp | sequence_parallel, stages_per_rank |
-| stages of several sizes | layers_per_stage=7/8/8/9 |
+| tensor_parallel, pipeline_parallel, data_parallel | tp, pp, dp, as `--json` has them |
+| stages of several sizes | layers_per_stage=7/8/8/9, or 7/8x2/9 |
 """
 
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Collection, Mapping
 from typing import Any, get_args
 
@@ -29,6 +31,9 @@ SHORT = {
     "vpp": "stages_per_rank",
     "replicate": "dp_replicate",
     "shard": "dp_shard",
+    "tensor_parallel": "tp",
+    "pipeline_parallel": "pp",
+    "data_parallel": "dp",
 }
 SHOWN = {"micro_batch_size": "mbs", "global_batch_size": "gbs", "sequence_parallel": "sp", "stages_per_rank": "vpp"}
 TRAINING = ("micro_batch_size", "global_batch_size")
@@ -36,6 +41,8 @@ PLANNING = ("auto", "cluster")  # of ParallelConfig, and of no layout
 FIELDS = tuple(name for name in ParallelConfig.model_fields if name not in PLANNING)
 WORDS = ("dp", *FIELDS, *TRAINING)
 SWITCHES = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
+
+MOST_STAGES = 10_000  # in words
 
 
 def parse_words(text: str, option: str) -> dict[str, Any]:
@@ -75,6 +82,8 @@ def parse_layout(text: str, config: RunConfig, devices: int, option: str = "--la
     parallel = _kept(config.parallel, values) | values
     try:
         chosen = ParallelConfig.model_validate(parallel)
+        if chosen.pp > 1 and not {"zero"} & {*values, *config.parallel.model_fields_set}:
+            parallel["zero"] = 1  # 2 would reduce gradients after each of many micro-batches
         data_ranks = _data_ranks(chosen, data_ranks, devices, f"{option} {text}")
         result = RunConfig.model_validate(
             config.model_dump() | {"parallel": parallel, "training": config.training.model_dump() | training}
@@ -153,7 +162,7 @@ def _data_ranks(parallel: ParallelConfig, told: int | None, devices: int, where:
         raise UsageError(f"{where}: dp {told} is not dp_replicate x dp_shard; leave dp or one of the two out")
     product = f"tp {parallel.tp} x pp {parallel.pp} x dp {max(1, ranks)}"
     if told is not None:
-        advice = f"Take --gpus {unit * told}, or leave dp out where tp x pp divides the devices"
+        advice = f"Take --gpus {unit * told:,}, or leave dp out where tp x pp divides the devices"
     elif devices % unit == 0 and (devices // unit) % inner == 0:
         advice = f"With this tp and pp {devices:,} devices have dp={devices // unit}"
     else:
@@ -174,7 +183,7 @@ def _value(name: str, text: str, where: str) -> Any:
         if text not in choices:
             raise UsageError(f"{where}: {name} is one of {', '.join(choices)}")
         return text
-    numbers = text.split("/") if name == "layers_per_stage" else [text]
+    numbers = _repeated(text) if name == "layers_per_stage" else [text]
     if not all(number.isdecimal() and int(number) > 0 for number in numbers):
         raise UsageError(
             f"{where}: {name} is {'numbers between slashes' if len(numbers) > 1 else 'a number'}, 1 or more"
@@ -185,7 +194,22 @@ def _value(name: str, text: str, where: str) -> Any:
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return "/".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if not isinstance(value, tuple):
+        return str(value)
+    runs = [(number, len(list(same))) for number, same in itertools.groupby(value)]
+    return "/".join(f"{number}x{times}" if times > 1 else f"{number}" for number, times in runs)
+
+
+def _repeated(text: str) -> list[str]:
+    """
+    >>> _repeated("7/8x2/9")
+    ['7', '8', '8', '9']
+    """
+    found = []
+    for part in text.split("/"):
+        number, _, times = part.partition("x")
+        found += [number] * int(times) if times.isdecimal() and 0 < int(times) <= MOST_STAGES else [part]
+    return found
 
 
 def _sentence(item: Any) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import torch
 
+from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import BatchSizes
-from pretrain.config import RunConfig, load_config, named_configs
+from pretrain.config import VOCABULARY_MULTIPLE, ParallelConfig, RunConfig, named_configs, read_config
 from pretrain.plan import auto
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster, named_clusters
@@ -19,9 +23,17 @@ from pretrain.plan.pages.rules import Rule
 from pretrain.plan.pages.scaling import Scaling
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.search import Constraints, Plans, search
-from pretrain.plan.work.software import Software, find_software
+from pretrain.plan.work.software import ALL, OURS, Software, find_software
 
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}  # of --tokens
+OUTLINED: dict[
+    str, dict[str, Any]
+] = {  # what a configuration that cannot be trained with leaves out, where a plan needs a value
+    "optimizer": {"learning_rate": 1e-4},
+    "training": {"num_steps": 100_000, "micro_batch_size": 1, "precision": "bf16"},
+    "checkpoint": {"every_steps": 1000},
+    "evaluation": {"every_steps": 1000},
+}
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,17 @@ class Question:
         """One layout."""
         return predict(config, self.devices, self.cluster, self.software)
 
+    def by_others(self, prediction: Prediction) -> dict[str, Prediction]:
+        """The same layout as other programs would run it, by their names; a pipeline in its closed form."""
+        found = {}
+        for software in ALL.values():
+            parallel = _of_software(prediction.config.parallel, software)
+            config = prediction.config.model_copy(update={"parallel": parallel})
+            with contextlib.suppress(UsageError):
+                if software is not self.software:
+                    found[software.name] = predict(config, self.devices, self.cluster, software, exact=False)
+        return found
+
     @cached_property
     def configured(self) -> Prediction | str:
         """The layout that the configuration has, or why it is none of these devices."""
@@ -96,7 +119,9 @@ def ask(args: argparse.Namespace) -> Question:
             raise UsageError(f"--{option} {number}: it must be 1 or more")
     if any(number < 1 for number in args.scaling or ()):
         raise UsageError(f"--scaling {' '.join(map(str, args.scaling))}: numbers of devices are 1 or more")
-    config = load_config(args.config, args.set)
+    software = find_software(args.software)
+    config = _load(args.config, args.set, args.layout)
+    config = config.model_copy(update={"parallel": _of_software(config.parallel, software)})
     cluster = load_cluster(args.cluster) if args.cluster else _here(config)
     devices = args.gpus or _devices_of(args.layout) or cluster.devices_per_node
     for number in (devices, *(args.scaling or ())):
@@ -113,9 +138,9 @@ def ask(args: argparse.Namespace) -> Question:
         config=config,
         cluster=cluster,
         devices=devices,
-        software=find_software(args.software),
+        software=software,
         tokens=parse_tokens(args.tokens) if args.tokens else configured_tokens(config),
-        constraints=_constraints(args),
+        constraints=_constraints(args, software),
         keep=max(50, args.top),
     )
 
@@ -159,9 +184,49 @@ def _here(config: RunConfig) -> Cluster:
     return auto.cluster_for(config)
 
 
-def _constraints(args: argparse.Namespace) -> Constraints:
+def _load(name: str, overrides: Sequence[str], layout: str | None) -> RunConfig:
+    """The configuration; of one that only outlines a model, with what a plan depends on and `OUTLINED` for the rest."""
+    values, where = read_config(name, overrides)
+    is_whole = all(
+        field in _section(values, section)
+        for section in OUTLINED
+        for field, about in RunConfig.model_fields[section].annotation.model_fields.items()  # type: ignore[union-attr]
+        if about.is_required()
+    )
+    return parse(RunConfig, values if is_whole else _outlined(values, layout, where), where)
+
+
+def _of_software(parallel: ParallelConfig, software: Software) -> ParallelConfig:
+    """As another program runs what it is not told: without sequence parallelism if it has none, gradients reduced once a step."""
+    usual: dict[str, Any] = {} if software.splits_sequence else {"sequence_parallel": False}
+    if software.operations != OURS.operations and "zero" not in parallel.model_fields_set:
+        usual["zero"] = 1
+    return parallel.model_copy(update=usual)
+
+
+def _outlined(values: Mapping[str, Any], layout: str | None, where: str) -> dict[str, Any]:
+    """Sections get what they leave out; the batch may also be in the words of a layout."""
+    filled = {section: usual | _section(values, section) for section, usual in OUTLINED.items()}
+    batch = (naming.parse_words(layout, "--layout") if layout else {}).get("global_batch_size")
+    if filled["training"].setdefault("global_batch_size", batch) is None:
+        raise UsageError(
+            f"{where}: how many samples has a step? Add global_batch_size = 1536 below [training], or gbs=1536 to --layout"
+        )
+    model = _section(values, "model")
+    if isinstance(entries := model.get("vocab_size"), int) and "padded_vocab_size" not in model:
+        model["padded_vocab_size"] = -(-entries // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
+    wrong = {name: section for name, section in values.items() if not isinstance(section, dict)}
+    return {**values, **filled, **({"model": model} if model else {}), **wrong}
+
+
+def _section(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    section = values.get(name)
+    return dict(section) if isinstance(section, dict) else {}
+
+
+def _constraints(args: argparse.Namespace, software: Software) -> Constraints:
     words = ",".join([*args.only, *([f"schedule={args.schedule}"] if args.schedule else [])])
-    if not words and not args.only:
-        return Constraints()
-    names = [field.name for field in fields(Constraints)]
-    return Constraints(**naming.parse_constraints(words, names))
+    chosen: dict[str, tuple[Any, ...]] = {} if software.splits_sequence else {"sequence_parallel": (False,)}
+    if words or args.only:
+        chosen |= naming.parse_constraints(words, [field.name for field in fields(Constraints)])
+    return Constraints(**chosen)

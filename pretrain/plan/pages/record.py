@@ -37,6 +37,17 @@ def as_json(
     }
 
 
+def short(prediction: Prediction) -> dict[str, Any]:
+    """What a layout costs, in a few numbers."""
+    return {
+        "step_seconds": prediction.step_seconds,
+        "tflops_per_gpu": prediction.tflops_per_gpu,
+        "mfu": prediction.mfu,
+        "memory_bytes": prediction.memory_bytes,
+        "fits": prediction.fits,
+    }
+
+
 def of_layout(
     prediction: Prediction, tokens: int, rank: int | None = None, base: RunConfig | None = None
 ) -> dict[str, Any]:

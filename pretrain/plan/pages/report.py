@@ -158,7 +158,7 @@ def _ranked(plans: Plans, marked: Mapping[str, Prediction], tokens: int | None) 
     yield f'<p class="soft">{escape(LEGEND + more)}</p>\n'
     for name, one in marked.items():
         rank = plans.rank_of(one)
-        words = f"{name}: place {rank.place:,} of {rank.of:,}, {100 * (rank.slower - 1):.1f} % longer than the best."
+        words = f"{name}: {rank.words}, {100 * (rank.slower - 1):.1f} % longer than the best."
         if not one.fits:
             words += f" By this model of memory it lacks {one.missing_bytes / GIB:.1f} GiB."
         yield f"<p>{escape(words)}</p>\n"

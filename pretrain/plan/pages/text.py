@@ -95,6 +95,17 @@ def split(rows: Sequence[tuple[str, Prediction]]) -> Iterator[str]:
     )
 
 
+def others(name: str, found: Mapping[str, Prediction]) -> Iterator[str]:
+    """A layout as programs other than `name` would run it."""
+    yield from wrapped(f"All this is of {name}. The same layout, run by another program (--software NAME):")
+    for other, prediction in found.items():
+        time, memory = time_unit(prediction.step_seconds), memory_unit(prediction.memory_bytes)
+        yield (
+            f"  {other:<16}{number(prediction.step_seconds / time.size):>8} {time.name:<3}{prediction.tflops_per_gpu:>8.1f} TFLOP/s"
+            f"{number(prediction.memory_bytes / memory.size):>8} {memory.name}{'' if prediction.fits else ', does not fit'}"
+        )
+
+
 def rejections(rejected: Sequence[Rejected], most: int) -> Iterator[str]:
     """The families of layouts that are not in the table, each with its reason."""
     if rejected:

@@ -8,35 +8,29 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from corpus.engine import durable
 from corpus.engine.cli import add_examples
 from corpus.engine.errors import UsageError
 from pretrain.config import load_config
-from pretrain.parallel.schedule import actions, stage_ranks
-from pretrain.parallel.simulate import simulate
-from pretrain.plan.cost import predict
-from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.published import fit
-from pretrain.plan.published.rows import Published, Row, load_published
-from pretrain.plan.work import megatron_memory, parameters
-from pretrain.plan.work.software import MEGATRON_2020, MEGATRON_2021, Software, find_software
+from pretrain.plan.published.errors import Errors, constants, rank_correlation
+from pretrain.plan.published.rows import Row, load_published
+from pretrain.plan.published.scores import YUAN_TOKENS, bubble, frontier, memory_errors, score, yuan
+from pretrain.plan.work import parameters
+from pretrain.plan.work.software import MEGATRON_2021
 
 EXAMPLES = """
 python -m pretrain.plan.published.fidelity
 python -m pretrain.plan.published.fidelity --into docs/fidelity.md docs/fidelity.zh.md
 """
 PFLOPS_DAY = 1e15 * 24 * 3600
-YUAN_GPUS = 2128
-YUAN_TOKENS = 180e9
 UNSEEN = (  # tables of speed that need no words of their own
     "narayanan-2021-scaling",
     "mega-scale-2024",
@@ -50,92 +44,6 @@ UNSEEN = (  # tables of speed that need no words of their own
     "nanotron-2025",
     "dlperf-2021",
 )
-
-Vector = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Errors:
-    """Of one table: predicted over measured speed, less one."""
-
-    values: Vector
-
-    @property
-    def mean(self) -> float:
-        """Of their sizes."""
-        return float(np.abs(self.values).mean())
-
-    @property
-    def worst(self) -> float:
-        """The largest size."""
-        return float(np.abs(self.values).max())
-
-    @property
-    def bias(self) -> float:
-        """Of the errors with their signs."""
-        return float(self.values.mean())
-
-    def __str__(self) -> str:
-        return f"mean {self.mean:.1%}, worst {self.worst:.1%}, bias {self.bias:+.1%}"
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A table with its predictions."""
-
-    table: Published
-    predictions: list[Prediction]
-
-    @property
-    def timed(self) -> list[tuple[Row, Prediction, float]]:
-        """Rows with a published time, and their errors."""
-        pairs = zip(self.table.rows, self.predictions, strict=True)
-        found = ((row, prediction, row.error(prediction)) for row, prediction in pairs)
-        return [(row, prediction, error) for row, prediction, error in found if error is not None]
-
-    @property
-    def errors(self) -> Errors:
-        """Of all rows that have a time."""
-        return Errors(np.array([error for _, _, error in self.timed]))
-
-
-@cache
-def score(name: str) -> Scored:
-    """Predict a published table, once."""
-    table = load_published(name)
-    return Scored(table, [row.predict(table.cluster) for row in table.rows])
-
-
-def constants(measured: Vector) -> Iterator[tuple[str, float, Errors]]:
-    """What one constant for all rows would give, chosen with all of them in sight.
-
-    By the least mean error, by the least worst one, and 46 % of an A100's peak, which is their rounded mean, with its errors as of step
-    times (measured over predicted speed).
-    """
-    candidates = np.arange(measured.min(), measured.max() + 0.25, 0.25)
-    errors = [Errors(candidate / measured - 1) for candidate in candidates]
-    best_mean = min(range(len(errors)), key=lambda place: errors[place].mean)
-    best_worst = min(range(len(errors)), key=lambda place: errors[place].worst)
-    yield "least mean error", float(candidates[best_mean]), errors[best_mean]
-    yield "least worst error", float(candidates[best_worst]), errors[best_worst]
-    whole = 144.0
-    yield "144, errors as of step times", whole, Errors(measured / whole - 1)
-
-
-def rank_correlation(first: Vector, second: Vector) -> float:
-    """Spearman's: of the ranks, equal values sharing theirs.
-
-    >>> round(rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0])), 3)
-    0.5
-    """
-    return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])
-
-
-def _ranks(values: Vector) -> Vector:
-    below = (values[:, None] > values).sum(axis=1)
-    equal = (values[:, None] == values).sum(axis=1)
-    ranks: Vector = below + (equal - 1) / 2
-    return ranks
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
@@ -179,39 +87,9 @@ def narayanan_lines() -> list[str]:
     return [*lines, *markdown(("one constant instead", "TFLOP/s a GPU", "mean", "worst"), against)]
 
 
-COLUMNS = (  # recompute, sequence parallelism, column
-    ("none", False, "activations_gib"),
-    ("none", True, "sequence_parallel_percent"),
-    ("selective", False, "selective_percent"),
-    ("selective", True, "both_percent"),
-    ("full", False, "full_percent"),
-)
-
-
-def memory_errors() -> tuple[Errors, Errors, list[tuple[str, ...]]]:
-    """Of activations, all five columns; of weights and optimizer; and the rows of the table."""
-    activations, states, lines = [], [], []
-    for row in load_published("korthikanti-2022-memory").rows:
-        cells = []
-        whole = 0.0
-        for recompute, sequence_parallel, column in COLUMNS:
-            changed = row.model_copy(update={"recompute": recompute, "sequence_parallel": sequence_parallel})
-            first = megatron_memory.estimate(changed.config, row.gpus, find_software(row.software))[0]
-            gib = first.activations / 2**30
-            whole = whole or gib
-            found = gib if column == "activations_gib" else 100 * gib / whole
-            measured = getattr(row, column)
-            activations.append(found / measured - 1)
-            cells.append(f"{measured} / {found:.2f}")
-        state = first.resting / 2**30
-        states.append(state / row.state_gib - 1)
-        lines.append((row.name, *cells, f"{row.state_gib} / {state:.2f}"))
-    return Errors(np.array(activations)), Errors(np.array(states)), lines
-
-
 def memory_lines() -> list[str]:
     """Activation memory of Korthikanti et al. 2022."""
-    activations, states, lines = memory_errors()
+    found = memory_errors()
     header = (
         "published / ours",
         "none, GiB",
@@ -219,13 +97,16 @@ def memory_lines() -> list[str]:
         "selective, %",
         "both, %",
         "full, %",
-        "state, GiB",
+        "state, GiB: published / blocks / first stage",
     )
     return [
-        *markdown(header, lines),
+        *markdown(header, found.lines),
         "",
-        f"activations: {activations}",
-        f"state: {states} (the published figure counts blocks alone, ours the first stage's embedding too)",
+        f"activations: {found.activations}",
+        "",
+        f"state of blocks alone: {found.blocks}",
+        "",
+        f"state of the first stage, its embedding too: {found.first_stage}",
     ]
 
 
@@ -249,14 +130,6 @@ def zero_lines() -> list[str]:
     return markdown(header, rows)
 
 
-def yuan(software: Software = MEGATRON_2020) -> Prediction:
-    """Yuan 1.0 as it was trained: 8 x 38 x 7 on 2,128 A100. Its nodes are not described: here they are Selene's.
-
-    Nor is it said whether its kernels were fused. Without them is the default, because that is nearer to what was published.
-    """
-    return predict(load_config("yuan-245b"), YUAN_GPUS, load_cluster("selene-a100-80"), software)
-
-
 def exact_lines() -> list[str]:
     """Figures that follow from formulas alone."""
     config = load_config("yuan-245b")
@@ -277,29 +150,6 @@ def exact_lines() -> list[str]:
         ),
     ]
     return markdown(("", "published", "ours"), rows)
-
-
-def bubble(stages: int, micro_batches: int) -> float:
-    """Of 1F1B with equal stages, simulated: time lost over time worked."""
-    lists = actions("1f1b", stages, 1, micro_batches)
-    seconds = {"F": 1.0, "B": 2.0}
-    return simulate(lists, stage_ranks("1f1b", stages, 1), lambda action: seconds[action.kind]).bubble
-
-
-def frontier() -> tuple[float, Scored]:
-    """The cluster's share of peak that fits Frontier's three percentages best, and the table with it."""
-    table = load_published("frontier-2023")
-
-    def at(share: float) -> Scored:
-        efficiency = table.cluster.efficiency.model_copy(update={"products": share})
-        cluster = table.cluster.model_copy(update={"efficiency": efficiency})
-        return Scored(table, [row.predict(cluster) for row in table.rows])
-
-    low, high = 0.1, 1.0
-    for _ in range(12):  # more efficiency is more speed: the bias crosses zero once
-        middle = (low + high) / 2
-        low, high = (middle, high) if at(middle).errors.bias < 0 else (low, middle)
-    return round(low, 3), at(round(low, 3))
 
 
 def frontier_lines() -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pretrain.config import ParallelConfig, Recompute, RunConfig, ScheduleKind, TrainingConfig, Zero
 from pretrain.parallel.mesh import layout
@@ -19,8 +19,7 @@ SELECTIVE = ("ours", "megatron-2022")  # programs with selective recompute and s
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """One layout over ranks: the fields of `ParallelConfig`, nothing left to a default, and the micro-batch."""
 
     tp: int
@@ -91,7 +90,7 @@ class Layout:
 
     def but(self, **changes: Any) -> Layout:
         """This layout with some fields changed."""
-        return replace(self, **changes)
+        return self._replace(**changes)
 
 
 def divisors(number: int) -> list[int]:
@@ -191,9 +190,8 @@ class Space:
         """Schedules and stages on each rank."""
         if shape.pp == 1:
             return [("1f1b", 1)]
-        num = self.config.training.global_batch_size // shape.data_parallel // shape.micro_batch_size
         kinds: list[tuple[ScheduleKind, int]] = [("1f1b", 1)]
-        if self.is_ours or num % shape.pp == 0:
+        if self.is_ours or self.micro_batches(shape) % shape.pp == 0:
             layers = self.config.model.num_layers
             even = [chunks for chunks in INTERLEAVED if chunks in (2, 4) or layers % (shape.pp * chunks) == 0]
             kinds += [("interleaved", chunks) for chunks in self.constraints.stages_per_rank or even if chunks > 1]
@@ -207,6 +205,10 @@ class Space:
             for kind in kinds
             if self._can_cut(shape.pp * kind[1]) and kind[1] in _one(kind[1], self.constraints.stages_per_rank)
         ]
+
+    def micro_batches(self, shape: Layout) -> int:
+        """Of a step, on each data-parallel rank."""
+        return self.config.training.global_batch_size // shape.data_parallel // shape.micro_batch_size
 
     def sequence_parallel(self, shape: Layout) -> list[bool]:
         """Without tensor parallelism there is nothing to choose."""

@@ -10,14 +10,13 @@ from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig, ScheduleKind
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.pages import naming
-from pretrain.plan.prediction import Prediction
+from pretrain.plan.prediction import RESERVED, Prediction, missing, ranks_per_machine
 from pretrain.plan.search.legal import Constraints, Layout, Rejected, Space, batch_sizes, divisors
 
 if TYPE_CHECKING:
     from pretrain.plan.search.search import Search
 
 GIB = 2**30
-SHAPES = 3  # the best of them, in which a choice that the best layout does not make is tried
 MOST_TIMES = 64  # the devices that are asked for, among which the fewest that are enough are looked for
 DIMENSIONS = {"tp": "tensor parallel", "pp": "pipeline", "micro_batch_size": "micro-batch"}
 RECOMPUTE = {"none": "no recompute", "selective": "selective recompute", "full": "full recompute"}
@@ -79,24 +78,41 @@ def _shapes(found: Search, best: Prediction) -> Iterator[Rejected]:
 
 
 def _choices(found: Search, best: Prediction) -> Iterator[Rejected]:
-    """Schedules, recompute, ZeRO and the rest, where the best layout chooses otherwise: tried in the best shapes."""
-    layout = Layout.of(best.config, best.devices)
-    shapes = sorted(found.best, key=lambda shape: found.best[shape].seconds)[:SHAPES]
+    """Schedules, recompute, ZeRO and the rest, where the best layout chooses otherwise: tried in its shape."""
+    layout, space = Layout.of(best.config, best.devices), found.space
+    seconds = found.seconds(layout).total
     for family, constraint in _others(found, layout):
-        chosen = replace(found.space.constraints, **constraint)
-        space = replace(found.space, constraints=chosen)
-        own = [shape for shape in shapes if space.size(shape)]
-        number = sum(space.size(shape) for shape in (*found.best, *found.too_large, *found.too_slow))
-        if not own:
+        held = replace(space, constraints=replace(space.constraints, **constraint))
+        number = sum(held.size(shape) for shape in (*found.best, *found.too_large, *found.too_slow))
+        layouts = list(_changed(held, layout, found.offload or constraint.get("offload") == (True,)))
+        if not layouts:
             continue
-        forced = type(found)(space, offload=found.offload, slowest=float("inf"))
-        forced.run(own)
-        if not forced.best:
-            yield Rejected(family, _too_large(forced, list(forced.too_large.values())), number)
-            continue
-        seconds = min(result.seconds for result in forced.best.values())
-        if seconds > best.step_seconds:
-            yield Rejected(family, f"takes {_than(seconds, best.step_seconds)}", number)
+        fitting = [found.seconds(each).total for each in layouts if found.fits(each)]
+        if not fitting:
+            yield Rejected(family, f"in the best shape {_too_large(found, layouts)}", number)
+        elif min(fitting) > seconds:
+            yield Rejected(family, f"takes {_than(min(fitting), seconds)}, all else as in that", number)
+
+
+def _changed(space: Space, best: Layout, offload: bool) -> Iterator[Layout]:
+    """The best layout as a space that does not have it allows it: all else is kept that it leaves open, but recompute."""
+    kinds, sharding, sequence = space.schedules(best), space.sharding(best), space.sequence_parallel(best)
+    own = best.zero, best.dp_replicate
+    for schedule, chunks in [kind for kind in kinds if kind == (best.schedule, best.stages_per_rank)] or kinds:
+        plain = space.cut(best, schedule, chunks)
+        plain = plain.but(
+            sequence_parallel=(best.sequence_parallel in sequence and best.sequence_parallel) or sequence[0]
+        )
+        for zero, replicas in [pair for pair in sharding if pair == own] or sharding:
+            for recompute, every in space.recomputes():
+                yield plain.but(
+                    zero=zero,
+                    dp_replicate=replicas,
+                    dp_shard=best.data_parallel // replicas,
+                    recompute=recompute,
+                    recompute_every=every,
+                    offload=offload,
+                )
 
 
 def _others(found: Search, best: Layout) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -126,17 +142,24 @@ def _others(found: Search, best: Layout) -> Iterator[tuple[str, dict[str, Any]]]
 
 def _too_large(found: Search, layouts: Sequence[Layout]) -> str:
     """What the least of some layouts that do not fit needs."""
+    space = found.space
 
-    def missing(layout: Layout) -> float:
-        device, host = found.bytes_of(layout)
-        return max(device - found.room, host * found.ranks_per_node - found.host_room)
+    def lacking(layout: Layout) -> tuple[int, int]:
+        return missing(space.cluster, space.devices, *found.bytes_of(layout))
 
-    least = min(layouts, key=missing)
+    least = min(layouts, key=lambda layout: max(lacking(layout)))
     device, host = found.bytes_of(least)
-    if device > found.room:
-        return f"needs at least {device / GIB:,.1f} GiB on the fullest device, {found.room / GIB:,.1f} are there"
-    needed = host * found.ranks_per_node
-    return f"needs at least {needed / GIB:,.0f} GiB of a node's memory, {found.host_room / GIB:,.0f} are there"
+    if lacking(least)[0] > 0:
+        return (
+            f"needs at least {device / GIB:,.1f} GiB on the fullest device, {_room(space.cluster) / GIB:,.1f} are there"
+        )
+    needed = host * ranks_per_machine(space.cluster, space.devices)
+    return f"needs at least {needed / GIB:,.0f} GiB of a node's memory, {space.cluster.host.memory_gib:,.0f} are there"
+
+
+def _room(cluster: Cluster) -> float:
+    """Bytes of a device that a layout may take, as they are predicted."""
+    return RESERVED * cluster.device.memory_gib * GIB / cluster.efficiency.held
 
 
 def _than(seconds: float, best: float) -> str:
@@ -179,14 +202,15 @@ def _nearest_fit(found: Search) -> str:
     least = min(layouts, key=lambda layout: found.bytes_of(layout))
     device, host = found.bytes_of(least)
     said = naming.layout_name(least.configure(space.config), space.devices)
-    if device > found.room:
+    lacking, room = missing(space.cluster, space.devices, device, host), _room(space.cluster)
+    if lacking[0] > 0:
         what = (
-            f"needs {device / GIB:,.1f} GiB on the fullest device, {(device - found.room) / GIB:,.1f} more than the "
-            f"{found.room / GIB:,.1f} of its {space.cluster.device.memory_gib:g} that it may take"
+            f"needs {device / GIB:,.1f} GiB on the fullest device, {(device - room) / GIB:,.1f} more than the "
+            f"{room / GIB:,.1f} of its {space.cluster.device.memory_gib:g} that it may take"
         )
     else:
-        needed = host * found.ranks_per_node
-        what = f"needs {needed / GIB:,.0f} GiB of a node's memory, {(needed - found.host_room) / GIB:,.0f} more than it has"
+        needed = host * ranks_per_machine(space.cluster, space.devices)
+        what = f"needs {needed / GIB:,.1f} GiB of a node's memory, {lacking[1] / GIB:,.1f} more than it has"
     return (
         f"no layout of {space.devices:,} devices of {space.cluster.name} fits: the nearest, {said}, {what}"
         f"{_enough_devices(found)}"

@@ -6,37 +6,40 @@ shape by branch and bound on closed forms, to within `GAIN`:
 | cut off | because |
 |---|---|
 | shapes | their arithmetic and bubble alone, without recompute or data parallelism, take `SLOWEST` times the best step |
-| schedules, sequence parallelism | the same bound is above what is found; or what keeps least does not fit |
+| schedules, sequence parallelism, recompute | the same bound of theirs is above what is found; or what keeps least does not fit |
 | micro-batches above one that does not fit | they need more |
-| recompute, ZeRO, replicas | less data-parallel communication would not make them faster; or one that recomputes less fits |
+| ZeRO, replicas | less data-parallel communication would not make them faster; or one that recomputes less fits |
 
-The best `keep` of the shapes are predicted again with their pipelines simulated.
+`GAIN` and `LEFT` are choices, not proofs: a layout faster by 2 % may be missed, which is less than the model's own error.
+
+The best `keep` of the shapes are predicted again with their pipelines simulated, or as many of them as `ACTIONS` allow.
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from itertools import product
 
 from corpus.engine.errors import UsageError
-from pretrain.config import Recompute, RunConfig, Zero
+from pretrain.config import RunConfig, Zero
 from pretrain.plan.cost import predict, step_seconds
 from pretrain.plan.machines.cluster import Cluster
-from pretrain.plan.prediction import RESERVED, Prediction, Seconds
+from pretrain.plan.prediction import Prediction, Seconds, missing, most_bytes
 from pretrain.plan.search import rejected
 from pretrain.plan.search.legal import Constraints, Layout, Rejected, Space
-from pretrain.plan.work import megatron_memory, memory
+from pretrain.plan.time import pipeline_time
 from pretrain.plan.work.software import OURS, Software
 
 __all__ = ["Constraints", "Plans", "Rank", "Rejected", "search"]
 
-GIB = 2**30
 FREE = Constraints()
 Sharding = tuple[Zero, int]  # and replicas of the shards
 GAIN = 1.02  # what could be faster by less is not looked at
 LEFT = 0.5  # of the seconds of data parallelism and update in one layout of a shape, what others of it have too
+ACTIONS = 1_000_000  # of all pipelines that are simulated: a few seconds
 SLOWEST = 1.5  # times the best step: slower shapes are not listed
 
 
@@ -49,6 +52,13 @@ class Rank:
     prediction: Prediction
     best: Prediction
     same_shape: Prediction | None  # the best layout with its tensor parallelism, pipeline and micro-batch
+
+    @property
+    def words(self) -> str:
+        """The place as a sentence has it, after "is"."""
+        if self.place > self.of:
+            return f"slower than all {self.of:,} that are listed"
+        return f"at place {self.place:,} of {self.of:,}"
 
     @property
     def slower(self) -> float:
@@ -110,12 +120,29 @@ def search(
         found.run()
     if not found.best:
         raise UsageError(rejected.nothing_fits(found))
-    ranked = sorted(found.best.values(), key=lambda result: result.seconds)
-    exact = [predict(each.layout.configure(config), devices, cluster, software) for each in ranked[:keep]]
-    exact.sort(key=lambda prediction: prediction.step_seconds)
-    rest = [predict(each.layout.configure(config), devices, cluster, software, exact=False) for each in ranked[keep:]]
+    exact, rest = _predicted(found, keep)
     families = rejected.families(found, exact[0])
     return Plans(exact + rest, families, found.considered, time.monotonic() - begin)
+
+
+def _predicted(found: Search, keep: int) -> tuple[list[Prediction], list[Prediction]]:
+    """The shapes found, best first: those whose pipelines are simulated, and all others by closed forms."""
+    space = found.space
+    ranked = sorted(found.best.values(), key=lambda result: result.seconds)
+    predictions: tuple[list[Prediction], list[Prediction]] = ([], [])
+    num_actions = 0
+    for place, result in enumerate(ranked):
+        layout = result.layout
+        num_actions += pipeline_time.num_actions(
+            layout.schedule, layout.pp, layout.stages_per_rank, space.micro_batches(layout)
+        )
+        is_exact = place == 0 or (place < keep and num_actions <= ACTIONS)
+        config = layout.configure(space.config)
+        prediction = predict(config, space.devices, space.cluster, space.software, exact=is_exact)
+        predictions[0 if is_exact else 1].append(prediction)
+    for each in predictions:
+        each.sort(key=lambda prediction: prediction.step_seconds)
+    return predictions
 
 
 @dataclass(frozen=True)
@@ -138,6 +165,8 @@ class Search:
     too_slow: dict[Layout, float] = field(default_factory=dict)  # by shape, the seconds that it takes at least
     too_large: dict[Layout, Layout] = field(default_factory=dict)  # by shape, its layout that needs least
     considered: int = 0
+    _fitting: dict[Layout, bool] = field(default_factory=dict)
+    _of_micro_batches: dict[tuple[object, ...], float] = field(default_factory=dict)
 
     def run(self, shapes: Iterable[Layout] | None = None) -> None:
         """Find the best layout of all shapes, or of these."""
@@ -149,7 +178,7 @@ class Search:
         fastest = float("inf")
         smallest: dict[tuple[int, int], int] = {}  # micro-batch by (tp, pp) that does not fit: larger ones need more
         for _, shape in sorted(bounds, key=lambda each: each[1].micro_batch_size):
-            if (shape.tp, shape.pp) not in smallest and not self._may_fit(shape):
+            if (shape.tp, shape.pp) not in smallest and not self._shape_may_fit(shape):
                 smallest[shape.tp, shape.pp] = shape.micro_batch_size
         for bound, shape in sorted(bounds, key=lambda each: each[0]):
             if shape.micro_batch_size >= smallest.get((shape.tp, shape.pp), shape.micro_batch_size + 1):
@@ -158,31 +187,31 @@ class Search:
             if bound > self.slowest * fastest:
                 self.too_slow[shape] = bound
                 continue
-            result = self.best_of(shape)
-            if result is None:
-                self.too_large[shape] = self.leanest(shape)
-            else:
+            result = self.best_of(shape, self.slowest * fastest)
+            if result is not None:
                 self.best[shape] = result
                 fastest = min(fastest, result.seconds)
+            elif shape not in self.too_slow:
+                self.too_large[shape] = self.leanest(shape)
         for shape in [shape for shape, result in self.best.items() if result.seconds > self.slowest * fastest]:
             self.too_slow[shape] = self.best.pop(shape).seconds
 
-    def best_of(self, shape: Layout) -> Result | None:
-        """The fastest layout of a shape that fits, by closed forms."""
+    def best_of(self, shape: Layout, limit: float = float("inf")) -> Result | None:
+        """The fastest layout of a shape that fits, by closed forms; of one that takes more than `limit`, that it does."""
         best: Result | None = None
+        done: dict[Layout, set[Sharding]] = defaultdict(set)  # those that fit with less recompute
         for bound, plain in self._cuts(shape):
             if best and (bound + best.beside) * GAIN >= best.seconds:
                 break
-            done: set[Sharding] = set()  # those that fit with less recompute
-            for kind, every in self._recomputes(plain):
-                again = plain.but(recompute=kind, recompute_every=every)
-                slower, best = self._sharded(again, best, done)
-                if slower and kind != "selective":  # which need not be faster than every second layer
-                    break
+            if bound > limit:
+                self.too_slow[shape] = bound
+                break
+            if self._may_fit(plain):
+                best = self._sharded(plain, best, done[plain.but(recompute="none", recompute_every=1)])
         return best
 
-    def _sharded(self, plain: Layout, best: Result | None, done: set[Sharding]) -> tuple[bool, Result | None]:
-        """Whether all of these are slower than `best`; and the better of it and the fastest ZeRO and replicas that fit."""
+    def _sharded(self, plain: Layout, best: Result | None, done: set[Sharding]) -> Result | None:
+        """The better of `best` and the fastest ZeRO and replicas that fit."""
         for zero, replicas in self.space.sharding(plain):
             if (zero, replicas) in done:
                 continue
@@ -190,87 +219,68 @@ class Search:
             seconds = self.seconds(layout)
             beside = seconds.data + seconds.optimizer + seconds.offload
             if best and (seconds.total - beside + best.beside) * GAIN >= best.seconds:
-                return True, best
+                break
             if (best is None or seconds.total < best.seconds) and self.fits(layout):
                 least = min(beside * LEFT, best.beside) if best else beside * LEFT
                 best = Result(layout, seconds.total, least)
-                if plain.recompute != "selective":
+                if plain.recompute != "selective":  # which need not be faster than every second layer
                     done.add((zero, replicas))
-        return False, best
+        return best
 
     def _cuts(self, shape: Layout) -> list[tuple[float, Layout]]:
-        """Schedules and sequence parallelism with a bound on their seconds, best first."""
+        """Schedules, sequence parallelism and recompute with a bound on their seconds, best first."""
         cuts = []
-        for sequence in self.space.sequence_parallel(shape):
-            for schedule, chunks in self.space.schedules(shape):
-                plain = self.space.cut(shape, schedule, chunks).but(sequence_parallel=sequence, offload=self.offload)
+        space = self.space
+        kinds = space.recomputes()
+        for sequence, (schedule, chunks) in product(space.sequence_parallel(shape), space.schedules(shape)):
+            cut = space.cut(shape, schedule, chunks).but(sequence_parallel=sequence, offload=self.offload)
+            for recompute, every in kinds:
+                plain = cut.but(recompute=recompute, recompute_every=every)
                 cuts.append((self.least_seconds(plain), plain))
         return sorted(cuts, key=lambda cut: cut[0])
 
-    def _recomputes(self, plain: Layout) -> list[tuple[Recompute, int]]:
-        """Those that fit with some ZeRO, the fastest first."""
-        leans = [self._lean(plain)]
-        if self.space.config.model.num_layers < 2 * plain.pp * plain.stages_per_rank:
-            # where a rank has one layer, what gathers the next one ahead needs more
-            leans += [leans[0].but(zero=zero) for zero in {zero for zero, _ in self.space.sharding(plain)}]
-        kinds = self.space.recomputes()
-        if self.fits(leans[0].but(recompute=kinds[0][0], recompute_every=kinds[0][1])):
-            return kinds
-        return [
-            (kind, every)
-            for kind, every in kinds
-            if any(self.fits(lean.but(recompute=kind, recompute_every=every)) for lean in leans)
-        ]
+    def _shape_may_fit(self, shape: Layout) -> bool:
+        """Whether any layout of a shape fits; what needs least is asked first."""
+        cuts = [plain for _, plain in self._cuts(shape)]
+        return self.fits(self.leanest(shape)) or any(self._may_fit(plain) for plain in reversed(cuts))
 
-    def _may_fit(self, shape: Layout) -> bool:
-        """Whether any layout of a shape fits."""
-        return any(self.fits(self._lean(plain)) or self._recomputes(plain) for _, plain in self._cuts(shape))
+    def _may_fit(self, plain: Layout) -> bool:
+        """Whether it fits with some ZeRO and replicas."""
+        lean = self._lean(plain)
+        if self.fits(lean):
+            return True
+        if self.space.config.model.num_layers >= 2 * plain.pp * plain.stages_per_rank:
+            return False
+        # where a rank has one layer, what gathers the next one ahead needs more
+        return any(self.fits(lean.but(zero=zero)) for zero in {zero for zero, _ in self.space.sharding(plain)})
 
     def _lean(self, plain: Layout) -> Layout:
-        recompute, every = self.space.recomputes()[-1]
-        zero = max(zero for zero, _ in self.space.sharding(plain))
-        replicas = min(replicas for _, replicas in self.space.sharding(plain))
+        """With the ZeRO and replicas that need least."""
+        sharding = self.space.sharding(plain)
+        replicas = min(replicas for _, replicas in sharding)
         return plain.but(
-            recompute=recompute,
-            recompute_every=every,
-            zero=zero,
-            dp_replicate=replicas,
-            dp_shard=plain.data_parallel // replicas,
+            zero=max(zero for zero, _ in sharding), dp_replicate=replicas, dp_shard=plain.data_parallel // replicas
         )
 
     def leanest(self, shape: Layout) -> Layout:
         """The layout of a shape that needs least, of 1F1B where there is one."""
         schedule, chunks = self.space.schedules(shape)[0]
         sequence = max(self.space.sequence_parallel(shape))
-        return self._lean(self.space.cut(shape, schedule, chunks).but(sequence_parallel=sequence, offload=self.offload))
-
-    @cached_property
-    def room(self) -> float:
-        """Bytes of a device that a layout may take."""
-        return RESERVED * self.space.cluster.device.memory_gib * GIB
-
-    @cached_property
-    def host_room(self) -> float:
-        """Bytes of a machine's memory."""
-        return self.space.cluster.host.memory_gib * GIB
-
-    @property
-    def ranks_per_node(self) -> int:
-        """Those that share it."""
-        return min(self.space.devices, self.space.cluster.devices_per_node)
+        recompute, every = self.space.recomputes()[-1]
+        cut = self.space.cut(shape, schedule, chunks).but(sequence_parallel=sequence, offload=self.offload)
+        return self._lean(cut.but(recompute=recompute, recompute_every=every))
 
     def fits(self, layout: Layout) -> bool:
         """In devices and machines, as `Prediction.fits` says."""
-        device, host = self.bytes_of(layout)
-        return device <= self.room and self.ranks_per_node * host <= self.host_room
+        if layout not in self._fitting:
+            device, host = missing(self.space.cluster, self.space.devices, *self.bytes_of(layout))
+            self._fitting[layout] = device <= 0 and host <= 0
+        return self._fitting[layout]
 
     def bytes_of(self, layout: Layout) -> tuple[int, int]:
         """(device_bytes, host_bytes) of the fullest ranks."""
-        config, devices, software = layout.configure(self.space.config), self.space.devices, self.space.software
-        if software.operations == "ours":
-            return memory.most_bytes(config, devices)
-        estimates = megatron_memory.estimate(config, devices, software)
-        return max(each.device_bytes for each in estimates), max(each.host_bytes for each in estimates)
+        space = self.space
+        return most_bytes(layout.configure(space.config), space.devices, space.cluster, space.software)
 
     def seconds(self, layout: Layout) -> Seconds:
         """Of a step, by closed forms."""
@@ -278,14 +288,13 @@ class Search:
         return step_seconds(config, self.space.devices, self.space.cluster, self.space.software, exact=False)
 
     def least_seconds(self, layout: Layout) -> float:
-        """Of arithmetic, tensor-parallel exchanges and bubble, as no recompute and no sharding would take less.
+        """Of arithmetic, tensor-parallel exchanges, recompute and bubble, as no sharding would take less.
 
         With w seconds of a micro-batch in all p stages, the busiest rank works for m w / p at least; until it has work, and
         after it has none, the rest of a first and last micro-batch pass by, w (1 - 1 / p) / v of them. Under 1F1B half of
         that may fall together with its own work. Zero-bubble schedules may lose nothing.
         """
-        whole = self._of_micro_batch(layout.tp, layout.micro_batch_size, layout.sequence_parallel)
-        num = self.space.config.training.global_batch_size // layout.data_parallel // layout.micro_batch_size
+        whole, num = self._of_micro_batch(layout), self.space.micro_batches(layout)
         lost = {"1f1b": 0.5, "interleaved": 1 / layout.stages_per_rank, "gpipe": 1.0}.get(layout.schedule, 0.0)
         if layout.schedule == "1f1b" and num <= (layout.pp + 1) / 2:
             lost = 0.0
@@ -295,21 +304,19 @@ class Search:
         """Of its layouts."""
         return self._cuts(shape)[0][0]
 
-    def _of_micro_batch(self, tp: int, size: int, sequence_parallel: bool) -> float:
+    def _of_micro_batch(self, layout: Layout) -> float:
         """Seconds of forward and backward on one tensor-parallel group."""
-        key = (tp, size, sequence_parallel)
-        if key not in self._found:
+        size, again = layout.micro_batch_size, (layout.recompute, layout.recompute_every)
+        key = (layout.tp, size, layout.sequence_parallel, *again)
+        if key not in self._of_micro_batches:
             config = self.space.config
             training = config.training.model_copy(update={"global_batch_size": size, "rampup": None})
-            alone = Layout(tp, 1, 1, 1, size, sequence_parallel=sequence_parallel)
+            alone = Layout(layout.tp, 1, 1, 1, size, sequence_parallel=layout.sequence_parallel)
+            alone = alone.but(recompute=layout.recompute, recompute_every=layout.recompute_every)
             config = alone.configure(config.model_copy(update={"training": training}))
-            (stage,) = predict(config, tp, self.space.cluster, self.space.software, exact=False).stages
-            self._found[key] = stage.forward + stage.backward
-        return self._found[key]
-
-    @cached_property
-    def _found(self) -> dict[tuple[int, int, bool], float]:
-        return {}
+            (stage,) = predict(config, layout.tp, self.space.cluster, self.space.software, exact=False).stages
+            self._of_micro_batches[key] = stage.forward + stage.backward
+        return self._of_micro_batches[key]
 
 
 def _shape(prediction: Prediction) -> tuple[int, int, int]:

@@ -5,9 +5,12 @@ others compute; what no computation hides is
 
 - the first gather of a forward, of what lies outside of the blocks and of the first block: FSDP2's gathers wait
   for all that was computed before (`FSDPState._root_pre_forward`);
-- the last reduction of a backward: a stage's last backward ends when its gradients are reduced, without a pipeline every one;
+- the last reduction of a backward: a step's last backward ends when its gradients are reduced, without a pipeline every one;
 - as far as a block's gathers and reductions take longer than its arithmetic;
-- after a W of a zero-bubble schedule all reductions but one: each waits for the one before.
+- after a W of a zero-bubble schedule all reductions, one after the other; with zero 1 also after the last backward of a stage
+  that sends its gradient on before it reduces its own (`pipeline.Pipeline._run`).
+
+In a pipeline all stages gather at the start of the step, and the first is the only one whose forward waits for all of that.
 
 Over gloo an exchange ends where it begins: all of it is exposed. With `offload` shards come from host memory before each gather, and
 reduced gradients go there; those that add to others wait for the host (`FSDPParamGroup.post_backward`).
@@ -50,6 +53,7 @@ class Numbers(NamedTuple):
     blocks: int
     block: float
     outside: float
+    sends: bool = False  # its gradients go to a stage before it
 
     @property
     def all(self) -> float:
@@ -164,7 +168,7 @@ class DataTime:
             if self.zero > 1:
                 return NO_SECONDS, Seconds(data=each + tail), NO_SECONDS
             return NO_SECONDS, NO_SECONDS, Seconds(data=each + tail)
-        if self.is_split:
+        if self.is_split or (numbers.sends and self.zero == 1):
             each, tail = numbers.blocks * own, outside
         else:
             each, tail = numbers.blocks * max(0.0, own - micro.layer_backward), own + outside

@@ -24,12 +24,18 @@ from typing import NamedTuple
 from pretrain.config import ScheduleKind
 from pretrain.parallel.schedule import Action, actions
 from pretrain.parallel.simulate import simulate
+from pretrain.plan.work.flops import SPLIT_SCHEDULES
 
 FULL = 4  # times as many micro-batches as ranks after which a pipeline repeats itself
 
 
 class Times(NamedTuple):
-    """Seconds of one stage: of each micro-batch, and what the step's first forward and last backward take more."""
+    """Seconds of one stage: of each micro-batch, and what it does for data parallelism once a step (`parallel.pipeline`).
+
+    Before the step's first forward, all stages at once; after the last backward, when its gradient is on the way to the
+    stage before. Neither keeps another stage waiting, but for the first stage's first and where a gather outlasts the way
+    of the first micro-batch.
+    """
 
     forward: float
     inputs: float
@@ -44,11 +50,11 @@ class Times(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Seconds of a step in which the busiest rank waits: for other stages, for what they send, and for the ends of their steps."""
+    """Seconds of a step beside the busiest rank's own work (`StepTime.ranks`): what it waits for."""
 
     bubble: float
     messages: float = 0.0
-    ends: float = 0.0  # for what other stages do before their first forward and after their last backward
+    ends: float = 0.0  # what `Times.first` and `Times.last` add to the step, as far as nobody computes meanwhile
 
     @property
     def total(self) -> float:
@@ -65,13 +71,27 @@ class Lost(NamedTuple):
 def simulated(schedule: ScheduleKind, stages: Sequence[Times], owners: Sequence[int], num: int, send: float) -> float:
     """Seconds until all of `num` micro-batches are through, by the schedule's own lists."""
     num_ranks = max(owners) + 1
-    period, full = num_ranks, FULL * num_ranks
-    if num < full + 2 * period:
-        return _simulated(schedule, stages, owners, num, send)
-    begun = full + num % period
-    short, longer = (_simulated(schedule, stages, owners, some, send) for some in (begun, begun + period))
+    first, *rest = _simulations(num_ranks, num)
+    short = _simulated(schedule, stages, owners, first, send)
+    if not rest:
+        return short
+    longer = _simulated(schedule, stages, owners, rest[0], send)
     most = max(_own(stages, owners))
-    return short + (num - begun) // period * max(longer - short, period * most)
+    return short + (num - first) // num_ranks * max(longer - short, num_ranks * most)
+
+
+def _simulations(num_ranks: int, num: int) -> tuple[int, ...]:
+    """Micro-batches of the runs that `simulated` makes: all of them; or of a full pipeline, and of one period more."""
+    if num < (FULL + 2) * num_ranks:
+        return (num,)
+    begun = FULL * num_ranks + num % num_ranks
+    return begun, begun + num_ranks
+
+
+def num_actions(schedule: ScheduleKind, num_ranks: int, chunks: int, num: int) -> int:
+    """That `simulated` goes through, of stages that are `chunks` on each of a pipeline's ranks; none without one."""
+    kinds = 3 if schedule in SPLIT_SCHEDULES else 2
+    return kinds * num_ranks * chunks * sum(_simulations(num_ranks, num)) if num_ranks > 1 else 0
 
 
 def closed(
@@ -85,12 +105,13 @@ def closed(
     messages = send * _messages(schedule, num_ranks, chunks, num_micro_batches)
     own = _own(stages, owners)
     busiest = own.index(max(own))
+    firsts = gathering(stages, send)
+    if busiest == owners[0]:
+        firsts[0] = 0.0  # its own work
+    ends = _at_the_end(schedule, stages, owners, busiest)
     if schedule == "1f1b":
-        return _lost_by_turns(stages, busiest, messages)
-    # the first micro-batch meets what all stages do once a step, and so does the last one on its way back
-    ends = sum(stage.first for stage, rank in zip(stages, owners, strict=True) if rank != busiest)
-    if schedule not in ("zero-bubble", "zbv"):  # there the last W is not on anybody's way
-        ends += sum(stage.last for stage, rank in zip(stages, owners, strict=True) if rank != busiest)
+        return _lost_by_turns(stages, firsts, busiest, messages, ends)
+    ends += sum(firsts)
     if schedule == "zbv":
         costs = [stage.inputs for stage in stages]
     elif schedule == "zero-bubble":
@@ -101,7 +122,39 @@ def closed(
     return Lost(max(0.0, lost), messages, ends)
 
 
-def _lost_by_turns(stages: Sequence[Times], busiest: int, messages: float) -> Lost:
+def gathering(stages: Sequence[Times], send: float) -> list[float]:
+    """By stage, how much later its first forward begins because of what it gathers: all begin to at the start of the step.
+
+    >>> gathering([Times(1, 1, 1, first) for first in (0.5, 0.5, 4.0)], send=0.25)
+    [0.5, 0.0, 1.0]
+    """
+    found, arrival = [], 0.0
+    for stage in stages:
+        waits = max(0.0, stage.first - arrival)
+        found.append(waits)
+        arrival += waits + stage.forward + send
+    return found
+
+
+def _at_the_end(schedule: ScheduleKind, stages: Sequence[Times], owners: Sequence[int], busiest: int) -> float:
+    """By how much reductions after the last backwards make a step longer, but for what `StepTime.ranks` has of them."""
+    own, num_ranks = stages[0].last if busiest == owners[0] else 0.0, max(owners) + 1
+    if schedule in SPLIT_SCHEDULES:  # all ranks end with their last W, at about the same time
+        of_ranks = [0.0] * num_ranks
+        for stage, rank in zip(stages, owners, strict=True):
+            of_ranks[rank] += stage.last
+        return max(of_ranks) - own
+    on_its_way = sum(stages[index].last for index in range(num_ranks + busiest, len(stages), num_ranks))
+    latest = draining = 0.0
+    for stage in stages:  # a stage has its last gradient before those before it, which begin then
+        latest = max(latest, stage.last - draining)
+        draining += stage.inputs + stage.weights
+    return on_its_way + latest - own
+
+
+def _lost_by_turns(
+    stages: Sequence[Times], firsts: Sequence[float], busiest: int, messages: float, ends: float
+) -> Lost:
     """Of 1f1b: the way to the busiest rank and back, and beyond it as far as its first forwards, or last backwards, last less."""
     slow, num_after = stages[busiest], len(stages) - 1 - busiest
     before, after = stages[:busiest], stages[busiest + 1 :]
@@ -109,9 +162,7 @@ def _lost_by_turns(stages: Sequence[Times], busiest: int, messages: float) -> Lo
     at_first = beyond - num_after * slow.forward
     at_last = beyond - num_after * (slow.inputs + slow.weights)
     bubble = sum(stage.each for stage in before) + max(0.0, at_first) + max(0.0, at_last)
-    ends = sum(stage.first + stage.last for stage in before)
-    ends += max(0.0, sum(stage.first for stage in after) + min(0.0, at_first))
-    ends += max(0.0, sum(stage.last for stage in after) + min(0.0, at_last))
+    ends += sum(firsts[: busiest + 1]) + max(0.0, sum(firsts[busiest + 1 :]) + min(0.0, at_first))
     return Lost(bubble, messages, ends)
 
 
@@ -139,17 +190,19 @@ def _simulated(schedule: ScheduleKind, stages: Sequence[Times], owners: Sequence
         for stage in stages
     ]
 
+    firsts = gathering(stages, send)
+
     def of_action(action: Action) -> float:
         kind, stage, micro_batch = action
         seconds = durations[stage][kind]
-        if micro_batch == 0 and kind == "F":
-            seconds += stages[stage].first
-        if micro_batch == num - 1 and kind in "BW":
-            seconds += stages[stage].last
-        return seconds
+        return seconds + firsts[stage] if micro_batch == 0 and kind == "F" else seconds
+
+    def after(action: Action) -> float:
+        kind, stage, micro_batch = action
+        return stages[stage].last if micro_batch == num - 1 and kind in "BW" else 0.0
 
     num_ranks = max(owners) + 1
-    return simulate(_lists(schedule, num_ranks, len(stages) // num_ranks, num), owners, of_action, send).total
+    return simulate(_lists(schedule, num_ranks, len(stages) // num_ranks, num), owners, of_action, send, after).total
 
 
 @lru_cache(maxsize=8)

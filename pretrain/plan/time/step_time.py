@@ -89,7 +89,9 @@ class StepTime:
             own = NO_SECONDS
             for kind, number in place:
                 stage = self.of(kind)
-                own += stage.each.times(number * self.micro_batches) + stage.once.times(number)
+                own += stage.each.times(number * self.micro_batches)
+                if kind.is_first:  # other stages gather and reduce while they would wait; `pipeline_time` knows how far
+                    own += stage.once.times(number)
             found.append((place, own))
         return found
 
@@ -113,16 +115,15 @@ class StepTime:
 
     def communication(self, seconds: Seconds) -> dict[Axis, Traffic]:
         """What the busiest rank exchanges in a step, and how much of it computation hides."""
-        place, busy = self.busiest
+        place, _ = self.busiest
         tensor, messages = Traffic(), 0.0
         for kind, number in place:
             tensor += self.of(kind).micro.tensor.times(number * self.micro_batches)
             messages += number * self.micro_batches * self.message * (2 - kind.is_first - kind.is_last)
-        exposed = busy.data + self.at_the_end.data
         return {
             "tensor": tensor,
             "pipeline": Traffic(max(0.0, messages - seconds.messages), seconds.messages),
-            "data": Traffic(max(0.0, self.data_seconds - exposed), seconds.data),
+            "data": Traffic(max(0.0, self.data_seconds - seconds.data), seconds.data),
         }
 
     @property
@@ -227,14 +228,13 @@ class StepTime:
             stage = self.of(kind)
             extra = stage.extra
             each = extra.forward.memory + extra.inputs.memory + extra.weights.memory
-            seconds += number * (self.micro_batches * each + stage.once.memory)
+            seconds += number * (self.micro_batches * each + (stage.once.memory if kind.is_first else 0.0))
         num_bytes = seconds * self.machine.bandwidth
         name = "copies of weights and gradients"
         return OperationSeconds(name, "data", "backward of weights", self.micro_batches, 0.0, num_bytes, seconds, True)
 
     def _line(self, part: str, phase: Phase, operation: Operation, times: int) -> OperationSeconds:
         seconds = self.machine.seconds(operation)
-        arithmetic = operation.flops / (self.machine.rate * operation.rate)
         return OperationSeconds(
             operation.name,
             part,
@@ -243,7 +243,7 @@ class StepTime:
             times * operation.flops,
             times * operation.bytes,
             times * seconds,
-            seconds > arithmetic,
+            operation.bytes / self.machine.bandwidth >= seconds,
         )
 
     def _numbers(self, kind: Kind) -> Numbers:
@@ -254,4 +254,4 @@ class StepTime:
             outside += rooms["embedding"] + rooms.get("position_embedding", 0)
         if kind.is_last:
             outside += rooms["final_norm"] + (0 if self.model.tied and kind.is_first else rooms["head"])
-        return Numbers(kind.num_layers, rooms["layer"] / self.tp, outside / self.tp)
+        return Numbers(kind.num_layers, rooms["layer"] / self.tp, outside / self.tp, sends=not kind.is_first)

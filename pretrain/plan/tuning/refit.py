@@ -126,13 +126,12 @@ def refit_speed(cluster: Cluster, runs: Sequence[Run]) -> Cluster:
 
 def refit_held(cluster: Cluster, runs: Sequence[Run]) -> float:
     """The factor on predicted memory: the likeliest, with runs out of memory as lower bounds."""
-    room = math.log(cluster.device.memory_gib * 2**30 * RESERVED)
     seen: list[tuple[float, float]] = []  # logarithms of the factor, and their errors
     bounds: list[tuple[float, float]] = []
     for run in runs:
         predicted = math.log(run.prediction.memory_bytes)
         if run.measurement.outcome == "out of memory":
-            bounds.append((room - predicted, run.held_error))
+            bounds.append((math.log(_room(run.prediction)) - predicted, run.held_error))
         elif run.is_done and run.measurement.peak_bytes:
             seen.append((math.log(run.measurement.peak_bytes) - predicted, run.held_error))
     if not seen and not bounds:
@@ -145,6 +144,15 @@ def refit_held(cluster: Cluster, runs: Sequence[Run]) -> float:
 
     values = [one for one, _ in [present, *seen, *bounds]]
     return math.exp(_least(badness, min(values) - 1, max(values) + 1))
+
+
+def _room(prediction: Prediction) -> float:
+    """Bytes that there were for what `Prediction.memory_bytes` predicts: a device's; on CPUs a rank's part of the machine's."""
+    cluster = prediction.cluster
+    if cluster.cores is None:
+        return cluster.device.memory_gib * 2**30 * RESERVED
+    beside = prediction.host_bytes_per_node / prediction.devices - prediction.memory_bytes
+    return max(1.0, cluster.host.memory_gib * 2**30 / prediction.devices - beside)
 
 
 def predicted_again(prediction: Prediction, cluster: Cluster) -> Prediction:

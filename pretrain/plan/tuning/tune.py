@@ -22,7 +22,7 @@ from pretrain.config import RunConfig
 from pretrain.plan import auto
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.pages.naming import layout_name
-from pretrain.plan.prediction import RESERVED, Prediction
+from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.search import Plans
 from pretrain.plan.tuning import measure
 from pretrain.plan.tuning.refit import Run, predicted_again, refit
@@ -110,7 +110,7 @@ def ranking(layouts: Sequence[Prediction], runs: dict[int, Run]) -> list[int]:
     speeds = {
         index: speed(runs[index]) if index in runs else layout.tokens_per_second
         for index, layout in enumerate(layouts)
-        if (runs[index].is_done if index in runs else fits(layout))
+        if (runs[index].is_done if index in runs else layout.fits)
     }
     return sorted(speeds, key=lambda index: -speeds[index])
 
@@ -119,12 +119,6 @@ def speed(run: Run) -> float:
     """Measured tokens per second, of all devices; 0 for a run that did not end."""
     seconds = run.measurement.step_seconds
     return run.prediction.tokens_per_step / seconds if seconds else 0.0
-
-
-def fits(prediction: Prediction) -> bool:
-    """In the memory there is, with what runs said about predictions of it."""
-    held = prediction.memory_bytes * prediction.cluster.efficiency.held
-    return prediction.fits and held <= prediction.cluster.device.memory_gib * GIB * RESERVED
 
 
 def cluster_toml(cluster: Cluster) -> str:

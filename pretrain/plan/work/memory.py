@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from pretrain.batch_size import local_batches
-from pretrain.config import ModelConfig, ParallelConfig, Precision, Recompute, RunConfig
+from pretrain.config import ModelConfig, ParallelConfig, Precision, Recompute, RunConfig, ScheduleKind
 from pretrain.parallel.mesh import layout
 from pretrain.parallel.params import part_specs
 from pretrain.parallel.stages import Stage
@@ -136,12 +136,45 @@ def most_bytes(config: RunConfig, world_size: int, device: Device = "cuda") -> t
     Raises:
         UsageError: as `estimate` does.
     """
-    run = _Run(config, world_size, device)
-    places = [(run.place(pp_rank), pp_rank) for pp_rank in range(config.parallel.pp)]
+    run, parallel = _Run(config, world_size, device), config.parallel
+    cut = (parallel.schedule, parallel.pp, parallel.chunks, parallel.layers_per_stage, parallel.recompute_every)
+    places = [(run.place(pp_rank), pp_rank) for pp_rank in _fullest_ranks(config.model, *cut)]
     most = max(place.empty.device_bytes + place.held(pp_rank) for place, pp_rank in places)
     if device == "cpu":
         return most, max(place.empty.host_bytes + place.held(pp_rank) for place, pp_rank in places)
     return most, max(place.empty.host_bytes for place, _ in places)
+
+
+@lru_cache(maxsize=4096)
+def _fullest_ranks(
+    model: ModelConfig,
+    schedule: ScheduleKind,
+    pp: int,
+    chunks: int,
+    layers_per_stage: tuple[int, ...] | None,
+    every: int,
+) -> tuple[int, ...]:
+    """Ranks of a pipeline among which those that need most are: of places that are alike the first, which never holds less.
+
+    Under ZB-V, whose ranks hold more of one stage and less of the other, all of them.
+    """
+    if schedule == "zbv":
+        return tuple(range(pp))
+    stages = stages_of(model, pp * chunks, layers_per_stage)
+    ranks: dict[tuple[object, ...], int] = {}
+    for pp_rank, own in enumerate(own_stages(schedule, pp, chunks)):
+        ranks.setdefault(_alike([stages[index] for index in own], every), pp_rank)
+    return tuple(ranks.values())
+
+
+def _alike(stages: Sequence[Stage], every: int) -> tuple[object, ...]:
+    """What two places have in common whose ranks need the same but for the micro-batches that they hold."""
+    return tuple((len(stage.layers), _num_again(stage, every), stage.is_first, stage.is_last) for stage in stages)
+
+
+def _num_again(stage: Stage, every: int) -> int:
+    """Layers of a stage that are computed again, where any are."""
+    return -(-stage.layers.stop // every) - -(-stage.layers.start // every)
 
 
 class _Group(NamedTuple):
@@ -149,6 +182,7 @@ class _Group(NamedTuple):
 
     shards: tuple[int, ...]  # numbers of each, on one data-parallel rank
     shard: int  # their sum
+    pinned: int  # their sum in blocks of powers of two
     whole: int  # the sum on all of them together
     largest: int  # the most of one parameter, on all of them together
 
@@ -199,15 +233,10 @@ class _Run:
     def place(self, pp_rank: int) -> _Place:
         """One of the pipeline; places whose stages are alike are one object."""
         stages = [self.stages[index] for index in self.own[pp_rank]]
-        key = tuple((len(stage.layers), self.num_again(stage), stage.is_first, stage.is_last) for stage in stages)
+        key = _alike(stages, self.parallel.recompute_every)
         if key not in self.places:
             self.places[key] = _Place(self, stages)
         return self.places[key]
-
-    def num_again(self, stage: Stage) -> int:
-        """Layers of a stage that are computed again, where any are."""
-        every = self.parallel.recompute_every
-        return -(-stage.layers.stop // every) - -(-stage.layers.start // every)
 
 
 class _Place:
@@ -250,8 +279,7 @@ class _Place:
         num_pinned = 2 * offload + 3 * (written > 0) / run.replicas  # weights, gradients; the copies of a save
         rounding = 0
         if is_gpu and num_pinned:
-            pinned = sum(times * _power_of_two(run.wide * shard) for times, group in groups for shard in group.shards)
-            rounding = pinned - weights
+            rounding = run.wide * sum(times * group.pinned for times, group in groups) - weights
         return Estimate(
             pp_rank=0,
             stages=(),
@@ -274,7 +302,7 @@ class _Place:
     def _kept_of(self, stage: Stage) -> int:
         """By one micro-batch in one stage, its logits included."""
         run, kept = self.run, self.run.kept
-        num, num_again = len(stage.layers), run.num_again(stage)
+        num, num_again = len(stage.layers), _num_again(stage, run.parallel.recompute_every)
         token = kept.of_stage + num_again * kept.again + (num - num_again) * kept.whole_block
         deferred = num * kept.block_deferred
         if stage.is_last:
@@ -347,7 +375,8 @@ def _group(model: ModelConfig, rooms: tuple[str, ...], tp: int, num_shards: int)
                 -(-rows // num_shards) * columns
             )  # the first rank has the largest, and all of them room for it
             wholes.append(rows * columns)
-    return _Group(tuple(shards), sum(shards), sum(wholes), max(wholes, default=0))
+    pinned = sum(map(_power_of_two, shards))
+    return _Group(tuple(shards), sum(shards), pinned, sum(wholes), max(wholes, default=0))
 
 
 @lru_cache(maxsize=4096)

@@ -30,6 +30,7 @@ class Software:
     waits_for_messages: bool  # a rank computes nothing while it exchanges with its neighbours
     tensor_overlap: float  # share of the backward's tensor-parallel all-reduces that a product of weights hides
     data_overlap: float  # share of the last backward that hides the reduction of gradients
+    splits_sequence: bool = False  # what `parallel.sequence_parallel` says (Korthikanti et al. 2022)
     shards: bool = False  # data-parallel ranks share what `parallel.zero` says; else each has all of it
     exchanges_ahead: bool = True  # zero 2 and 3: weights and gradients travel while others are computed with
     gathers_to_recompute: bool = False  # zero 3: weights are gathered to compute a block again, and then once more
@@ -55,6 +56,7 @@ OURS = Software(
     waits_for_messages=False,
     tensor_overlap=0.0,
     data_overlap=1.0,
+    splits_sequence=True,
     shards=True,
     seconds_per_launch=8e-6,  # eager torch with autograd: about, not measured
 )
@@ -79,6 +81,7 @@ MEGATRON_2022 = replace(
     gradient_bytes=4,
     state_bytes=18,
     tensor_overlap=1.0,
+    splits_sequence=True,
 )
 DEEPSPEED_2021 = replace(
     MEGATRON_2021,

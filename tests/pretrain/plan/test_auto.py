@@ -140,6 +140,7 @@ def test_nothing_fits_is_said_in_a_sentence() -> None:
     assert "fits" in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(UsageError, match="8 ranks, and cluster dgx-station-v100-32 has 4 devices"):
         choose(tiny_config(), 8, load_cluster("dgx-station-v100-32"))
+    assert choose(tiny_config(), 4, load_cluster("dgx-station-v100-32")).num_ranks == 4
 
 
 def test_a_choice_that_training_refuses_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,6 +212,17 @@ def test_a_node_is_as_large_as_it_is_here(monkeypatch: pytest.MonkeyPatch) -> No
         cluster_for(config)
 
 
+def test_the_host_has_the_memory_of_this_machine_or_what_a_run_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = {"SC_PHYS_PAGES": int(37.26 * 2**18), "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(os, "sysconf", pages.__getitem__)
+    cpu = cluster_for(tiny_config())
+    assert (cpu.host.memory_gib, cpu.device.memory_gib) == (37.2, 18.6)
+    assert cluster_for(tiny_config(training={"host_memory_gib": 5.0})).host.memory_gib == 5.0
+    see_gpus(monkeypatch, "NVIDIA H100 80GB HBM3", 79.1, 8)
+    h100 = cluster_for(tiny_config(training={"device": "auto"}))
+    assert (h100.host.memory_gib, h100.device.memory_gib) == (37.2, 79.1)
+
+
 def test_what_is_named_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     see_gpus(monkeypatch, "Voodoo 3", 0.02, 1)
     assert cluster_for(tiny_config()).name == "cpu"  # training.device is
@@ -240,6 +252,20 @@ def test_a_dry_run_asks_which_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     value = json.loads(plan)
     assert (value["mesh"]["tp"], value["mesh"]["pp"]) == (chosen.parallel.tp, chosen.parallel.pp)
     assert value["micro_batch_size"] == chosen.training.micro_batch_size
+
+
+def test_training_lays_out_for_its_ranks_and_the_first_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said = []
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        assert train._laid_out(AUTO) == choose(AUTO, 2).config
+        said.append("".join(capsys.readouterr()))
+    assert "chosen for 2 x cpu" in said[0] and not said[1]
+    given = tiny_config(parallel={"tp": 2})
+    assert train._laid_out(given) is given
 
 
 def test_scaling_chooses_for_each_number_of_ranks() -> None:
@@ -273,6 +299,7 @@ def records(out: Path, kind: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["kind"] == kind]
 
 
+@pytest.mark.long
 def test_a_run_is_planned_again_on_other_ranks(tmp_path: Path) -> None:
     """Its losses are those of one process whose layout was given."""
     tokenizer = small_tokenizer(tmp_path / "tokenizer.model")

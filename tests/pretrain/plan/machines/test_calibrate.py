@@ -188,6 +188,8 @@ def quick_findings() -> dict[str, Any]:
         "MESSAGE_BYTES": (64, 1024),
         "SHAPES": ((1, 32, 8, 128, 1), (1, 32, 16, 128, 1), (1, 64, 8, 128, 2)),
         "SAMPLE_SECONDS": 1e-5,
+        "ROUNDS": 3,
+        "STEPS": 2,
         "MOST_SECONDS": 1e9,  # also on a machine that is busy
     }
     with patch.multiple(benchmarks, **small), mesh.start(ParallelConfig(), "cpu", 1.0) as world:
@@ -202,8 +204,8 @@ def test_ranks_measure(ranks: int) -> None:
     collectives = {"all_reduce", "all_gather", "reduce_scatter", "send"} if ranks > 1 else set()
     assert kinds == {"products", "memory", "operation"} | collectives
     assert [one.work for one in found.of("products", "fp32")] == [2 * 8**3, 2 * 16**3]
-    assert all(one.median > 0 and len(one.seconds) >= 3 for one in found.samples)
-    assert len(found.steps) == (3 if ranks == 1 else 4) and all(len(steps) == 5 for steps in found.steps)
+    assert all(one.median > 0 and len(one.seconds) == 3 for one in found.samples)
+    assert len(found.steps) == (3 if ranks == 1 else 4) and all(len(steps) == 2 for steps in found.steps)
     assert all(other["samples"] == first["samples"] for other in others)  # the mean of all ranks, on each of them
 
 
@@ -219,17 +221,20 @@ def test_late_ranks_agree_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_table_of_predicted_and_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [Row(1, "mbs=1", 1.1, [1.0, 0.9, 2.0]), Row(2, "tp=2", 0.4, [0.5, 0.5]), Row(2, "pp=2", 0.6, [0.8, 0.8])]
-    *_, last = measured.lines(rows)
-    assert last == "3 layouts: mean error 18.3%, worst 25.0%, rank correlation 1.00"
+    assert measured.summary(rows) == "3 layouts: mean error 18.3%, worst 25.0%, rank correlation 1.00"
+    assert measured.line(rows[0]).split() == "1 mbs=1 1100 ms 1000 ms 110% +10.0%".split()
+    assert measured.line(Row(1, "mbs=1", 1.1, [1.0])).split()[-2:] == ["0%", "+10.0%"]  # of one step
     assert len(LAYOUTS) >= 12 and len(set(LAYOUTS)) == len(LAYOUTS)
     seen: list[int] = []
+    told: list[Row] = []
 
     def measure(config: object, ranks: int, **options: int) -> Measurement:
+        assert len(told) == len(seen)  # each row is there as its job ends
         seen.append(ranks)
         return Measurement("done", (float(len(seen)),))
 
     monkeypatch.setattr(measured, "measure", measure)
     base = load_config("demo", measured.MODEL)
-    rows = measured.measure_all(base, load_cluster("cpu"), rounds=2, steps=1)
+    rows = measured.measure_all(base, load_cluster("cpu"), rounds=2, steps=1, say=told.append)
     assert seen == [ranks for ranks, _ in LAYOUTS] * 2  # in rounds
     assert rows[0].measured == [1.0, 1.0 + len(LAYOUTS)] and rows[0].median == 1.0 + len(LAYOUTS) / 2

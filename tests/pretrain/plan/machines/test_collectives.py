@@ -210,6 +210,10 @@ def test_hfreduce_as_published() -> None:
 def test_where_hfreduce_was_not_measured_it_is_not_a_way() -> None:
     assert set(Collectives(FIREFLY).all_reduce_ways(Group(8, 1), GRADIENTS)) == {"ring"}
     assert all("hfreduce" not in Collectives(SELENE).all_reduce_ways(Group(64, 1), size) for size in (8, GRADIENTS))
+    assert FIREFLY.host_reduce is not None
+    of_nodes = FIREFLY.host_reduce.model_copy(update={"devices": (8, 16), "bandwidth": (9e9, 8e9)})
+    within = Collectives(FIREFLY.model_copy(update={"host_reduce": of_nodes}))
+    assert set(within.all_reduce_ways(Group(8, 1), GRADIENTS)) == {"ring"}  # one node has nobody to sum with
 
 
 def test_hfreduce_of_groups_side_by_side() -> None:

@@ -93,6 +93,41 @@ def test_stages_and_shards_of_the_configuration_do_not_stay_where_others_are_nam
     assert found == ParallelConfig()
 
 
+def test_a_pipeline_that_is_not_told_reduces_gradients_once_a_step() -> None:
+    def zero(words: str, **parallel: object) -> int:
+        return parse_layout(words, tiny_config(parallel=parallel), 4).parallel.zero
+
+    assert [zero("pp=2,mbs=1"), zero("pp=1,mbs=1"), zero("pp=2,mbs=1,zero=3"), zero("pp=2,mbs=1", zero=2)] == [
+        1,
+        2,
+        3,
+        2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "sizes", "told"),
+    [
+        ("1/2/2/1", (1, 2, 2, 1), "1/2x2/1"),
+        ("1x2/2x2", (1, 1, 2, 2), "1x2/2x2"),
+        ("3/1x3", (3, 1, 1, 1), "3/1x3"),
+    ],
+)
+def test_equal_stages_are_counted(words: str, sizes: tuple[int, ...], told: str) -> None:
+    config = tiny_config(model={"num_layers": 6})
+    found = parse_layout(f"pp=4,mbs=1,layers_per_stage={words}", config, 4)
+    assert found.parallel.layers_per_stage == sizes
+    assert f"layers_per_stage={told}" in layout_name(found, 4)
+    for wrong in ("1x0/2x2", "1xx2/2x2", "x4", "1x99999999999"):
+        with pytest.raises(UsageError, match=r"numbers between slashes|is a number"):
+            parse_layout(f"pp=4,mbs=1,layers_per_stage={wrong}", config, 4)
+
+
+def test_axes_may_be_called_as_json_calls_them() -> None:
+    long = "tensor_parallel=1,pipeline_parallel=2,data_parallel=2,micro_batch_size=1,zero=1"
+    assert parse_layout(long, tiny_config(), 4) == parse_layout("tp=1,pp=2,dp=2,mbs=1,zero=1", tiny_config(), 4)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

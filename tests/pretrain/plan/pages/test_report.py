@@ -67,7 +67,7 @@ def test_everything_is_on_the_page(plans: Plans, config: RunConfig, cluster: Clu
     page = Page(text)
     for words in (
         "frontier-22b on 64 x A100-SXM4-80GB", "17 legal layouts", "22.07 B parameters", "Layouts, best first",
-        report.short_name(plans.layouts[0]), report.short_name(published), "for 180.0 B tokens", "published: place",
+        report.short_name(plans.layouts[0]), report.short_name(published), "for 180.0 B tokens", f"published: {plans.rank_of(published).words}",
         "Seconds of a step", "Memory of the fullest device", "73.6 of 80 GiB", "Seconds of communication", "Throughput against memory",
         "tokens/s of the best layout of each tp x pp", "Pipelines", "Strong scaling: the batch stays", "tp=2, kept",
         "Rules for the shape", "tensor parallel 16", "16 do not divide 8 GPUs of a node", "What this assumes", "NVLink 3",

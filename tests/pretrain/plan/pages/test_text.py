@@ -103,6 +103,14 @@ def test_all_of_it_fits_a_terminal(config: str, cluster: str, devices: int, layo
     narrow(explain.compare(prediction, prediction))
 
 
+def test_operations_are_limited_by_what_takes_longer() -> None:
+    lines = narrow(explain.explain(predicted("tp=1,zero=3,mbs=2"), TOKENS, "layout 1")).splitlines()
+    limits = {line.split()[0]: line.split()[-1] for line in lines if line.endswith((" arithmetic", " memory"))}
+    assert limits["copies"] == "memory"
+    products = {limit for name, limit in limits.items() if name in ("up", "down", "qkv", "up weights")}
+    assert products == {"arithmetic"}
+
+
 def test_the_parts_of_a_step_are_shares_of_it() -> None:
     prediction = predicted("tp=4,pp=2,schedule=1f1b,mbs=1")
     heading, row, *_ = text.split([("1", prediction)])

@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import check_batch_sizes
-from pretrain.config import RunConfig, load_config, to_json
+from pretrain.config import ParallelConfig, RunConfig, ScheduleKind, load_config, to_json
 from pretrain.parallel.mesh import layout as mesh_layout
+from pretrain.parallel.schedule import actions
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster
+from pretrain.plan.prediction import Seconds
 from pretrain.plan.search.legal import Constraints, Layout, Space
 from pretrain.plan.search.search import GAIN, SLOWEST, Search, search
+from pretrain.plan.time import pipeline_time
+from pretrain.plan.work import memory
 from pretrain.plan.work.software import MEGATRON_2021, MEGATRON_2022, OURS, Software
 
 MODEL = {
@@ -151,6 +155,74 @@ def test_rank_of_a_layout() -> None:
     slower = plans.rank_of(best.config.model_copy(update={"parallel": parallel}))
     assert slower.place > 1 and slower.slower > 1
     assert slower.same_shape is best
+    slowest = best.config.training.model_copy(update={"micro_batch_size": 1})
+    worst = ParallelConfig(tp=8, recompute="full", sequence_parallel=False)
+    last = plans.rank_of(best.config.model_copy(update={"training": slowest, "parallel": worst}))
+    assert last.place == last.of + 1 and last.words == f"slower than all {last.of} that are listed"
+    assert first.words == f"at place 1 of {first.of}"
+
+
+def test_memory_is_that_of_the_machine_at_hand() -> None:
+    """CPUs have no device memory of their own; what was measured to be held counts."""
+    config, cluster = config_of(), load_cluster("cpu")
+    found = Search(Space(config, 4, cluster))
+    layout = next(iter(found.space.shapes()))
+    for gib in (4.0, 2000.0):
+        small = cluster.model_copy(update={"host": cluster.host.model_copy(update={"memory_gib": gib})})
+        found = Search(Space(config, 4, small))
+        assert found.fits(layout) == predict(layout.configure(config), 4, small).fits == (gib == 2000.0)
+    for held, fits in ((1.0, True), (100.0, False)):
+        gpus = cluster_of(80)
+        gpus = gpus.model_copy(update={"efficiency": gpus.efficiency.model_copy(update={"held": held})})
+        found = Search(Space(config, 4, gpus))
+        assert found.fits(layout) == predict(layout.configure(config), 4, gpus).fits == fits
+
+
+def test_what_a_search_evaluates_and_simulates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few of the layouts that it considers; pipelines only as many as there is room for."""
+    evaluated: list[Layout] = []
+    simulated: list[float] = []
+    whole, one = Search.seconds, pipeline_time.simulated
+
+    def seconds(search: Search, layout: Layout) -> Seconds:
+        evaluated.append(layout)
+        return whole(search, layout)
+
+    def simulate(*args: Any) -> float:
+        simulated.append(one(*args))
+        return simulated[-1]
+
+    monkeypatch.setattr(Search, "seconds", seconds)
+    monkeypatch.setattr(pipeline_time, "simulated", simulate)
+    plans = search(config_of(), 8, cluster_of(80), keep=1)
+    assert len(evaluated) < plans.considered / 4
+    assert len(simulated) <= 1
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_bytes_of_the_fullest_ranks_are_those_of_all_ranks(device: memory.Device) -> None:
+    """Every schedule and recompute of a pipeline whose ranks are partly alike."""
+    config = config_of({"num_layers": 16, "tied": True}, global_batch_size=12)
+    space = Space(config, 10, cluster_of(80))
+    shape = Layout(tp=1, pp=5, dp_replicate=1, dp_shard=2, micro_batch_size=1)
+    for layout in space.layouts(shape):
+        num_stages = layout.pp * layout.stages_per_rank
+        cut = (1, *[3] * (num_stages - 2), 1)  # so that it is a rank between the first and the last
+        model = config.model.model_copy(update={"num_layers": sum(cut)})
+        run = layout.but(layers_per_stage=cut).configure(config.model_copy(update={"model": model}))
+        estimates = memory.estimate(run, 10, device)
+        expected = max(each.device_bytes for each in estimates), max(each.host_bytes for each in estimates)
+        assert memory.most_bytes(run, 10, device) == expected, layout
+
+
+def test_actions_are_counted_as_they_are_simulated() -> None:
+    kinds: list[tuple[ScheduleKind, int]] = [("1f1b", 1), ("interleaved", 2), ("zero-bubble", 2), ("zbv", 2)]
+    for schedule, chunks in kinds:
+        for num in (2, 9, 40):
+            runs = pipeline_time._simulations(3, num)
+            lists = [actions(schedule, 3, chunks, run) for run in runs]
+            total = sum(len(own) for ranks in lists for own in ranks)
+            assert pipeline_time.num_actions(schedule, 3, chunks, num) == total
 
 
 def test_families_have_reasons() -> None:
@@ -212,6 +284,7 @@ def test_constraints_hold() -> None:
         assert parallel.recompute == "full" and (parallel.pp == 1 or parallel.schedule == "gpipe")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("software", [OURS, MEGATRON_2021])
 def test_published_yuan_is_among_those_that_fit(software: Software) -> None:
     """8 x 38 x 7 on 2,128 GPUs, held to its pipeline so that this is quick."""

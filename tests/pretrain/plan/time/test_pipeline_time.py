@@ -85,26 +85,75 @@ def test_messages_are_those_of_the_lists(which: tuple[ScheduleKind, int], ranks:
 @given(
     which=st.sampled_from([("1f1b", 1), ("gpipe", 1), ("interleaved", 2)]),
     costs=st.lists(st.floats(1.0, 2.0), min_size=4, max_size=4),
-    first=st.floats(0.0, 0.5),
-    last=st.floats(0.0, 0.5),
+    firsts=st.lists(st.floats(0.0, 4.0), min_size=4, max_size=4),
+    lasts=st.lists(st.floats(0.0, 4.0), min_size=4, max_size=4),
 )
 def test_stages_need_not_be_equal(
-    which: tuple[ScheduleKind, int], costs: list[float], first: float, last: float
+    which: tuple[ScheduleKind, int], costs: list[float], firsts: list[float], lasts: list[float]
 ) -> None:
     schedule, chunks = which
     ranks = len(costs) // chunks
-    stages = [Times(cost, cost, cost, first, last) for cost in costs]
+    stages = [Times(cost, cost, cost, *ends) for cost, *ends in zip(costs, firsts, lasts, strict=True)]
     owners, micro_batches = stage_ranks(schedule, ranks, chunks), 8
     own = [
-        sum(
-            total(stage, micro_batches) + first + last
-            for stage, owner in zip(stages, owners, strict=True)
-            if owner == rank
-        )
+        sum(total(stage, micro_batches) for stage, owner in zip(stages, owners, strict=True) if owner == rank)
         for rank in range(ranks)
     ]
+    own[own.index(max(own))] += firsts[0] + lasts[0] if own.index(max(own)) == 0 else 0.0
     found = max(own) + closed(schedule, stages, owners, micro_batches, send=0).total
     assert found == pytest.approx(simulated(schedule, stages, owners, micro_batches, 0), rel=TOLERANCE[schedule])
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    which=st.sampled_from(CHUNKS),
+    ranks=st.integers(2, 4),
+    firsts=st.lists(st.floats(0.0, 9.0), min_size=12, max_size=12),
+    lasts=st.lists(st.floats(0.0, 9.0), min_size=12, max_size=12),
+)
+def test_gathers_begin_at_once_and_reductions_follow_the_last_gradient(
+    which: tuple[ScheduleKind, int], ranks: int, firsts: list[float], lasts: list[float]
+) -> None:
+    schedule, chunks = which
+    stages = [EQUAL._replace(first=firsts[index], last=lasts[index]) for index in range(ranks * chunks)]
+    owners, micro_batches = stage_ranks(schedule, ranks, chunks), 3 * ranks
+    own = micro_batches * chunks * EQUAL.each + firsts[0] + lasts[0]
+    found = own + closed(schedule, stages, owners, micro_batches, send=0).total
+    several = 0.16 if schedule == "interleaved" else 0.07
+    assert found == pytest.approx(simulated(schedule, stages, owners, micro_batches, 0), rel=several)
+
+
+def test_ends_of_a_step_by_hand() -> None:
+    """Two stages of 1f1b, two micro-batches: F F B B on the first, and F B F B on the second from 1 to 7, in units of one product."""
+    first, second = Times(1.0, 1.0, 1.0), Times(1.0, 1.0, 1.0)
+    for changed, whole in (
+        ((first, second), 9.0),
+        ((first._replace(first=2.0), second), 11.0),
+        ((first, second._replace(first=1.0)), 9.0),  # ready when the first message comes
+        ((first, second._replace(first=4.0)), 12.0),
+        ((first._replace(last=2.0), second), 11.0),
+        ((first, second._replace(last=2.0)), 9.0),  # while the first stage ends
+        ((first, second._replace(last=5.0)), 12.0),
+    ):
+        assert simulated("1f1b", changed, [0, 1], 2, 0) == pytest.approx(whole)
+        own = 2 * 3.0 + changed[0].first + changed[0].last
+        assert own + closed("1f1b", changed, [0, 1], 2, 0).total == pytest.approx(whole)
+
+
+def test_the_busiest_rank_need_not_be_the_first() -> None:
+    """Its own gather is in the way as any other's is, where it outlasts the way of the first micro-batch."""
+    stages = [EQUAL, Times(2.0, 2.0, 2.0, first=4.0), EQUAL]
+    lost = closed("1f1b", stages, [0, 1, 2], 6, send=0)
+    assert lost.ends == pytest.approx(3.0)
+    assert 6 * 6.0 + lost.total == pytest.approx(simulated("1f1b", stages, [0, 1, 2], 6, 0))
+
+
+def test_a_rank_of_several_stages_reduces_before_it_goes_on() -> None:
+    """Its later stage has its last gradient first, and the backwards of the earlier one wait for that reduction."""
+    stages = [EQUAL, EQUAL, EQUAL._replace(last=3.0), EQUAL]
+    lost = closed("interleaved", stages, [0, 1, 0, 1], 6, send=0)
+    assert lost.ends == pytest.approx(3.0)
+    assert 6 * 6.0 + lost.total == pytest.approx(simulated("interleaved", stages, [0, 1, 0, 1], 6, 0), rel=0.02)
 
 
 @pytest.mark.parametrize("schedule, chunks", CHUNKS)

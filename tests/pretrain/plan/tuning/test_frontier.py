@@ -52,6 +52,10 @@ def test_without_shards_more_is_held() -> None:
     small = cluster.model_copy(update={"device": cluster.device.model_copy(update={"memory_gib": 1000.0})})
     with_shards, without = (frontier.outcome(config, small, OURS, (1, 8, 4, 5, zero1, 16)) for zero1 in (True, False))
     assert isinstance(with_shards, float) and isinstance(without, float) and with_shards != without
+    copied = ["parallel.tp=8", "parallel.pp=1", "parallel.dp_shard=1", "parallel.dp_replicate=16", "parallel.zero=1"]
+    batch = ["parallel.recompute=full", "training.global_batch_size=320", "training.micro_batch_size=4"]
+    expected = predict(load_config("frontier-175b", copied + batch), 128, small, OURS, exact=False)
+    assert without == pytest.approx(expected.tflops_per_gpu)
 
 
 def test_the_experiment_prints_its_tables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,7 +65,8 @@ def test_the_experiment_prints_its_tables(monkeypatch: pytest.MonkeyPatch, capsy
     frontier.main(parser.parse_args(["--trials", "20", "--seeds", "1"]))
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith(f"{len(CORNER)} points (")
-    best = float(told[2].split()[1])
+    best = float(told[2].split()[2])
+    assert "the machine is the planner itself" in told[3]
     table = {line.split()[0]: line.split()[1:] for line in told if line.split()[:1] and line.split()[0].isdecimal()}
     assert float(table["1"][0]) == best and len(table["20"]) == 4
     assert [float(cell) <= best for cell in table["20"]] == [True] * 4

@@ -92,6 +92,17 @@ def test_tpe_is_drawn_by_its_seed_and_learns() -> None:
     assert all(search.best_after(40) >= 97 for search in found)
 
 
+def test_tpe_hears_a_failure_as_the_worst_rate() -> None:
+    """It keeps away from 15 of 16 choices that fail, though those that run are slow."""
+
+    def slow(point: Point) -> Result:
+        return FAILED if point[0] else 0.001 * (1 + point[1])
+
+    space = Space({"broken": (False, True), "batch": tuple(range(40))})
+    found = [search_by(Tpe(space, seed), slow, 40) for seed in range(3)]
+    assert sum(search.count(FAILED) for search in found) < 0.35 * 120
+
+
 def test_progress_is_counted() -> None:
     search = Search([((1,), OUT_OF_MEMORY), ((2,), 3.0), ((3,), FAILED), ((4,), 5.0)])
     assert [search.best_after(number) for number in range(5)] == [0.0, 0.0, 3.0, 3.0, 5.0]

@@ -105,7 +105,7 @@ def test_out_of_memory_is_censored(cluster: Cluster, plans: Plans) -> None:
     near = _held(plans.best, 0.8 * room)
     raised = refit.refit(cluster, [Run(near, OUT)])
     assert 0.8 * raised.efficiency.held > 0.98
-    assert not tune.fits(replace(near, cluster=raised))
+    assert not replace(near, cluster=raised).fits
     assert raised.model_copy(update={"efficiency": cluster.efficiency}) == cluster
     beyond = refit.refit_held(cluster, [Run(_held(plans.best, 1.5 * room), OUT)])
     assert beyond == pytest.approx(1.0, abs=0.01)  # as expected: nothing new
@@ -123,7 +123,43 @@ def test_measured_memory_and_a_bound_are_weighed(cluster: Cluster, plans: Plans)
 def test_little_memory_says_little(cluster: Cluster, plans: Plans) -> None:
     """A hundred megabytes beside a model of as many are no factor two for a large one."""
     few = Run(_held(plans.best, 100 * 2**20), Measurement("done", (1.0,), (200 * 2**20,)))
-    assert refit.refit_held(cluster, [few]) < 1.1
+    assert few.held_error == pytest.approx(math.hypot(0.05, 1.0))
+    assert refit.refit_held(cluster, [few]) == pytest.approx(2 ** (0.3**2 / (0.3**2 + 0.05**2 + 1)))
+
+
+def test_on_cpus_a_rank_has_its_part_of_the_machine(plans: Plans) -> None:
+    """16 GiB for 8 ranks, each with half a GiB beside what is predicted: a run of 1.2 GiB that was too large holds 1.5."""
+    cpu = load_cluster("cpu")
+    cpu = cpu.model_copy(update={"host": cpu.host.model_copy(update={"memory_gib": 16.0})})
+    held = replace(_held(plans.best, 1.2 * GIB, beside=0.5 * GIB), cluster=cpu)
+    small = replace(_held(plans.best, 0.3 * GIB, beside=0.5 * GIB), cluster=cpu)
+    factor = refit.refit_held(cpu, [Run(held, OUT), Run(small, Measurement("done", (1.0,)))])
+    assert 1.25 < factor < 1.4
+
+
+def test_the_fit_weighs_what_was_believed(cluster: Cluster, plans: Plans) -> None:
+    """Where it ends, no scalar moved a little makes runs and beliefs together likelier; one run decides nothing alone."""
+    layouts = list(plans.layouts[:2])
+    runs = [Run(layout, Measurement("done", (layout.step_seconds * 3,))) for layout in layouts]
+
+    def badness(now: Cluster) -> float:
+        misses = [
+            math.log(run.measurement.seconds[0] / refit.predicted_again(run.prediction, now).step_seconds) / run.error
+            for run in runs
+        ]
+        moved = [
+            math.log(after.value / before.value) / before.error
+            for before, after in zip(refit._scalars(cluster), refit._scalars(now), strict=True)
+        ]
+        return sum(one * one for one in [*misses, *moved])
+
+    fitted = refit.refit_speed(cluster, runs)
+    least = badness(fitted)
+    assert least < 0.1 * badness(cluster)
+    for scalar in refit._scalars(fitted):
+        for factor in (0.97, 1.03):
+            if scalar.value * factor <= scalar.most:
+                assert badness(scalar.put(fitted, scalar.value * factor)) > least * 0.999
 
 
 def test_the_best_k_are_measured_when_it_ends(cluster: Cluster, plans: Plans) -> None:
@@ -222,16 +258,16 @@ class Holding(Prediction):
     """One whose memory is told."""
 
     told_bytes: int = 0
+    told_host_bytes: int = 0  # beside them, of a rank on a CPU
 
     @property
-    def memory_bytes(self) -> int:
-        return self.told_bytes
+    def _most_bytes(self) -> tuple[int, int]:
+        return self.told_bytes, self.told_bytes + self.told_host_bytes
 
 
-def _held(prediction: Prediction, num_bytes: float) -> Holding:
-    return Holding(
-        **{field.name: getattr(prediction, field.name) for field in fields(Prediction)}, told_bytes=int(num_bytes)
-    )
+def _held(prediction: Prediction, num_bytes: float, beside: float = 0) -> Holding:
+    told = {field.name: getattr(prediction, field.name) for field in fields(Prediction)}
+    return Holding(**told, told_bytes=int(num_bytes), told_host_bytes=int(beside))
 
 
 def test_runs_rank_as_measured_and_those_without_a_time_not_at_all(plans: Plans) -> None:
