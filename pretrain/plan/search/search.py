@@ -17,9 +17,11 @@ The best `keep` of the shapes are predicted again with their pipelines simulated
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -39,7 +41,7 @@ FREE = Constraints()
 Sharding = tuple[Zero, int]  # and replicas of the shards
 GAIN = 1.02  # what could be faster by less is not looked at
 LEFT = 0.5  # of the seconds of data parallelism and update in one layout of a shape, what others of it have too
-ACTIONS = 1_000_000  # of all pipelines that are simulated: a few seconds
+ACTIONS = 300_000  # of all pipelines that are simulated: a second or two
 SLOWEST = 1.5  # times the best step: slower shapes are not listed
 
 
@@ -112,10 +114,26 @@ def search(
     """
     begin = time.monotonic()
     rejected.check_cluster(config, devices, cluster)
-    space = Space(config, devices, cluster, software, constraints)
+    with _no_cycles():
+        return _search(Space(config, devices, cluster, software, constraints), keep, begin)
+
+
+@contextmanager
+def _no_cycles() -> Iterator[None]:
+    """Millions of small objects, none of which is in a cycle: looking for cycles would be a sixth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _search(space: Space, keep: int, begin: float) -> Plans:
     found = Search(space)
     found.run()
-    if not found.best and constraints.offload is None and software.shards:
+    if not found.best and space.constraints.offload is None and space.software.shards:
         found = Search(space, offload=True)
         found.run()
     if not found.best:
