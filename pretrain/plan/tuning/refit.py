@@ -194,7 +194,7 @@ def _log_normal_below(x: float) -> float:
     """
     if x > -30:
         return math.log(math.erfc(-x / math.sqrt(2)) / 2)
-    return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi))  # its tail, where erfc is 0
+    return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log1p(-1 / (x * x))  # its tail, where erfc is 0
 
 
 def _least(function: Callable[[float], float], low: float, high: float) -> float:
