@@ -37,7 +37,7 @@ from pretrain.data.in_memory import memory_loader, random_tokens
 from pretrain.launch import launch
 from pretrain.parallel import mesh
 from pretrain.parallel.mesh import World
-from pretrain.plan.work.flops import flops_per_token
+from pretrain.plan.demand.flops import flops_per_token
 from pretrain.scale_report import Kind, Point, device_name, write_report
 from pretrain.step import Run, new_run, train_step
 

@@ -42,10 +42,10 @@ from pretrain.config import ParallelConfig, RunConfig, load_config, named_config
 from pretrain.monitor.console import say
 from pretrain.plan import auto
 from pretrain.plan.cost import Prediction, predict
+from pretrain.plan.demand.flops import flops_per_token
 from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.pages import naming
 from pretrain.plan.tuning.measure import Measurement, measure, train_rank
-from pretrain.plan.work.flops import flops_per_token
 from pretrain.scale_report import device_name
 from pretrain.sweep_report import PREDICTED, Cell, Grid, Kernels, write_report
 

@@ -23,8 +23,8 @@ from typing import Any, get_args
 
 from corpus.engine.cli import add_examples
 from pretrain.config import ScheduleKind, named_configs
+from pretrain.plan.demand.software import ALL
 from pretrain.plan.machines.cluster import named_clusters
-from pretrain.plan.work.software import ALL
 
 COMMANDS = {  # of plan: module with add_arguments and main, help, examples
     "calibrate": (

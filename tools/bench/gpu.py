@@ -41,9 +41,9 @@ import torch
 
 from pretrain.config import RunConfig, load_config
 from pretrain.parallel import mesh
+from pretrain.plan.demand import memory
+from pretrain.plan.demand.flops import flops_per_token
 from pretrain.plan.machines.hardware import device_name, peak_flops
-from pretrain.plan.work import memory
-from pretrain.plan.work.flops import flops_per_token
 from pretrain.step import train_step
 from tools.bench.plain_gpt import PlainGPT, PlainRun, new_optimizer
 from tools.bench.random_run import configuration, random_run, random_tokens

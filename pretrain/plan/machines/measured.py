@@ -5,7 +5,7 @@
 
 Each layout is a job of its own, as `plan --measure` runs them (`plan.tuning.measure`). All of them are gone through in rounds, and the
 median step of all rounds counts: a machine that is busy for a while slows a few steps of each layout, and not all of one. What
-autograd saves of a micro-batch is counted beside (`plan.work.saved_tensors`), where it must agree to the byte.
+autograd saves of a micro-batch is counted beside (`plan.demand.saved_tensors`), where it must agree to the byte.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from pretrain.data.in_memory import memory_loader, random_tokens
 from pretrain.micro_batch import read_micro_batches
 from pretrain.parallel import mesh
 from pretrain.plan.cost import predict
+from pretrain.plan.demand.saved_tensors import counted_bytes, predicted_bytes
 from pretrain.plan.machines.benchmarks import spread
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.pages.naming import parse_layout
 from pretrain.plan.published.errors import rank_correlation
 from pretrain.plan.tuning.measure import measure
-from pretrain.plan.work.saved_tensors import counted_bytes, predicted_bytes
 from pretrain.step import new_run
 
 MODEL = ("model.num_layers=4", "training.global_batch_size=8", "training.device=cpu")  # over that of --config

@@ -24,12 +24,12 @@ from pretrain.batch_size import local_batches
 from pretrain.config import ModelConfig, RunConfig
 from pretrain.parallel.mesh import layout
 from pretrain.parallel.stages import layer_flops
+from pretrain.plan.demand import parameters
+from pretrain.plan.demand.memory import ITEM_BYTES
+from pretrain.plan.demand.software import Software
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.machines.collectives import Collectives, Group
 from pretrain.plan.search.legal import divisors
-from pretrain.plan.work import parameters
-from pretrain.plan.work.memory import ITEM_BYTES
-from pretrain.plan.work.software import Software
 
 LARGE = 1e15  # bytes; latencies are nothing beside it
 

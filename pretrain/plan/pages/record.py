@@ -8,10 +8,10 @@ from typing import Any
 
 from pretrain.config import RunConfig
 from pretrain.parallel.mesh import layout
+from pretrain.plan.demand import parameters
 from pretrain.plan.pages.naming import layout_name
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.search import Plans
-from pretrain.plan.work import parameters
 
 
 def as_json(

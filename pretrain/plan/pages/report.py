@@ -15,6 +15,7 @@ from corpus.engine import durable
 from corpus.engine.page import document
 from pretrain.monitor.facts import Row
 from pretrain.monitor.page import style, table
+from pretrain.plan.demand import parameters
 from pretrain.plan.machines.cluster import Cluster, Network
 from pretrain.plan.pages import charts, text
 from pretrain.plan.pages.changes import WORDS, changes, parts
@@ -24,7 +25,6 @@ from pretrain.plan.pages.scaling import KINDS, Curve, Scaling, advice, limit
 from pretrain.plan.prediction import RESERVED, Prediction
 from pretrain.plan.search.search import Plans
 from pretrain.plan.time import timeline
-from pretrain.plan.work import parameters
 
 GIB = 2**30
 MOST_ROWS, MOST_BARS = 20, 6

@@ -1,4 +1,4 @@
-"""What data parallelism adds to a step of published programs (`plan.work.software`).
+"""What data parallelism adds to a step of published programs (`plan.demand.software`).
 
 | | exchanges of a micro-batch | after the last backward |
 |---|---|---|

@@ -19,7 +19,7 @@ from pretrain.monitor import memory
 from pretrain.monitor.memory import GIB, Reading, Watch, available_bytes, check, control_group, process_bytes
 from pretrain.monitor.metrics import Metrics
 from pretrain.parallel import mesh
-from pretrain.plan.work.memory import estimate
+from pretrain.plan.demand.memory import estimate
 from pretrain.step import Run, StepResult, train_step
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_train import recorded, run_config, train_here

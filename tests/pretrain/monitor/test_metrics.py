@@ -17,7 +17,7 @@ from pretrain.monitor import metrics
 from pretrain.monitor.metrics import Interval, Metrics, busy_and_whole, by_phase, is_reported, measure, memory_bytes
 from pretrain.monitor.phases import PHASES, PIPELINE
 from pretrain.monitor.phases import Path as PhasePath
-from pretrain.plan.work.flops import flops_per_token, hardware_flops_per_token
+from pretrain.plan.demand.flops import flops_per_token, hardware_flops_per_token
 from pretrain.step import StepResult
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps

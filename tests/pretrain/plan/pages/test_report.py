@@ -13,6 +13,7 @@ from pretrain.config import RunConfig, load_config
 from pretrain.parallel.schedule import actions, stage_ranks
 from pretrain.parallel.simulate import Timeline, simulate
 from pretrain.plan.cost import predict
+from pretrain.plan.demand.software import OURS
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.pages import charts, report, rules
 from pretrain.plan.pages.charts import Bar, Dot, Dots
@@ -21,7 +22,6 @@ from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout
 from pretrain.plan.search.search import Plans, Rejected
 from pretrain.plan.time import timeline
-from pretrain.plan.work.software import OURS
 from tests.html_page import Page
 
 EVIL = '</svg><script>alert("x")</script>"\'&|学'

@@ -4,14 +4,10 @@ from typing import Any
 import pytest
 
 from pretrain.plan.cost import step_seconds
-from pretrain.plan.machines.cluster import Cluster, load_cluster
-from pretrain.plan.machines.collectives import Collectives, Group
-from pretrain.plan.prediction import Seconds
-from pretrain.plan.published.rows import Row
-from pretrain.plan.work import megatron_operations
-from pretrain.plan.work.megatron_memory import whole_layer_bytes
-from pretrain.plan.work.operations import Shape
-from pretrain.plan.work.software import (
+from pretrain.plan.demand import megatron_operations
+from pretrain.plan.demand.megatron_memory import whole_layer_bytes
+from pretrain.plan.demand.operations import Shape
+from pretrain.plan.demand.software import (
     DEEPSPEED_2021,
     DEEPSPEED_2022,
     MEGATRON_2020,
@@ -19,6 +15,10 @@ from pretrain.plan.work.software import (
     MEGATRON_2024,
     Software,
 )
+from pretrain.plan.machines.cluster import Cluster, load_cluster
+from pretrain.plan.machines.collectives import Collectives, Group
+from pretrain.plan.prediction import Seconds
+from pretrain.plan.published.rows import Row
 
 SHAPE: dict[str, Any] = {
     "name": "some",

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed.tensor import DTensor
 
 from corpus.engine.errors import UsageError
@@ -18,7 +17,8 @@ from pretrain.micro_batch import read_micro_batches
 from pretrain.model import GPT
 from pretrain.parallel.mesh import layout
 from pretrain.parallel.params import num_parameters, param_specs
-from pretrain.plan.work.memory import estimate, worst
+from pretrain.plan.demand.memory import estimate, worst
+from pretrain.plan.demand.saved_tensors import counted_bytes
 from pretrain.step import train_step
 from tests.pretrain.models import CHOICES, build
 from tests.pretrain.parallel.test_recompute import Ops
@@ -111,20 +111,7 @@ def saved_by_ranks(config: RunConfig) -> int:
     """What autograd saves of a micro-batch on this rank, weights left out."""
     with tiny_run(config) as run:
         micro_batch = next(read_micro_batches(run.loader, 0, 8, config, run.world))
-        (part,) = run.model.parts.values()
-        saved: list[Tensor] = []
-
-        def keep(tensor: Tensor) -> Tensor:
-            saved.append(tensor)
-            return tensor
-
-        with saved_tensors_hooks(keep, lambda tensor: tensor):
-            part.loss_sum(part(micro_batch.tokens), micro_batch.targets)
-        weights = {
-            (p.to_local() if isinstance(p, DTensor) else p).untyped_storage().data_ptr() for p in part.parameters()
-        }
-        storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in saved}
-        return sum(size for pointer, size in storages.items() if pointer not in weights)
+        return counted_bytes(run, micro_batch)
 
 
 @pytest.mark.parametrize("sequence_parallel", [True, False])

@@ -1,6 +1,6 @@
 """What autograd saves of a micro-batch, byte for byte: predicted from the configuration alone, and counted.
 
-`plan.work.activations` counts what is wide and rounds the rest up, as one wants of a limit. Here the narrow tensors are as they are:
+`plan.demand.activations` counts what is wide and rounds the rest up, as one wants of a limit. Here the narrow tensors are as they are:
 rotary angles once and not for each sample, the ids of tokens and positions, the loss' mask and its one number a token.
 """
 
@@ -13,8 +13,8 @@ from torch.distributed.tensor import DTensor
 
 from pretrain.config import RunConfig
 from pretrain.micro_batch import MicroBatch
-from pretrain.plan.work.activations import INT64, Activations
-from pretrain.plan.work.memory import ITEM_BYTES
+from pretrain.plan.demand.activations import INT64, Activations
+from pretrain.plan.demand.memory import ITEM_BYTES
 from pretrain.step import Run
 
 BOOL = 1

@@ -4,9 +4,8 @@ import pytest
 
 from pretrain.parallel.schedule import actions, stage_ranks
 from pretrain.parallel.simulate import most_held
-from pretrain.plan.published.rows import Row
-from pretrain.plan.work import megatron_memory, parameters
-from pretrain.plan.work.software import (
+from pretrain.plan.demand import megatron_memory, parameters
+from pretrain.plan.demand.software import (
     BLOOM_2022,
     DEEPSPEED_2021,
     DEEPSPEED_2022,
@@ -14,6 +13,7 @@ from pretrain.plan.work.software import (
     MEGATRON_2022,
     Software,
 )
+from pretrain.plan.published.rows import Row
 
 SHAPE: dict[str, Any] = {
     "name": "small",
