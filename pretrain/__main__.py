@@ -69,14 +69,14 @@ python -m pretrain import --model build/a-hf --out runs/b --data build/demo
 """,
     ),
     "generate": (
-        "pretrain.generate",
+        "pretrain.generation.generate",
         "continue a prompt",
         """
 python -m pretrain generate --checkpoint runs/a/checkpoints/step-00001000 --prompt 春天
 """,
     ),
     "evaluate": (
-        "pretrain.evaluate",
+        "pretrain.evaluation.bits",
         "held-out bits per character of a checkpoint",
         """
 python -m pretrain evaluate --checkpoint runs/a/checkpoints/step-00001000 --data build/demo

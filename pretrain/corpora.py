@@ -41,7 +41,7 @@ from pretrain.state import Order, Share
 from tokenizer.shards import TokenShard, open_split
 
 if TYPE_CHECKING:
-    from pretrain.evaluate import HeldOut
+    from pretrain.evaluation.bits import HeldOut
     from tokenizer.model import Tokenizer
 
 
@@ -88,7 +88,7 @@ def open_run(
     Raises:
         WenhaiError: shards are missing or damaged, the tokenizer is another one, or the corpora do not fit the run.
     """
-    from pretrain.evaluate import MAX_BASELINE_TOKENS, read_held_out
+    from pretrain.evaluation.bits import MAX_BASELINE_TOKENS, read_held_out
     from tokenizer.model import Tokenizer
 
     corpora = open_corpora(config.data, places or corpus_folders(config.data, data))

@@ -26,6 +26,17 @@ class MicroBatch:
     prefix_ends: Tensor | None
     positions: Tensor | None
     num_targets: int  # of them count in the loss
+    branches: Tensor | None = None  # only in scoring: 0 for the trunk, which all branches of its sample see, 1, 2, ...
+
+    @property
+    def inputs(self) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+        """What the forward of a whole model takes."""
+        return self.tokens, *self.marks
+
+    @property
+    def marks(self) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+        """What the forward of every stage takes besides tokens or x."""
+        return self.document_ids, self.prefix_ends, self.positions, self.branches
 
 
 def read_micro_batches(

@@ -13,6 +13,8 @@ Notable choices:
 - `qkv` is one matrix laid out (kv_heads, group + 2, head): a slice of its rows is a set of whole heads.
 - Logits of the padding entries of the vocabulary are -inf: the loss is that of the tokenizer's own vocabulary.
 - Nothing is computed in less than the precision of its input, and angles, norms and losses in fp32 at least.
+- Training, scoring and generation run the same modules: a forward can give logits of chosen rows alone, and with `past`
+  (keys and values of the tokens before) it computes new tokens alone.
 
 Shape suffixes: B samples, T tokens, D hidden size, H heads, G kv heads, K head size, F feed-forward size, V
 padded vocabulary. On t tensor-parallel ranks H, G, F and V are this rank's share, and x_BTD outside the products has
@@ -21,19 +23,31 @@ T/s tokens: s is t with sequence parallelism, else 1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pretrain.config import ModelConfig, Recompute
+from pretrain.data import IGNORED_TARGET
 from pretrain.layers import Embedding, Linear, Norm, PositionEmbedding, RowLinear, columns
+from pretrain.micro_batch import MicroBatch
 from pretrain.parallel.recompute import recompute_fully, recompute_selectively
 from pretrain.parallel.stages import Stage, whole
 from pretrain.parallel.tensor import ALONE, TensorAxis
 
 Angles = tuple[Tensor, Tensor]
+
+
+class Past(Protocol):
+    """Keys and values of the tokens that one layer has seen."""
+
+    def extend(self, k_BGTK: Tensor, v_BGTK: Tensor) -> tuple[Tensor, Tensor]:
+        """Append those of new tokens; returns all of them."""
+        ...
 
 
 class GPT(nn.Module):
@@ -80,39 +94,77 @@ class GPT(nn.Module):
         document_ids_BT: Tensor | None = None,
         prefix_ends_BT: Tensor | None = None,
         positions_BT: Tensor | None = None,
-        place: int | None = None,
+        branches_BT: Tensor | None = None,
+        rows_N: Tensor | None = None,
     ) -> Tensor:
         """From tokens [B, T], or the x [B, T/s, D] of the stage before, to logits [B, T, V], or this stage's x.
 
-        With `place`, logits [B, 1, V] of that place of the window alone: generation asks for no more.
+        With `rows_N`, logits [N, 1, V] of those of the B x T places alone, numbered sample after sample: generation asks for
+        the last of each sample, scoring for those that have a target.
 
         With document ids a token sees its own document only. With prefix ends it also sees what lies before its prefix's
-        end, to its right too. Positions (default: the places 0, 1, ..., T - 1 of the window) turn the rotary angles or
-        choose the learned embeddings; who sees whom is a matter of places.
+        end, to its right too. With branches it sees its own branch and the trunk, branch 0. Positions (default: the places
+        0, 1, ..., T - 1 of the window) turn the rotary angles or choose the learned embeddings; who sees whom is a matter of
+        places.
 
         Raises:
-            ValueError: more tokens than learned positions.
+            ValueError: more tokens than learned positions, and no positions are given.
         """
         num_tokens = x.shape[1]
         if self.embedding is None and self.axis.sequence_parallel:
             num_tokens *= self.axis.size
-        if self.config.positions == "learned" and num_tokens > self.config.sequence_length:
+        is_learned = self.config.positions == "learned"
+        if is_learned and positions_BT is None and num_tokens > self.config.sequence_length:
             raise ValueError(f"{num_tokens} tokens, but positions are learned for {self.config.sequence_length}")
         places_T = torch.arange(num_tokens, device=x.device)
-        mask_BTT = dense_mask(places_T, document_ids_BT, prefix_ends_BT)
-        positions = places_T[None] if positions_BT is None else positions_BT
+        mask_BTT = dense_mask(places_T, document_ids_BT, prefix_ends_BT, branches_BT)
+        return self._through(x, places_T[None] if positions_BT is None else positions_BT, mask_BTT, rows_N)
 
+    def extend(
+        self, tokens_BT: Tensor, positions_BT: Tensor, mask_BTP: Tensor | None, past: Mapping[int, Past]
+    ) -> Tensor:
+        """Logits [B, 1, V] of the last of some new tokens [B, T], after those whose keys and values `past` holds, by layer.
+
+        `mask_BTP`, bool [B, T, P]: which of the P tokens, old and new, each new one sees. None: a single new token sees
+        all of them, and several see what lies before them, where nothing is past. For a model that is whole.
+        """
+        num_samples, num_tokens = tokens_BT.shape
+        rows_N = torch.arange(1, num_samples + 1, device=tokens_BT.device) * num_tokens - 1
+        return self._through(tokens_BT, positions_BT, mask_BTP, rows_N, past)
+
+    def token_losses(self, batch: MicroBatch) -> Tensor:
+        """-ln p(target) [B, T] in fp32 at least, 0 where there is no target; for a model that is whole."""
+        rows_N = target_rows(batch.targets)
+        return self.losses_of_rows(self(*batch.inputs, rows_N), batch.targets, rows_N)
+
+    def losses_of_rows(self, logits_N1V: Tensor, targets_BT: Tensor, rows_N: Tensor) -> Tensor:
+        """-ln p(target) [B, T] from the local logits of the rows that have one; without a gradient."""
+        targets_N1 = targets_BT.flatten()[rows_N][:, None]
+        losses_N1 = self.axis.losses(logits_N1V, targets_N1, self.config.vocab_size)
+        losses_BT = torch.zeros(targets_BT.shape, dtype=losses_N1.dtype, device=losses_N1.device)
+        losses_BT.view(-1)[rows_N] = losses_N1[:, 0]
+        return losses_BT
+
+    def _through(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        mask_BTP: Tensor | None,
+        rows_N: Tensor | None,
+        past: Mapping[int, Past] | None = None,
+    ) -> Tensor:
+        """Through what this stage has, with each layer's mask and past."""
         if self.embedding is not None:
             x = self.embedding(x)
         if self.position_embedding is not None:
             x = x + self.position_embedding(positions)
         angles = rotary_angles(positions, self.config, x.dtype) if self.config.positions == "rope" else None
-        for layer in self.layers.values():
-            x = layer(x, angles, mask_BTT)
+        for index, layer in self.layers.items():
+            x = layer(x, angles, mask_BTP, None if past is None else past[int(index)])
         if self.final_norm is not None:
             x = self.final_norm(x)
         if self.head is not None:
-            x = self.head(x) if place is None else self.head.local(self.axis.spread(x)()[:, [place]])
+            x = self.head(x) if rows_N is None else self.head.local(self.axis.spread(x)().flatten(0, 1)[rows_N, None])
             mask_padding(x, self.config.vocab_size, first=self.axis.rank * x.shape[-1])
         return x
 
@@ -133,15 +185,17 @@ class Block(nn.Module):
         self.mlp = MLP(config, axis)
         self.recompute = recompute
 
-    def forward(self, x_BTD: Tensor, angles: Angles | None, mask_BTT: Tensor | None) -> Tensor:
-        return recompute_fully(self.recompute, self.residuals, x_BTD, angles, mask_BTT)
+    def forward(
+        self, x_BTD: Tensor, angles: Angles | None, mask_BTP: Tensor | None, past: Past | None = None
+    ) -> Tensor:
+        return recompute_fully(self.recompute, self.residuals, x_BTD, angles, mask_BTP, past)
 
-    def residuals(self, x_BTD: Tensor, angles: Angles | None, mask_BTT: Tensor | None) -> Tensor:
-        x_BTD = x_BTD + recompute_selectively(self.recompute, self.attend, x_BTD, angles, mask_BTT)
+    def residuals(self, x_BTD: Tensor, angles: Angles | None, mask_BTP: Tensor | None, past: Past | None) -> Tensor:
+        x_BTD = x_BTD + recompute_selectively(self.recompute, self.attend, x_BTD, angles, mask_BTP, past)
         return x_BTD + recompute_selectively(self.recompute, self.feed, x_BTD)
 
-    def attend(self, x_BTD: Tensor, angles: Angles | None, mask_BTT: Tensor | None) -> Tensor:
-        y_BTD: Tensor = self.attention(self.attention_norm(x_BTD), angles, mask_BTT)
+    def attend(self, x_BTD: Tensor, angles: Angles | None, mask_BTP: Tensor | None, past: Past | None) -> Tensor:
+        y_BTD: Tensor = self.attention(self.attention_norm(x_BTD), angles, mask_BTP, past)
         return y_BTD
 
     def feed(self, x_BTD: Tensor) -> Tensor:
@@ -160,18 +214,23 @@ class Attention(nn.Module):
         self.qkv = Linear(config.hidden_size, width, config.bias, axis)
         self.out = RowLinear(config.num_heads * config.head_size, config.hidden_size, config.bias, axis)
 
-    def forward(self, x_BTD: Tensor, angles: Angles | None, mask_BTT: Tensor | None) -> Tensor:
+    def forward(
+        self, x_BTD: Tensor, angles: Angles | None, mask_BTP: Tensor | None, past: Past | None = None
+    ) -> Tensor:
         qkv = self.qkv(x_BTD).unflatten(-1, (-1, self.group_size + 2, self.head_size))
         q_BTHK = qkv[:, :, :, :-2].flatten(2, 3)
         k_BTGK, v_BTGK = qkv[:, :, :, -2], qkv[:, :, :, -1]
         if angles is not None:
             q_BTHK, k_BTGK = rotate(q_BTHK, angles), rotate(k_BTGK, angles)
+        k_BGPK, v_BGPK = k_BTGK.transpose(1, 2), v_BTGK.transpose(1, 2)
+        if past is not None:
+            k_BGPK, v_BGPK = past.extend(k_BGPK, v_BGPK)
         y_BHTK = F.scaled_dot_product_attention(
             q_BTHK.transpose(1, 2),
-            k_BTGK.transpose(1, 2),
-            v_BTGK.transpose(1, 2),
-            attn_mask=None if mask_BTT is None else mask_BTT[:, None],
-            is_causal=mask_BTT is None,
+            k_BGPK,
+            v_BGPK,
+            attn_mask=None if mask_BTP is None else mask_BTP[:, None],
+            is_causal=mask_BTP is None and (past is None or x_BTD.shape[1] > 1),
             enable_gqa=self.group_size > 1,
         )
         out_BTD: Tensor = self.out(y_BHTK.transpose(1, 2).flatten(2))
@@ -200,11 +259,14 @@ class MLP(nn.Module):
         return out_BTD
 
 
-def visible(q: Tensor, k: Tensor, same_document: Tensor | None, prefix_end: Tensor | None) -> Tensor:
+def visible(
+    q: Tensor, k: Tensor, same_document: Tensor | None, prefix_end: Tensor | None, same_branch: Tensor | None = None
+) -> Tensor:
     """Whether place `q` of a window sees place `k`: the one definition of the attention mask, for every back-end.
 
     Causal, or both ways inside the prefix that ends before `prefix_end`, which is that of `q` (prefix LM; Raffel et al.
-    2020, section 3.2.1); never across documents where `same_document` is given.
+    2020, section 3.2.1); never across documents where `same_document` is given, nor into another branch than the trunk
+    where `same_branch` is: whether `k` is in the branch of `q` or in the trunk.
 
     >>> q, k = torch.arange(3)[:, None], torch.arange(3)[None]
     >>> visible(q, k, None, torch.tensor(2)).int().tolist()
@@ -213,16 +275,33 @@ def visible(q: Tensor, k: Tensor, same_document: Tensor | None, prefix_end: Tens
     sees = k <= q
     if prefix_end is not None:
         sees = sees | (k < prefix_end)
-    return sees if same_document is None else sees & same_document
+    for same in (same_document, same_branch):
+        sees = sees if same is None else sees & same
+    return sees
 
 
-def dense_mask(places_T: Tensor, document_ids_BT: Tensor | None, prefix_ends_BT: Tensor | None) -> Tensor | None:
+def dense_mask(
+    places_T: Tensor,
+    document_ids_BT: Tensor | None,
+    prefix_ends_BT: Tensor | None,
+    branches_BT: Tensor | None = None,
+) -> Tensor | None:
     """`visible` as bool [B or 1, T, T]; None means plainly causal, which back-ends know without a mask."""
-    if document_ids_BT is None and prefix_ends_BT is None:
+    if document_ids_BT is None and prefix_ends_BT is None and branches_BT is None:
         return None
     same_BTT = None if document_ids_BT is None else document_ids_BT[:, :, None] == document_ids_BT[:, None, :]
     ends_BT1 = None if prefix_ends_BT is None else prefix_ends_BT[:, :, None]
-    return visible(places_T[None, :, None], places_T[None, None, :], same_BTT, ends_BT1)
+    branch_BTT: Tensor | None = None
+    if branches_BT is not None:
+        of_k_B1T = branches_BT[:, None, :]
+        branch_BTT = (of_k_B1T == 0) | (of_k_B1T == branches_BT[:, :, None])
+    return visible(places_T[None, :, None], places_T[None, None, :], same_BTT, ends_BT1, branch_BTT)
+
+
+def target_rows(targets_BT: Tensor) -> Tensor:
+    """Which of the B x T places have a target, numbered sample after sample; the first where none has."""
+    rows_N = (targets_BT.flatten() != IGNORED_TARGET).nonzero()[:, 0]
+    return rows_N if len(rows_N) else torch.zeros(1, dtype=torch.int64, device=targets_BT.device)
 
 
 def rotary_angles(positions_BT: Tensor, config: ModelConfig, dtype: torch.dtype = torch.float32) -> Angles:

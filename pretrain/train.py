@@ -30,6 +30,7 @@ from pretrain.monitor.profile import Profiler
 from pretrain.parallel import mesh
 from pretrain.parallel.params import num_parameters
 from pretrain.plan.machines.hardware import device_name
+from pretrain.reading import Reading
 from pretrain.signals import noted
 from pretrain.staging import staged_on_all
 from pretrain.state import State
@@ -168,21 +169,13 @@ def _tell_saves(saver: Saver, metrics: Metrics | None) -> None:
 
 def _evaluate(run: Run, corpora: Corpora, metrics: Metrics | None) -> dict[str, float]:
     """Held-out bits per character of all corpora, under "", and of each where there are several; all ranks take part."""
-    from pretrain.evaluate import evaluate, parallel_score, together
+    from pretrain.evaluation.bits import evaluate, together
 
     config = run.config
-    score = parallel_score(run.model, config.model.document_mask)
+    reading = Reading.of(config, corpora.tokenizer.eod)
     with run.world.phases("evaluate"):
         results = {
-            name: evaluate(
-                score,
-                held_out,
-                config.model.sequence_length,
-                config.training.micro_batch_size,
-                run.world.device,
-                run.world,
-                reset_positions=config.data.reset_positions,
-            )
+            name: evaluate(run.model, held_out, reading, config.training.micro_batch_size, run.world.device, run.world)
             for name, held_out in corpora.held_out.items()
         }
     run.model.reshard()
@@ -201,7 +194,7 @@ def _evaluate(run: Run, corpora: Corpora, metrics: Metrics | None) -> dict[str, 
 
 def _sample(run: Run, corpora: Corpora) -> str:
     """A text that continues the prompt; all ranks take part, rank 0's logits decide."""
-    from pretrain.generate import Sampling, Windows, generate, stream_text
+    from pretrain.generation.generate import Sampling, generate, stream_text
 
     def logits(*window: Any) -> Tensor:
         last = run.model.last_logits(*window).float()
@@ -214,7 +207,7 @@ def _sample(run: Run, corpora: Corpora) -> str:
         corpora.tokenizer.encode(config.evaluation.prompt),
         config.evaluation.sample_tokens,
         Sampling(seed=config.training.seed),
-        Windows.of(config, corpora.tokenizer.eod),
+        Reading.of(config, corpora.tokenizer.eod),
         device=run.world.device,
     )
     return config.evaluation.prompt + "".join(stream_text(tokens, corpora.tokenizer.piece_bytes))
@@ -222,7 +215,7 @@ def _sample(run: Run, corpora: Corpora) -> str:
 
 def _finish(run: Run, corpora: Corpora, out: Path, metrics: Metrics | None) -> None:
     """The last evaluation beside character models of the same text, and a sample."""
-    from pretrain.kneser_ney import character_baselines
+    from pretrain.evaluation.kneser_ney import character_baselines
 
     by_corpus = _evaluate(run, corpora, metrics)
     bits = by_corpus.pop("")

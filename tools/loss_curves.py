@@ -21,7 +21,7 @@ import numpy as np
 
 from corpus.engine.cli import add_examples
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.kneser_ney import ORDERS
+from pretrain.evaluation.kneser_ney import ORDERS
 from tools.bench.plot import Line, write_lines
 
 EXAMPLES = """

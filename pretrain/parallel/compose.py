@@ -51,9 +51,9 @@ class ParallelModel:
         self._sum_tied()
         return losses
 
-    def scores(self, micro_batch: MicroBatch) -> Tensor:
-        """Sum of -ln p(target), on every rank of the pipeline and of the tensor-parallel group."""
-        return self.pipeline.scores(micro_batch)
+    def token_losses(self, micro_batch: MicroBatch) -> Tensor:
+        """As `Pipeline.token_losses`; collective over all ranks whose weights are sharded."""
+        return self.pipeline.token_losses(micro_batch)
 
     def last_logits(
         self,

@@ -31,7 +31,7 @@ from torch.nn import functional as F
 
 from pretrain.config import ModelConfig, ParallelConfig, Precision, ScheduleKind
 from pretrain.micro_batch import MicroBatch
-from pretrain.model import GPT
+from pretrain.model import GPT, target_rows
 from pretrain.parallel import deferred, fsdp
 from pretrain.parallel.channels import Channels, Message
 from pretrain.parallel.mesh import World
@@ -104,14 +104,19 @@ class Pipeline:
         return torch.stack([loss for _, loss in sorted(step.losses.items())])
 
     @torch.no_grad()
-    def scores(self, batch: MicroBatch) -> Tensor:
-        """Sum of -ln p(target) over targets that count: a forward alone; the same on every rank of the pipeline."""
-        logits = self._forward_all(batch)
+    def token_losses(self, batch: MicroBatch) -> Tensor:
+        """-ln p(target) [B, T] in fp32 at least, 0 where there is no target: a forward alone; the same on every rank.
+
+        The length of the samples must divide over the ranks that share the tokens.
+        """
+        rows_N = target_rows(batch.targets)
+        logits = self._forward_all(batch, rows_N)
         if logits is None:
-            total = torch.zeros((), dtype=torch.promote_types(self._dtype, torch.float32), device=self._world.device)
+            dtype = torch.promote_types(self._dtype, torch.float32)
+            losses_BT = torch.empty(batch.targets.shape, dtype=dtype, device=self._world.device)
         else:
-            total = self._parts[self._num_stages - 1].loss_sum(logits, batch.targets)
-        return self._from_last(total)
+            losses_BT = self._parts[self._num_stages - 1].losses_of_rows(logits, batch.targets, rows_N)
+        return self._from_last(losses_BT)
 
     @torch.no_grad()
     def last_logits(
@@ -134,7 +139,8 @@ class Pipeline:
         tokens_BT = F.pad(tokens_BT, (0, missing))
         ids_BT, ends_BT = padded(document_ids_BT, -1), padded(prefix_ends_BT, 0)
         batch = MicroBatch(tokens_BT, tokens_BT, ids_BT, ends_BT, padded(positions_BT, 0), 0)
-        local = self._forward_all(batch, place=num_tokens - 1)
+        rows_N = torch.arange(len(tokens_BT), device=tokens_BT.device) * tokens_BT.shape[1] + num_tokens - 1
+        local = self._forward_all(batch, rows_N)
         if local is None:
             shape = (len(tokens_BT), 1, self._model.padded_vocab_size)
             whole = torch.empty(shape, dtype=self._dtype, device=self._world.device)
@@ -180,7 +186,7 @@ class Pipeline:
         part, batch = self._parts[action.stage], step.micro_batches[action.micro_batch]
         if x is not None:
             x = x.detach().requires_grad_()  # the leaf whose gradient the stage before waits for
-        y: Tensor = part(batch.tokens if x is None else x, batch.document_ids, batch.prefix_ends, batch.positions)
+        y: Tensor = part(batch.tokens if x is None else x, *batch.marks)
         if action.stage == self._num_stages - 1:
             y = part.loss_sum(y, batch.targets) / step.num_tokens
             step.losses[action.micro_batch] = y.detach()
@@ -210,8 +216,8 @@ class Pipeline:
         is_last = action == step.plan.last[action.stage]
         fsdp.reduce_deferred(self._parts[action.stage], self._parallel.zero, is_last)
 
-    def _forward_all(self, batch: MicroBatch, place: int | None = None) -> Tensor | None:
-        """The local logits of a forward through all stages, of all places or one, on the rank of the last stage."""
+    def _forward_all(self, batch: MicroBatch, rows_N: Tensor) -> Tensor | None:
+        """The local logits [N, 1, V/t] of a forward through all stages, on the rank of the last stage."""
         y: Tensor | None = None
         try:
             for stage in sorted(self._parts):
@@ -224,7 +230,7 @@ class Pipeline:
                 if incoming is not None:
                     self._expect(incoming, [batch])
                     x = self._channels.take(incoming, sent_at=stage - 1)
-                y = self._parts[stage](x, batch.document_ids, batch.prefix_ends, batch.positions, place)
+                y = self._parts[stage](x, *batch.marks, rows_N)
                 if outgoing is not None:
                     self._channels.send(outgoing, y, taken_at=stage + 1)
             self._channels.finish()

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -125,15 +125,27 @@ class TensorAxis:
         In fp32 or wider. Entries of the vocabulary from `vocab_size` on are padding, whose logits become -inf in place:
         a target there has an infinite loss.
         """
+        first, all_padding = self._mask_padding(logits_BTV, vocab_size)
+        function: Any = _CrossEntropy
+        total: Tensor = function.apply(logits_BTV.flatten(0, 1), targets_BT.flatten(), first, all_padding, self)
+        return total
+
+    @torch.no_grad()
+    def losses(self, logits_BTV: Tensor, targets_BT: Tensor, vocab_size: int | None = None) -> Tensor:
+        """The addends [B, T] of `loss_sum`, without a gradient."""
+        first, all_padding = self._mask_padding(logits_BTV, vocab_size)
+        parts = _losses(logits_BTV.flatten(0, 1), targets_BT.flatten(), first, all_padding, self)
+        return parts.losses_N.view(targets_BT.shape)
+
+    @torch.no_grad()  # the gradient of padding is zero without a word to autograd, which would copy all logits
+    def _mask_padding(self, logits_BTV: Tensor, vocab_size: int | None) -> tuple[int, bool]:
+        """Make the logits of padding -inf, in place; returns this rank's first entry, and whether it has no other."""
         num_local = logits_BTV.shape[-1]
         first = self.rank * num_local
         num_entries = num_local if vocab_size is None else min(max(0, vocab_size - first), num_local)
         if num_entries < num_local:
-            with torch.no_grad():  # their gradient is zero without a word to autograd, which would copy all logits
-                logits_BTV[..., num_entries:] = -torch.inf
-        function: Any = _CrossEntropy
-        total: Tensor = function.apply(logits_BTV.flatten(0, 1), targets_BT.flatten(), first, num_entries == 0, self)
-        return total
+            logits_BTV[..., num_entries:] = -torch.inf
+        return first, num_entries == 0
 
     def whole_logits(self, logits_BTV: Tensor) -> Tensor:
         """[B, T, V] of each rank's [B, T, V/t]; for generation, without a gradient."""
@@ -230,35 +242,50 @@ class _Sum(torch.autograd.Function):
         return gradient_BTD, None
 
 
-class _CrossEntropy(torch.autograd.Function):
-    """-ln p(target) = ln sum exp(logits) - the target's logit, summed, where ranks hold parts of each row of logits.
+class _Losses(NamedTuple):
+    """What N rows of logits cost, and what their gradient is made of."""
+
+    losses_N: Tensor
+    p_NV: Tensor  # the softmax of this rank's part
+    weights_N: Tensor  # which share of the whole it is; 0 where no target counts
+    rows_N1: Tensor  # the target as an entry of this part; 0 where it is none
+    own_N: Tensor  # whether it is one
+
+
+def _losses(logits_NV: Tensor, targets_N: Tensor, first: int, all_padding: bool, axis: TensorAxis) -> _Losses:
+    """-ln p(target) = ln sum exp(logits) - the target's logit, where ranks hold parts of each row of logits.
 
     Each rank softmaxes its part, which is one fused kernel, and the log-sum-exps of all parts say what each part weighs.
-    Kept for the backward: the part's softmax, as large as the local logits and in fp32 at least.
     """
+    dtype = torch.promote_types(logits_NV.dtype, torch.float32)
+    p_NV = torch.softmax(logits_NV, dim=-1, dtype=dtype)
+    if all_padding:  # -inf alone has no softmax; with these the part weighs nothing
+        p_NV = torch.ones_like(p_NV)
+    # the largest entry's softmax is 1 / sum exp(logits - the largest)
+    part_lse_N = lse_N = logits_NV.amax(-1).to(dtype) - p_NV.amax(-1).log()
+    rows_N = targets_N - first
+    own_N = (rows_N >= 0) & (rows_N < logits_NV.shape[1])  # a target that does not count is nobody's
+    rows_N1 = rows_N.masked_fill(~own_N, 0)[:, None]
+    target_logits_N = logits_NV.gather(1, rows_N1)[:, 0].to(dtype).masked_fill(~own_N, -torch.inf)
+    if axis.group is not None:
+        numbers = _all_gather(torch.stack((lse_N, target_logits_N)), axis)
+        lse_N, target_logits_N = numbers[:, 0].logsumexp(0), numbers[:, 1].amax(0)
+    counts_N = targets_N != IGNORED_TARGET
+    weights_N = (part_lse_N - lse_N).exp().masked_fill(~counts_N, 0)
+    return _Losses((lse_N - target_logits_N).masked_fill(~counts_N, 0), p_NV, weights_N, rows_N1, own_N)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The sum of `_losses`. Kept for the backward: the part's softmax, as large as the local logits, in fp32 at least."""
 
     @staticmethod
     def forward(
         ctx: Any, logits_NV: Tensor, targets_N: Tensor, first: int, all_padding: bool, axis: TensorAxis
     ) -> Tensor:
-        dtype = torch.promote_types(logits_NV.dtype, torch.float32)
-        p_NV = torch.softmax(logits_NV, dim=-1, dtype=dtype)
-        if all_padding:  # -inf alone has no softmax; with these the part weighs nothing
-            p_NV = torch.ones_like(p_NV)
-        # the largest entry's softmax is 1 / sum exp(logits - the largest)
-        part_lse_N = lse_N = logits_NV.amax(-1).to(dtype) - p_NV.amax(-1).log()
-        rows_N = targets_N - first
-        own_N = (rows_N >= 0) & (rows_N < logits_NV.shape[1])  # a target that does not count is nobody's
-        rows_N1 = rows_N.masked_fill(~own_N, 0)[:, None]
-        target_logits_N = logits_NV.gather(1, rows_N1)[:, 0].to(dtype).masked_fill(~own_N, -torch.inf)
-        if axis.group is not None:
-            numbers = _all_gather(torch.stack((lse_N, target_logits_N)), axis)
-            lse_N, target_logits_N = numbers[:, 0].logsumexp(0), numbers[:, 1].amax(0)
-        counts_N = targets_N != IGNORED_TARGET
-        weights_N = (part_lse_N - lse_N).exp().masked_fill(~counts_N, 0)
-        ctx.save_for_backward(p_NV, weights_N, rows_N1, own_N)
+        losses_N, *kept = _losses(logits_NV, targets_N, first, all_padding, axis)
+        ctx.save_for_backward(*kept)
         ctx.dtype = logits_NV.dtype
-        return (lse_N - target_logits_N).masked_fill(~counts_N, 0).sum()
+        return losses_N.sum()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:

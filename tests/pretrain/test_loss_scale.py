@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from pretrain import checkpoint, loss_scale
 from pretrain.config import ParallelConfig, RunConfig
-from pretrain.evaluate import evaluate, logits_score, read_held_out
+from pretrain.evaluation.bits import evaluate, read_held_out
+from pretrain.reading import Reading
 from pretrain.state import State
 from pretrain.step import train_step
 from tests.faults.test_f28_not_finite import config, recorded, run, write_corpus
@@ -105,9 +106,9 @@ def test_a_run_in_fp16_is_evaluated_and_generates(tmp_path: Path) -> None:
     assert len(summary["sample"]) > len(values.evaluation.prompt)
     folder = checkpoint.newest(out)
     assert folder is not None
-    model, _ = checkpoint.load_model(folder)
+    model, saved = checkpoint.load_model(folder)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     tokenizer = Tokenizer(corpus.tokenizer)
     held_out = read_held_out(corpus.folder, "validation", tokenizer)
-    found = evaluate(logits_score(model, document_mask=False), held_out, 6, 4, torch.device("cpu"))
+    found = evaluate(model, held_out, Reading.of(saved, tokenizer.eod), 4, torch.device("cpu"))
     assert found.bits_per_character == pytest.approx(summary["held_out_bits_per_character"], rel=2e-3)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pretrain.config import RunConfig
-from pretrain.evaluate import HeldOut, evaluate, parallel_score
+from pretrain.evaluation.bits import HeldOut, evaluate
 from pretrain.micro_batch import read_micro_batches
 from pretrain.optim import clip_grad_norm, group_of
 from pretrain.parallel.params import init_parameters, param_specs
+from pretrain.reading import Reading
 from pretrain.step import Run
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_parallel import Operations
@@ -173,8 +174,8 @@ def measure(config: RunConfig) -> dict[str, Any]:
     held_out = HeldOut(tokens, ["字" * 60], EOD)
     with tiny_run(config) as run:
         losses = train_steps(run, 2)[0]
-        score = parallel_score(run.model, config.model.document_mask)
-        bits = evaluate(score, held_out, 16, 2, run.world.device, run.world).bits
+        reading = Reading.of(config, EOD)
+        bits = evaluate(run.model, held_out, reading, 2, run.world.device, run.world).bits
         run.model.reshard()
         window = torch.from_numpy(tokens[:13].astype(np.int64))[None]
         logits = run.model.last_logits(

@@ -129,8 +129,10 @@ def every_schedule(num_ranks: int, layouts: Sequence[dict[str, Any]], numbers: S
                 done += 1
             batch = micro_batches(1, seed=9)[0]
             logits = each.whole(batch.tokens, batch.document_ids, batch.prefix_ends, batch.positions).detach()
-            scores = each.whole.loss_sum(logits, batch.targets).detach()
-            torch.testing.assert_close(each.pipeline.scores(batch), scores)
+            with torch.no_grad():
+                losses = each.whole.token_losses(batch)
+            torch.testing.assert_close(losses.sum(), each.whole.loss_sum(logits, batch.targets).detach())
+            torch.testing.assert_close(each.pipeline.token_losses(batch), losses)
             window = (batch.tokens, batch.document_ids, batch.prefix_ends, batch.positions)
             torch.testing.assert_close(each.pipeline.last_logits(*window), logits[:, -1:])
             assert each.pipeline._channels.num_under_way == 0

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.generate import Sampling, Windows, generate, next_token, stream_text
+from pretrain.generation.generate import Sampling, generate, next_token, stream_text
+from pretrain.reading import Reading
 
 EOD = 0
 
@@ -102,15 +103,15 @@ def test_a_model_that_diverged_is_an_error(bad: float) -> None:
 def test_a_text_starts_after_an_end_of_document_and_stops_at_one() -> None:
     model = Wheel(6)
     greedy = Sampling(temperature=0)
-    assert list(generate(model, [2, 3], 10, greedy, Windows(8, EOD))) == [4, 5]
+    assert list(generate(model, [2, 3], 10, greedy, Reading(8, EOD))) == [4, 5]
     assert model.seen == [[0, 2, 3], [0, 2, 3, 4], [0, 2, 3, 4, 5]]
-    assert list(generate(model, [], 3, greedy, Windows(8, EOD))) == [1, 2, 3]
-    assert list(generate(model, [2], 0, greedy, Windows(8, EOD))) == []
+    assert list(generate(model, [], 3, greedy, Reading(8, EOD))) == [1, 2, 3]
+    assert list(generate(model, [2], 0, greedy, Reading(8, EOD))) == []
 
 
 def test_the_window_slides_and_is_never_longer_than_the_model() -> None:
     model = Wheel(50)
-    tokens = list(generate(model, [1, 2], 20, Sampling(temperature=0), Windows(5, EOD)))
+    tokens = list(generate(model, [1, 2], 20, Sampling(temperature=0), Reading(5, EOD)))
     assert tokens == list(range(3, 23))
     assert max(map(len, model.seen)) == 5
     assert model.seen[-1] == [17, 18, 19, 20, 21], "the last five before 22"
@@ -118,20 +119,20 @@ def test_the_window_slides_and_is_never_longer_than_the_model() -> None:
 
 def test_a_model_that_masks_by_document_is_told_where_the_prompt_begins() -> None:
     model = Wheel(9)
-    next(generate(model, [2, 3], 1, Sampling(temperature=0), Windows(8, EOD, document_mask=True)))
+    next(generate(model, [2, 3], 1, Sampling(temperature=0), Reading(8, EOD, document_mask=True)))
     assert model.seen == [[0, 2, 3]]
     assert model.shown == [[0, 1, 1], None, None]
 
 
 def test_positions_begin_anew_with_the_text_where_they_did_in_training() -> None:
     model = Wheel(9)
-    list(generate(model, [2, 3], 2, Sampling(temperature=0), Windows(8, EOD, reset_positions=True)))
+    list(generate(model, [2, 3], 2, Sampling(temperature=0), Reading(8, EOD, reset_positions=True)))
     assert model.shown == [None, None, [0, 0, 1, 2]]
 
 
 def test_the_prompt_is_the_prefix_also_when_the_window_slides() -> None:
     model, ends = Wheel(50), []
-    for _ in generate(model, [2, 3], 6, Sampling(temperature=0), Windows(5, EOD, prefix_lm=True)):
+    for _ in generate(model, [2, 3], 6, Sampling(temperature=0), Reading(5, EOD, prefix_lm=True)):
         ends.append(model.shown[1])
     assert ends == [[3] * 3, [3] * 4, [3] * 5, [2] * 5, [1] * 5, [0] * 5]
 
@@ -139,7 +140,7 @@ def test_the_prompt_is_the_prefix_also_when_the_window_slides() -> None:
 def test_a_seed_is_a_text() -> None:
     def text(seed: int) -> list[int]:
         sampling = Sampling(temperature=2.0, seed=seed)
-        return list(generate(Wheel(300, noise=1.0), [1], 40, sampling, Windows(8, EOD)))
+        return list(generate(Wheel(300, noise=1.0), [1], 40, sampling, Reading(8, EOD)))
 
     assert text(1) == text(1)
     assert text(1) != text(2)

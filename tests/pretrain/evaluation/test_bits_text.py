@@ -17,13 +17,14 @@ import pytest
 import torch
 
 from corpus.engine.errors import UsageError
-from pretrain import generate
 from pretrain.__main__ import main
 from pretrain.checkpoint import load_model
-from pretrain.evaluate import evaluate, leading_documents, logits_score, read_held_out
-from pretrain.kneser_ney import character_baselines
+from pretrain.evaluation.bits import evaluate, leading_documents, read_held_out
+from pretrain.evaluation.kneser_ney import character_baselines
+from pretrain.generation import generate
+from pretrain.reading import Reading
 from tests.pretrain.data.test_reader import Document, write_folder
-from tests.pretrain.texts import SEQUENCE_LENGTH, save_checkpoint, smallest_config
+from tests.pretrain.texts import save_checkpoint, smallest_config
 from tokenizer.config import TokenizerConfig
 from tokenizer.model import Tokenizer
 from tokenizer.shards import open_split
@@ -106,9 +107,10 @@ def test_the_evaluate_command(small: Small, capsys: pytest.CaptureFixture[str]) 
     assert main([*arguments, "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
 
-    model, _ = load_model(small.checkpoint)
+    model, config = load_model(small.checkpoint)
     held_out = read_held_out(small.data, "validation", small.tokenizer)
-    result = evaluate(logits_score(model, False), held_out, SEQUENCE_LENGTH, 3, torch.device("cpu"))
+    reading = Reading.of(config, small.tokenizer.eod)
+    result = evaluate(model, held_out, reading, 3, torch.device("cpu"))
     assert values["bits_per_character"] == pytest.approx(result.bits_per_character, rel=1e-6)
     assert values["loss"] == pytest.approx(math.log(small.tokenizer.vocab_size), abs=0.3), "it learned nothing yet"
     assert values["num_tokens"] == len(held_out.tokens)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,18 +12,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pretrain.data import IGNORED_TARGET
-from pretrain.evaluate import (
+from pretrain.evaluation.bits import (
     Evaluation,
     HeldOut,
     evaluate,
-    logits_score,
     rank_batches,
     split_documents,
     together,
 )
+from pretrain.micro_batch import MicroBatch
+from pretrain.parallel.tensor import ALONE
+from pretrain.reading import Reading
 
 EOD = 0
 CPU = torch.device("cpu")
+
+
+class Priced:
+    """What a function from what `GPT.forward` takes to logits would lose."""
+
+    def __init__(self, logits: Callable[..., torch.Tensor]) -> None:
+        self.logits = logits
+
+    def token_losses(self, batch: MicroBatch) -> torch.Tensor:
+        return ALONE.losses(self.logits(*batch.inputs), batch.targets)
+
+
+def reading(sequence_length: int = 4, **marks: bool) -> Reading:
+    return Reading(sequence_length, EOD, **marks)
+
+
 ANALECTS = ["学而时习之，不亦说乎？", "有朋自远方来，不亦乐乎？", "人不知而不愠，不亦君子乎？"]
 
 
@@ -45,7 +64,7 @@ def uniform_over(vocabulary: int, model_size: int) -> torch.nn.Module:
 @pytest.mark.parametrize(("sequence_length", "micro_batch_size"), [(1, 1), (4, 2), (7, 3), (64, 2)])
 def test_a_uniform_model_costs_the_logarithm_of_its_vocabulary(sequence_length: int, micro_batch_size: int) -> None:
     held_out = held_out_of(23, texts=["四个字啊", "三个字"])
-    result = evaluate(logits_score(uniform_over(50, 64), False), held_out, sequence_length, micro_batch_size, CPU)
+    result = evaluate(Priced(uniform_over(50, 64)), held_out, reading(sequence_length), micro_batch_size, CPU)
     assert result.num_tokens == 23
     assert result.num_characters == 7
     assert result.bits_per_character == pytest.approx(23 * math.log2(50) / 7, rel=1e-6)
@@ -57,7 +76,7 @@ def test_a_model_that_knows_the_next_token_pays_nothing_and_sees_what_comes_befo
         def forward(self, tokens: torch.Tensor, *_: torch.Tensor | None) -> torch.Tensor:
             return 100.0 * torch.nn.functional.one_hot(tokens + 1, 64).float()
 
-    assert evaluate(logits_score(Successor(), False), held_out_of(30), 8, 2, CPU).bits < 1e-9
+    assert evaluate(Priced(Successor()), held_out_of(30), reading(8), 2, CPU).bits < 1e-9
 
 
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(1, 4), st.integers(1, 4))
@@ -81,14 +100,16 @@ def test_every_token_is_scored_once_after_its_predecessor_on_any_number_of_ranks
 def test_shares_of_the_ranks_add_up_to_the_whole() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Embedding(64, 8), torch.nn.Linear(8, 64))
-    score = logits_score(lambda tokens, *_: model(tokens), False)
+    priced = Priced(lambda tokens, *_: model(tokens))
     held_out = held_out_of(45)
     shares = [
-        score(torch.from_numpy(tokens), torch.from_numpy(targets), torch.empty(0), None).item()
+        priced.token_losses(reading().micro_batch(tokens, targets)).sum().item()
         for rank in range(3)
         for tokens, targets in rank_batches(held_out, 4, 2, rank, 3)
     ]
-    assert math.fsum(shares) / math.log(2) == pytest.approx(evaluate(score, held_out, 4, 2, CPU).bits, rel=1e-6)
+    assert math.fsum(shares) / math.log(2) == pytest.approx(
+        evaluate(priced, held_out, reading(), 2, CPU).bits, rel=1e-6
+    )
 
 
 def test_positions_are_reset_where_they_were_in_training_and_attention_is_causal() -> None:
@@ -99,11 +120,11 @@ def test_positions_are_reset_where_they_were_in_training_and_attention_is_causal
         return torch.zeros(*tokens.shape, 64)
 
     held_out = HeldOut(np.array([5, EOD, 6, EOD], dtype=np.uint16), ["五", "六"], EOD)
-    evaluate(logits_score(model, False), held_out, 4, 1, CPU)
-    evaluate(logits_score(model, False), held_out, 4, 1, CPU, reset_positions=True)
-    assert seen[0] == (None, None, None)
-    ids, prefix_ends, positions = seen[1]
-    assert (ids, prefix_ends) == (None, None)
+    evaluate(Priced(model), held_out, reading(), 1, CPU)
+    evaluate(Priced(model), held_out, reading(reset_positions=True), 1, CPU)
+    assert seen[0] == (None, None, None, None)
+    ids, prefix_ends, positions, branches = seen[1]
+    assert (ids, prefix_ends, branches) == (None, None, None)
     assert positions is not None and positions.tolist() == [[0, 0, 1, 0]], "tokens are EOD 5 EOD 6"
 
 
@@ -121,7 +142,7 @@ def test_document_ids_reach_a_model_that_masks_by_them(document_mask: bool) -> N
         return torch.zeros(*tokens.shape, 64)
 
     held_out = HeldOut(np.array([5, EOD, 6, EOD], dtype=np.uint16), ["五", "六"], EOD)
-    evaluate(logits_score(model, document_mask), held_out, 4, 1, CPU)
+    evaluate(Priced(model), held_out, reading(document_mask=document_mask), 1, CPU)
     if document_mask:
         assert [ids.tolist() for ids in seen if ids is not None] == [[[0, 1, 1, 2]]], "tokens are EOD 5 EOD 6"
     else:

@@ -20,14 +20,16 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.checkpoint import TOKENIZER, load_model, local_folder
-from pretrain.config import RunConfig
-from pretrain.data import document_ids, positions
+from pretrain.micro_batch import MicroBatch
+from pretrain.model import GPT
 from pretrain.parallel.mesh import choose_device
+from pretrain.reading import Reading
 from tokenizer.model import Tokenizer
 
 
@@ -51,35 +53,11 @@ class Sampling:
             raise UsageError(f"seed {self.seed}: it must be 0 or more, and below 2**63")
 
 
-@dataclass(frozen=True)
-class Windows:
-    """How a model is shown tokens: as in its training."""
-
-    sequence_length: int
-    eod: int
-    document_mask: bool = False
-    reset_positions: bool = False
-    prefix_lm: bool = False
-
-    @classmethod
-    def of(cls, config: RunConfig, eod: int) -> Windows:
-        """Those of a run whose tokenizer ends documents with `eod`."""
-        model, data = config.model, config.data
-        return cls(model.sequence_length, eod, model.document_mask, data.reset_positions, data.prefix_lm)
-
-    def last(
-        self, context: Sequence[int], prefix_length: int
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-        """What `GPT.forward` takes: the last tokens of a context, its first `prefix_length` the prefix."""
-        first = max(0, len(context) - self.sequence_length)
-        tokens = torch.tensor([context[first:]])
-        ids = document_ids(tokens.numpy(), self.eod)
-        return (
-            tokens,
-            torch.from_numpy(ids) if self.document_mask else None,
-            torch.full_like(tokens, max(0, prefix_length - first)) if self.prefix_lm else None,
-            torch.from_numpy(positions(ids)) if self.reset_positions else None,
-        )
+def window(reading: Reading, context: Sequence[int], prefix_length: int) -> MicroBatch:
+    """The last tokens of a context, its first `prefix_length` the prefix."""
+    first = max(0, len(context) - reading.sequence_length)
+    tokens = np.array([context[first:]])
+    return reading.micro_batch(tokens, tokens, prefix_lengths_B=np.array([max(0, prefix_length - first)]))
 
 
 @torch.no_grad()  # not inference_mode: the caller may go on training
@@ -88,7 +66,7 @@ def generate(
     prompt: Sequence[int],
     max_tokens: int,
     sampling: Sampling,
-    windows: Windows,
+    reading: Reading,
     device: torch.device | str = "cpu",
 ) -> Iterator[int]:
     """The tokens that follow `prompt`, `max_tokens` at most; the end-of-document token ends it and is not given.
@@ -96,16 +74,23 @@ def generate(
     `model` maps what `GPT.forward` takes, of one sample, to logits [1, T, V], or [1, 1, V] of the last place alone.
     """
     generator = torch.Generator().manual_seed(sampling.seed)
-    context = [windows.eod, *prompt]
+    context = [reading.eod, *prompt]
     prefix_length = len(context)
     for _ in range(max_tokens):
-        window = windows.last(context, prefix_length)
-        logits = model(*(None if tensor is None else tensor.to(device) for tensor in window))
+        batch = window(reading, context, prefix_length)
+        logits = model(*(None if tensor is None else tensor.to(device) for tensor in batch.inputs[:4]))
         token = next_token(logits[0, -1], sampling, generator)
-        if token == windows.eod:
+        if token == reading.eod:
             return
         context.append(token)
         yield token
+
+
+def last_logits(model: GPT, tokens_BT: Tensor, *marks: Tensor | None) -> Tensor:
+    """Logits [B, 1, V] of the last place of each sample."""
+    rows_N = torch.arange(1, len(tokens_BT) + 1, device=tokens_BT.device) * tokens_BT.shape[1] - 1
+    logits: Tensor = model(tokens_BT, *marks, rows_N=rows_N)
+    return logits
 
 
 def next_token(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> int:
@@ -162,11 +147,11 @@ def main(args: argparse.Namespace) -> None:
     model, config = load_model(folder)
     tokenizer = Tokenizer(folder / TOKENIZER)
     tokens = generate(
-        partial(model.to(device), place=-1),
+        partial(last_logits, model.to(device)),
         tokenizer.encode(prompt),
         args.max_tokens,
         sampling,
-        Windows.of(config, tokenizer.eod),
+        Reading.of(config, tokenizer.eod),
         device=device,
     )
     for text in chain([prompt], stream_text(tokens, tokenizer.piece_bytes)):

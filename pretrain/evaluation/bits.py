@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,27 +25,19 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from corpus.engine.errors import UsageError
 from pretrain.checkpoint import TOKENIZER, load_model, local_folder
-from pretrain.data import IGNORED_TARGET, Shard, ShardReader, document_ids, positions
-from pretrain.kneser_ney import character_baselines
-from pretrain.micro_batch import MicroBatch
-from pretrain.parallel.compose import ParallelModel
+from pretrain.data import IGNORED_TARGET, Shard, ShardReader
+from pretrain.evaluation.kneser_ney import character_baselines
 from pretrain.parallel.mesh import DATA_AXES, World, choose_device
-from pretrain.parallel.tensor import ALONE
+from pretrain.reading import Reading, TokenLosses
 from pretrain.staging import staged
 from tokenizer.model import Tokenizer
 from tokenizer.shards import open_split
 
 MAX_HELD_OUT_TOKENS = 10_000_000  # more would cost memory and time and move the third digit
 MAX_BASELINE_TOKENS = 4_000_000  # of training text: some 15 seconds and 1 GB
-
-
-# (tokens [B, T], targets [B, T], document ids [B, T], positions [B, T] or None) -> the sum of -ln p(target), fp32 and the
-# same on all ranks of one data-parallel position; how a model cut into pipeline stages computes it is the caller's matter
-Score = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True)
@@ -101,47 +93,24 @@ def read_held_out(data: Path, split: str, tokenizer: Tokenizer, max_tokens: int 
     return found
 
 
-def logits_score(model: Callable[..., Tensor], document_mask: bool) -> Score:
-    """The score of a model that holds all its layers and maps what `GPT.forward` takes to logits."""
-
-    def score(tokens: Tensor, targets: Tensor, ids: Tensor, positions: Tensor | None) -> Tensor:
-        return ALONE.loss_sum(model(tokens, ids if document_mask else None, None, positions), targets)
-
-    return score
-
-
-def parallel_score(model: ParallelModel, document_mask: bool) -> Score:
-    """The score of a model laid over ranks."""
-
-    def score(tokens: Tensor, targets: Tensor, ids: Tensor, positions: Tensor | None) -> Tensor:
-        num_targets = int((targets != IGNORED_TARGET).sum())
-        return model.scores(MicroBatch(tokens, targets, ids if document_mask else None, None, positions, num_targets))
-
-    return score
-
-
 @torch.no_grad()
 def evaluate(
-    score: Score,
+    model: TokenLosses,
     held_out: HeldOut,
-    sequence_length: int,
+    reading: Reading,
     micro_batch_size: int,
     device: torch.device,
     world: World | None = None,
-    reset_positions: bool = False,
 ) -> Evaluation:
-    """Score every held-out token once; positions as the model was trained with.
+    """Score every held-out token once.
 
-    In a `world` each data-parallel rank takes its share, and all get the sum. All ranks call `score` equally often,
+    In a `world` each data-parallel rank takes its share, and all get the sum. All ranks ask the model equally often,
     on padding where the windows do not divide: a sharded model's forward is collective.
     """
     rank, num_ranks = (world.dp_rank, world.dp_size) if world else (0, 1)
     nats = torch.zeros((), dtype=torch.float64, device=device)
-    for tokens, targets in rank_batches(held_out, sequence_length, micro_batch_size, rank, num_ranks):
-        ids = document_ids(tokens, held_out.eod)
-        places = torch.from_numpy(positions(ids)).to(device) if reset_positions else None
-        first, second, third = (torch.from_numpy(array).to(device) for array in (tokens, targets, ids))
-        nats += score(first, second, third, places)
+    for tokens, targets in rank_batches(held_out, reading.sequence_length, micro_batch_size, rank, num_ranks):
+        nats += model.token_losses(reading.micro_batch(tokens, targets, device)).sum(dtype=torch.float64)
     (total,) = world.sum_over(DATA_AXES, nats) if world else [nats.item()]
     return Evaluation(total / math.log(2), len(held_out.tokens), held_out.num_characters)
 
@@ -215,14 +184,7 @@ def main(args: argparse.Namespace) -> None:
     with staged(config.data, {"": args.data}) as places:
         held_out = read_held_out(places[""], args.split, tokenizer, args.max_tokens)
         train_texts = read_held_out(places[""], config.data.train_split, tokenizer, MAX_BASELINE_TOKENS).texts
-    result = evaluate(
-        logits_score(model.to(device), config.model.document_mask),
-        held_out,
-        config.model.sequence_length,
-        args.micro_batch_size,
-        device,
-        reset_positions=config.data.reset_positions,
-    )
+    result = evaluate(model.to(device), held_out, Reading.of(config, tokenizer.eod), args.micro_batch_size, device)
     baselines = character_baselines(train_texts, held_out.texts)
     values: dict[str, float] = {
         "bits_per_character": result.bits_per_character,

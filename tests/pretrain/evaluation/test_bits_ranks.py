@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pretrain.config import RunConfig
-from pretrain.evaluate import HeldOut, evaluate, parallel_score
+from pretrain.evaluation.bits import HeldOut, evaluate
+from pretrain.reading import Reading
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import EOD, VOCAB_SIZE, tiny_config, tiny_run, train_steps
 
@@ -23,8 +24,7 @@ def measure(config: RunConfig, num_steps_between: int) -> dict[str, Any]:
         for _ in range(2):
             if num_steps_between:
                 losses += train_steps(run, num_steps_between)[0]
-            score = parallel_score(run.model, config.model.document_mask)
-            bits.append(evaluate(score, held_out, 16, 2, run.world.device, run.world).bits)
+            bits.append(evaluate(run.model, held_out, Reading.of(config, EOD), 2, run.world.device, run.world).bits)
             run.model.reshard()
         return {"bits": bits, "losses": losses}
 

@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pretrain.kneser_ney import DISCOUNT, END, NUM_SYMBOLS, KneserNey, character_baselines, discounts, symbols
+from pretrain.evaluation.kneser_ney import (
+    DISCOUNT,
+    END,
+    NUM_SYMBOLS,
+    KneserNey,
+    character_baselines,
+    discounts,
+    symbols,
+)
 
 ANALECTS = ["学而时习之，不亦说乎？", "有朋自远方来，不亦乐乎？", "人不知而不愠，不亦君子乎？"]
 WORDS = ["而", "之", "不亦", "乎？", "君子", "学", "人，", "时习", "有朋自远", "方来"]
