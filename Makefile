@@ -20,6 +20,7 @@ SET ?=
 MACHINE ?= $(if $(shell command -v nvidia-smi 2>/dev/null),,cpu)
 DEVICES ?=
 ASK ?=
+ARMS ?=
 CLUSTER ?=
 NODES ?= 1
 GPUS ?= 8
@@ -29,13 +30,16 @@ SEEDS ?=
 CONTACT ?=
 CHECKPOINT ?= $(patsubst %/COMMIT.json,%,$(lastword $(sort $(wildcard $(RUN_DIR)/checkpoints/step-*/COMMIT.json))))
 PROMPT ?=
+EXAMPLES ?=
+TUNED_DIR ?= $(RUN_DIR)-finetuned
+TASKS ?=
 RUN_DIR ?= $(if $(findstring ://,$(DATA)),build,$(DATA))/pretrain
 SUBMIT = CLUSTER='$(CLUSTER)' NODES='$(NODES)' GPUS='$(GPUS)' NPROC='$(NPROC)' PARTITION='$(PARTITION)' TIME='$(TIME)' sh tools/slurm/submit.sh
 TRAIN = $(if $(CLUSTER),$(SUBMIT),$(RUN) -m pretrain train --nproc $(NPROC))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup crawl crawl-demo corpus plan pretrain generate report run-report status verify test test-all faults bench check format clean distclean have-seeds have-data have-model
+.PHONY: help setup crawl crawl-demo corpus plan pretrain finetune generate evaluate ablate report run-report status verify test test-all faults bench check format clean distclean have-seeds have-data have-model have-arms
 
 help:  ## list the targets and the variables
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -57,14 +61,18 @@ help:  ## list the targets and the variables
 ##   RUN_DIR=runs/a            the training run: checkpoints, metrics, logs (default: DATA/pretrain)
 ##   MACHINE=h100-80|my.toml   what `make plan` plans for (default: the GPUs here, or cpu; docs/planner.md)
 ##   DEVICES=2128              how many GPUs of it (default: one machine)
-##   ASK='--explain 1'         more of its options
+##   ASK='--explain 1'         more options of `make plan`, of the tasks of `make evaluate`, and of `make ablate`
+##   ARMS='a=build/a b=build/b' the builds that `make ablate` compares, the first one to all others
 ##   CLUSTER=slurm             submit the training to a cluster instead of running it here (docs/cluster.md)
 ##   NODES=4                   machines of the cluster (default: 1)
 ##   GPUS=4                    GPUs of each (default: 8; with 0, NPROC processes on each)
 ##   PARTITION=gpu             where its jobs run (default: the cluster's)
 ##   TIME=8:00:00              how long each job may; the next one goes on (default: 24 hours)
+##   EXAMPLES=train.jsonl      what `make finetune` trains on: instructions, dialogues (docs/finetuning.md)
+##   TUNED_DIR=runs/sft        its run (default: RUN_DIR-finetuned)
 ##   PROMPT='学而时习之'       what `make generate` continues (default: nothing, a new text)
-##   CHECKPOINT=path/step-...  which model `make generate` takes (default: the newest below RUN_DIR)
+##   TASKS=fewclue             a folder with the nine tasks of FewCLUE, for `make evaluate` (docs/evaluation.md)
+##   CHECKPOINT=path/step-...  which model `make generate` and `make evaluate` take (default: the newest below RUN_DIR)
 ##   TORCH_INDEX=URL           take torch from another package index, for example one with CPU-only wheels
 ##   PYTHON=python3.12         the interpreter .venv is made from (3.11 or newer)
 ##   TEST='-k shards'          more arguments for pytest
@@ -123,8 +131,19 @@ plan: $(VENV)/.pretrain-stamp  ## rank the layouts of CONFIG on DEVICES of a MAC
 pretrain: have-data $(VENV)/.pretrain-stamp  ## dataset -> GPT, on NPROC processes or a cluster; run again to resume
 	@$(TRAIN) --config '$(CONFIG)' --data '$(DATA)' --out '$(RUN_DIR)' $(if $(STEPS),--set training.num_steps=$(STEPS)) $(foreach pair,$(SET),--set '$(pair)')
 
+finetune: have-model $(VENV)/.pretrain-stamp  ## train the trained GPT on EXAMPLES, on NPROC processes; run again to resume
+	@test -n '$(EXAMPLES)' || { echo "fine-tuning needs examples, a JSON object a line: make finetune EXAMPLES=train.jsonl (docs/finetuning.md)" >&2; exit 2; }
+	@$(RUN) -m pretrain finetune --checkpoint '$(CHECKPOINT)' $(foreach file,$(EXAMPLES),--examples '$(file)') --out '$(TUNED_DIR)' --nproc $(NPROC) $(foreach pair,$(SET),--set '$(pair)')
+
 generate: have-model $(VENV)/.pretrain-stamp  ## let the trained GPT continue PROMPT
 	@$(RUN) -m pretrain generate --checkpoint '$(CHECKPOINT)' --prompt '$(PROMPT)'
+
+evaluate: have-model $(VENV)/.pretrain-stamp  ## bits per character of the trained GPT on held-out text; with TASKS, the nine tasks as well
+	@$(RUN) -m pretrain evaluate --checkpoint '$(CHECKPOINT)' --data '$(DATA)'
+	@$(if $(TASKS),$(RUN) -m pretrain tasks --checkpoint '$(CHECKPOINT)' --data '$(TASKS)' --out '$(RUN_DIR)/tasks/$(notdir $(CHECKPOINT))' --report '$(RUN_DIR)/tasks/$(notdir $(CHECKPOINT))/report.html' $(ASK))
+
+ablate: have-arms $(VENV)/.pretrain-stamp  ## the same small model on several builds (ARMS): did a filter help? run again to resume
+	@$(RUN) -m pretrain ablate $(foreach arm,$(ARMS),--arm '$(arm)') --config '$(CONFIG)' --nproc $(NPROC) $(if $(STEPS),--steps $(STEPS)) $(foreach pair,$(SET),--set '$(pair)') --out '$(or $(filter-out build/demo,$(OUT)),build/ablation)' $(ASK)
 
 report: have-data $(VENV)/.corpus-stamp  ## draw report.html and report.md of a dataset: the funnel, every rule, samples
 	@$(RUN) -m corpus report '$(DATA)'
@@ -144,8 +163,11 @@ have-seeds:
 have-data:
 	@case '$(DATA)' in *://*) ;; *) test -e '$(DATA)/run.json';; esac || { echo "no dataset in '$(DATA)' (no run.json there). Make one: make corpus, or name yours: make $(MAKECMDGOALS) DATA=build/my" >&2; exit 2; }
 
+have-arms:
+	@test -n '$(ARMS)' || { echo "an ablation compares builds: make ablate ARMS='filtered=build/a unfiltered=build/b' ASK='--tokens 600k --seeds 3'" >&2; exit 2; }
+
 have-model:
-	@test -n '$(CHECKPOINT)' || { echo "no trained model below '$(RUN_DIR)'. Train one: make pretrain DATA='$(DATA)', or name a checkpoint: make generate CHECKPOINT=..." >&2; exit 2; }
+	@test -n '$(CHECKPOINT)' || { echo "no trained model below '$(RUN_DIR)'. Train one: make pretrain DATA='$(DATA)', or name a checkpoint: make $(MAKECMDGOALS) CHECKPOINT=..." >&2; exit 2; }
 
 # --------------------------------------------------------------------------------------------------------------- checking
 

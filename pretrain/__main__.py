@@ -47,6 +47,14 @@ python -m pretrain scale --config demo --ranks 1 2 4 --out build/scaling
 python -m pretrain sweep --config demo --gpus 2 --grid tp=1,2 pp=1,2 mbs=1,2,4 --out build/sweep
 """,
     ),
+    "ablate": (
+        "pretrain.ablation.command",
+        "the same small model on several builds of a corpus: did a filter help?",
+        """
+python -m pretrain ablate --arm filtered=build/a --arm unfiltered=build/b --tokens 600k --out build/ablation
+python -m pretrain ablate --arm a=build/a --arm b=build/b --config my.toml --seeds 5 --text held/*.jsonl --out build/ablation
+""",
+    ),
     "report": (
         "pretrain.monitor.report",
         "a run as one page: loss, speed, memory, events",
@@ -68,18 +76,38 @@ python -m pretrain export --checkpoint runs/a/checkpoints/step-00001000 --out bu
 python -m pretrain import --model build/a-hf --out runs/b --data build/demo
 """,
     ),
+    "finetune": (
+        "pretrain.finetuning.command",
+        "train a checkpoint on examples: instructions, dialogues, tasks",
+        """
+python -m pretrain finetune --checkpoint runs/a/checkpoints/step-00001000 --examples train.jsonl --out runs/sft
+python -m pretrain finetune --checkpoint runs/a/checkpoints/step-00001000 --task tnews --task-data fewclue --out runs/tnews
+""",
+    ),
     "generate": (
-        "pretrain.generation.generate",
-        "continue a prompt",
+        "pretrain.generation.command",
+        "continue a prompt, or many",
         """
 python -m pretrain generate --checkpoint runs/a/checkpoints/step-00001000 --prompt 春天
+python -m pretrain generate --checkpoint runs/a/checkpoints/step-00001000 --prompt 问：什么是春天？ --stop 问： --top-p 0.9
+python -m pretrain generate --checkpoint runs/a/checkpoints/step-00001000 --prompts prompts.jsonl --out texts.jsonl
 """,
     ),
     "evaluate": (
-        "pretrain.evaluation.bits",
-        "held-out bits per character of a checkpoint",
+        "pretrain.evaluation.command",
+        "bits per character and per byte of a checkpoint, on held-out text or texts of your own",
         """
 python -m pretrain evaluate --checkpoint runs/a/checkpoints/step-00001000 --data build/demo
+python -m pretrain evaluate --checkpoint runs/a/checkpoints/step-00001000 --text poems.jsonl novel.txt --by author
+""",
+    ),
+    "tasks": (
+        "pretrain.tasks.command",
+        "ask a checkpoint the nine tasks of ZeroCLUE and FewCLUE, or your own, beside chance and published results",
+        """
+python -m pretrain tasks --checkpoint runs/a/checkpoints/step-00001000 --data fewclue --out results/a
+python -m pretrain tasks --checkpoint runs/a/checkpoints/step-00001000 --data fewclue --out results/b --calibrate diagonal --expand
+python -m pretrain tasks --checkpoint runs/a/checkpoints/step-00001000 --data fewclue --task tnews my.toml --shots 4 --limit 200
 """,
     ),
     "trace": (

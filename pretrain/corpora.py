@@ -14,7 +14,7 @@ counts the samples of each corpus as if these had held from its beginning.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
@@ -31,27 +31,29 @@ from pretrain.data import (
     Loader,
     SampleBlend,
     SampleStream,
-    Shard,
     ShardReader,
     Stream,
     data_digest,
 )
+from pretrain.data.examples import Packs, Record, open_packs, read_record
 from pretrain.data.megatron import open_megatron
 from pretrain.state import Order, Share
 from tokenizer.shards import TokenShard, open_split
 
 if TYPE_CHECKING:
-    from pretrain.evaluation.bits import HeldOut
+    from pretrain.evaluation.held_out import HeldOut
+    from pretrain.finetuning.held_out import HeldOutAnswers
     from tokenizer.model import Tokenizer
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """One corpus: its name in this run, and the token shards of its training split."""
+    """One corpus, of text or of examples: its name in this run, and the token shards of its training split."""
 
     name: str
     folder: Path
     shards: list[TokenShard]
+    examples: Record | None = None  # where it is one of examples, whose answers alone count
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Corpora:
     loader: Loader
     order: Order  # of the steps to come
     tokenizer: Tokenizer
-    held_out: dict[str, HeldOut]  # by corpus
+    held_out: dict[str, HeldOut | HeldOutAnswers]  # by corpus
     identity: Identity
     tokens_per_character: float  # of the training text as it is blended
     train_texts: Callable[[], list[str]]  # for the character baselines; read when they are wanted
@@ -88,7 +90,8 @@ def open_run(
     Raises:
         WenhaiError: shards are missing or damaged, the tokenizer is another one, or the corpora do not fit the run.
     """
-    from pretrain.evaluation.bits import MAX_BASELINE_TOKENS, read_held_out
+    from pretrain.evaluation.held_out import read_held_out
+    from pretrain.evaluation.kneser_ney import MAX_BASELINE_TOKENS
     from tokenizer.model import Tokenizer
 
     corpora = open_corpora(config.data, places or corpus_folders(config.data, data))
@@ -107,16 +110,22 @@ def open_run(
         loader,
         order,
         tokenizer,
-        {corpus.name: read_held_out(corpus.folder, split, tokenizer, max_tokens) for corpus in held_out},
+        {
+            corpus.name: read_held_out(corpus.folder, split, tokenizer, max_tokens)
+            if corpus.examples is None
+            else _held_out_answers(corpus, split, config, tokenizer, max_tokens)
+            for corpus in held_out
+        },
         Identity(
             data=corpora_digest(corpora),
             tokenizer=tokenizer.path,
             tokenizer_sha256=tokenizer.sha256,
         ),
-        _tokens_per_character(corpora, loader, order),
+        _tokens_per_character(corpora, loader, order, config.data.train_split),
         lambda: [
             text
             for corpus in corpora
+            if corpus.examples is None
             for text in read_held_out(
                 corpus.folder, config.data.train_split, tokenizer, MAX_BASELINE_TOKENS // len(corpora)
             ).texts
@@ -130,7 +139,10 @@ def open_corpora(config: DataConfig, places: Mapping[str, str | Path]) -> list[C
     Raises:
         WenhaiError: one has no training text or is damaged, or they are of different tokenizers.
     """
-    corpora = [Corpus(name, Path(folder), open_split(folder, config.train_split)) for name, folder in places.items()]
+    corpora = [
+        Corpus(name, Path(folder), open_split(folder, config.train_split), read_record(Path(folder)))
+        for name, folder in places.items()
+    ]
     for corpus in corpora:
         if not corpus.shards:
             raise UsageError(f"{corpus.folder}: corpus {corpus.name} has no {config.train_split} documents.")
@@ -148,9 +160,14 @@ def open_corpora(config: DataConfig, places: Mapping[str, str | Path]) -> list[C
 
 def corpora_digest(corpora: Sequence[Corpus]) -> str:
     """What the text of a run is known by: the tokens of its only corpus, or of each by name."""
-    if len(corpora) == 1:
-        return data_digest(corpora[0].shards)
-    return digest({corpus.name: data_digest(corpus.shards) for corpus in corpora})
+    digests = {corpus.name: _corpus_digest(corpus) for corpus in corpora}
+    return digests[corpora[0].name] if len(corpora) == 1 else digest(digests)
+
+
+def _corpus_digest(corpus: Corpus) -> str:
+    """The tokens, and of examples also which of them count."""
+    tokens = data_digest(corpus.shards)
+    return tokens if corpus.examples is None else digest([tokens, corpus.examples.counted])
 
 
 def order_from(config: RunConfig, step: int = 0, num_samples: int = 0, corpora: Sequence[Corpus] = ()) -> Order:
@@ -163,7 +180,8 @@ def order_from(config: RunConfig, step: int = 0, num_samples: int = 0, corpora: 
     batch_sizes = BatchSizes(training.global_batch_size, training.rampup, step, num_samples)
     shares = []
     if len(corpora) > 1:
-        sizes = [stream_of(corpus, config.model.sequence_length, 0).num_samples for corpus in corpora]
+        length = config.model.sequence_length
+        sizes = [stream_of(corpus, length, training.seed, is_named=True).num_samples for corpus in corpora]
         shares = sample_shares(config.data.corpora, sizes, batch_sizes, training.num_steps)
     return Order(
         step=step,
@@ -186,6 +204,10 @@ def new_loader(corpora: Sequence[Corpus], order: Order, config: RunConfig, verif
     blend: SampleBlend | None
     if order.kind == "megatron":
         assert order.run_samples is not None
+        if any(corpus.examples is not None for corpus in corpora):
+            raise UsageError(
+                'data.order = "megatron": examples are packed, and Megatron has no such order. Leave it out.'
+            )
         listed = [(corpus.name, corpus.folder, float(share)) for corpus, share in chosen]
         streams, blend = open_megatron(
             listed, config.data.train_split, length, order.run_samples, order.seed, verify=verify
@@ -194,14 +216,30 @@ def new_loader(corpora: Sequence[Corpus], order: Order, config: RunConfig, verif
         is_blend = len(chosen) > 1
         streams = [stream_of(corpus, length, order.seed, is_blend, verify) for corpus, _ in chosen]
         blend = Blend([share for _, share in chosen], [corpus.name for corpus, _ in chosen]) if is_blend else None
+    return _loader(streams, blend, config, order.seed)
+
+
+def _loader(streams: Sequence[SampleStream], blend: SampleBlend | None, config: RunConfig, seed: int) -> Loader:
     return Loader(
         streams,
         blend,
         document_mask=config.model.document_mask,
         reset_positions=config.data.reset_positions,
         prefix_lm=config.data.prefix_lm,
-        seed=order.seed,
+        seed=seed,
     )
+
+
+def _held_out_answers(
+    corpus: Corpus, split: str, config: RunConfig, tokenizer: Tokenizer, max_tokens: int
+) -> HeldOutAnswers:
+    """The examples of one split, read as in training."""
+    from pretrain.finetuning.held_out import read_answers
+
+    seed = config.training.seed
+    held_out = replace(corpus, shards=open_split(corpus.folder, split))
+    stream = stream_of(held_out, config.model.sequence_length, seed, verify=True)
+    return read_answers(_loader([stream], None, config, seed), tokenizer, max_tokens)
 
 
 def corpus_shares(loader: Loader, num_samples: int) -> list[CorpusShare]:
@@ -217,15 +255,19 @@ def corpus_shares(loader: Loader, num_samples: int) -> list[CorpusShare]:
     return found
 
 
-def stream_of(corpus: Corpus, sequence_length: int, seed: int, is_named: bool = False, verify: bool = False) -> Stream:
+def stream_of(
+    corpus: Corpus, sequence_length: int, seed: int, is_named: bool = False, verify: bool = False
+) -> Stream | Packs:
     """The samples of one corpus; the name of one among several is part of the key of its order.
 
     Raises:
-        UsageError: it is shorter than one sample.
+        UsageError: it is shorter than one sample, or an example is longer.
     """
-    shards: list[Shard] = [ShardReader(shard, verify) for shard in corpus.shards]
+    name = corpus.name if is_named else ""
     try:
-        return Stream(shards, sequence_length, seed, corpus.name if is_named else "")
+        if corpus.examples is not None:
+            return open_packs(corpus.shards, corpus.examples, sequence_length, seed, name, verify)
+        return Stream([ShardReader(shard, verify) for shard in corpus.shards], sequence_length, seed, name)
     except UsageError as error:
         raise UsageError(f"{corpus.folder}: {error}") from error
 
@@ -269,13 +311,16 @@ def _advice(batch_sizes: BatchSizes, num_steps: int) -> str:
     return f"Change them, or the length of the run: training.num_steps={num_steps} takes {taken:,}."
 
 
-def _tokens_per_character(corpora: Sequence[Corpus], loader: Loader, order: Order) -> float:
-    """Of the blend: the inverse of the mean characters of a token."""
+def _tokens_per_character(corpora: Sequence[Corpus], loader: Loader, order: Order, split: str) -> float:
+    """Of the blend: the inverse of the mean characters of a token; of examples, of the answers'."""
     shares = {share.name: share.weight for share in corpus_shares(loader, 1)}
     characters = Fraction(0)
     for corpus in corpora:
         metas = [shard.meta for shard in corpus.shards]
-        total = sum(meta.num_characters for meta in metas)
+        total, num_tokens = sum(meta.num_characters for meta in metas), sum(meta.num_tokens for meta in metas)
+        if corpus.examples is not None:
+            answers = corpus.examples.splits[split]
+            total, num_tokens = answers.counted_characters, answers.counted_tokens
         weight = shares[corpus.name] if order.shares else 1
-        characters += weight * Fraction(max(1, total), sum(meta.num_tokens for meta in metas))
+        characters += weight * Fraction(max(1, total), num_tokens)
     return float(1 / characters)

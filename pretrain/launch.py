@@ -124,10 +124,10 @@ class Nodes(NamedTuple):
 ALONE = Nodes()
 
 
-def launch(rank_command: Sequence[str], num_ranks: int, nodes: Nodes = ALONE) -> int:
+def launch(rank_command: Sequence[str], num_ranks: int, nodes: Nodes = ALONE, *, outputs: Sequence[Path] = ()) -> int:
     """Run a command on `num_ranks` ranks here; returns the exit code of the first that failed, or 0.
 
-    When one fails the others have `GRACE_SECONDS` to end by themselves; then they are killed.
+    When one fails the others have `GRACE_SECONDS` to end by themselves; then they are killed. `outputs` as in `start_ranks`.
     """
     ranks: list[subprocess.Popen[bytes]] = []
     passed_on: list[int] = []
@@ -139,7 +139,7 @@ def launch(rank_command: Sequence[str], num_ranks: int, nodes: Nodes = ALONE) ->
 
     with handled(pass_on):
         try:
-            for process in start_ranks(rank_command, num_ranks, nodes):
+            for process in start_ranks(rank_command, num_ranks, nodes, outputs=outputs):
                 ranks.append(process)  # one by one: a signal reaches those that there are
             code = _wait(ranks, nodes.rank * num_ranks, passed_on)
         finally:

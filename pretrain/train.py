@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 from torch import Tensor
@@ -35,6 +35,11 @@ from pretrain.signals import noted
 from pretrain.staging import staged_on_all
 from pretrain.state import State
 from pretrain.step import Run, new_run, note_order, train_step
+
+if TYPE_CHECKING:
+    from pretrain.evaluation.bits import Evaluation
+
+RECORDED_SOURCES = 20  # of held-out text, those with most characters; the others are recorded together
 
 
 def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path: Path | None = None) -> None:
@@ -167,34 +172,45 @@ def _tell_saves(saver: Saver, metrics: Metrics | None) -> None:
             say(f"WARNING: {warning}")
 
 
-def _evaluate(run: Run, corpora: Corpora, metrics: Metrics | None) -> dict[str, float]:
-    """Held-out bits per character of all corpora, under "", and of each where there are several; all ranks take part."""
-    from pretrain.evaluation.bits import evaluate, together
+def _evaluate(
+    run: Run, corpora: Corpora, metrics: Metrics | None
+) -> tuple[Evaluation, dict[str, float], dict[str, float]]:
+    """What all held-out text costs, and bits per character by corpus and by source, each where there are several.
+
+    All ranks take part.
+    """
+    from pretrain.evaluation.bits import evaluate, largest, together
+    from pretrain.finetuning.held_out import HeldOutAnswers, evaluate_answers
 
     config = run.config
     reading = Reading.of(config, corpora.tokenizer.eod)
     with run.world.phases("evaluate"):
         results = {
-            name: evaluate(run.model, held_out, reading, config.training.micro_batch_size, run.world.device, run.world)
+            name: evaluate_answers(run.model, held_out, config, run.world)
+            if isinstance(held_out, HeldOutAnswers)
+            else evaluate(run.model, held_out, reading, config.training.micro_batch_size, run.world.device, run.world)
             for name, held_out in corpora.held_out.items()
         }
     run.model.reshard()
     whole = together(list(results.values()))
-    bits = {"": whole.bits_per_character}
-    if len(results) > 1:
-        bits |= {name: result.bits_per_character for name, result in results.items()}
+    by_corpus, by_source = (
+        {name: part.bits_per_character for name, part in parts.items() if part.num_characters} if len(parts) > 1 else {}
+        for parts in (results, largest(whole.by_source, RECORDED_SOURCES))
+    )
     if metrics is not None:
-        by_corpus = {f"bits_per_character/{name}": value for name, value in bits.items() if name}
-        values = {"loss": whole.loss, "bits_per_character": whole.bits_per_character}
-        metrics.record("validation", run.state.step, values | by_corpus)
-        parts = "".join(f", {name} {value:.3f}" for name, value in bits.items() if name)
+        values = {name: getattr(whole, name) for name in ("loss", "bits_per_character", "bits_per_byte")}
+        values |= {f"bits_per_character/{name}": bits for name, bits in by_corpus.items()}
+        values |= {f"bits_per_character/source:{name}": bits for name, bits in by_source.items()}
+        metrics.record("validation", run.state.step, values)
+        parts = "".join(f", {name} {bits:.3f}" for name, bits in by_corpus.items())
         say(f"held out: {whole.bits_per_character:.3f} bits/char{parts}, loss {whole.loss:.4f}")
-    return bits
+    return whole, by_corpus, by_source
 
 
 def _sample(run: Run, corpora: Corpora) -> str:
     """A text that continues the prompt; all ranks take part, rank 0's logits decide."""
-    from pretrain.generation.generate import Sampling, generate, stream_text
+    from pretrain.generation.generate import Recomputed, Settings, generate
+    from pretrain.generation.sampling import Sampling
 
     def logits(*window: Any) -> Tensor:
         last = run.model.last_logits(*window).float()
@@ -202,44 +218,48 @@ def _sample(run: Run, corpora: Corpora) -> str:
         return last
 
     config = run.config
-    tokens = generate(
-        logits,
-        corpora.tokenizer.encode(config.evaluation.prompt),
-        config.evaluation.sample_tokens,
-        Sampling(seed=config.training.seed),
-        Reading.of(config, corpora.tokenizer.eod),
-        device=run.world.device,
+    reading = Reading.of(config, corpora.tokenizer.eod)
+    pieces = generate(
+        Recomputed(logits, reading, run.world.device),
+        [corpora.tokenizer.encode(config.evaluation.prompt)],
+        Settings(Sampling(seed=config.training.seed), config.evaluation.sample_tokens),
+        reading,
+        corpora.tokenizer.piece_bytes,
     )
-    return config.evaluation.prompt + "".join(stream_text(tokens, corpora.tokenizer.piece_bytes))
+    return config.evaluation.prompt + "".join(piece.text for piece in pieces)
 
 
 def _finish(run: Run, corpora: Corpora, out: Path, metrics: Metrics | None) -> None:
     """The last evaluation beside character models of the same text, and a sample."""
     from pretrain.evaluation.kneser_ney import character_baselines
+    from pretrain.finetuning.held_out import HeldOutAnswers
 
-    by_corpus = _evaluate(run, corpora, metrics)
-    bits = by_corpus.pop("")
+    whole, by_corpus, by_source = _evaluate(run, corpora, metrics)
     sample = _sample(run, corpora)
     baselines: dict[str, float] = {}
     with run.world.together():
         if metrics is not None:
-            held_out_texts = [text for held_out in corpora.held_out.values() for text in held_out.texts]
-            baselines = character_baselines(corpora.train_texts(), held_out_texts)
+            held_out = [each for each in corpora.held_out.values() if not isinstance(each, HeldOutAnswers)]
+            if len(held_out) == len(corpora.held_out):  # what is no text but answers, no character model is asked for
+                texts = [text for each in held_out for text in each.texts]
+                baselines = character_baselines(corpora.train_texts(), texts)
             summary = {
                 "steps": run.state.step,
                 "samples": run.state.num_samples,
                 "tokens": run.state.num_tokens,
                 "bad_steps": run.state.num_bad_steps,
                 "parameters": num_parameters(run.config.model),
-                "held_out_bits_per_character": bits,
+                "held_out_bits_per_character": whole.bits_per_character,
+                "held_out_bits_per_byte": whole.bits_per_byte,
                 **{f"{name}_bits_per_character": value for name, value in baselines.items()},
                 "corpora": by_corpus,  # held-out bits per character of each, where there are several
+                "sources": by_source,  # the same; the largest of them, and "other"
             }
             durable.write_json(out / "summary.json", summary | {"sample": sample})
     if metrics is not None:
         metrics.end(run.state.step)
         _draw_report(out)
-        print(f"held-out bits per character: {bits:.3f}")
+        print(f"held-out bits per character: {whole.bits_per_character:.3f}")
         for name, value in by_corpus.items():
             print(f"  of {name}: {value:.3f}")
         for name, value in baselines.items():

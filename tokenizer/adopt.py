@@ -13,13 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -34,7 +32,8 @@ from corpus.engine.run import RUN_NAME, read_run, run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
 from tokenizer.foreign import ForeignFile, open_foreign
-from tokenizer.model import Tokenizer, model_path
+from tokenizer.given import given_tokenizer
+from tokenizer.model import Tokenizer
 from tokenizer.provenance import write_docs
 from tokenizer.shard_record import ShardError, Tokens
 from tokenizer.shard_writer import ShardWriter, narrow
@@ -54,32 +53,6 @@ class Source:
     name: str
     split: str
     files: tuple[File, ...]
-
-
-@dataclass(frozen=True)
-class GivenTokenizer(Stage):
-    """The model file that the tokens belong to, as a build keeps it."""
-
-    model: File
-
-    name: ClassVar[str] = "tokenizer"
-    version: ClassVar[int] = 1
-
-    def config(self) -> dict[str, Any]:
-        return {"given": True}
-
-    def inputs(self) -> tuple[File, ...]:
-        return (self.model,)
-
-    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        return [Task("tokenizer", (self.model,))]
-
-    def run(self, task: Task, out: Output) -> Counts:
-        (model,) = task.inputs
-        Tokenizer(storage.fetch(model.url))  # refuses what is no model
-        with out.create("model/tokenizer.model") as path:
-            shutil.copyfile(storage.fetch(model.url), path)
-        return Counts()
 
 
 @dataclass(frozen=True)
@@ -294,12 +267,10 @@ def main(options: argparse.Namespace) -> None:
         raise UsageError("nothing to adopt: name the prefix of a file, or --validation PREFIX.")
     if storage.exists(storage.join(options.out, RUN_NAME)) and read_run(options.out)["stages"].keys() - ADOPTED_STAGES:
         raise UsageError(f"{options.out}: is a build that made its own tokenizer or text. Adopt into another folder.")
-    if storage.is_remote(options.tokenizer):
-        raise UsageError(f"--tokenizer {options.tokenizer}: is read from a local disk. Copy it here first.")
-    (model,) = storage.list_inputs([str(model_path(Path(options.tokenizer)))])
+    given = given_tokenizer(options.tokenizer)
     sources = find_sources({"train": options.prefixes, "validation": options.validation})
     folders = run_stages(
-        [GivenTokenizer(model), Adoption(sources, options.eod, options.append_eod)],
+        [given, Adoption(sources, options.eod, options.append_eod)],
         options.out,
         workers=options.workers,
         address=address,

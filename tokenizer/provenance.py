@@ -80,6 +80,13 @@ def read_rows(shard: TokenShard, sequences: Collection[int]) -> dict[int, dict[s
     return rows
 
 
+def read_ids(shard: TokenShard) -> Iterator[list[bytes]]:
+    """The ids of all documents in their order, some at a time."""
+    with _open(shard) as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=["id"], use_threads=False):
+            yield batch.column(0).to_pylist()
+
+
 def find_rows(shard: TokenShard, column: str, value: bytes | str) -> list[int]:
     """The sequences whose `id` or `url` is a value; of the table only that column is read, where it may hold it."""
     found: list[int] = []

@@ -32,7 +32,7 @@ Memory: a save that training waits for writes from the tensors themselves, and h
 CPU. One in the background holds a copy of what its rank writes, from the first save to the end of the run.
 """
 
-from pretrain.checkpoint.loading import load, load_model
+from pretrain.checkpoint.loading import load, load_model, load_weights
 from pretrain.checkpoint.places import committed, local_folder, newest, newest_at, place_of, step_folder, sweep
 from pretrain.checkpoint.records import COMMIT, TOKENIZER, Commit, Identity, read_commit, read_saved, read_state
 from pretrain.checkpoint.saver import Saver
@@ -47,6 +47,7 @@ __all__ = [
     "committed",
     "load",
     "load_model",
+    "load_weights",
     "local_folder",
     "newest",
     "newest_at",

@@ -49,23 +49,25 @@ def load(
     Raises:
         WenhaiError: a file is missing, altered or of another run; the message names it.
     """
-    with world.together():
-        commit = read_commit(folder)
-        _check_files(folder, commit, world.rank, world.size)
+    commit = _checked_commit(folder, world)
     with world.together():  # files that no rank refused
         state, saved = read_state(folder), read_saved(folder)
         _check_model(folder, saved.config, config)
         if (saved.data, saved.tokenizer_sha256) != (identity.data, identity.tokenizer_sha256):
             raise WenhaiError(f"{folder}: was trained on other token shards. Use those, or another --out.")
     copies, originals = (tensors_of(parameters, optimizer) for parameters in (model.copies, model.parameters))
-    tensors = copies | originals
-    reader = _Reader(folder)
-    with world.together():
-        _check_tensors(folder, commit, reader.metadata, tensors)
-    _fill(folder, tensors, reader)
-    for name in copies.keys() & originals.keys():  # both ends of a V: one tensor of the files, two places here
-        copies[name].copy_(originals[name])
+    _fill_on_all(folder, commit, originals, copies, world)
     return state
+
+
+def load_weights(folder: Path, model: ParallelModel, world: World) -> None:
+    """Check the checkpoint, and fill the weights of a model of its configuration in place, on any mesh; all ranks call it.
+
+    Raises:
+        WenhaiError: a file is missing or altered, or the weights are not those of the model; the message names it.
+    """
+    commit = _checked_commit(folder, world)
+    _fill_on_all(folder, commit, tensors_of(model.parameters), tensors_of(model.copies), world)
 
 
 def load_model(folder: Path) -> tuple[GPT, RunConfig]:
@@ -85,7 +87,7 @@ def load_model(folder: Path) -> tuple[GPT, RunConfig]:
         model.double()
     model.to_empty(device="cpu")
     model.tie()
-    weights: dict[str, Tensor] = {f"model.{name}": p.data for name, p in model.named_parameters()}
+    weights = tensors_of(dict(model.named_parameters()))
     reader = _Reader(folder)
     _check_tensors(folder, commit, reader.metadata, weights)
     with warnings.catch_warnings():
@@ -107,6 +109,27 @@ class _Reader(HuggingFaceStorageReader):
 
     def read_metadata(self) -> Metadata:
         return self.metadata
+
+
+def _checked_commit(folder: Path, world: World) -> Commit:
+    """The commit record of a folder whose files are as it says; each rank looks at its share of them."""
+    with world.together():
+        commit = read_commit(folder)
+        _check_files(folder, commit, world.rank, world.size)
+    return commit
+
+
+def _fill_on_all(
+    folder: Path, commit: Commit, originals: dict[str, Tensor], copies: dict[str, Tensor], world: World
+) -> None:
+    """Fill what the ranks hold of the tensors, and second storages of them."""
+    tensors = copies | originals
+    reader = _Reader(folder)
+    with world.together():
+        _check_tensors(folder, commit, reader.metadata, tensors)
+    _fill(folder, tensors, reader)
+    for name in copies.keys() & originals.keys():  # both ends of a V: one tensor of the files, two places here
+        copies[name].copy_(originals[name])
 
 
 def _fill(folder: Path, tensors: dict[str, Tensor], reader: _Reader, no_dist: bool = False) -> None:

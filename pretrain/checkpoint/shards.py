@@ -53,12 +53,14 @@ class Part:
     values: Tensor
 
 
-def tensors_of(parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Weights and optimizer state under their logical names, as this rank holds them."""
+def tensors_of(
+    parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer | None = None
+) -> dict[str, Tensor]:
+    """Weights, and with an optimizer its state, under their logical names, as this rank holds them."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in parameters.items():
         tensors[f"model.{name}"] = parameter.data
-        for key, value in optimizer.state[parameter].items():
+        for key, value in ({} if optimizer is None else optimizer.state[parameter]).items():
             tensors[f"optimizer.{name}.{key}"] = value
     return tensors
 

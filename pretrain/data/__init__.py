@@ -2,6 +2,7 @@
 
 from pretrain.data.blend import Blend
 from pretrain.data.documents import cumulative_lengths, document_ids, positions, prefix_ends
+from pretrain.data.examples import ExampleReader, ExampleShard, Packs
 from pretrain.data.loader import (
     IGNORED_TARGET,
     Batch,
@@ -21,7 +22,10 @@ __all__ = [
     "Batch",
     "Blend",
     "CorpusShare",
+    "ExampleReader",
+    "ExampleShard",
     "Loader",
+    "Packs",
     "SampleBlend",
     "SampleStream",
     "Shard",

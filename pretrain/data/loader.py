@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from corpus.engine.durable import digest
 from corpus.engine.errors import UsageError
 from pretrain.data.documents import Int32Array, document_ids, positions, prefix_ends
+from pretrain.data.examples import BoolArray, Packs, answer_prefixes
 from pretrain.data.order import Int64Array
 from pretrain.data.stream import Shard, Span, open_stream
 from tokenizer.shards import TokenShard
@@ -64,6 +65,7 @@ class Batch:
         tokens: int64 [B, T].
         targets: int64 [B, T]; -1 where the token sees its target, which lies in the prefix of its own segment, and costs
             nothing. What follows a segment is no part of its prefix: the first token of the next document is a target.
+            Of examples (see `examples`) -1 wherever the token that follows does not count.
         document_ids: int32 [B, T]: tokens of one document share a number, from 0 in each window, its end-of-document
             token included, so that a mask may keep attention inside a document.
         positions: int32 [B, T], counted anew from each document's beginning; None: 0 to T - 1.
@@ -141,22 +143,35 @@ class Loader:
 
         A rank that trains on a part of the global batch asks for its own sub-range.
         """
-        window_tokens = np.empty((count, self.sequence_length + 1), dtype=np.int64)
-        for row, (stream, spans) in zip(window_tokens, self.origins(start, count), strict=True):
-            filled = 0
-            for shard, first, stop in spans:
-                row[filled : filled + stop - first] = self.streams[stream].shards[shard].tokens(first, stop)
-                filled += stop - first
-            assert filled == len(row), "a sample is T + 1 tokens"
-        tokens, targets = window_tokens[:, :-1], window_tokens[:, 1:]
+        window_tokens, is_counted, is_pack = self._rows(start, count)
+        tokens, targets = window_tokens[:, :-1], np.where(is_counted[:, 1:], window_tokens[:, 1:], IGNORED_TARGET)
         ids = document_ids(tokens, self.eod)
         ends = None
         if self.prefix_lm:
             segments = ids if self.document_mask else np.zeros_like(ids)
             ends = prefix_ends(segments, np.arange(start, start + count), self.seed)
+            if is_pack.any():
+                ends[is_pack] = answer_prefixes(ids[is_pack], is_counted[is_pack])
             is_seen = np.arange(1, self.sequence_length + 1) < ends  # place of the target, end of its token's prefix
             targets = np.where(is_seen, IGNORED_TARGET, targets)
         return Batch(tokens, targets, ids, positions(ids) if self.reset_positions else None, ends)
+
+    def _rows(self, start: int, count: int) -> tuple[Int64Array, BoolArray, BoolArray]:
+        """The T + 1 tokens of samples, which of them count, and which samples are packs of examples."""
+        tokens = np.full((count, self.sequence_length + 1), self.eod, dtype=np.int64)
+        is_counted, is_pack = np.ones(tokens.shape, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+        for row, (number, spans) in enumerate(self.origins(start, count)):
+            stream = self.streams[number]
+            if isinstance(stream, Packs):
+                is_pack[row] = True
+                stream.fill(spans, tokens[row], is_counted[row])
+                continue
+            filled = 0
+            for shard, first, stop in spans:
+                tokens[row, filled : filled + stop - first] = stream.shards[shard].tokens(first, stop)
+                filled += stop - first
+            assert filled == tokens.shape[1], "a window is T + 1 tokens"
+        return tokens, is_counted, is_pack
 
     def origins(self, start: int, count: int) -> list[tuple[int, list[Span]]]:
         """Of each of the samples [start, start + count): its corpus, and where its T + 1 tokens lie. Reads nothing."""

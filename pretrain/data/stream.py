@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.engine.errors import UsageError
-from pretrain.data.order import Int64Array, epoch_keys, permute, unpermute
+from pretrain.data.order import Int64Array, UInt64Array, epoch_keys, permute, unpermute
 from pretrain.data.reader import ShardReader
 from tokenizer.shards import open_split
 
@@ -46,34 +46,17 @@ class Span(NamedTuple):
     stop: int
 
 
-class Stream:
-    """One corpus, in an order that depends on nothing but seed, name and the number of windows.
+class EpochOrder:
+    """The windows of one corpus, epoch after epoch, in an order that depends on nothing but seed, name and their number.
 
     `name` tells the corpora of a blend apart; it is empty where a run has only one.
     """
 
-    def __init__(self, shards: Sequence[Shard], sequence_length: int, seed: int = 0, name: str = "") -> None:
-        if sequence_length < 1:
-            raise UsageError(f"sequence_length is {sequence_length}: it must be 1 or more")
-        self.shards = list(shards)
-        self.sequence_length = sequence_length
+    def __init__(self, num_samples: int, seed: int, name: str) -> None:
+        self.num_samples = num_samples  # of one epoch
         self.seed = seed
         self.name = name
-        starts = [0, *accumulate(shard.num_tokens for shard in self.shards)]
-        self.num_tokens = starts[-1]
-        self.num_samples = max(self.num_tokens - 1, 0) // sequence_length  # of one epoch
-        label = f"corpus {name}" if name else "the corpus"
-        if self.num_samples == 0:
-            raise UsageError(
-                f"{label} has {self.num_tokens} tokens in {len(self.shards)} shards: one sample of "
-                f"sequence_length {sequence_length} needs {sequence_length + 1}. "
-                "Use a shorter sequence_length or more text."
-            )
-        if self.num_tokens > MAX_TOKENS:
-            raise UsageError(f"{label} has {self.num_tokens} tokens: {MAX_TOKENS} at most. Split it into several.")
-        self.starts: Int64Array = np.array(starts, dtype=np.int64)  # of the shards, as places in the stream
         self._ahead = 0, np.empty(0, dtype=np.int64)  # a sample, and the windows from it on
-        self.num_dropped_tokens = self.num_tokens - 1 - self.num_samples * sequence_length
 
     def windows(self, start: int, count: int) -> Int64Array:
         """The window of each of the samples [start, start + count)."""
@@ -87,6 +70,15 @@ class Stream:
             first, order = self._ahead = start, self._order(start, max(count, min(left, LOOK_AHEAD)))
         return order[start - first : start - first + count]
 
+    def samples_of(self, windows: UInt64Array, limit: int) -> list[int]:
+        """The samples below `limit` that are one of some windows, in ascending order: the inverse of `windows`."""
+        found: list[int] = []
+        for epoch in range(-(-limit // self.num_samples)):
+            keys = epoch_keys(self.seed, epoch, self.name)
+            indices = np.sort(unpermute(windows, self.num_samples, keys)).tolist()
+            found += [epoch * self.num_samples + index for index in indices]
+        return [sample for sample in found if sample < limit]
+
     def _order(self, start: int, count: int) -> Int64Array:
         parts = [np.empty(0, dtype=np.int64)]
         while count > 0:
@@ -98,6 +90,30 @@ class Stream:
         order = np.concatenate(parts)
         order.flags.writeable = False
         return order
+
+
+class Stream(EpochOrder):
+    """One corpus as windows of its stream of tokens."""
+
+    def __init__(self, shards: Sequence[Shard], sequence_length: int, seed: int = 0, name: str = "") -> None:
+        if sequence_length < 1:
+            raise UsageError(f"sequence_length is {sequence_length}: it must be 1 or more")
+        self.shards = list(shards)
+        self.sequence_length = sequence_length
+        starts = [0, *accumulate(shard.num_tokens for shard in self.shards)]
+        self.num_tokens = starts[-1]
+        super().__init__(max(self.num_tokens - 1, 0) // sequence_length, seed, name)
+        label = f"corpus {name}" if name else "the corpus"
+        if self.num_samples == 0:
+            raise UsageError(
+                f"{label} has {self.num_tokens} tokens in {len(self.shards)} shards: one sample of "
+                f"sequence_length {sequence_length} needs {sequence_length + 1}. "
+                "Use a shorter sequence_length or more text."
+            )
+        if self.num_tokens > MAX_TOKENS:
+            raise UsageError(f"{label} has {self.num_tokens} tokens: {MAX_TOKENS} at most. Split it into several.")
+        self.starts: Int64Array = np.array(starts, dtype=np.int64)  # of the shards, as places in the stream
+        self.num_dropped_tokens = self.num_tokens - 1 - self.num_samples * sequence_length
 
     def spans(self, start: int, count: int) -> list[list[Span]]:
         """Where the T + 1 tokens of each of the samples [start, start + count) lie.
@@ -136,13 +152,7 @@ class Stream:
         base = int(self.starts[shard])
         first = max(0, -(-(base + start) // self.sequence_length) - 1)
         last = min(self.num_samples - 1, (base + stop - 1) // self.sequence_length)
-        windows = np.arange(first, last + 1, dtype=np.uint64)
-        found: list[int] = []
-        for epoch in range(-(-limit // self.num_samples)):
-            keys = epoch_keys(self.seed, epoch, self.name)
-            indices = np.sort(unpermute(windows, self.num_samples, keys)).tolist()
-            found += [epoch * self.num_samples + index for index in indices]
-        return [sample for sample in found if sample < limit]
+        return self.samples_of(np.arange(first, last + 1, dtype=np.uint64), limit)
 
 
 def open_stream(

@@ -16,7 +16,7 @@ one context lies together, and there is no object for each n-gram.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 ORDERS = {"unigram": 1, "bigram": 2, "5gram": 5}
 END = 0xD800  # the end-of-document mark among code points: a surrogate, which no text contains
 NUM_SYMBOLS = 0x110000 - 0x800 + 1  # Unicode's scalar values and the mark
+MAX_BASELINE_TOKENS = 4_000_000  # of training text: some 15 seconds and 1 GB
+PRICED_TOGETHER = 4_000_000  # characters; the contexts of an n-gram end with them
 DISCOUNT = 0.75  # where a text is too small to estimate any; Church and Gale 1991 measure 0.75 on bigrams
 NEW = -1  # the rank of what the training text does not have; as an index, the last entry
 
@@ -76,18 +78,45 @@ class KneserNey:
             found = level.shares[ranks] + level.passed_on[contexts] * found[1:]
         return found
 
-    def bits(self, stream: Integers) -> float:
-        """What all symbols cost together."""
-        return float(-np.log2(self.probabilities(stream)).sum())
+    def bits(self, stream: Integers, with_ends: bool = True) -> float:
+        """What all symbols cost together, or all but the ends of documents."""
+        costs = -np.log2(self.probabilities(stream))
+        return float(costs.sum() if with_ends else costs[stream != END].sum())
 
 
-def character_baselines(train_texts: Sequence[str], held_out_texts: Sequence[str]) -> dict[str, float]:
-    """Bits per held-out character of n-gram models of `train_texts`, by the names of ORDERS."""
-    num_characters = sum(map(len, held_out_texts))
+def character_baselines(
+    train_texts: Sequence[str], held_out_texts: Iterable[str], with_ends: bool = True
+) -> dict[str, float]:
+    """Bits per held-out character of n-gram models of `train_texts`, by the names of ORDERS.
+
+    Held-out texts are priced as they come, and never held all at once.
+    """
+    train = symbols(train_texts)
+    models = {name: KneserNey(train, order) for name, order in ORDERS.items()}
+    bits = dict.fromkeys(models, 0.0)
+    num_characters = 0
+    for block in _blocks(held_out_texts):
+        num_characters += sum(map(len, block))
+        stream = symbols(block)
+        for name, model in models.items():
+            bits[name] += model.bits(stream, with_ends)
     if num_characters == 0:
         raise ValueError("no held-out characters to score")
-    train, held_out = symbols(train_texts), symbols(held_out_texts)
-    return {name: KneserNey(train, order).bits(held_out) / num_characters for name, order in ORDERS.items()}
+    return {name: cost / num_characters for name, cost in bits.items()}
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Texts, PRICED_TOGETHER characters or a little more at a time."""
+    block: list[str] = []
+    held = 0
+    for text in texts:
+        block.append(text)
+        held += len(text)
+        if held >= PRICED_TOGETHER:
+            yield block
+            block, held = [], 0
+    if block:
+        yield block
 
 
 def symbols(texts: Sequence[str]) -> Integers:

@@ -1,9 +1,17 @@
-"""Text from a trained model: one token at a time, printed as soon as its characters are whole.
+"""Texts from a model: prompts go in, pieces of text come out as soon as they are certain, of many texts at a time.
 
-A text starts after an end-of-document token, as every document did in training; the model sees the last
-`sequence_length` tokens. Each step recomputes the whole window: a token costs one forward of T tokens instead of one
-(T times the arithmetic of a key/value cache), in return no layer needs to know about generation. Draws come from a
-CPU generator seeded by `seed`, in float64: the same seed and logits give the same text on any device.
+A text starts after an end-of-document token, as every document did in training, and ends with one. The engine knows nothing
+of how logits are computed: it asks for the next logits of the texts under way (`NextLogits`), chooses a token for each
+(`sampling`), makes text of it (`text`), and lets the next prompt take the place of a text that has ended.
+
+| next logits | for |
+|---|---|
+| `cache.Cached` | a whole model on one process; each token is computed once |
+| `Recomputed` | what gives logits of whole windows, as the model of a mesh does: each token costs its window |
+
+Both see the same windows. A text that outgrows the model's window is read again from the last half of it, under positions
+that begin anew there: a token costs two at most, however long the text. (Taking early tokens out of a cache one by one is
+cheaper, and breaks models that learned to attend to the first ones: Xiao et al. 2023.)
 
 To a model that was trained with prefixes (`data.prefix_lm`) the prompt is the prefix: its tokens see each other both ways,
 what is generated sees what lies before it.
@@ -11,149 +19,174 @@ what is generated sees what lies before it.
 
 from __future__ import annotations
 
-import argparse
-import codecs
-import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
+from itertools import islice
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.checkpoint import TOKENIZER, load_model, local_folder
+from corpus.engine.errors import UsageError
+from pretrain.generation.sampling import Draws, Sampling, choose
+from pretrain.generation.text import TextStream
 from pretrain.micro_batch import MicroBatch
-from pretrain.model import GPT
-from pretrain.parallel.mesh import choose_device
 from pretrain.reading import Reading
-from tokenizer.model import Tokenizer
+
+End = Literal["eod", "stop", "length"]
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """How the next token is chosen from the model's probabilities."""
+class Settings:
+    """What to make of each prompt."""
 
-    temperature: float = 0.8  # 0 takes the most probable token
-    top_k: int = 0  # only the k most probable; 0 for all
-    top_p: float = 1.0  # only the fewest most probable whose sum reaches p
-    seed: int = 0
+    sampling: Sampling
+    max_tokens: int = 200  # of each text
+    num_samples: int = 1  # texts of each prompt
+    stops: tuple[str, ...] = ()  # a text ends before the first of these
+    batch_size: int = 16  # texts at a time
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise UsageError(f"temperature {self.temperature}: it must be 0 (greedy) or a larger number")
-        if self.top_k < 0:
-            raise UsageError(f"top_k {self.top_k}: it must be 0 (all tokens) or more")
-        if not 0 < self.top_p <= 1:
-            raise UsageError(f"top_p {self.top_p}: it must be above 0 and at most 1")
-        if not 0 <= self.seed < 2**63:
-            raise UsageError(f"seed {self.seed}: it must be 0 or more, and below 2**63")
+        if self.max_tokens < 0:
+            raise UsageError(f"max_tokens {self.max_tokens}: it must be 0 or more")
+        for name in ("num_samples", "batch_size"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} {getattr(self, name)}: it must be 1 or more")
 
 
-def window(reading: Reading, context: Sequence[int], prefix_length: int) -> MicroBatch:
-    """The last tokens of a context, its first `prefix_length` the prefix."""
-    first = max(0, len(context) - reading.sequence_length)
-    tokens = np.array([context[first:]])
-    return reading.micro_batch(tokens, tokens, prefix_lengths_B=np.array([max(0, prefix_length - first)]))
+class Text:
+    """One text under way."""
+
+    def __init__(
+        self, prompt: int, sample: int, tokens: Sequence[int], settings: Settings, reading: Reading, stream: TextStream
+    ) -> None:
+        """The `sample`-th text of the `prompt`-th prompt, whose tokens are given."""
+        self.prompt = prompt
+        self.sample = sample
+        self.tokens = [reading.eod, *tokens]  # and what is generated
+        self.prefix_length = len(self.tokens)
+        self.first = 0  # where its window begins
+        self.end: End | None = None if settings.max_tokens else "length"
+        self.draws = Draws(settings.sampling, prompt, sample, self.tokens)
+        self._max_tokens = settings.max_tokens
+        self._eod = reading.eod
+        self._sequence_length = reading.sequence_length
+        self._stream = stream
+        self._fit()
+
+    @property
+    def generated(self) -> list[int]:
+        """The tokens after the prompt, without an end-of-document token."""
+        return self.tokens[self.prefix_length :]
+
+    @property
+    def window(self) -> list[int]:
+        """The tokens that the model sees."""
+        return self.tokens[self.first :]
+
+    @property
+    def window_prefix(self) -> int:
+        """How many tokens of the window were given."""
+        return max(0, self.prefix_length - self.first)
+
+    def take(self, token: int) -> str:
+        """Go on with a token; returns the text that is certain now, and sets `end` after the last."""
+        if token == self._eod:
+            self.end = "eod"
+            return self._stream.end()
+        self.tokens.append(token)
+        self._fit()
+        text = self._stream.take(token)
+        if not self._stream.stopped and len(self.tokens) - self.prefix_length < self._max_tokens:
+            return text
+        text += self._stream.end()
+        self.end = "stop" if self._stream.stopped else "length"
+        return text
+
+    def _fit(self) -> None:
+        """Begin the window anew with its last half, where it is longer than the model's."""
+        if len(self.tokens) - self.first > self._sequence_length:
+            self.first = len(self.tokens) - max(1, self._sequence_length // 2)
+
+
+class Piece(NamedTuple):
+    """More of a text; the last of each, which may be empty, says why no more comes."""
+
+    of: Text
+    text: str
+    end: End | None
+
+
+class NextLogits(Protocol):
+    """What computes the logits [B, V] of the next tokens of texts under way.
+
+    It is asked again and again, each time with texts that have one token more, a new window, or begin; a text that is not
+    among them has ended.
+    """
+
+    def __call__(self, texts: Sequence[Text]) -> Tensor: ...
 
 
 @torch.no_grad()  # not inference_mode: the caller may go on training
 def generate(
-    model: Callable[..., Tensor],
-    prompt: Sequence[int],
-    max_tokens: int,
-    sampling: Sampling,
+    next_logits: NextLogits,
+    prompts: Iterable[Sequence[int]],
+    settings: Settings,
     reading: Reading,
-    device: torch.device | str = "cpu",
-) -> Iterator[int]:
-    """The tokens that follow `prompt`, `max_tokens` at most; the end-of-document token ends it and is not given.
+    piece_bytes: Callable[[int], bytes],
+) -> Iterator[Piece]:
+    """The texts of all prompts, piece by piece, as they come; those of one batch take turns.
 
-    `model` maps what `GPT.forward` takes, of one sample, to logits [1, T, V], or [1, 1, V] of the last place alone.
+    Raises:
+        WenhaiError: a logit is not a number.
     """
-    generator = torch.Generator().manual_seed(sampling.seed)
-    context = [reading.eod, *prompt]
-    prefix_length = len(context)
-    for _ in range(max_tokens):
-        batch = window(reading, context, prefix_length)
-        logits = model(*(None if tensor is None else tensor.to(device) for tensor in batch.inputs[:4]))
-        token = next_token(logits[0, -1], sampling, generator)
-        if token == reading.eod:
-            return
-        context.append(token)
-        yield token
-
-
-def last_logits(model: GPT, tokens_BT: Tensor, *marks: Tensor | None) -> Tensor:
-    """Logits [B, 1, V] of the last place of each sample."""
-    rows_N = torch.arange(1, len(tokens_BT) + 1, device=tokens_BT.device) * tokens_BT.shape[1] - 1
-    logits: Tensor = model(tokens_BT, *marks, rows_N=rows_N)
-    return logits
-
-
-def next_token(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> int:
-    """Draw from logits [V]: first the temperature, then the k most probable, then the most probable up to p.
-
-    A tie at the edge of k or p goes to the smaller token.
-    """
-    logits, tokens = logits.cpu().double().sort(descending=True, stable=True)
-    if not logits[0].isfinite():  # NaN sorts first
-        raise WenhaiError("the model's logits are not finite: its training diverged. Choose an earlier checkpoint.")
-    if sampling.temperature == 0:
-        return int(tokens[0])
-    if sampling.top_k:
-        logits = logits[: sampling.top_k]
-    probabilities = torch.softmax((logits - logits[0]) / sampling.temperature, dim=0)
-    before = probabilities.cumsum(0) - probabilities
-    probabilities = torch.where(before < sampling.top_p, probabilities, 0.0)
-    return int(tokens[torch.multinomial(probabilities, 1, generator=generator)])
-
-
-def stream_text(tokens: Iterable[int], piece_bytes: Callable[[int], bytes]) -> Iterator[str]:
-    """The text of tokens as they come, never half a character: bytes wait until their character is whole.
-
-    Bytes that can become no character are given as U+FFFD, also those left at the end.
-    """
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    for token in tokens:
-        if text := decoder.decode(piece_bytes(token)):
-            yield text
-    if text := decoder.decode(b"", final=True):
-        yield text
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `python -m pretrain generate`."""
-    parser.add_argument("--checkpoint", required=True, help="a step-... folder or URL of a run")
-    parser.add_argument("--prompt", default="", help="the text to continue (default: a new document)")
-    parser.add_argument("--max-tokens", type=int, default=200, metavar="N")
-    parser.add_argument("--temperature", type=float, default=0.8, help="0 is greedy")
-    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="0: all tokens")
-    parser.add_argument("--top-p", type=float, default=1.0, metavar="P")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-
-
-def main(args: argparse.Namespace) -> None:
-    """Print the prompt and what the model makes of it."""
-    sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
-    if args.max_tokens < 0:
-        raise UsageError(f"--max-tokens {args.max_tokens}: it must be 0 or more")
-    prompt = os.fsencode(args.prompt).decode(errors="replace")  # UTF-8, whatever the locale says
-    device = choose_device(args.device)
-    folder = local_folder(args.checkpoint)
-    model, config = load_model(folder)
-    tokenizer = Tokenizer(folder / TOKENIZER)
-    tokens = generate(
-        partial(last_logits, model.to(device)),
-        tokenizer.encode(prompt),
-        args.max_tokens,
-        sampling,
-        Reading.of(config, tokenizer.eod),
-        device=device,
+    waiting = (
+        Text(prompt, sample, tokens, settings, reading, TextStream(piece_bytes, settings.stops))
+        for prompt, tokens in enumerate(prompts)
+        for sample in range(settings.num_samples)
     )
-    for text in chain([prompt], stream_text(tokens, tokenizer.piece_bytes)):
-        print(text, end="", flush=True)
-    print()
+    if not settings.max_tokens:
+        yield from (Piece(text, "", text.end) for text in waiting)
+    texts: list[Text] = []
+    while texts := [*texts, *islice(waiting, settings.batch_size - len(texts))]:
+        tokens = choose(next_logits(texts), settings.sampling, [text.draws for text in texts])
+        for text, token in zip(texts, tokens, strict=True):
+            new = text.take(token)
+            if new or text.end is not None:
+                yield Piece(text, new, text.end)
+        texts = [text for text in texts if text.end is None]
+
+
+def in_order(pieces: Iterable[Piece], num_samples: int) -> Iterator[tuple[Text, str]]:
+    """Whole texts in the order of prompts and their samples: one that has ended waits for those before it."""
+    parts: dict[int, list[str]] = {}
+    ended: dict[int, Text] = {}
+    turn = 0
+    for text, new, end in pieces:
+        number = text.prompt * num_samples + text.sample
+        parts.setdefault(number, []).append(new)
+        if end is not None:
+            ended[number] = text
+        while turn in ended:
+            yield ended.pop(turn), "".join(parts.pop(turn))
+            turn += 1
+
+
+class Recomputed:
+    """Next logits by windows, one after the other: for what computes no token alone."""
+
+    def __init__(
+        self, last_logits: Callable[..., Tensor], reading: Reading, device: torch.device | str = "cpu"
+    ) -> None:
+        """`last_logits` maps a window's tokens [1, T], document ids, prefix ends and positions to logits [1, 1, V]."""
+        self._last_logits = last_logits
+        self._reading = reading
+        self._device = device
+
+    def __call__(self, texts: Sequence[Text]) -> Tensor:
+        return torch.cat([self._last_logits(*self._batch(text).inputs[:4])[:, -1] for text in texts])
+
+    def _batch(self, text: Text) -> MicroBatch:
+        tokens = np.array([text.window])
+        return self._reading.micro_batch(tokens, tokens, self._device, np.array([text.window_prefix]))

@@ -28,8 +28,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 folder = "path/to/this/folder"
 tokenizer = AutoTokenizer.from_pretrained(folder)
 model = AutoModelForCausalLM.from_pretrained(folder)
-inputs = tokenizer("{start}春天", return_tensors="pt", split_special_tokens=False)
-print(tokenizer.decode(model.generate(**inputs, max_new_tokens=50, do_sample=True)[0], skip_special_tokens=True))
+inputs = tokenizer("春天", return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs, max_new_tokens=50)[0], skip_special_tokens=True))
 ```
 
 {notes}
@@ -46,8 +46,7 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=50, do_sample=Tru
 |---|---|
 {training}
 
-It is a plain language model: it continues text, follows no instructions, and repeats what its training text holds, errors
-and opinions included. Nobody has checked what it says.
+{kind}
 
 ## Equality
 
@@ -55,7 +54,21 @@ Logits of transformers and of the model that was trained{rounded} differ by at m
 ({absolute:.1e}), in {num_windows} windows of real text and {num_tokens:,} tokens, computed in fp32; {bound:.0e} was allowed.
 {greedy} greedily generated tokens were equal. The tokenizer gave equal ids on {num_texts:,} texts.
 """
-DOCUMENT_START = f"- A text begins after `{EOD_PIECE}`, as every document did in training. Nothing adds it by itself."
+DOCUMENT_START = (
+    f"- A text begins after `{EOD_PIECE}`, as every document did in training. The tokenizer puts it there by itself; "
+    "`add_special_tokens=False` leaves it out."
+)
+PLAIN = """It is a plain language model: it continues text, follows no instructions, and repeats what its training text holds, errors
+and opinions included. Nobody has checked what it says."""
+FINE_TUNED = """It was fine-tuned on examples that were spelled with the chat template of this folder, and answers in their manner. It repeats
+what its training text holds, errors and opinions included. Nobody has checked what it says."""
+CHAT = (
+    '- `tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt")` spells a conversation as the '
+    f"fine-tuning did; an answer ends with `{EOD_PIECE}`."
+)
+CHAT_SYMBOL = (
+    f" The name `{EOD_PIECE}` in a text becomes the symbol: give `split_special_tokens=True` with texts of others."
+)
 MASKED_START = (
     "- In training a token saw only its own document (document mask). transformers has no such mask: give the model one "
     "document at a time, without a symbol before it."
@@ -84,14 +97,15 @@ def render_card(
     greedy: int,
     num_texts: int,
     held_out: float | None,
+    is_fine_tuned: bool,
 ) -> str:
     """The whole file."""
     config = saved.config
     parameters = num_parameters(config.model, tokenizer.vocab_size)
     return CARD.format(
         title=f"文海 wenhai, {_count(parameters)} parameters",
-        start="" if config.model.document_mask else EOD_PIECE,
-        notes="\n".join(_notes(layout, config, dtype)),
+        notes="\n".join(_notes(layout, config, dtype, is_fine_tuned)),
+        kind=FINE_TUNED if is_fine_tuned else PLAIN,
         model=_rows(_model_facts(layout, config, tokenizer, parameters, dtype)),
         training=_rows(_training_facts(saved, state, held_out)),
         rounded="" if dtype == "float32" else ROUNDED.format(dtype=dtype),
@@ -115,8 +129,9 @@ def held_out_bits(checkpoint: Path, step: int) -> float | None:
     return None
 
 
-def _notes(layout: Layout, config: RunConfig, dtype: str) -> list[str]:
+def _notes(layout: Layout, config: RunConfig, dtype: str, is_fine_tuned: bool) -> list[str]:
     notes = [MASKED_START if config.model.document_mask else DOCUMENT_START]
+    notes += [CHAT + ("" if config.model.document_mask else CHAT_SYMBOL)] if is_fine_tuned else []
     notes += [RESET] if config.data.reset_positions else []
     notes += [PREFIX] if config.data.prefix_lm else []
     notes += [ZERO_BIASES] if layout.expressed(config.model) != config.model else []

@@ -24,12 +24,14 @@ from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from pretrain.checkpoint import TOKENIZER, load_model, local_folder, read_saved, read_state
 from pretrain.checkpoint.records import Saved
-from pretrain.config import ModelConfig
+from pretrain.config import ModelConfig, RunConfig
+from pretrain.finetuning.templates import Template
 from pretrain.hf import proof
 from pretrain.hf.card import held_out_bits, render_card
 from pretrain.hf.files import DTYPES, MAX_FILE_BYTES, write_weights
 from pretrain.hf.layouts import LAYOUTS, Layout, choose
 from pretrain.hf.proof import Agreement
+from pretrain.hf.serving import check_beginning, check_chat, template_of, write_serving_files
 from pretrain.model import GPT
 from pretrain.state import State
 from tokenizer.export.folder import new_folder, prove_texts, write_files
@@ -94,11 +96,12 @@ def export(
         num_bytes = write_weights(folder, tensors, DTYPES[dtype], max_file_bytes)
         del tensors
         durable.write_json(folder / "config.json", config)
-        symbols = {name: config[name] for name in ("bos_token_id", "eos_token_id")}
-        durable.write_json(folder / "generation_config.json", symbols)
         write_files(tokenizer, folder)
+        proven = prove_texts(tokenizer, proof.trial_texts(), folder)  # before it begins texts
+        template = template_of(checkpoint)
+        write_serving_files(tokenizer, saved.config, template, folder)
 
-        reopened, num_greedy, num_texts = check_folder(ours, tokenizer, folder)
+        reopened, num_greedy = check_folder(ours, tokenizer, saved.config, template, folder)
         state: State = read_state(checkpoint)
         card = render_card(
             layout,
@@ -108,27 +111,31 @@ def export(
             reopened,
             dtype=dtype,
             greedy=num_greedy,
-            num_texts=num_texts,
+            num_texts=proven.documents[0].num_documents + proven.trials[0].num_documents,
             held_out=held_out_bits(checkpoint, state.step),
+            is_fine_tuned=template is not None,
         )
         durable.write_bytes(folder / "README.md", card.encode())
     return Exported(layout, num_bytes, in_memory, reopened, num_greedy)
 
 
-def check_folder(ours: GPT, tokenizer: Tokenizer, folder: Path) -> tuple[Agreement, int, int]:
-    """Open a folder as its users do: logits, greedy tokens and ids as ours; returns how equal they are, and how many.
+def check_folder(
+    ours: GPT, tokenizer: Tokenizer, config: RunConfig, template: Template | None, folder: Path
+) -> tuple[Agreement, int]:
+    """Open a folder as its users do: logits, greedy tokens and ids as ours; returns how equal, and how many tokens.
 
     Raises:
         WenhaiError: something differs.
     """
     from transformers import AutoTokenizer
 
-    proven = prove_texts(tokenizer, proof.trial_texts(), folder)
     theirs = proof.from_folder(folder)
     agreement = proof.compare(ours, theirs, tokenizer)
     backend = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-    num_greedy = proof.compare_greedy(ours, theirs, tokenizer, backend)
-    return agreement, num_greedy, proven.documents[0].num_documents + proven.trials[0].num_documents
+    check_beginning(tokenizer, config, backend, proof.trial_texts())
+    if template is not None:
+        check_chat(template, config, backend)
+    return agreement, proof.compare_greedy(ours, theirs, tokenizer, backend)
 
 
 def hf_config(layout: Layout, model: ModelConfig, tokenizer: Tokenizer, dtype: str) -> dict[str, Any]:

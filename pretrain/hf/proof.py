@@ -102,7 +102,7 @@ def compare_greedy(ours: GPT, theirs: Any, tokenizer: Tokenizer, backend: Any) -
     count = min(GREEDY_TOKENS, ours.config.sequence_length // 2)
     if not count:
         return 0
-    ids = [tokenizer.eod, *backend(trial_texts()[0])["input_ids"]]
+    ids = [tokenizer.eod, *backend(trial_texts()[0], add_special_tokens=False)["input_ids"]]
     given = torch.tensor([ids[: ours.config.sequence_length - count]])
     found = theirs.generate(given, attention_mask=torch.ones_like(given), max_new_tokens=count, do_sample=False)
     context = given

@@ -13,6 +13,8 @@ from pretrain.monitor.log import RunLog
 PHASES = ("data", "forward", "backward", "communication", "optimizer", "save", "evaluate", "other")
 GROUPS = ("embedding", "attention", "mlp", "norm", "head")
 BAD = {"save_failed", "not_finite", "memory_warning"}
+HELD_OUT = "validation/bits_per_character/"  # of a corpus by its name, of a source by SOURCE and its name
+SOURCE = "source:"
 EVENT_COLUMNS = ("step", "time (UTC)", "event", "what")
 COURSE_ROWS = 20
 LEGEND = (
@@ -102,11 +104,15 @@ def charts(log: RunLog) -> list[Chart]:
 
     odd = [_step(event) for kind in ("not_finite", "loss_spike") for event in log.events.get(kind, ())]
     marks = {"event": odd}
-    prefix = "validation/bits_per_character/"
-    corpora = sorted(name.removeprefix(prefix) for name in log.curves if name.startswith(prefix))
-    by_corpus = [
-        Line(name, log.curve(prefix + name), 2 + index % 6, dots=True) for index, name in enumerate(corpora[:12])
-    ]
+    parts = sorted(name.removeprefix(HELD_OUT) for name in log.curves if name.startswith(HELD_OUT))
+
+    def of_parts(are_sources: bool) -> list[Line]:
+        names = [name for name in parts if name.startswith(SOURCE) == are_sources]
+        return [
+            Line(name.removeprefix(SOURCE), log.curve(HELD_OUT + name), 2 + index % 6, dots=True)
+            for index, name in enumerate(names[:12])
+        ]
+
     batch = log.curve("train/batch_size")
     varies = len({cell.mean for cell in batch.cells}) > 1
     scale = log.curve("train/loss_scale")
@@ -114,11 +120,12 @@ def charts(log: RunLog) -> list[Chart]:
         Chart("Loss", [train("loss", "training"), held_out("loss")], "nats per token", decimal, marks=marks),
         Chart(
             "Bits per character",
-            [train("bits_per_character", "training"), held_out("bits_per_character"), *by_corpus],
+            [train("bits_per_character", "training"), held_out("bits_per_character"), *of_parts(are_sources=False)],
             "",
             decimal,
             marks=marks,
         ),
+        Chart("Bits per character by source", of_parts(are_sources=True), "held out", decimal),
         Chart("Learning rate", [train("learning_rate", "learning rate")], "", short, from_zero=True),
         Chart("Gradient norm", [train("grad_norm", "all, before clipping")], "", short, marks=marks),
         Chart("Gradient norm by group", [train(f"grad_norms/{g}", g, i) for i, g in enumerate(GROUPS)], "", short),
@@ -155,7 +162,7 @@ def charts(log: RunLog) -> list[Chart]:
 
 
 def baselines(log: RunLog) -> list[Row]:
-    """The model beside character models of the same text, and its corpora."""
+    """The model beside character models of the same text, and its corpora and sources."""
     names = {
         "held_out_bits_per_character": "this model",
         "unigram_bits_per_character": "characters, unigram",
@@ -163,9 +170,10 @@ def baselines(log: RunLog) -> list[Row]:
         "5gram_bits_per_character": "characters, 5-gram",
     }
     rows = [Row((label, f"{log.summary[key]:.3f}")) for key, label in names.items() if _is_number(log.summary.get(key))]
-    corpora = log.summary.get("corpora")
-    if isinstance(corpora, dict):
-        rows += [Row((f"of {name}", f"{bits:.3f}")) for name, bits in corpora.items() if _is_number(bits)]
+    for key in ("corpora", "sources"):
+        parts = log.summary.get(key)
+        if isinstance(parts, dict):
+            rows += [Row((f"of {name}", f"{bits:.3f}")) for name, bits in parts.items() if _is_number(bits)]
     return rows
 
 

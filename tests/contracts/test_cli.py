@@ -28,7 +28,7 @@ OPTIONS = {
     "corpus verify": "--json --workers",
     "corpus retune": "--json --set --unset --write",
     "corpus explain": "--json",
-    "tokenizer run": "--address --executor --json --out --quiet --recipe --set --text --workers",
+    "tokenizer run": "--address --executor --json --out --quiet --recipe --set --text --tokenizer --workers",
     "tokenizer check": "--recipe --set",
     "tokenizer report": "--characters --html --json --text",
     "tokenizer compare": "--characters --html --json --text",
@@ -48,11 +48,19 @@ OPTIONS = {
     "pretrain plan tune": "--cluster --config --seeds --software --trials",
     "pretrain scale": "--config --data --kind --out --ranks --set --steps --tokenizer --warm-up",
     "pretrain sweep": "--cell --cluster --config --gpus --grid --kernels --list --out --set --steps --timeout --warm-up",
+    "pretrain ablate": "--arm --by --config --device --json --limit --max-tokens --nproc --out --points --seeds --set --steps "
+    "--task --tasks --text --tokens",
     "pretrain report": "",
     "pretrain export": "--checkpoint --dtype --format --out",
     "pretrain import": "--config --data --model --out --set --tokenizer",
-    "pretrain generate": "--checkpoint --max-tokens --prompt --seed --temperature --top-k --top-p",
-    "pretrain evaluate": "--checkpoint --data --json --max-tokens --split",
+    "pretrain finetune": "--checkpoint --config --epochs --examples --held-out --nproc --out --prefix-lm --prepare --set "
+    "--skip-bad --task --task-data --template --too-long",
+    "pretrain generate": "--batch-size --checkpoint --device --dtype --json --max-tokens --num-samples --out --prompt --prompts --template "
+    "--repetition-penalty --seed --stop --temperature --top-k --top-p",
+    "pretrain evaluate": "--by --checkpoint --data --device --json --max-tokens --micro-batch-size --nproc --per-document --set "
+    "--split --stride --text --without-ends",
+    "pretrain tasks": "--calibrate --checkpoint --compare --data --device --expand --json --limit --method --normalise --nproc --out "
+    "--report --seed --set --shots --split --task",
     "pretrain trace": "--checkpoint --data --id --json --rank --ranks --step --text --url",
 }
 
@@ -117,7 +125,9 @@ def test_a_mistake_in_usage_exits_with_2_and_no_traceback(words: tuple[str, ...]
     assert not done.stdout
 
 
-@pytest.mark.parametrize("words", [(), ("plan",)], ids=["pretrain", "pretrain plan"])
+@pytest.mark.parametrize(
+    "words", [(), ("plan",), ("evaluate",)], ids=["pretrain", "pretrain plan", "pretrain evaluate"]
+)
 def test_help_of_training_needs_no_torch(words: tuple[str, ...]) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "pretrain", *words, "--help"],

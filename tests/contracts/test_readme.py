@@ -29,7 +29,11 @@ PAIRS = tuple(
         "docs/planner",
         "docs/fidelity",
         "docs/cluster",
+        "docs/evaluation",
+        "docs/ablation",
+        "docs/finetuning",
         "docs/huggingface",
+        "docs/generation",
     )
 )
 PAGES = [page for pair in PAIRS for page in pair]

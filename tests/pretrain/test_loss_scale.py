@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from pretrain import checkpoint, loss_scale
 from pretrain.config import ParallelConfig, RunConfig
-from pretrain.evaluation.bits import evaluate, read_held_out
+from pretrain.evaluation.bits import evaluate
+from pretrain.evaluation.held_out import read_held_out
 from pretrain.reading import Reading
 from pretrain.state import State
 from pretrain.step import train_step

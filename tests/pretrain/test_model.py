@@ -11,11 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from pretrain.config import ModelConfig
 from pretrain.data import IGNORED_TARGET, positions
 from pretrain.layers import Linear
+from pretrain.micro_batch import MicroBatch
 from pretrain.model import (
     GPT,
     Attention,
@@ -111,6 +113,37 @@ def test_the_dense_mask_is_visible_pair_by_pair(places: list[tuple[int, int]]) -
             allowed = (k <= q or k < ends[q]) and documents[q] == documents[k]
             assert bool(mask[0, q, k]) is allowed
     assert bool(visible(torch.tensor(1), torch.tensor(0), None, None))
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), min_size=2, max_size=9), st.booleans())
+def test_the_mask_of_branches_pair_by_pair(places: list[tuple[int, int]], has_documents: bool) -> None:
+    """A place sees those before it, of its own branch and of the trunk, and of its own document."""
+    branches, documents = (list(column) for column in zip(*places, strict=True))
+    ids = torch.tensor([documents]) if has_documents else None
+    mask = dense_mask(torch.arange(len(places)), ids, None, torch.tensor([branches]))
+    assert mask is not None
+    for q in range(len(places)):
+        for k in range(len(places)):
+            allowed = k <= q and branches[k] in (0, branches[q]) and (not has_documents or documents[q] == documents[k])
+            assert bool(mask[0, q, k]) is allowed
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+def test_a_branch_sees_the_trunk_and_itself(choices: dict[str, Any]) -> None:
+    """Each is as if it were alone behind the trunk, and what another says changes nothing."""
+    model, tokens = build(small(**choices)), some_tokens()
+    branches = torch.tensor([[0] * 5 + [1] * 4 + [2] * 3]).expand(2, -1)
+    places = torch.tensor([[*range(5), *range(5, 9), *range(5, 8)]]).expand(2, -1)
+    changed = tokens.clone()
+    changed[:, 5:9] = (changed[:, 5:9] + 1) % 120
+    with torch.no_grad():
+        together, other = (model(t, None, None, places, branches) for t in (tokens, changed))
+        first, second = model(tokens[:, :9]), model(torch.cat((tokens[:, :5], tokens[:, 9:]), dim=1))
+    torch.testing.assert_close(together[:, :9], first, rtol=0, atol=1e-5)
+    torch.testing.assert_close(together[:, 9:], second[:, 5:], rtol=0, atol=1e-5)
+    assert torch.equal(together[:, :5], other[:, :5]) and torch.equal(together[:, 9:], other[:, 9:])
+    assert not torch.allclose(together[:, 5:9, :120], other[:, 5:9, :120], atol=1e-2)
 
 
 @pytest.mark.parametrize("document_mask", [False, True])
@@ -271,6 +304,39 @@ def test_logits_of_one_place_cost_one_product_with_the_head(place: int) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     num_others = tokens.numel() - len(tokens)
     assert of_all.get_total_flops() - of_one.get_total_flops() == 2 * num_others * 32 * 128
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+def test_losses_of_tokens_are_those_of_their_targets_and_cost_no_other_logits(choices: dict[str, Any]) -> None:
+    model, tokens = build(small(**choices)), some_tokens()
+    targets = tokens.roll(-1, dims=1).masked_fill(torch.arange(12) % 3 != 1, IGNORED_TARGET)
+    batch = MicroBatch(tokens, targets, None, None, None, 8)
+    with torch.no_grad(), FlopCounterMode(display=False) as of_all:
+        logits = model(tokens)
+    with torch.no_grad(), FlopCounterMode(display=False) as of_some:
+        losses = model.token_losses(batch)
+    dense = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED_TARGET, reduction="none")
+    assert losses.shape == targets.shape and losses.dtype == torch.float32
+    torch.testing.assert_close(losses.flatten(), dense, rtol=1e-5, atol=1e-5)
+    assert not losses[targets == IGNORED_TARGET].any()
+    num_without = int((targets == IGNORED_TARGET).sum())
+    assert of_all.get_total_flops() - of_some.get_total_flops() == 2 * num_without * 32 * 128
+
+
+def test_a_batch_without_targets_costs_nothing() -> None:
+    """Ranks that ask together ask for one, where another has questions left."""
+    model, tokens = build(small()), some_tokens()
+    losses = model.token_losses(MicroBatch(tokens, torch.full_like(tokens, IGNORED_TARGET), None, None, None, 0))
+    assert losses.shape == tokens.shape and not losses.any()
+
+
+def test_chosen_rows_are_numbered_sample_after_sample() -> None:
+    model, tokens = build(small()), some_tokens(3)
+    rows = torch.tensor([0, 11, 12, 30])
+    with torch.no_grad():
+        found, whole = model(tokens, rows_N=rows), model(tokens)
+    assert found.shape == (4, 1, 128)
+    torch.testing.assert_close(found[:, 0], whole.flatten(0, 1)[rows], rtol=1e-5, atol=1e-6)
 
 
 def test_parts_removed_leave_names_and_the_rest() -> None:

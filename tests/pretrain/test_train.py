@@ -100,6 +100,7 @@ def test_a_run_leaves_its_summary_metrics_and_checkpoints(whole: Path) -> None:
     validation = recorded(whole, "validation")
     assert list(validation) == [4, 8, 12]
     assert summary["held_out_bits_per_character"] == validation[12]["bits_per_character"]
+    assert summary["sources"] == summary["corpora"] == {}, "where there is one"
     assert [folder.name for folder in checkpoint.committed(whole)] == ["step-00000008", "step-00000012"]
     assert list((whole / "tensorboard").iterdir())
 
@@ -146,7 +147,7 @@ def test_evaluation_and_sample_do_not_disturb_training(data: Path, whole: Path, 
 def test_a_run_on_two_corpora_while_its_batch_grows(data: Path, tmp_path: Path) -> None:
     """From the configuration alone, stopped and gone on with: shares, batches and what is said of both."""
     more = documents(320)
-    shards = {"00000-00-train": more[200:310], "00000-00-validation": more[310:]}
+    shards = {"00001-00-train": more[200:310], "00001-00-validation": more[310:]}
     text_folder(tmp_path / "more", Tokenizer(data / "tokenizer.model"), shards)
     corpora = [{"path": str(data / "tokens"), "weight": 3.0}, {"path": str(tmp_path / "more"), "weight": 1.0}]
     config = run_config(
@@ -161,6 +162,10 @@ def test_a_run_on_two_corpora_while_its_batch_grows(data: Path, tmp_path: Path) 
     assert summary["samples"] == 36
     last = recorded(tmp_path / "out", "validation")[6]
     assert summary["corpora"] == {name: last[f"bits_per_character/{name}"] for name in ("tokens", "more")}
+    by_corpus = {"00000": summary["corpora"]["tokens"], "00001": summary["corpora"]["more"]}
+    assert summary["sources"] == pytest.approx(by_corpus)
+    assert summary["sources"] == {name: last[f"bits_per_character/source:{name}"] for name in ("00000", "00001")}
+    assert last["bits_per_byte"] == summary["held_out_bits_per_byte"] < summary["held_out_bits_per_character"]
     low, high = sorted(summary["corpora"].values())
     assert low < summary["held_out_bits_per_character"] == last["bits_per_character"] < high
     assert first[0].endswith("6 steps of 4 to 8 x 16 tokens")

@@ -19,6 +19,7 @@ from pretrain.config import RunConfig
 from pretrain.corpora import order_from
 from pretrain.data import Loader, Stream
 from pretrain.data.in_memory import MemoryShard
+from pretrain.evaluation.held_out import HeldOut, split_documents
 from pretrain.parallel import mesh
 from pretrain.step import Run, new_run, train_step
 
@@ -36,6 +37,14 @@ def tiny_loader(sequence_length: int = 16, **windows: Any) -> Loader:
         for start, size in zip(starts, random.integers(3, 20, size=400), strict=True)
     ]
     return Loader([Stream([MemoryShard(np.concatenate(documents))], sequence_length, seed=7)], seed=7, **windows)
+
+
+def tiny_held_out(num_tokens: int = 105) -> HeldOut:
+    """Random documents of three sources, with texts that stand for theirs."""
+    tokens = np.random.default_rng(1).integers(0, VOCAB_SIZE, num_tokens).astype(np.uint16)
+    tokens[8::9] = tokens[-1] = EOD
+    texts = ["字" * len(document) for document in split_documents(tokens, EOD)]
+    return HeldOut(tokens, texts, EOD, [f"source {number % 3}" for number in range(len(texts))])
 
 
 def tiny_config(**sections: Mapping[str, Any]) -> RunConfig:

@@ -11,11 +11,14 @@ from corpus.engine import storage
 from corpus.engine.cli import add_executor_arguments, cluster_address
 from corpus.engine.progress import Progress
 from corpus.engine.run import RUN_NAME, read_run, run_stages
-from tokenizer.build import stages
+from tokenizer.build import OF_TRAINING, stages
 from tokenizer.commands import recipe
 from tokenizer.config import MIXTURE_STAGE
+from tokenizer.given import given_tokenizer
 from tokenizer.report.reading import read_report
 from tokenizer.report.summary import sample_by_source
+
+REPORTED = ("vocab_size", "characters_per_token", "byte_fallback_ratio")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, help="output folder or URL")
     parser.add_argument(
         "--text", nargs="+", default=(), metavar="PATH", help="Parquet files, folders, or another build"
+    )
+    parser.add_argument(
+        "--tokenizer", metavar="PATH", help="encode with this model file, or that of another build, and train none"
     )
     add_executor_arguments(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
@@ -34,25 +40,27 @@ def main(options: argparse.Namespace) -> None:
     """Run the stages and print what came of them."""
     address = cluster_address(options)
     settings = recipe.read_recipe(options)
+    given = None if options.tokenizer is None else given_tokenizer(options.tokenizer)
     folders = run_stages(
-        stages(settings, options.text, mixed=is_mixed(options)),
+        stages(settings, options.text, mixed=is_mixed(options), given=given),
         options.out,
         workers=options.workers,
         address=address,
         resources=read_resources(options),
         progress=Progress(quiet=options.quiet),
+        retired=() if given is None else OF_TRAINING,
     )
-    report = read_report(folders["tokenizer"])
+    report = None if given else read_report(folders["tokenizer"])
     counts = folders["tokens"].counts
     summary = {
         "documents": counts.documents_out,
         "bytes": counts.bytes_out,
         **dict(sorted(counts.extra.items())),
-        **{key: report[key] for key in ("vocab_size", "characters_per_token", "byte_fallback_ratio")},
+        **({key: report[key] for key in REPORTED} if report else {}),
         "tokenizer": folders["tokenizer"].files("model")[0].url,
         "tokens": folders["tokens"].url,
     }
-    if report["vocab_size"] < report["vocab_size_asked"]:
+    if report and report["vocab_size"] < report["vocab_size_asked"]:
         asked = report["vocab_size_asked"]
         left = " without what is rejected" if report["rejected_pieces"] else ""
         _say(f"the text{left} fills a vocabulary of {report['vocab_size']:,}, not the {asked:,} asked for")
@@ -61,7 +69,8 @@ def main(options: argparse.Namespace) -> None:
     elif not options.quiet:
         for key, value in summary.items():
             _say(f"{key:<22} {value:,}" if isinstance(value, int) else f"{key:<22} {value}")
-        _say("\n" + sample_by_source(report))
+        if report:
+            _say("\n" + sample_by_source(report))
 
 
 def is_mixed(options: argparse.Namespace) -> bool:

@@ -70,9 +70,13 @@ def read_report(folder: Folder) -> dict[str, Any]:
     """The report that training wrote into its stage, beside its page.
 
     Raises:
-        WenhaiError: it is of an older version.
+        WenhaiError: it is of an older version, or the tokenizer was trained elsewhere.
     """
-    (file,) = (file for file in folder.files("report") if file.url.endswith(".json"))
+    file = next((file for file in folder.files("report") if file.url.endswith(".json")), None)
+    if file is None:
+        raise WenhaiError(
+            f"{folder.url}: this tokenizer was trained elsewhere. Give --text, and it is measured on that."
+        )
     report: dict[str, Any] = storage.read_json(file.url)
     if "renyi_efficiency" not in report:
         raise WenhaiError(f"{file.url}: of an older version. Run `python -m tokenizer run` again, or give --text.")

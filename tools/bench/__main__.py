@@ -25,6 +25,7 @@ python -m tools.bench loader --peers --plot docs/loader-memory.svg
 python -m tools.bench pretrain
 python -m tools.bench offload --plot docs/offload-memory.svg
 python -m tools.bench checkpoint
+python -m tools.bench generate
 python -m tools.bench.retune build/demo
 """
 
@@ -50,6 +51,7 @@ def main() -> None:
             "pretrain",
             "offload",
             "checkpoint",
+            "generate",
         ),
         default="rooms",
         help="default: rooms",
@@ -86,6 +88,7 @@ def main() -> None:
     )
     parser.add_argument("--plot", type=Path, metavar="SVG", help="loader, offload: draw the memory over samples, steps")
     parser.add_argument("--steps", type=int, default=500, help="offload: of each run (default: 500)")
+    parser.add_argument("--checkpoint", type=Path, help="generate: a step-... folder of a run, beside random models")
     parser.add_argument("--out", type=Path, help="pipeline: keep the inputs and the build there")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # before numpy is loaded, and for children

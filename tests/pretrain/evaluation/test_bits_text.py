@@ -1,15 +1,13 @@
-"""Evaluation and generation with a real tokenizer, real shards and a checkpoint: the commands, end to end."""
+"""Evaluation with a real tokenizer, real shards and a checkpoint: held-out text, texts of files, the command, end to end."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +17,12 @@ import torch
 from corpus.engine.errors import UsageError
 from pretrain.__main__ import main
 from pretrain.checkpoint import load_model
-from pretrain.evaluation.bits import evaluate, leading_documents, read_held_out
+from pretrain.evaluation import held_out as held_out_module
+from pretrain.evaluation.bits import Evaluation, encoded, evaluate, evaluate_documents
+from pretrain.evaluation.command import in_columns, table
+from pretrain.evaluation.held_out import UNKNOWN, leading_documents, read_held_out
 from pretrain.evaluation.kneser_ney import character_baselines
-from pretrain.generation import generate
+from pretrain.evaluation.texts import Text
 from pretrain.reading import Reading
 from tests.pretrain.data.test_reader import Document, write_folder
 from tests.pretrain.texts import save_checkpoint, smallest_config
@@ -76,13 +77,33 @@ def test_held_out_text_comes_back_with_its_tokens(small: Small) -> None:
 
 
 def test_fewer_tokens_are_whole_documents_of_every_shard(small: Small) -> None:
-    shards = open_split(small.data, "train")
+    shards = sorted(open_split(small.data, "train"), key=lambda shard: shard.num_tokens)
     sizes = [len(small.tokenizer.encode(poem)) + 1 for poem in POEMS]
     share = max(sizes[0], sizes[3]) + 1
     held_out = read_held_out(small.data, "train", small.tokenizer, max_tokens=2 * share)
     assert Counter(held_out.texts) == Counter([POEMS[0], POEMS[3]])
-    assert len(leading_documents(shards, 2 * share)) == sizes[0] + sizes[3]
+    assert sum(map(len, leading_documents(shards, 2 * share))) == sizes[0] + sizes[3]
     assert Counter(read_held_out(small.data, "train", small.tokenizer).texts) == Counter(POEMS)
+
+
+@pytest.mark.parametrize("max_tokens", [10_000, 120])
+def test_each_document_has_the_source_that_its_shard_lists(small: Small, max_tokens: int) -> None:
+    held_out = read_held_out(small.data, "train", small.tokenizer, max_tokens)
+    assert 2 <= len(held_out.texts) <= 6
+    for document in held_out.documents():
+        assert document.source == ("00000" if document.text in POEMS[:3] else "00001")
+        assert document.tokens.tolist() == small.tokenizer.encode(document.text)
+
+
+def test_without_tables_of_documents_or_without_pyarrow_sources_are_unknown(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = shutil.copytree(small.data, tmp_path / "copy")
+    (copy / "data" / "00001-00-train.docs.parquet").unlink()
+    held_out = read_held_out(copy, "train", small.tokenizer)
+    assert held_out.sources is None and {document.source for document in held_out.documents()} == {UNKNOWN}
+    monkeypatch.setattr(held_out_module, "find_spec", lambda name: None)
+    assert read_held_out(small.data, "train", small.tokenizer).sources is None
 
 
 def test_text_that_is_not_there_or_not_ours_is_refused(small: Small, tmp_path: Path) -> None:
@@ -118,79 +139,121 @@ def test_the_evaluate_command(small: Small, capsys: pytest.CaptureFixture[str]) 
     for name, bits in character_baselines(POEMS, HELD_OUT).items():
         assert values[f"{name}_bits_per_character"] == pytest.approx(bits)
 
+    assert list(values["sources"]) == ["00000"] and values["sources"]["00000"]["loss"] == values["loss"]
+    assert values["perplexity"] == pytest.approx(math.exp(values["loss"]))
+    assert values["num_bytes"] == len("".join(HELD_OUT).encode())
+
     assert main(arguments) == 0
     lines = dict(line.split() for line in capsys.readouterr().out.splitlines())
     assert float(lines["bits_per_character"]) == pytest.approx(result.bits_per_character, abs=1e-4)
 
 
-def test_the_generate_command(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
-    def output(*options: str) -> str:
-        arguments = ["generate", "--checkpoint", str(small.checkpoint), "--prompt", "明月", "--max-tokens", "30"]
-        assert main([*arguments, "--device", "cpu", *options]) == 0
-        return capsys.readouterr().out
+def test_texts_of_ones_own(small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [{"text": POEMS[0], "by": "李白"}, {"text": ""}, {"text": POEMS[1]}, {"text": POEMS[5], "by": "王维"}]
+    (tmp_path / "poems.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "one.txt").write_text(POEMS[2])
+    files = [str(tmp_path / "poems.jsonl"), str(tmp_path / "one.txt")]
+    arguments = ["evaluate", "--checkpoint", str(small.checkpoint), "--device", "cpu", "--text", *files, "--by", "by"]
+    assert main([*arguments, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    model, config = load_model(small.checkpoint)
+    reading = Reading.of(config, small.tokenizer.eod)
+    sources = {"李白": POEMS[0], "poems.jsonl": POEMS[1], "王维": POEMS[5], "one.txt": POEMS[2]}
+    texts = [Text(text, source) for source, text in sources.items()]
 
-    text = output("--seed", "1")
-    assert text.startswith("明月")
-    assert text.endswith("\n")
-    assert text == output("--seed", "1")
-    assert text != output("--seed", "2")
-    assert output("--max-tokens", "0") == "明月\n"
-    assert output("--temperature", "0") == output("--top-k", "1", "--seed", "9")
+    def by_hand(stride: int, with_ends: bool = True) -> Evaluation:
+        documents = encoded(texts, small.tokenizer)
+        return evaluate_documents(model, documents, reading, 2, torch.device("cpu"), None, stride, with_ends)
 
+    whole = by_hand(reading.sequence_length)
+    assert values["bits_per_byte"] == pytest.approx(whole.bits_per_byte) and values["num_empty"] == 1
+    assert set(values["sources"]) == set(sources) and "unigram_bits_per_character" not in values
+    for name, part in values["sources"].items():
+        assert part["bits_per_character"] == pytest.approx(whole.by_source[name].bits_per_character)
+        assert part["num_characters"] == len(sources[name])
 
-def test_a_text_is_printed_as_it_comes(
-    small: Small, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
+    assert main([*arguments, "--json", "--stride", "2", "--without-ends", "--data", str(small.data)]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["bits_per_byte"] == pytest.approx(by_hand(2, with_ends=False).bits_per_byte)
+    assert values["num_tokens"] == sum(len(small.tokenizer.encode(text)) for text in sources.values())
+    train = read_held_out(small.data, "train", small.tokenizer).texts
+    for name, bits in character_baselines(train, list(sources.values()), with_ends=False).items():
+        assert values[f"{name}_bits_per_character"] == pytest.approx(bits)
 
-    def texts(*_: object) -> Iterator[str]:
-        for text in "春眠":
-            seen.append(capsys.readouterr().out)
-            yield text
-
-    monkeypatch.setattr(generate, "stream_text", texts)
-    assert main(["generate", "--checkpoint", str(small.checkpoint), "--prompt", "明月"]) == 0
-    assert [*seen, capsys.readouterr().out] == ["明月", "春", "眠\n"]
-
-
-def test_the_locale_changes_nothing(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
-    """FAULTS row 43."""
-    arguments = ["generate", "--checkpoint", str(small.checkpoint), "--prompt", "明月", "--max-tokens", "9"]
     assert main(arguments) == 0
-    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    command = [sys.executable, "-m", "pretrain", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, timeout=250, check=True)
-    assert done.stdout.decode() == capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "tokens/s), windows of 6 tokens, 6 of them new" in printed.err
+    rows = printed.out.partition("\n\n")[2].splitlines()
+    assert [row.split()[0] for row in rows] == ["source", "one.txt", "poems.jsonl", "李白", "王维", "all"]
+
+
+def test_documents_of_the_split_may_be_read_alone(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["evaluate", "--checkpoint", str(small.checkpoint), "--data", str(small.data), "--device", "cpu"]
+    assert main([*arguments, "--per-document", "--split", "train", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    model, config = load_model(small.checkpoint)
+    held_out = read_held_out(small.data, "train", small.tokenizer)
+    reading = Reading.of(config, small.tokenizer.eod)
+    alone = evaluate_documents(model, held_out.documents(), reading, 2, torch.device("cpu"))
+    assert values["bits_per_character"] == pytest.approx(alone.bits_per_character)
+    assert list(alone.by_source) == list(values["sources"]) and len(alone.by_source) == 2
+    assert main([*arguments, "--stride", "2", "--json"]) == 0
+    stream = evaluate(model, read_held_out(small.data, "validation", small.tokenizer), reading, 2,
+                      torch.device("cpu"), stride=2)  # fmt: skip
+    assert json.loads(capsys.readouterr().out)["bits_per_character"] == pytest.approx(stream.bits_per_character)
 
 
 @pytest.mark.parametrize(
-    ("command", "option", "value"),
+    ("words", "says"),
     [
-        ("generate", "--max-tokens", "-1"),
-        ("generate", "--seed", str(2**64)),
-        ("evaluate", "--max-tokens", "-5"),
-        ("evaluate", "--micro-batch-size", "0"),
+        ("", "name what is scored"),
+        ("--data D --stride 0", "--stride 0: it must be 1 or more"),
+        ("--data D --stride 7", "--stride 7: the model's windows have 6 tokens"),
+        ("--data D --by author", "--by FIELD"),
+        ("--data D --without-ends", "Add --per-document"),
+        ("--text none.txt", "none.txt: there is no such file"),
+        ("--data D --micro-batch-size 0", "--micro-batch-size 0"),
+        ("--data D --nproc 0", "--nproc 0"),
     ],
 )
+def test_a_mistake_in_usage_is_told(small: Small, capsys: pytest.CaptureFixture[str], words: str, says: str) -> None:
+    options = [str(small.data) if word == "D" else word for word in words.split()]
+    assert main(["evaluate", "--checkpoint", str(small.checkpoint), "--device", "cpu", *options]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_files_without_text_are_told(small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.jsonl").write_text('{"text": ""}\n')
+    options = ["--checkpoint", str(small.checkpoint), "--device", "cpu", "--text", str(tmp_path / "x.jsonl")]
+    assert main(["evaluate", *options]) == 1
+    assert "x.jsonl: hold no text; 1 of their texts are empty" in capsys.readouterr().err
+
+
+def test_the_table_fits_a_terminal_and_does_not_steer_it() -> None:
+    part = Evaluation(1.0e9, 300_000_000, 600_000_000, 1_700_000_000)
+    names = {"百科" * 20: part, "\x1b[2J": part, **{f"source {number}": part for number in range(30)}}
+    lines = list(table(Evaluation(9.0e9, 2_000_000_000, 4_000_000_000, 9_000_000_000, names)))
+    assert len(lines) == 22 and lines[-2].startswith("other ") and lines[-1].startswith("all ")
+    assert all(len(line) + sum(character in "百科" for character in line) <= 80 for line in lines)
+    assert in_columns("a百科", 4) == "a百 " and in_columns("\x1b[2J", 6) == "?[2J  "
+
+
+@pytest.mark.long
+def test_two_processes_find_what_one_does(small: Small, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text("\n".join(json.dumps({"text": poem}) for poem in POEMS))
+    options = ["--checkpoint", str(small.checkpoint), "--device", "cpu", "--text", str(tmp_path / "x.jsonl"), "--json"]
+    found = []
+    for nproc in ("1", "2"):
+        command = [sys.executable, "-m", "pretrain", "evaluate", *options, "--nproc", nproc]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+        found.append(json.loads(done.stdout))
+    assert found[1]["sources"]["x.jsonl"] == pytest.approx(found[0]["sources"]["x.jsonl"], rel=1e-5)
+
+
+@pytest.mark.parametrize(("option", "value"), [("--max-tokens", "-5"), ("--micro-batch-size", "0")])
 def test_numbers_out_of_range_are_named(
-    small: Small, command: str, option: str, value: str, capsys: pytest.CaptureFixture[str]
+    small: Small, option: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = ["--data", str(small.data)] if command == "evaluate" else []
-    assert main([command, "--checkpoint", str(small.checkpoint), *data, option, value]) == UsageError.exit_code
+    arguments = ["evaluate", "--checkpoint", str(small.checkpoint), "--data", str(small.data)]
+    assert main([*arguments, option, value]) == UsageError.exit_code
     assert f"{option.lstrip('-')} {value}: it must be" in capsys.readouterr().err
-
-
-def test_a_checkpoint_brings_its_tokenizer(small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    alone = shutil.copytree(small.checkpoint, tmp_path / "elsewhere" / small.checkpoint.name)
-    assert (alone / "tokenizer.model").read_bytes() == small.tokenizer.path.read_bytes()
-    arguments = ["generate", "--checkpoint", str(alone), "--prompt", "春", "--max-tokens", "2"]
-    assert main(arguments) == 0
-    (alone / "tokenizer.model").write_bytes(b"another")
-    assert main(arguments) == 1
-    assert "tokenizer.model" in capsys.readouterr().err
-
-
-def test_a_prompt_of_any_text_is_taken(small: Small, capsys: pytest.CaptureFixture[str]) -> None:
-    for prompt in ("", "龘😀", "<|endoftext|>"):
-        assert main(["generate", "--checkpoint", str(small.checkpoint), "--prompt", prompt, "--max-tokens", "2"]) == 0
-        assert capsys.readouterr().out.startswith(prompt)

@@ -1,172 +1,147 @@
-"""Generation: the choice of a token, whole characters, and the same text for the same seed."""
+"""The engine: where texts begin and end, what their windows are, and that a text is the same whatever is beside it."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.generation.generate import Sampling, generate, next_token, stream_text
+from pretrain.generation.cache import Cached
+from pretrain.generation.generate import Piece, Settings, generate, in_order
+from pretrain.generation.sampling import Sampling
 from pretrain.reading import Reading
+from tests.pretrain.generation.texts import EOD, Wheel, letters, texts_of
+from tests.pretrain.models import build, small
 
-EOD = 0
-
-
-def draws(logits: list[float], sampling: Sampling, count: int = 2000) -> Counter[int]:
-    generator = torch.Generator().manual_seed(sampling.seed)
-    return Counter(next_token(torch.tensor(logits), sampling, generator) for _ in range(count))
+GREEDY = Sampling(temperature=0)
 
 
-class Wheel(torch.nn.Module):
-    """The next token is 1 more than the last, round `size`; what it was shown is kept."""
-
-    def __init__(self, size: int, noise: float = 0.0) -> None:
-        super().__init__()
-        self.size = size
-        self.noise = noise
-        self.seen: list[list[int]] = []
-        self.shown: list[list[int] | None] = []  # document ids, prefix ends and positions of the last
-
-    def forward(self, tokens: torch.Tensor, *rest: torch.Tensor | None) -> torch.Tensor:
-        self.seen.append(tokens[0].tolist())
-        self.shown = [None if tensor is None else tensor[0].tolist() for tensor in rest]
-        following = torch.nn.functional.one_hot((tokens + 1) % self.size, self.size).float()
-        return following if self.noise else 50.0 * following
-
-
-def test_greedy_takes_the_most_probable_and_of_equals_the_first() -> None:
-    assert draws([0.0, 3.0, 1.0, 3.0], Sampling(temperature=0), 5) == {1: 5}
-
-
-def test_draws_follow_the_probabilities() -> None:
-    counts = draws([math.log(1), math.log(2), -math.inf, math.log(5)], Sampling(temperature=1))
-    assert counts[2] == 0, "padding of the vocabulary"
-    for token, share in {0: 1 / 8, 1: 2 / 8, 3: 5 / 8}.items():
-        assert abs(counts[token] / 2000 - share) < 4 * math.sqrt(share * (1 - share) / 2000)
-
-
-def test_temperature_sharpens_and_flattens() -> None:
-    logits = [0.0, 1.0]
-    shares = [draws(logits, Sampling(temperature=temperature))[1] / 2000 for temperature in (0.25, 1, 4)]
-    for share, temperature in zip(shares, (0.25, 1, 4), strict=True):
-        assert abs(share - 1 / (1 + math.exp(-1 / temperature))) < 0.03
-
-
-@pytest.mark.parametrize(
-    ("sampling", "possible"),
-    [
-        (Sampling(temperature=1, top_k=1), {3}),
-        (Sampling(temperature=1, top_k=2), {3, 2}),
-        (Sampling(temperature=1, top_k=9), {0, 1, 2, 3}),
-        (Sampling(temperature=1, top_p=0.05), {3}),
-        (Sampling(temperature=1, top_p=0.39), {3}),
-        (Sampling(temperature=1, top_p=0.41), {3, 2}),
-        (Sampling(temperature=1, top_p=0.71), {3, 2, 1}),
-        (Sampling(temperature=1, top_p=1.0), {0, 1, 2, 3}),
-        (Sampling(temperature=1, top_k=2, top_p=0.6), {3, 2}),  # among the two, 3 has 4/7
-        (Sampling(temperature=1, top_k=2, top_p=0.5), {3}),
-    ],
-)
-def test_top_k_and_top_p_leave_the_most_probable(sampling: Sampling, possible: set[int]) -> None:
-    logits = [math.log(share) for share in (0.1, 0.2, 0.3, 0.4)]
-    assert set(draws(logits, sampling, 600)) == possible
-
-
-@pytest.mark.parametrize(
-    ("wrong", "name"),
-    [
-        ({"temperature": -1.0}, "temperature"),
-        ({"temperature": math.nan}, "temperature"),
-        ({"temperature": math.inf}, "temperature"),
-        ({"top_k": -1}, "top_k"),
-        ({"top_p": 0.0}, "top_p"),
-        ({"top_p": 1.5}, "top_p"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(wrong: dict[str, float], name: str) -> None:
-    with pytest.raises(UsageError, match=name):
-        Sampling(**wrong)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("bad", [math.nan, -math.inf])
-def test_a_model_that_diverged_is_an_error(bad: float) -> None:
-    with pytest.raises(WenhaiError, match="not finite"):
-        draws([bad, bad], Sampling(), 1)
+def wheel(model: Wheel, prompt: list[int], max_tokens: int, reading: Reading, sampling: Sampling = GREEDY) -> list[int]:
+    [tokens] = texts_of(model.next_logits(reading), [prompt], Settings(sampling, max_tokens), reading)
+    return tokens
 
 
 def test_a_text_starts_after_an_end_of_document_and_stops_at_one() -> None:
     model = Wheel(6)
-    greedy = Sampling(temperature=0)
-    assert list(generate(model, [2, 3], 10, greedy, Reading(8, EOD))) == [4, 5]
+    assert wheel(model, [2, 3], 10, Reading(8, EOD)) == [4, 5]
     assert model.seen == [[0, 2, 3], [0, 2, 3, 4], [0, 2, 3, 4, 5]]
-    assert list(generate(model, [], 3, greedy, Reading(8, EOD))) == [1, 2, 3]
-    assert list(generate(model, [2], 0, greedy, Reading(8, EOD))) == []
+    assert wheel(model, [], 3, Reading(8, EOD)) == [1, 2, 3]
+    assert wheel(model, [2], 0, Reading(8, EOD)) == []
 
 
-def test_the_window_slides_and_is_never_longer_than_the_model() -> None:
+@pytest.mark.parametrize(
+    ("prompt", "length", "windows"),
+    [
+        ([1, 2], 5, [(0, 3), (0, 4), (0, 5), (4, 6), (4, 7), (4, 8), (4, 9), (8, 10), (8, 11)]),
+        ([1, 2, 3, 4], 5, [(0, 5), (4, 6)]),
+        ([1, 2, 3, 4, 5], 5, [(4, 6), (4, 7)]),
+        ([1, 2], 2, [(2, 3), (2, 4), (4, 5), (4, 6)]),
+        ([1, 2], 1, [(2, 3), (3, 4), (4, 5)]),
+    ],
+)
+def test_a_window_that_is_full_begins_anew_with_its_last_half(
+    prompt: list[int], length: int, windows: list[tuple[int, int]]
+) -> None:
     model = Wheel(50)
-    tokens = list(generate(model, [1, 2], 20, Sampling(temperature=0), Reading(5, EOD)))
-    assert tokens == list(range(3, 23))
-    assert max(map(len, model.seen)) == 5
-    assert model.seen[-1] == [17, 18, 19, 20, 21], "the last five before 22"
+    assert wheel(model, prompt, len(windows), Reading(length, EOD))[-1] == len(prompt) + len(windows)
+    assert [(seen[0], seen[-1] + 1) for seen in model.seen] == windows
 
 
 def test_a_model_that_masks_by_document_is_told_where_the_prompt_begins() -> None:
     model = Wheel(9)
-    next(generate(model, [2, 3], 1, Sampling(temperature=0), Reading(8, EOD, document_mask=True)))
+    wheel(model, [2, 3], 1, Reading(8, EOD, document_mask=True))
     assert model.seen == [[0, 2, 3]]
     assert model.shown == [[0, 1, 1], None, None]
 
 
 def test_positions_begin_anew_with_the_text_where_they_did_in_training() -> None:
     model = Wheel(9)
-    list(generate(model, [2, 3], 2, Sampling(temperature=0), Reading(8, EOD, reset_positions=True)))
+    wheel(model, [2, 3], 2, Reading(8, EOD, reset_positions=True))
     assert model.shown == [None, None, [0, 0, 1, 2]]
 
 
-def test_the_prompt_is_the_prefix_also_when_the_window_slides() -> None:
+def test_the_prompt_is_the_prefix_also_when_the_window_begins_anew() -> None:
     model, ends = Wheel(50), []
-    for _ in generate(model, [2, 3], 6, Sampling(temperature=0), Reading(5, EOD, prefix_lm=True)):
+    reading = Reading(5, EOD, prefix_lm=True)
+    for _ in generate(model.next_logits(reading), [[2, 3, 4]], Settings(GREEDY, 4), reading, letters):
         ends.append(model.shown[1])
-    assert ends == [[3] * 3, [3] * 4, [3] * 5, [2] * 5, [1] * 5, [0] * 5]
+    assert ends == [[4] * 4, [4] * 5, [0] * 2, [0] * 3]
+    wheel(model, [2, 3, 4, 5, 6], 1, reading)
+    assert model.shown[1] == [2] * 2
 
 
 def test_a_seed_is_a_text() -> None:
     def text(seed: int) -> list[int]:
-        sampling = Sampling(temperature=2.0, seed=seed)
-        return list(generate(Wheel(300, noise=1.0), [1], 40, sampling, Reading(8, EOD)))
+        return wheel(Wheel(300, noise=1.0), [1], 40, Reading(8, EOD), Sampling(temperature=2.0, seed=seed))
 
     assert text(1) == text(1)
     assert text(1) != text(2)
 
 
-PIECES = [bytes([value]) for value in range(256)] + ["海".encode(), "文海".encode(), "。\n".encode(), b""]
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=1.0, top_p=0.9, repetition_penalty=1.2)])
+def test_a_text_does_not_depend_on_its_batch(sampling: Sampling) -> None:
+    model, reading = build(small()), Reading(12, EOD)
+    prompts = [[5, 6, 7], [8], [], [9] * 20, [10, 11]]
+    alone, *others = (
+        texts_of(Cached(model, reading), prompts, Settings(sampling, 9, num_samples=2, batch_size=size), reading)
+        for size in (1, 3, 16)
+    )
+    assert others == [alone, alone]
+    if sampling is not GREEDY:
+        assert len({tuple(tokens) for tokens in alone}) == 10
+    longer = texts_of(Cached(model, reading), prompts, Settings(sampling, 16, num_samples=2), reading)
+    assert [tokens[:9] for tokens in longer] == alone, "more tokens go on with the same text"
 
 
-@given(st.text(max_size=20), st.data())
-def test_streams_hold_whole_characters_and_add_up(text: str, data: st.DataObject) -> None:
-    """Any way to cut the bytes of a text into tokens: no U+FFFD that the text has not, nothing lost."""
-    raw = text.encode()
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(raw)))) | {0, len(raw)})
-    pieces = [raw[start:stop] for start, stop in pairwise(cuts)]
-    parts = list(stream_text(range(len(pieces)), pieces.__getitem__))
-    assert "".join(parts) == text
-    assert all(parts), "nothing is printed for a token that completes no character"
-    assert all(part in text for part in parts)
+def test_pieces_come_at_once_and_texts_in_the_order_of_prompts() -> None:
+    reading = Reading(50, EOD)
+    settings = Settings(GREEDY, 30, num_samples=2, batch_size=3)
+    prompts = [[15], [17], [11], [18]]
+    pieces = list(generate(Wheel(20).next_logits(reading), prompts, settings, reading, letters))
+    assert [(piece.of.prompt, piece.of.sample, piece.text) for piece in pieces[:6]] == [
+        (0, 0, "q"),
+        (0, 1, "q"),
+        (1, 0, "s"),
+        (0, 0, "r"),
+        (0, 1, "r"),
+        (1, 0, "t"),
+    ]
+    found = [(text.prompt, text.sample, words) for text, words in in_order(pieces, 2)]
+    expected = ["qrst", "st", "mnopqrst", "t"]
+    assert found == [(prompt, sample, expected[prompt]) for prompt in range(4) for sample in range(2)]
 
 
-def test_a_character_comes_with_its_last_byte() -> None:
-    tokens = [256, *"😀".encode(), 259, 257, *"海".encode(), 258]
-    assert list(stream_text(tokens, PIECES.__getitem__)) == ["海", "😀", "文海", "海", "。\n"]
+def test_a_text_says_why_it_ended() -> None:
+    reading = Reading(50, EOD)
+
+    def last(prompt: list[int], **changes: object) -> Piece:
+        settings = Settings(GREEDY, **{"max_tokens": 4, **changes})  # type: ignore[arg-type]
+        return list(generate(Wheel(20).next_logits(reading), [prompt], settings, reading, letters))[-1]
+
+    assert last([3]).end == "length"
+    assert last([18]).end == "eod"
+    assert last([15]).end == "length", "the end of the document would have been the fifth token"
+    stopped = last([3], stops=("fg",))
+    assert (stopped.end, stopped.text, stopped.of.generated) == ("stop", "", [4, 5, 6])
+    assert last([3], stops=("gh",), max_tokens=3).text == "g", "held back, and no token follows"
+    nothing = last([3], max_tokens=0)
+    assert (nothing.end, nothing.text) == ("length", "")
 
 
-def test_bytes_that_are_no_character_are_replaced_once_it_is_certain() -> None:
-    assert list(stream_text([0xE6, 0xB5], PIECES.__getitem__)) == ["\ufffd"], "the text ended inside a character"
-    assert list(stream_text([0xE6, 256], PIECES.__getitem__)) == ["\ufffd海"]
-    assert list(stream_text([0xFF, 256], PIECES.__getitem__)) == ["\ufffd", "海"]
+@pytest.mark.parametrize("wrong", [{"max_tokens": -1}, {"num_samples": 0}, {"batch_size": 0}, {"stops": ("",)}])
+def test_settings_that_mean_nothing_are_refused(wrong: dict[str, object]) -> None:
+    reading = Reading(5, EOD)
+    with pytest.raises(UsageError, match=next(iter(wrong)).rstrip("s") if "stops" not in wrong else "stop string"):
+        list(generate(Wheel(9).next_logits(reading), [[1]], Settings(GREEDY, **wrong), reading, letters))  # type: ignore[arg-type]
+
+
+def test_a_model_that_diverged_is_an_error() -> None:
+    reading = Reading(5, EOD)
+
+    def diverged(tokens: torch.Tensor, *_: object) -> torch.Tensor:
+        return torch.full((1, 1, 9), math.nan)
+
+    with pytest.raises(WenhaiError, match="not finite"):
+        list(generate(lambda texts: diverged(torch.empty(0))[:, -1], [[1]], Settings(GREEDY), reading, letters))

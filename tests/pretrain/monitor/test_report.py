@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pretrain.__main__ import main
 from pretrain.monitor import report
 from pretrain.monitor.charts import BOTTOM, HEIGHT, WIDTH, Chart, Line, draw
-from pretrain.monitor.facts import charts, decimal, headline, state
+from pretrain.monitor.facts import baselines, charts, decimal, headline, state
 from pretrain.monitor.log import CELLS, Curve, RunLog, read_log
 from pretrain.train import _draw_report
 from tests.html_page import Page
@@ -119,6 +119,16 @@ def test_the_page_may_be_shown_to_others(tmp_path: Path) -> None:
         assert "cret" not in shown and "ann" not in shown
         assert "sftp://…@store.example/runs" in shown and "part=1" in shown and "weight = 1.0" in shown
         assert "folder step-00000001" in shown and "file step-00000003.jsonl" in shown
+
+
+def test_corpora_and_sources_have_lines_of_their_own(tmp_path: Path) -> None:
+    parts = {"bits_per_character/百科": 3.25, "bits_per_character/source:诗": 2.5, "bits_per_character/source:a/b": 4.5}
+    out = write(tmp_path, record("validation", 3, bits_per_character=3.5, **parts), sources={"诗": 2.5, "a/b": 4.5})
+    log = read_log(out)
+    labels = {chart.title: [line.label for line in chart.lines if line.curve.cells] for chart in charts(log)}
+    assert labels["Bits per character"] == ["held out", "百科"]
+    assert labels["Bits per character by source"] == ["a/b", "诗"]
+    assert [row.cells for row in baselines(log)] == [("of 诗", "2.500"), ("of a/b", "4.500")]
 
 
 def test_phases_that_took_no_time_are_not_named(tmp_path: Path) -> None:

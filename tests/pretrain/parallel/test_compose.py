@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pretrain.config import RunConfig
-from pretrain.evaluation.bits import HeldOut, evaluate
+from pretrain.evaluation.bits import evaluate
 from pretrain.micro_batch import read_micro_batches
 from pretrain.optim import clip_grad_norm, group_of
 from pretrain.parallel.params import init_parameters, param_specs
@@ -20,7 +20,7 @@ from pretrain.reading import Reading
 from pretrain.step import Run
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_parallel import Operations
-from tests.pretrain.tiny import EOD, VOCAB_SIZE, tiny_config, tiny_run, train_steps, whole, whole_weights
+from tests.pretrain.tiny import EOD, VOCAB_SIZE, tiny_config, tiny_held_out, tiny_run, train_steps, whole, whole_weights
 
 NUM_STEPS = 3
 Weights = dict[str, NDArray[Any]]
@@ -170,14 +170,13 @@ def test_zero_in_a_pipeline_is_what_its_table_says(schedule: str, zero: int, gat
 
 def measure(config: RunConfig) -> dict[str, Any]:
     """Bits of a held-out text between steps, and logits of a window that no number of ranks divides."""
-    tokens = np.random.default_rng(1).integers(0, VOCAB_SIZE, 105).astype(np.uint16)
-    held_out = HeldOut(tokens, ["字" * 60], EOD)
+    held_out = tiny_held_out()
     with tiny_run(config) as run:
         losses = train_steps(run, 2)[0]
         reading = Reading.of(config, EOD)
         bits = evaluate(run.model, held_out, reading, 2, run.world.device, run.world).bits
         run.model.reshard()
-        window = torch.from_numpy(tokens[:13].astype(np.int64))[None]
+        window = torch.from_numpy(held_out.tokens[:13].astype(np.int64))[None]
         logits = run.model.last_logits(
             window, *(() if not config.data.prefix_lm else (None, torch.full_like(window, 5)))
         )

@@ -8,6 +8,7 @@ import re
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -128,11 +129,15 @@ def every_schedule(num_ranks: int, layouts: Sequence[dict[str, Any]], numbers: S
                 assert_same(each, micro_batches(number, sizes=(2, 1, 3), seed=number))
                 done += 1
             batch = micro_batches(1, seed=9)[0]
+            branches = (3 * torch.arange(batch.tokens.shape[1]) // batch.tokens.shape[1]).expand_as(batch.tokens)
+            branched = replace(batch, branches=branches)
             logits = each.whole(batch.tokens, batch.document_ids, batch.prefix_ends, batch.positions).detach()
             with torch.no_grad():
-                losses = each.whole.token_losses(batch)
+                losses, of_branches = (each.whole.token_losses(asked) for asked in (batch, branched))
+            assert not torch.equal(losses, of_branches)
             torch.testing.assert_close(losses.sum(), each.whole.loss_sum(logits, batch.targets).detach())
             torch.testing.assert_close(each.pipeline.token_losses(batch), losses)
+            torch.testing.assert_close(each.pipeline.token_losses(branched), of_branches)
             window = (batch.tokens, batch.document_ids, batch.prefix_ends, batch.positions)
             torch.testing.assert_close(each.pipeline.last_logits(*window), logits[:, -1:])
             assert each.pipeline._channels.num_under_way == 0

@@ -1,0 +1,122 @@
+"""What held-out text and tasks cost the checkpoints of a run; kept in OUT/measured/RUN.json, and measured once.
+
+The last checkpoint is asked about everything; those before it, and it, about the beginning of each arm's held-out documents,
+for the learning curves.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corpus.engine import durable
+from corpus.engine.config import Strict, parse
+from pretrain.ablation.unseen import Held
+from pretrain.checkpoint import committed, read_commit
+from pretrain.checkpoint.records import step_of
+from pretrain.evaluation.bits import evaluate
+from pretrain.evaluation.opened import Opened, opened
+
+FORMAT = 1
+MICRO_BATCH = 8  # windows in a forward
+CURVE_PART = 4  # of the held-out tokens, one in so many is for the curves
+
+
+class Accuracy(Strict):
+    """Of one task."""
+
+    share: float  # of the items that were answered rightly
+    num_items: int
+    chance: float
+
+
+class Measured(Strict):
+    """One run's figures."""
+
+    of: str  # digest of checkpoint, texts and settings
+    bits_per_character: dict[str, float]  # by Held.key
+    curves: dict[str, dict[str, float]]  # by Held.key: bits per character after each step that has a checkpoint
+    accuracy: dict[str, Accuracy]  # by task
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Tasks to ask, and how many items of each."""
+
+    data: Path
+    names: tuple[str, ...]
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What every run is asked."""
+
+    held: tuple[Held, ...]
+    max_tokens: int  # of each
+    tasks: Tasks | None
+    device: str
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What figures depend on beside the checkpoint; two runs can be compared where it is the same."""
+        tasks = self.tasks and [str(self.tasks.data), list(self.tasks.names), self.tasks.limit]
+        return {
+            "format": FORMAT,
+            "held": {each.key: each.identity for each in self.held},
+            "max_tokens": self.max_tokens,
+            "tasks": tasks,
+        }
+
+
+def measured(out: Path, run_name: str, num_steps: int, questions: Questions) -> Measured:
+    """The figures of a run whose last checkpoint is there: as they were measured, or now.
+
+    Raises:
+        WenhaiError: a checkpoint is damaged, or a task's data.
+    """
+    folders = {step_of(folder.name): folder for folder in committed(out / "runs" / run_name)}
+    of = durable.digest({**questions.identity, "checkpoint": read_commit(folders[num_steps]).digest})
+    path = out / "measured" / f"{run_name}.json"
+    if path.exists():
+        found = parse(Measured, durable.read_json(path), str(path))
+        if found.of == of:
+            return found
+    curves: dict[str, dict[str, float]] = {}
+    for step, folder in sorted(folders.items()):
+        with opened(_asking(folder, questions)) as model:
+            for held in questions.held:
+                if held.kind == "held out":
+                    curves.setdefault(held.key, {})[str(step)] = _bits(model, held, questions.max_tokens // CURVE_PART)
+            if step == num_steps:
+                bits = {held.key: _bits(model, held, None) for held in questions.held}
+                accuracy = _accuracy(model, questions.tasks, out / "measured" / run_name)
+    found = Measured(of=of, bits_per_character=bits, curves=curves, accuracy=accuracy)
+    durable.write_json(path, found.model_dump(mode="json"))
+    return found
+
+
+def _asking(folder: Path, questions: Questions) -> Namespace:
+    return Namespace(checkpoint=str(folder), device=questions.device, set=[], nproc=1)
+
+
+def _bits(model: Opened, held: Held, max_tokens: int | None) -> float:
+    text = held.for_model(model.tokenizer.eod, max_tokens)
+    return evaluate(model.model, text, model.reading, MICRO_BATCH, model.device).bits_per_character
+
+
+def _accuracy(model: Opened, tasks: Tasks | None, out: Path) -> dict[str, Accuracy]:
+    """Of each task; what was asked before a kill is not asked again."""
+    if tasks is None:
+        return {}
+    from pretrain.tasks.definition import load_tasks
+    from pretrain.tasks.run import Options, run_tasks
+
+    of = {"checkpoint": read_commit(model.checkpoint).digest, "tokenizer": model.tokenizer.sha256}
+    found = run_tasks(model, load_tasks(tasks.names), tasks.data, Options(limit=tasks.limit), out, of)
+    return {
+        name: Accuracy(share=result.accuracy(), num_items=result.num_items, chance=result.chance)
+        for name, result in found.items()
+    }

@@ -1,0 +1,221 @@
+"""All figures of an ablation: one JSON object (OUT/results.json), and tables for a terminal.
+
+Compared are the seeds that every arm has finished. A value is listed by seed, so that everything else can be computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from pretrain.ablation.measuring import Measured
+from pretrain.ablation.plan import Plan
+from pretrain.ablation.statistics import Difference, Summary, compare, summarize
+from pretrain.ablation.unseen import Held
+
+FORMAT = 1
+RESULTS = "results.json"
+CAUTION = (
+    "± is the standard deviation over seeds, brackets are the 95 % interval of the paired difference to the first arm. They "
+    "are of seeds alone: other held-out text would move the figures of all arms. Each interval is for one comparison: of 20 "
+    "without any effect one is expected to be told apart."
+)
+Kind = Literal["held out", "text", "task"]
+TITLES: dict[Kind, str] = {
+    "held out": "bits per character on each arm's held-out text, lower is better",
+    "text": "bits per character on other texts, lower is better",
+    "task": "accuracy on tasks, higher is better",
+}
+
+
+class Metric(NamedTuple):
+    """One row of a table: the values of every arm, by seed."""
+
+    kind: Kind
+    name: str
+    values: dict[str, list[float]]  # by arm
+    about: str  # on what
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.kind != "task"
+
+    def summary(self, arm: str) -> Summary:
+        """Of one arm."""
+        return summarize(self.values[arm])
+
+    def difference(self, arm: str) -> Difference:
+        """Of an arm to the first one."""
+        first = next(iter(self.values))
+        return compare(self.values[arm], self.values[first], lower_is_better=self.lower_is_better)
+
+
+class Results(NamedTuple):
+    """What was found so far."""
+
+    plan: Plan
+    seeds: tuple[int, ...]  # finished in every arm
+    metrics: list[Metric]
+    curves: dict[str, dict[str, dict[int, list[float]]]]  # by held-out text and arm: steps to values by seed
+    held: tuple[Held, ...]
+
+    @property
+    def others(self) -> list[str]:
+        """The arms that are compared to the first."""
+        return [arm.name for arm in self.plan.arms[1:]]
+
+
+def collect(plan: Plan, held: Sequence[Held], found: Mapping[str, Measured]) -> Results:
+    """The figures of all runs that are measured, by name.
+
+    Raises:
+        ValueError: no seed is finished in every arm.
+    """
+    arms = [arm.name for arm in plan.arms]
+    seeds = tuple(seed for seed in plan.seeds if all(f"{arm}-seed{seed}" in found for arm in arms))
+    if not seeds:
+        raise ValueError("no seed is finished in every arm")
+    runs = {arm: [found[f"{arm}-seed{seed}"] for seed in seeds] for arm in arms}
+    metrics = [
+        Metric(
+            each.kind,
+            each.name,
+            {arm: [run.bits_per_character[each.key] for run in runs[arm]] for arm in arms},
+            f"{len(each.documents):,} documents, {sum(len(document.text) for document in each.documents):,} characters",
+        )
+        for each in held
+        if each.documents
+    ]
+    for name, first in runs[arms[0]][0].accuracy.items():
+        values = {arm: [run.accuracy[name].share for run in runs[arm]] for arm in arms}
+        metrics.append(Metric("task", name, values, f"{first.num_items:,} items, chance {first.chance:.3f}"))
+    curves = {
+        key: {
+            arm: {int(step): [run.curves[key][step] for run in runs[arm]] for step in runs[arm][0].curves[key]}
+            for arm in arms
+        }
+        for key in runs[arms[0]][0].curves
+    }
+    return Results(plan, seeds, metrics, curves, tuple(held))
+
+
+def to_json(results: Results) -> dict[str, Any]:
+    """OUT/results.json."""
+    plan = results.plan
+    return {
+        "format": FORMAT,
+        "config": plan.config_name,
+        "overrides": list(plan.overrides),
+        "seeds": list(results.seeds),
+        "steps": plan.num_steps,
+        "tokens": plan.num_tokens,
+        "arms": [
+            {"name": arm.name, "folder": str(arm.folder), "tokens": arm.num_tokens, "epochs": plan.epochs(arm)}
+            for arm in plan.arms
+        ],
+        "warnings": plan.warnings(),
+        "held_out": [
+            {
+                "kind": each.kind,
+                "name": each.name,
+                "documents": len(each.documents),
+                "left_out_same_id": each.num_same_id,
+                "left_out_same_text": each.num_same_text,
+            }
+            for each in results.held
+        ],
+        "metrics": [_metric_json(metric, results.others) for metric in results.metrics],
+        "curves": results.curves,
+    }
+
+
+def _metric_json(metric: Metric, others: Sequence[str]) -> dict[str, Any]:
+    arms: dict[str, Any] = {}
+    for arm, values in metric.values.items():
+        mean, deviation = metric.summary(arm)
+        arms[arm] = {"values": values, "mean": mean, "standard_deviation": deviation}
+        if arm in others:
+            found = metric.difference(arm)
+            interval = (
+                None if found.half_width is None else [found.mean - found.half_width, found.mean + found.half_width]
+            )
+            arms[arm]["difference"] = {"mean": found.mean, "interval": interval, "verdict": found.verdict}
+    return {
+        "kind": metric.kind,
+        "name": metric.name,
+        "about": metric.about,
+        "better": "lower" if metric.lower_is_better else "higher",
+        "arms": arms,
+    }
+
+
+def tables(results: Results) -> str:
+    """For a terminal: means, then differences with their verdicts."""
+    return "\n".join(_lines(results)) + "\n"
+
+
+def _lines(results: Results) -> Iterator[str]:
+    plan = results.plan
+    seeds = f"{len(results.seeds)} seed{'s' * (len(results.seeds) > 1)}"
+    yield f"each run: {plan.num_steps:,} steps, {plan.num_tokens:,} tokens; {seeds}"
+    for line in described_arms(plan):
+        yield f"  {line}"
+    for line in described_exclusions(results.held):
+        yield line
+    for kind, title in TITLES.items():
+        metrics = [metric for metric in results.metrics if metric.kind == kind]
+        if not metrics:
+            continue
+        arms = list(metrics[0].values)
+        yield ""
+        yield title
+        rows = [["", *arms]]
+        rows += [[metric.name, *(shown_mean(metric.summary(arm)) for arm in arms)] for metric in metrics]
+        yield from _aligned(rows)
+        rows = [
+            [f"{metric.name}: {arm} - {arms[0]}", shown_difference(found := metric.difference(arm)), found.verdict]
+            for metric in metrics
+            for arm in arms[1:]
+        ]
+        yield from _aligned(rows)
+    yield ""
+    yield CAUTION
+
+
+def described_arms(plan: Plan) -> list[str]:
+    """A line for each arm, and the warnings."""
+    arms = [
+        f"{arm.name}: {arm.folder}, {arm.num_tokens:,} training tokens, read {plan.epochs(arm):.2f} times"
+        for arm in plan.arms
+    ]
+    return arms + [f"WARNING: {warning}" for warning in plan.warnings()]
+
+
+def described_exclusions(held: Sequence[Held]) -> list[str]:
+    """What was left out of which text, and why."""
+    return [
+        f"{each.kind} {each.name}: {each.num_same_id + each.num_same_text} of "
+        f"{len(each.documents) + each.num_same_id + each.num_same_text} documents left out, since an arm was trained on "
+        f"them ({each.num_same_id} by their id, {each.num_same_text} by their text)"
+        for each in held
+        if each.num_same_id + each.num_same_text
+    ]
+
+
+def shown_mean(summary: Summary) -> str:
+    """As in `3.412 ±0.010`."""
+    return f"{summary.mean:.3f}" + ("" if summary.deviation is None else f" ±{summary.deviation:.3f}")
+
+
+def shown_difference(difference: Difference) -> str:
+    """As in `+0.034 [+0.010, +0.058]`."""
+    if difference.half_width is None:
+        return f"{difference.mean:+.3f}"
+    low, high = difference.mean - difference.half_width, difference.mean + difference.half_width
+    return f"{difference.mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,0 +1,197 @@
+"""A folder of examples, written: token shards of two splits, which tokens count, where each example came from.
+
+    examples/
+        data/00000-00-train.bin .idx .meta.json .counted .docs.parquet      the last where pyarrow is installed
+        data/00000-00-validation...
+        model/tokenizer.model
+        EXAMPLES.json
+        MANIFEST.json         every file's size and SHA-256: written last, and what makes the folder complete
+
+It is read like any folder of token shards, by `train`, `trace` and `tokenizer verify`. The same examples give the same bytes,
+so that a start which died half way is simply repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corpus.engine import durable
+from corpus.engine.errors import UsageError
+from pretrain.data.examples import COUNTED, RECORD, BoolArray, Record, SplitRecord, read_record
+from pretrain.finetuning.encoding import Encoded, Fit, encode
+from pretrain.finetuning.sources import Example, Source, Survey, number_of
+from pretrain.finetuning.templates import Template
+from tokenizer.model import Tokenizer
+from tokenizer.shard_writer import create_shard
+
+CONFIG, ORIGIN, EXAMPLES = "config.toml", "finetuning.json", "examples"  # below the folder of a run, see `start`
+MANIFEST = "MANIFEST.json"
+SHARD = "00000-00-{}"
+DOCS = ".docs.parquet"
+GROUP_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a folder of examples is made of."""
+
+    source: Source
+    found: Survey  # of the source
+    held_out: tuple[Source, Survey] | None  # None: a share of `source`, as its survey says
+    template: Template
+    tokenizer: Tokenizer
+    fit: Fit
+
+    @property
+    def digest(self) -> str:
+        """Equal for folders of equal bytes."""
+        held_out = self.held_out[1].digest if self.held_out else self.found.last_held_out
+        parts = [self.found.digest, held_out, self.template.model_dump(exclude={"description"}), self.tokenizer.sha256]
+        return durable.digest([*parts, self.fit.num_tokens, self.fit.too_long])
+
+    def examples(self, split: str) -> Iterator[Example]:
+        """Those of one split."""
+        if self.held_out is not None:
+            yield from self.source if split == "train" else self.held_out[0]
+            return
+        for example in self.source:
+            if (number_of(example.id) <= self.found.last_held_out) == (split == "validation"):
+                yield example
+
+
+def write_examples(folder: Path, plan: Plan) -> Record:
+    """Make a folder of examples, or find it made: its record.
+
+    Raises:
+        UsageError: examples are longer than a row and not to be cut or dropped, or a split has none; the folder is of others.
+    """
+    if (folder / MANIFEST).is_file():
+        record = read_record(folder)
+        if record is None or record.made_of != plan.digest:
+            raise UsageError(
+                f"{folder}: holds other examples, or made in another way. Give the same files and options, or another --out."
+            )
+        return record
+    splits = {split: _write_split(folder / "data", split, plan) for split in ("train", "validation")}
+    _check_lengths(plan.fit, sum(split.examples for split in splits.values()))
+    for name, split in splits.items():
+        if not split.examples:
+            why = f"{plan.fit.num_dropped:,} were too long" if plan.fit.num_dropped else "there is none"
+            raise UsageError(f"no example is left for {name}: {why}. Give more with --examples or --held-out.")
+    durable.write_bytes(folder / "model" / "tokenizer.model", plan.tokenizer.path.read_bytes())
+    surveys = [plan.found, *([plan.held_out[1]] if plan.held_out else [])]
+    skipped = sum(each.num_skipped for each in surveys)
+    record = Record(
+        made_of=plan.digest,
+        counted={
+            path.name.removesuffix(COUNTED): durable.sha256_file(path) for path in (folder / "data").glob(f"*{COUNTED}")
+        },
+        splits=splits,
+        lines=sum(each.num_examples for each in surveys) + skipped,
+        skipped=skipped,
+        dropped=plan.fit.num_dropped,
+        cut=plan.fit.num_cut,
+    )
+    durable.write_json(folder / RECORD, record.model_dump(mode="json"))
+    files = {
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": durable.sha256_file(path)}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    durable.write_json(folder / MANIFEST, {"files": files})
+    return record
+
+
+def _check_lengths(fit: Fit, num_left: int) -> None:
+    if fit.too_long == "error" and fit.num_longer:
+        raise UsageError(
+            f"{fit.num_longer:,} of {num_left + fit.num_longer:,} examples are longer than the window of {fit.num_tokens:,} "
+            f"tokens; the longest has {fit.longest:,}. Leave them out with --too-long drop, cut the beginning of their prompts "
+            "with --too-long cut, or choose a longer model.sequence_length."
+        )
+
+
+def _write_split(folder: Path, split: str, plan: Plan) -> SplitRecord:
+    prefix = folder / SHARD.format(split)
+    tokenizer, bits, rows, num_characters = plan.tokenizer, _Bits(), _Rows(), 0
+    identity = {"vocab_size": tokenizer.vocab_size, "eod": tokenizer.eod, "tokenizer_sha256": tokenizer.sha256}
+    with create_shard(prefix, split=split, **identity) as writer:
+        for encoded in map(plan.fit, encode(plan.examples(split), plan.template, tokenizer)):
+            if encoded is not None:
+                writer.add(encoded.ids, f"{encoded.example.source}:{encoded.example.line}", encoded.num_characters)
+                bits.add(encoded.is_counted)
+                rows.add(encoded)
+                num_characters += encoded.num_counted_characters
+    durable.write_bytes(prefix.with_name(prefix.name + COUNTED), bits.data())
+    rows.write(prefix.with_name(prefix.name + DOCS))
+    return SplitRecord(
+        examples=rows.num_rows, tokens=bits.num_bits, counted_tokens=bits.num_set, counted_characters=num_characters
+    )
+
+
+class _Bits:
+    """Booleans, eight in a byte, as they come."""
+
+    def __init__(self) -> None:
+        self._packed, self._rest = bytearray(), np.empty(0, dtype=np.bool_)
+        self.num_bits = self.num_set = 0
+
+    def add(self, values: BoolArray) -> None:
+        values = np.append(self._rest, values)
+        whole = len(values) // 8 * 8
+        self._packed += np.packbits(values[:whole]).tobytes()
+        self.num_bits += len(values) - len(self._rest)
+        self.num_set += int(values.sum()) - int(self._rest.sum())
+        self._rest = values[whole:]
+
+    def data(self) -> bytes:
+        """All of them; the last byte is filled up with zeros."""
+        return bytes(self._packed + np.packbits(self._rest).tobytes())
+
+
+class _Rows:
+    """The table of a shard's documents: `url` is file:line, by which `trace` finds an example."""
+
+    def __init__(self) -> None:
+        self.num_rows = 0
+        self._groups: list[dict[str, Any]] = []
+        self._columns: dict[str, list[Any]] = {}
+
+    def add(self, encoded: Encoded) -> None:
+        example = encoded.example
+        row = {
+            "sequence": self.num_rows,
+            "id": example.id,
+            "url": f"{example.source}:{example.line}",
+            "source": example.source,
+            "num_tokens": len(encoded.is_counted),
+        }
+        for name, value in row.items():
+            self._columns.setdefault(name, []).append(value)
+        self.num_rows += 1
+        if self.num_rows % GROUP_ROWS == 0:
+            self._end_group()
+
+    def write(self, path: Path) -> None:
+        """Write the table, where that is possible: training needs none."""
+        if find_spec("pyarrow") is None:
+            path.unlink(missing_ok=True)
+            return
+        from tokenizer.provenance import write_docs
+
+        self._end_group()
+        with durable.commit(path) as temporary:
+            write_docs(temporary, self._groups)
+
+    def _end_group(self) -> None:
+        if self._columns and find_spec("pyarrow") is not None:
+            import pyarrow as pa
+
+            self._groups.append({name: pa.array(values) for name, values in self._columns.items()})
+        self._columns = {}

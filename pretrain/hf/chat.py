@@ -1,0 +1,39 @@
+"""A fine-tuned model's template in the words of transformers: Jinja that servers write a conversation with.
+
+What it writes is what `pretrain.finetuning.templates.render` writes, and training read: the marks around each turn. A server encodes the whole of it at once; in training each part was encoded
+for itself, so a token may cross from a mark into a text where the two would be one piece.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pretrain.finetuning.templates import Template
+
+CHAT = """{%- for message in messages -%}
+{%- if loop.first -%}{{- START -}}{%- endif -%}
+{%- if message['role'] == 'assistant' -%}
+{{- ASSISTANT_PREFIX + message['content'] -}}
+{%- if not loop.last -%}{{- ASSISTANT_SUFFIX -}}{%- endif -%}
+{%- elif message['role'] == 'system' -%}
+{{- SYSTEM_PREFIX + message['content'] + SYSTEM_SUFFIX -}}
+{%- else -%}
+{{- USER_PREFIX + message['content'] + USER_SUFFIX -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- ASSISTANT_PREFIX -}}{%- endif -%}
+"""
+
+
+def jinja(template: Template, *, begins_with_symbol: bool) -> str:
+    """The chat template of a template.
+
+    Args:
+        begins_with_symbol: Whether the end-of-document symbol stands before a conversation.
+    """
+    found = CHAT.replace("START", "bos_token" if begins_with_symbol else "''")
+    for role in ("system", "user", "assistant"):
+        for place in ("prefix", "suffix"):
+            text = json.dumps(getattr(getattr(template, role), place), ensure_ascii=False)
+            found = found.replace(f"{role}_{place}".upper(), text)
+    return found

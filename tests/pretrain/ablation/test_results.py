@@ -1,0 +1,135 @@
+"""Results of an ablation: what is compared, what the tables and the page say."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pretrain.ablation.measuring import Accuracy, Measured
+from pretrain.ablation.page import bars, render
+from pretrain.ablation.plan import Plan, new_plan
+from pretrain.ablation.results import Results, collect, tables, to_json
+from pretrain.ablation.unseen import Document, Held
+from tests.html_page import Page
+from tests.pretrain.ablation.builds import two_builds
+from tokenizer.model import Tokenizer
+
+HELD = (
+    Held("held out", "one", (Document(np.arange(3), "一二三", "0" * 32),), num_same_id=1, num_same_text=2),
+    Held("text", "<诗>", (Document(np.arange(3), "四五六", None),)),
+    Held("text", "gone", (), num_same_text=4),
+)
+BITS = {"one": [5.0, 5.2, 5.1], "other": [5.5, 5.71, 5.59]}
+
+
+@pytest.fixture
+def plan(tmp_path: Path, tokenizer: Tokenizer, config: str) -> Plan:
+    return new_plan(two_builds(tmp_path, tokenizer), config, [], num_seeds=3, num_steps=4, points=2)
+
+
+def measured(bits: float, accuracy: float | None = None) -> Measured:
+    return Measured(
+        of="",
+        bits_per_character={"held out/one": bits, "text/<诗>": 9 - bits},
+        curves={"held out/one": {"2": bits + 1, "4": bits}},
+        accuracy={} if accuracy is None else {"tnews": Accuracy(share=accuracy, num_items=50, chance=0.25)},
+    )
+
+
+@pytest.fixture
+def results(plan: Plan) -> Results:
+    found = {
+        f"{arm}-seed{seed}": measured(bits, 0.5 + place / 10)
+        for arm, values in BITS.items()
+        for place, (seed, bits) in enumerate(zip((7, 8, 9), values, strict=True))
+    }
+    return collect(plan, HELD, found)
+
+
+def test_the_json_holds_values_means_and_differences(results: Results) -> None:
+    values = json.loads(json.dumps(to_json(results)))
+    assert (values["seeds"], values["steps"], values["tokens"]) == ([7, 8, 9], 4, 4 * 4 * 16)
+    held, text, task = values["metrics"]
+    assert [(m["kind"], m["name"], m["better"]) for m in (held, text, task)] == [
+        ("held out", "one", "lower"),
+        ("text", "<诗>", "lower"),
+        ("task", "tnews", "higher"),
+    ]
+    assert {arm: found["values"] for arm, found in held["arms"].items()} == BITS
+    other = held["arms"]["other"]
+    assert other["mean"] == pytest.approx(5.6)
+    deviation = math.sqrt((0.1**2 + 0.11**2 + 0.01**2) / 2)
+    assert other["standard_deviation"] == pytest.approx(deviation)
+    # differences 0.5, 0.51, 0.49: deviation 0.01
+    half = 4.30265 * 0.01 / math.sqrt(3)
+    assert other["difference"]["mean"] == pytest.approx(0.5)
+    assert other["difference"]["interval"] == pytest.approx([0.5 - half, 0.5 + half], rel=1e-5)
+    assert other["difference"]["verdict"] == "worse"
+    assert text["arms"]["other"]["difference"]["verdict"] == "better"
+    assert task["arms"]["other"]["difference"]["verdict"].startswith("not told apart")
+    assert "difference" not in held["arms"]["one"]
+    assert task["about"] == "50 items, chance 0.250"
+    assert values["curves"]["held out/one"]["other"] == {"2": [6.5, 6.71, 6.59], "4": [5.5, 5.71, 5.59]}
+    assert values["held_out"][0] == {
+        "kind": "held out", "name": "one", "documents": 1, "left_out_same_id": 1, "left_out_same_text": 2
+    }  # fmt: skip
+
+
+def test_only_seeds_that_every_arm_has_are_compared(plan: Plan) -> None:
+    found = {"one-seed7": measured(5), "one-seed8": measured(5), "other-seed7": measured(6), "one-seed9": measured(5)}
+    results = collect(plan, HELD, found)
+    assert results.seeds == (7,)
+    assert results.metrics[0].values == {"one": [5.0], "other": [6.0]}
+    assert "Not finished: 1 of 3 seeds" in Page(render(results)).text
+    with pytest.raises(ValueError, match="no seed is finished"):
+        collect(plan, HELD, {"one-seed7": measured(5), "other-seed8": measured(5)})
+
+
+def test_the_tables(results: Results) -> None:
+    text = tables(results)
+    assert "each run: 4 steps, 256 tokens; 3 seeds" in text
+    assert "held out one: 3 of 4 documents left out" in text
+    assert "(1 by their id, 2 by their text)" in text
+    (line,) = (line for line in text.splitlines() if line.startswith("  one  "))
+    assert line.split() == ["one", "5.100", "±0.100", "5.600", "±0.105"]
+    assert "one: other - one  +0.500 [+0.475, +0.525]  worse" in text
+    assert "gone" in text.split("lower is better")[0]  # only as left out
+    assert text.count("gone") == 1
+
+
+def test_a_single_seed_has_no_error_bars(plan: Plan) -> None:
+    results = collect(plan, HELD, {"one-seed7": measured(5), "other-seed7": measured(6)})
+    assert "±" not in tables(results).split("± is the")[0]
+    assert "not told apart with 1 seed" in tables(results)
+    assert to_json(results)["metrics"][0]["arms"]["other"]["difference"]["interval"] is None
+    assert "<path" not in bars(results.metrics[0])  # points alone
+
+
+def test_the_page_shows_the_point_of_every_seed(results: Results) -> None:
+    page = Page(render(results))
+    figures = [bars(metric) for metric in results.metrics]
+    for figure, metric in zip(figures, results.metrics, strict=True):
+        circles = [attributes for tag, attributes in Page(figure).tags if tag == "circle"]
+        assert len(circles) == 6
+        places = [float(str(circle["cx"])) for circle in circles]
+        values = [value for arm in metric.values.values() for value in arm]
+        assert sorted(range(6), key=places.__getitem__) == sorted(range(6), key=values.__getitem__)
+        assert [circle["class"] for circle in circles] == ["c0"] * 3 + ["c1"] * 3
+    assert "<诗>" in page.text
+    assert "<诗>" not in render(results)  # escaped everywhere
+    assert "worse" in page.text
+    assert "script" not in {tag for tag, _ in page.tags}
+    assert not any("style" in attributes for _, attributes in page.tags)
+    assert sum(tag == "svg" for tag, _ in page.tags) == len(results.metrics) + 1  # and one learning curve
+
+
+def test_error_bars_reach_one_deviation_to_both_sides(results: Results) -> None:
+    (path, _) = (attributes["d"] for tag, attributes in Page(bars(results.metrics[0])).tags if tag == "path")
+    circles = [float(str(a["cx"])) for tag, a in Page(bars(results.metrics[0])).tags if tag == "circle"]
+    low, high = circles[0], circles[1]  # 5.0 and 5.2: the mean 5.1 and a deviation of 0.1
+    assert str(path).startswith(f"M{low:.1f} ")
+    assert f"H{high:.1f}" in str(path)

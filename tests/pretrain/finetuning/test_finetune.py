@@ -1,0 +1,374 @@
+"""Fine-tuning from end to end: it learns answers and where they end, goes on after any end, and alike on any ranks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from contextlib import redirect_stdout
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from corpus.engine import durable
+from corpus.engine.errors import UsageError
+from pretrain import checkpoint
+from pretrain.config import load_config
+from pretrain.corpora import corpus_shares, open_run
+from pretrain.data import IGNORED_TARGET, Loader
+from pretrain.finetuning import command
+from pretrain.finetuning.conversations import Message
+from pretrain.finetuning.held_out import HeldOutAnswers, evaluate_answers
+from pretrain.finetuning.templates import load_template, render, template_of
+from pretrain.generation import command as generation
+from pretrain.hf.export import weights_of
+from pretrain.micro_batch import MicroBatch
+from pretrain.parallel import mesh
+from pretrain.reading import Reading
+from pretrain.trace import Trace
+from pretrain.train import train
+from tests.pretrain.finetuning.made import EIGHT, QUICK, arguments, base_config, tokenizer_of, write_base, write_lines
+from tests.pretrain.ranks import reused_ranks
+from tests.pretrain.texts import text_folder
+from tests.tokenizer.texts import documents
+
+SETTINGS = (
+    *QUICK, "--template", "dialogue", "--epochs", "30",
+    "--set", "optimizer.learning_rate=5e-3", "--set", "training.global_batch_size=2", "--set", "schedule.kind=\"constant\"",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("base"), base_config())
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_lines(tmp_path_factory.mktemp("lines") / "eight.jsonl", EIGHT)
+
+
+def finetune(base: Path, lines: Path, out: Path, *words: str) -> None:
+    with redirect_stdout(StringIO()):
+        command.main(arguments(base, lines, out, "--held-out", str(lines), *SETTINGS, *words))
+
+
+@pytest.fixture(scope="module")
+def tuned(base: Path, lines: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("tuned") / "sft"
+    finetune(base, lines, out)
+    return out
+
+
+def losses(out: Path) -> dict[int, float]:
+    found = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: line["loss"] for line in found if line["kind"] == "train"}
+
+
+@torch.no_grad()
+def answer(checkpoint_folder: Path, prompt: str) -> str:
+    """What a model says, always the most probable token, up to the end of the document."""
+    model, config = checkpoint.load_model(checkpoint_folder)
+    tokenizer = tokenizer_of(checkpoint_folder)
+    reading = Reading.of(config, tokenizer.eod)
+    tokens = [tokenizer.eod, *tokenizer.encode(prompt)]
+    length = len(tokens)
+    while len(tokens) < config.model.sequence_length and (tokens[-1] != tokenizer.eod or len(tokens) == 1):
+        row = np.array([tokens])
+        batch = reading.micro_batch(row, row, prefix_lengths_B=np.array([length]))
+        tokens.append(int(model(*batch.inputs)[0, -1].argmax()))
+    assert tokens[-1] == tokenizer.eod, "the end is learned"
+    return tokenizer.decode(tokens[length:])
+
+
+def test_eight_answers_are_learned_with_their_ends(tuned: Path) -> None:
+    template = load_template(tuned / "template.toml")
+    assert template == load_template("dialogue")
+    newest = checkpoint.newest(tuned)
+    assert newest is not None and template_of(newest) == template
+    for asked, said in EIGHT:
+        assert answer(newest, render(template, [Message("user", asked)])) == said
+    summary = json.loads((tuned / "summary.json").read_bytes())
+    assert summary["held_out_bits_per_character"] < 0.5
+    assert "unigram_bits_per_character" not in summary
+
+
+def test_where_a_run_comes_from_and_how_it_is_set(base: Path, tuned: Path) -> None:
+    config = load_config(str(tuned / "config.toml"))
+    theirs = checkpoint.read_saved(base).config
+    assert config.model == theirs.model.model_copy(update={"document_mask": True})
+    assert config.data.reset_positions and not config.data.prefix_lm
+    num_packs = -(-config.training.num_steps * 2 // 30)
+    assert config.training.num_steps * 2 / num_packs == pytest.approx(30, abs=1)
+    assert config.schedule.warmup_steps == -(-config.training.num_steps * 6 // 100)
+    origin = json.loads((tuned / "finetuning.json").read_bytes())
+    assert origin["asked"]["checkpoint"] == checkpoint.read_commit(base).digest
+    assert origin["examples"]["splits"]["train"]["examples"] == 8
+
+
+def test_the_first_checkpoint_has_the_base_s_weights(base: Path, lines: Path, tmp_path: Path) -> None:
+    args = arguments(base, lines, tmp_path, "--prepare", *QUICK)
+    said = StringIO()
+    with redirect_stdout(said):
+        command.main(args)
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+        command.main(args)
+    assert said.getvalue().count(f"train --config {tmp_path / 'config.toml'} --data {tmp_path / 'examples'}") == 2
+    assert {path for path, time in before.items() if path.stat().st_mtime_ns != time} <= {tmp_path / ".lock"}
+    first = tmp_path / "checkpoints" / "step-00000000"
+    ours, theirs = (weights_of(checkpoint.load_model(folder)[0]) for folder in (first, base))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    config = load_config(str(tmp_path / "config.toml"))
+    assert config.optimizer.learning_rate == pytest.approx(1e-3)
+    assert checkpoint.read_state(first).step == 0
+
+
+def test_a_run_that_was_ended_goes_on_bit_for_bit(base: Path, lines: Path, tuned: Path, tmp_path: Path) -> None:
+    """After the examples, after the first checkpoint, and in the middle of training."""
+    whole = losses(tuned)
+    write_json = durable.write_json
+
+    class Died(Exception):
+        pass
+
+    def die(path: Path, value: Any) -> None:
+        if path.name == "finetuning.json":
+            raise Died
+        write_json(path, value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(durable, "write_json", die)
+        with pytest.raises(Died):
+            finetune(base, lines, tmp_path)
+    assert (tmp_path / "examples" / "MANIFEST.json").exists() and checkpoint.newest(tmp_path) is None
+    finetune(base, lines, tmp_path, "--prepare")
+    middle = next(step for step in sorted(whole) if step >= len(whole) // 2)
+    original = checkpoint.Saver.save
+
+    def stop(saver: Any, state: Any, must: bool) -> None:
+        original(saver, state, True)
+        if state.step >= middle:
+            raise Died
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint.Saver, "save", stop)
+        with pytest.raises(Died):
+            finetune(base, lines, tmp_path)
+    finetune(base, lines, tmp_path)
+    assert losses(tmp_path) == whole
+    with pytest.raises(UsageError, match="another epochs and template"):
+        finetune(base, lines, tmp_path, "--epochs", "3", "--template", "plain")
+
+
+def train_here(out: Path) -> None:
+    with redirect_stdout(StringIO()):
+        train(load_config(str(out / "config.toml")), out / "examples", out)
+
+
+@pytest.mark.long
+def test_two_ranks_equal_one(base: Path, lines: Path, tmp_path: Path) -> None:
+    few = ("--epochs", "2", "--set", "training.precision=fp64")
+    finetune(base, lines, tmp_path / "one", *few)
+    finetune(base, lines, tmp_path / "two", *few, "--prepare")
+    reused_ranks(train_here, 2, tmp_path / "two")
+    ours, theirs = losses(tmp_path / "two"), losses(tmp_path / "one")
+    assert len(ours) >= 4 and ours.keys() == theirs.keys()
+    assert list(ours.values()) == pytest.approx(list(theirs.values()), rel=1e-9)
+    bits = [
+        json.loads((tmp_path / name / "summary.json").read_bytes())["held_out_bits_per_character"]
+        for name in ("one", "two")
+    ]
+    assert bits[0] == pytest.approx(bits[1], rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def prepared(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some fifty examples, for a model whose masks keep them apart, and prefixes."""
+    folder = tmp_path_factory.mktemp("prepared")
+    pairs = [(f"{number}+{number}=", f"{2 * number}." * (1 + number % 3)) for number in range(50)]
+    finetune(
+        base,
+        write_lines(folder / "fifty.jsonl", pairs),
+        folder / "run",
+        "--prepare",
+        "--prefix-lm",
+        "--template",
+        "plain",
+    )
+    return folder / "run"
+
+
+def summed(model: torch.nn.Module, loader: Loader, run: Path, micro_batch_size: int) -> tuple[float, int]:
+    """The loss of an epoch as `train_step` computes it: sums over micro-batches, over the counted tokens of all."""
+    total, num_targets = 0.0, 0
+    with torch.no_grad():
+        for first in range(0, loader.num_samples_per_epoch, micro_batch_size):
+            count = min(micro_batch_size, loader.num_samples_per_epoch - first)
+            batch = tensors(loader.batch(first, count))
+            total += float(model.loss_sum(model(*batch.inputs), batch.targets))  # type: ignore[operator]
+            num_targets += batch.num_targets
+    return total / num_targets, num_targets
+
+
+def tensors(batch: Any) -> MicroBatch:
+    one, two, three, four, five = (
+        torch.from_numpy(np.array(array))
+        for array in (batch.tokens, batch.targets, batch.document_ids, batch.prefix_ends, batch.positions)
+    )
+    return MicroBatch(one, two, three, four, five, int((batch.targets != IGNORED_TARGET).sum()))
+
+
+def test_the_loss_depends_on_neither_micro_batches_nor_packing(prepared: Path) -> None:
+    """Nor on how long a row is, nor on which examples share one: it is that of the examples one by one."""
+    config = load_config(str(prepared / "config.toml"))
+    first = checkpoint.newest(prepared)
+    assert first is not None
+    model = checkpoint.load_model(first)[0].double()
+    found = []
+    for length, seed, micro_batch_size in ((32, 1, 1), (32, 1, 5), (32, 2, 3), (24, 1, 4), (64, 1, 2)):
+        training = config.training.model_copy(update={"seed": seed})
+        size = config.model.model_copy(update={"sequence_length": length})
+        changed = config.model_copy(update={"model": size, "training": training})
+        loader = open_run(changed, prepared / "examples", None).loader
+        assert loader.prefix_lm and loader.document_mask
+        found.append(summed(model, loader, prepared, micro_batch_size))
+    assert len({num_targets for _, num_targets in found}) == 1
+    assert [loss for loss, _ in found] == pytest.approx([found[0][0]] * len(found), rel=1e-12)
+
+
+def test_an_example_changes_no_loss_of_another_in_its_row(prepared: Path) -> None:
+    config = load_config(str(prepared / "config.toml"))
+    first = checkpoint.newest(prepared)
+    assert first is not None
+    model = checkpoint.load_model(first)[0].double()
+    loader = open_run(config, prepared / "examples", None).loader
+    batch = loader.batch(0, 1)
+    ids = batch.document_ids[0]
+    own = np.flatnonzero(ids == np.unique(ids)[1])  # the first example, but for its end
+    tokens = batch.tokens.copy()
+    tokens[0, own[:-1]] = tokens[0, own[:-1]] % 100 + 300
+    before, after = (model.token_losses(tensors(each))[0] for each in (batch, replace(batch, tokens=tokens)))
+    others = np.setdiff1d(np.flatnonzero(batch.targets[0] != IGNORED_TARGET), own)
+    assert len(others) > 3 and torch.equal(before[others], after[others])
+    assert not torch.equal(before[own], after[own])
+
+
+def test_what_is_held_out_is_the_answers(tuned: Path, lines: Path) -> None:
+    """Their loss is that of each example alone, read as at use; their characters are those of the answers."""
+    newest = checkpoint.newest(tuned)
+    assert newest is not None
+    model, config = checkpoint.load_model(newest)
+    tokenizer, template = tokenizer_of(newest), load_template("dialogue")
+    reading = Reading.of(config, tokenizer.eod)
+    total, num_tokens = 0.0, 0
+    for asked, said in EIGHT:
+        prompt, rest = tokenizer.encode(render(template, [Message("user", asked)])), tokenizer.encode(said)
+        tokens = np.array([[tokenizer.eod, *prompt, *rest]])
+        targets = np.array([[*[IGNORED_TARGET] * len(prompt), *rest, tokenizer.eod]])
+        total += float(model.token_losses(reading.micro_batch(tokens, targets)).sum())
+        num_tokens += len(rest) + 1
+    with mesh.start(config.parallel, "cpu", 1.0) as world:
+        corpora = open_run(config, tuned / "examples", None)
+        (held_out,) = corpora.held_out.values()
+        assert isinstance(held_out, HeldOutAnswers)
+        assert held_out.num_samples % 2 == 1  # so that a batch of two has one that is padding
+        pairs = config.model_copy(update={"training": config.training.model_copy(update={"micro_batch_size": 2})})
+        found, by_pairs = (evaluate_answers(model, held_out, each, world) for each in (config, pairs))
+        assert by_pairs.loss == pytest.approx(found.loss, rel=1e-4)
+    assert (found.num_tokens, found.num_characters) == (num_tokens, sum(len(said) for _, said in EIGHT))
+    assert found.num_bytes == sum(len(said.encode()) for _, said in EIGHT)
+    assert found.loss == pytest.approx(total / num_tokens, rel=1e-4)
+
+
+def test_generate_asks_in_the_run_s_template(tuned: Path, tmp_path: Path) -> None:
+    newest = checkpoint.newest(tuned)
+    questions = tmp_path / "questions.txt"
+    questions.write_text("".join(f"{asked}\n" for asked, _ in EIGHT[:3]))
+    parser = argparse.ArgumentParser()
+    generation.add_arguments(parser)
+    words = [
+        "--checkpoint",
+        str(newest),
+        "--prompts",
+        str(questions),
+        "--temperature",
+        "0",
+        "--max-tokens",
+        "20",
+        "--json",
+    ]
+    for template in (["--template"], ["--template", "dialogue"]):
+        said = StringIO()
+        with redirect_stdout(said):
+            generation.main(parser.parse_args([*words, *template]))
+        answers = [json.loads(line)["text"] for line in said.getvalue().splitlines()]
+        assert [
+            answer.removeprefix(f"问：{asked}\n答：") for answer, (asked, _) in zip(answers, EIGHT, strict=False)
+        ] == [said for _, said in EIGHT[:3]]
+
+
+def test_trace_finds_the_steps_that_saw_an_example(tuned: Path) -> None:
+    newest = checkpoint.newest(tuned)
+    assert newest is not None
+    trace = Trace.of_checkpoint(newest, {"examples": tuned / "examples"})
+    state = checkpoint.read_state(newest)
+    (order,) = state.orders
+    num_packs = open_run(checkpoint.read_saved(newest).config, tuned / "examples", None).loader.num_samples_per_epoch
+    parts = trace.documents("url", "eight.jsonl:3")
+    assert [part.sample // num_packs for part in parts] == list(range(state.num_samples // num_packs))
+    assert {(part.start, part.stop) for part in parts} == {(0, part.shard.lengths[part.sequence]) for part in parts}
+    (sighting,) = trace.sightings(parts[:1], with_text=True)
+    assert (sighting.text, sighting.source) == ("问：人\n答：口", "eight.jsonl")
+    assert parts[0] in trace.step(parts[0].step) and order.global_batch_size == 2
+
+
+def test_examples_blend_with_text_by_their_shares(tuned: Path, tmp_path: Path) -> None:
+    """Answers and text are held out side by side, and a record gone makes another corpus of it, which is refused."""
+    tokenizer = tokenizer_of(tuned / "examples" / "model")
+    shards = {"00000-00-train": documents(40), "00000-00-validation": documents(45)[40:]}
+    text_folder(tmp_path / "text", tokenizer, shards)
+    config = load_config(str(tuned / "config.toml"))
+    corpora = [{"path": str(tuned / "examples"), "epochs": 2.0}, {"path": str(tmp_path / "text"), "weight": 1.0}]
+    blended = config.model_copy(
+        update={"data": config.data.model_validate({"reset_positions": True, "corpora": corpora})}
+    )
+    found = open_run(blended, None, tokenizer.path)
+    shares = {share.name: share for share in corpus_shares(found.loader, config.training.num_steps * 2)}
+    assert shares["examples"].epochs == pytest.approx(2.0)
+    assert {name: type(each).__name__ for name, each in found.held_out.items()} == {
+        "examples": "HeldOutAnswers",
+        "text": "HeldOut",
+    }
+    assert found.train_texts()
+    copy = shutil.copytree(tuned / "examples", tmp_path / "examples")
+    (copy / "EXAMPLES.json").unlink()
+    newest = checkpoint.newest(tuned)
+    assert newest is not None
+    with pytest.raises(UsageError, match=r"is not what .* was trained on"):
+        Trace.of_checkpoint(newest, {"examples": copy})
+
+
+def test_options_that_fit_nothing_are_refused(base: Path, lines: Path, tuned: Path, tmp_path: Path) -> None:
+    cases = {
+        "a share lies between 0 and 1": ["--held-out", "1.5"],
+        "--epochs 0": ["--epochs", "0"],
+        r"model\.hidden_size: is 128 here and 64": ["--set", "model.hidden_size=128"],
+        "give --examples FILE or --task NAME": ["--task", "tnews"],
+        "megatron": ["--set", "data.order=megatron"],
+    }
+    for problem, words in cases.items():
+        with pytest.raises(UsageError, match=problem):
+            command.main(arguments(base, lines, tmp_path / problem[:4], *words))
+    (tuned.parent / "other").mkdir()
+    (tuned.parent / "other" / "metrics.jsonl").touch()
+    with pytest.raises(UsageError, match="a run that is no fine-tuning"):
+        command.main(arguments(base, lines, tuned.parent / "other"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RANK", "1")
+        with pytest.raises(UsageError, match="--prepare"):
+            command.main(arguments(base, lines, tmp_path))

@@ -1,0 +1,109 @@
+"""Calibration, against probabilities worked out by hand and against the plain formula in linear space."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pretrain.tasks.calibration import (
+    CALIBRATIONS,
+    Calibration,
+    Word,
+    choose,
+    content_free,
+    log_probabilities,
+    log_scores,
+)
+
+
+def words(*likelihoods: float, choices: tuple[int, ...] | None = None) -> list[Word]:
+    """One word for each class, or as `choices` say, of one token and one character."""
+    return [
+        Word(choice, math.log(likelihood), 1, 1)
+        for choice, likelihood in zip(choices or range(len(likelihoods)), likelihoods, strict=True)
+    ]
+
+
+def test_what_a_model_prefers_anyway_is_divided_out_or_taken_off() -> None:
+    p, p_cf = words(0.6, 0.4), [words(0.7, 0.3)]  # p / p_cf = 0.857, 1.333; p - p_cf = -0.1, 0.1
+    assert [choose(p, p_cf, each) for each in CALIBRATIONS] == [0, 1, 1]
+
+
+def test_a_ratio_and_a_difference_may_choose_differently() -> None:
+    p, p_cf = words(0.6, 0.3, 0.1), [words(0.4, 0.55, 0.05)]  # ratios 1.5, 0.55, 2; differences 0.2, -0.25, 0.05
+    assert choose(p, p_cf, "diagonal") == 2
+    assert choose(p, p_cf, "identity") == 0
+
+
+def test_probabilities_sum_to_1_before_they_are_calibrated() -> None:
+    p, p_cf = words(0.06, 0.03, 0.01), [words(0.0004, 0.00055, 0.00005)]  # of all texts; of these words as above
+    assert choose(p, p_cf, "identity") == 0
+    assert choose(p, p_cf, "diagonal") == 2
+
+
+def test_content_free_prompts_count_alike_as_probabilities() -> None:
+    rows = [np.log([0.98, 0.02]) - 20.0, np.log([0.4, 0.6])]  # the first is an unlikely text altogether
+    np.testing.assert_allclose(np.exp(content_free(rows)), [0.69, 0.31])
+    prompts = [words(0.98e-9, 0.02e-9), words(0.4, 0.6)]
+    assert (
+        choose(words(0.77, 0.23), prompts, "diagonal") == 0
+    )  # 1.116, 0.742; by geometric means it would be 0.905, 1.543
+
+
+def test_probabilities_too_small_for_a_float_still_count() -> None:
+    def tiny(*scores: float) -> list[Word]:
+        return [Word(choice, score, 9, 9) for choice, score in enumerate(scores)]
+
+    assert choose(tiny(-2000.0, -2900.0), [tiny(-2000.0, -2902.0)], "diagonal") == 1
+    assert choose(tiny(-2000.0, -2900.0), [tiny(-2000.0, -2899.0)], "diagonal") == 0
+    assert choose(tiny(-2000.0, -2900.0), [tiny(-2000.0, -2902.0)], "identity") == 0  # 1 - 1 and 0 - 0
+
+
+def test_a_class_of_several_words_has_their_mean() -> None:
+    assert choose(words(0.2, 0.2, 0.3, choices=(0, 0, 1))) == 1
+    p, p_cf = words(0.1, 0.5, 0.4, choices=(0, 0, 1)), [words(0.05, 0.55, 0.4, choices=(0, 0, 1))]
+    assert choose(p, p_cf, "diagonal") == 0  # (2 + 0.909) / 2 against 1
+    assert choose(p, p_cf, "identity") == 0  # (0.05 - 0.05) / 2 against 0: equal, and the first of equals
+
+
+@given(st.data())
+def test_logarithms_choose_as_the_formula_does(data: st.DataObject) -> None:
+    num_classes = data.draw(st.integers(2, 5))
+    choices = tuple(
+        data.draw(st.permutations([*range(num_classes), *data.draw(st.lists(st.integers(0, num_classes - 1)))]))
+    )
+    rows = [
+        np.array(data.draw(st.lists(st.floats(0.01, 1.0), min_size=len(choices), max_size=len(choices))))
+        for _ in range(data.draw(st.integers(2, 4)))
+    ]
+    p, *frees = [row / row.sum() for row in rows]
+    p_cf = np.mean(frees, axis=0)
+    for calibration, calibrated in {"none": p, "diagonal": p / p_cf, "identity": p - p_cf}.items():
+        means = [calibrated[np.array(choices) == choice].mean() for choice in range(num_classes)]
+        found = choose(
+            words(*rows[0], choices=choices), [words(*row, choices=choices) for row in rows[1:]], calibration
+        )  # type: ignore[arg-type]
+        assert means[found] >= max(means) - 1e-9
+
+
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+def test_of_equals_the_first_is_chosen(calibration: Calibration) -> None:
+    assert choose(words(0.2, 0.2, 0.2), [words(0.1, 0.1, 0.1)], calibration) == 0
+
+
+def test_normalisation_divides_by_tokens_or_characters() -> None:
+    pair = [Word(0, -4.0, 1, 4), Word(1, -6.0, 2, 3)]
+    assert log_scores(pair).tolist() == [-4.0, -6.0]
+    assert log_scores(pair, "token").tolist() == [-4.0, -3.0]
+    assert log_scores(pair, "character").tolist() == [-1.0, -2.0]
+    assert [choose(pair, normalisation=each) for each in ("sum", "token", "character")] == [0, 1, 0]
+    free = [Word(0, -1.0, 1, 4), Word(1, -6.0, 2, 3)]
+    assert choose(pair, [free], "diagonal", "token") == 1  # -4 and -3 against -1 and -3: e^-3 and e^0
+
+
+def test_log_probabilities_sum_to_1() -> None:
+    assert math.isclose(float(np.exp(log_probabilities(np.array([-900.0, -901.0, -950.0]))).sum()), 1.0)
