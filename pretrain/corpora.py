@@ -14,7 +14,7 @@ counts the samples of each corpus as if these had held from its beginning.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
@@ -110,12 +110,7 @@ def open_run(
         loader,
         order,
         tokenizer,
-        {
-            corpus.name: read_held_out(corpus.folder, split, tokenizer, max_tokens)
-            if corpus.examples is None
-            else _held_out_answers(corpus, split, config, tokenizer, max_tokens)
-            for corpus in held_out
-        },
+        {corpus.name: open_held_out(corpus.folder, split, config, tokenizer, max_tokens) for corpus in held_out},
         Identity(
             data=corpora_digest(corpora),
             tokenizer=tokenizer.path,
@@ -230,15 +225,24 @@ def _loader(streams: Sequence[SampleStream], blend: SampleBlend | None, config: 
     )
 
 
-def _held_out_answers(
-    corpus: Corpus, split: str, config: RunConfig, tokenizer: Tokenizer, max_tokens: int
-) -> HeldOutAnswers:
-    """The examples of one split, read as in training."""
+def open_held_out(
+    folder: Path, split: str, config: RunConfig, tokenizer: Tokenizer, max_tokens: int
+) -> HeldOut | HeldOutAnswers:
+    """The documents of one split, `max_tokens` at most; of a folder of examples its answers, read as in training.
+
+    Raises:
+        WenhaiError: a shard is missing, damaged or another tokenizer's, or there is nothing to score.
+    """
+    from pretrain.evaluation.held_out import check_tokenizer, read_held_out
     from pretrain.finetuning.held_out import read_answers
 
+    record = read_record(folder)
+    if record is None:
+        return read_held_out(folder, split, tokenizer, max_tokens)
+    corpus = Corpus(folder.name, folder, open_split(folder, split), record)
+    check_tokenizer(corpus.shards, tokenizer)
     seed = config.training.seed
-    held_out = replace(corpus, shards=open_split(corpus.folder, split))
-    stream = stream_of(held_out, config.model.sequence_length, seed, verify=True)
+    stream = stream_of(corpus, config.model.sequence_length, seed, verify=True)
     return read_answers(_loader([stream], None, config, seed), tokenizer, max_tokens)
 
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -65,9 +65,15 @@ def main(args: argparse.Namespace) -> None:
         SystemExit: with the code of the ranks it started, or of an error that rank 0 tells for all.
         LostRank: what each rank says for itself.
     """
+    with told_once(), ending_at_once():
+        _main(args)
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """End other ranks than the first without a word of errors that it tells; of a lost rank each says what it knows."""
     try:
-        with ending_at_once():
-            _main(args)
+        yield
     except (WenhaiError, KeyboardInterrupt) as error:
         if os.environ.get("RANK", "0") == "0" or isinstance(error, LostRank):
             raise

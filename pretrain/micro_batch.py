@@ -43,22 +43,27 @@ def read_micro_batches(
     loader: Loader, first: int, batch_size: int, config: RunConfig, world: World
 ) -> Iterator[MicroBatch]:
     """This rank's part of the global batch of `batch_size` samples from `first` on, in micro-batches."""
-
-    def on_device(array: NDArray[Any]) -> Tensor:
-        tensor = torch.from_numpy(array.copy())
-        if world.device.type == "cuda":  # from pinned memory the copy goes on while the GPU is busy with other things
-            tensor = tensor.pin_memory()
-        return tensor.to(world.device, non_blocking=True)
-
     num_local, micro_batch_size = local_batches(config.training, batch_size, world.dp_size)
     start = first + world.dp_rank * num_local
     for sample in range(start, start + num_local, micro_batch_size):
-        batch = loader.batch(sample, micro_batch_size)
-        yield MicroBatch(
-            on_device(batch.tokens),
-            on_device(batch.targets),
-            on_device(batch.document_ids) if config.model.document_mask else None,
-            None if batch.prefix_ends is None else on_device(batch.prefix_ends),
-            None if batch.positions is None else on_device(batch.positions),
-            int((batch.targets >= 0).sum()),
-        )
+        yield read_micro_batch(loader, sample, micro_batch_size, config, world.device)
+
+
+def read_micro_batch(loader: Loader, first: int, size: int, config: RunConfig, device: torch.device) -> MicroBatch:
+    """The `size` samples from `first` on."""
+
+    def on_device(array: NDArray[Any]) -> Tensor:
+        tensor = torch.from_numpy(array.copy())
+        if device.type == "cuda":  # from pinned memory the copy goes on while the GPU is busy with other things
+            tensor = tensor.pin_memory()
+        return tensor.to(device, non_blocking=True)
+
+    batch = loader.batch(first, size)
+    return MicroBatch(
+        on_device(batch.tokens),
+        on_device(batch.targets),
+        on_device(batch.document_ids) if config.model.document_mask else None,
+        None if batch.prefix_ends is None else on_device(batch.prefix_ends),
+        None if batch.positions is None else on_device(batch.positions),
+        int((batch.targets >= 0).sum()),
+    )

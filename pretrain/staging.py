@@ -5,6 +5,8 @@ are copied below `data.cache` (see `pretrain.cache`), as a small build that ever
 
     run.json    tokens/MANIFEST.json    tokens/data/...    tokenizer/MANIFEST.json    tokenizer/model/...
 
+Or, of a folder of examples (see `pretrain.data.examples`), as what it is: MANIFEST.json, EXAMPLES.json, data/... and model/...
+
 What is on a disk already is used where it lies.
 """
 
@@ -22,12 +24,13 @@ from corpus.engine import storage
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.cache import GIB, Cache, GivenUp, RemoteCorpus, RemoteFile
 from pretrain.config import DataConfig
+from pretrain.data.examples import COUNTED, RECORD
 
 if TYPE_CHECKING:
     from pretrain.parallel.mesh import World
 
 BEAT_SECONDS = 2.0  # how often ranks tell each other that they are at it
-SUFFIXES = (".bin", ".idx", ".meta.json", ".docs.parquet")
+SUFFIXES = (".bin", ".idx", ".meta.json", ".docs.parquet", COUNTED)
 
 
 @contextmanager
@@ -102,33 +105,43 @@ def read_corpus(url: str, splits: Sequence[str]) -> RemoteCorpus:
     """What the records of a build in a store say: the shards of some splits with their documents, and the tokenizer.
 
     Args:
-        url: Of an output folder, or of the folder of its tokens stage.
+        url: Of an output folder, of the folder of its tokens stage, or of a folder of examples.
         splits: By name.
 
     Raises:
         WenhaiError: there is no finished build, or its records are not ours.
     """
-    folders = {"tokens": url}
-    if not storage.exists(storage.join(url, "MANIFEST.json")):
+    manifest = storage.join(url, "MANIFEST.json")
+    wanted = tuple(f"-{split}{suffix}" for split in splits for suffix in SUFFIXES)
+    if storage.exists(manifest):
+        record = storage.read_json(manifest)
+        if RECORD in _table(record, "files", manifest):
+            return RemoteCorpus(url, _listed(url, record, (*wanted, ".model", RECORD)), {"MANIFEST.json": record})
+        folders = {"tokens": url}
+    else:
         run = storage.join(url, "run.json")
         stages = _table(storage.read_json(run), "stages", run)
         if "tokens" not in stages:
             raise WenhaiError(f"{run}: the tokens stage is not complete. Run `python -m tokenizer run --out {url}`.")
         found = [stage for stage in ("tokens", "tokenizer") if stage in stages]
         folders = {stage: storage.join(url, _inside(_table(stages, stage, run).get("folder"), run)) for stage in found}
-    wanted = tuple(f"-{split}{suffix}" for split in splits for suffix in SUFFIXES)
-    files: list[RemoteFile] = []
+    files: tuple[RemoteFile, ...] = ()
     records: dict[str, Any] = {"run.json": {"format": 1, "stages": {stage: {"folder": stage} for stage in folders}}}
     for stage, folder in folders.items():
-        manifest = storage.join(folder, "MANIFEST.json")
-        records[f"{stage}/MANIFEST.json"] = storage.read_json(manifest)
-        listed = _table(records[f"{stage}/MANIFEST.json"], "files", manifest)
-        for name in sorted(listed):
-            if name.endswith(wanted if stage == "tokens" else ".model"):
-                entry = _table(listed, name, manifest)
-                path = f"{stage}/{_inside(name, manifest)}"
-                files.append(RemoteFile(storage.join(folder, name), path, int(entry["bytes"]), str(entry["sha256"])))
-    return RemoteCorpus(url, tuple(files), records)
+        record = records[f"{stage}/MANIFEST.json"] = storage.read_json(storage.join(folder, "MANIFEST.json"))
+        files += _listed(folder, record, wanted if stage == "tokens" else (".model",), f"{stage}/")
+    return RemoteCorpus(url, files, records)
+
+
+def _listed(folder: str, record: Any, endings: tuple[str, ...], place: str = "") -> tuple[RemoteFile, ...]:
+    """The files of a manifest whose names end so; they are to lie below `place`."""
+    manifest = storage.join(folder, "MANIFEST.json")
+    listed = _table(record, "files", manifest)
+    files = []
+    for name in sorted(name for name in listed if name.endswith(endings)):
+        entry, path = _table(listed, name, manifest), place + _inside(name, manifest)
+        files.append(RemoteFile(storage.join(folder, name), path, int(entry["bytes"]), str(entry["sha256"])))
+    return tuple(files)
 
 
 def _table(values: Any, key: str, source: str) -> dict[str, Any]:

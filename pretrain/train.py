@@ -11,10 +11,6 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import torch.distributed as dist
-from torch import Tensor
 
 from corpus.engine import durable
 from corpus.engine.errors import Stopped
@@ -22,6 +18,7 @@ from pretrain import checkpoint
 from pretrain.checkpoint import Saver
 from pretrain.config import RunConfig, corpus_folders, to_json, with_vocab_size
 from pretrain.corpora import Corpora, corpus_shares, open_run
+from pretrain.evaluation.of_run import conclude, evaluate_run
 from pretrain.monitor import memory
 from pretrain.monitor.console import say
 from pretrain.monitor.incidents import Incidents
@@ -30,16 +27,10 @@ from pretrain.monitor.profile import Profiler
 from pretrain.parallel import mesh
 from pretrain.parallel.params import num_parameters
 from pretrain.plan.machines.hardware import device_name
-from pretrain.reading import Reading
 from pretrain.signals import noted
 from pretrain.staging import staged_on_all
 from pretrain.state import State
 from pretrain.step import Run, new_run, note_order, train_step
-
-if TYPE_CHECKING:
-    from pretrain.evaluation.bits import Evaluation
-
-RECORDED_SOURCES = 20  # of held-out text, those with most characters; the others are recorded together
 
 
 def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path: Path | None = None) -> None:
@@ -88,7 +79,7 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
         profiler = stack.enter_context(closing(Profiler(out, config.metrics, world.rank, world.phases, world.device)))
         with saver.finishing():
             _loop(run, corpora, saver, metrics, incidents, profiler, stack.enter_context(noted()))
-        _finish(run, corpora, out, metrics)
+        conclude(run, corpora, out, metrics)
 
 
 def _laid_out(config: RunConfig) -> RunConfig:
@@ -142,7 +133,7 @@ def _loop(
                 f"stopped after step {state.step}, saved{why}. Run the same command again to go on from there."
             )
         if state.step % config.evaluation.every_steps == 0 and not is_last:
-            _evaluate(run, corpora, metrics)
+            evaluate_run(run, corpora, metrics)
 
 
 def _save(run: Run, saver: Saver, metrics: Metrics | None, must: bool) -> None:
@@ -170,111 +161,6 @@ def _tell_saves(saver: Saver, metrics: Metrics | None) -> None:
         metrics.record("save", save.step, values)
         for warning in written.warnings:
             say(f"WARNING: {warning}")
-
-
-def _evaluate(
-    run: Run, corpora: Corpora, metrics: Metrics | None
-) -> tuple[Evaluation, dict[str, float], dict[str, float]]:
-    """What all held-out text costs, and bits per character by corpus and by source, each where there are several.
-
-    All ranks take part.
-    """
-    from pretrain.evaluation.bits import evaluate, largest, together
-    from pretrain.finetuning.held_out import HeldOutAnswers, evaluate_answers
-
-    config = run.config
-    reading = Reading.of(config, corpora.tokenizer.eod)
-    with run.world.phases("evaluate"):
-        results = {
-            name: evaluate_answers(run.model, held_out, config, run.world)
-            if isinstance(held_out, HeldOutAnswers)
-            else evaluate(run.model, held_out, reading, config.training.micro_batch_size, run.world.device, run.world)
-            for name, held_out in corpora.held_out.items()
-        }
-    run.model.reshard()
-    whole = together(list(results.values()))
-    by_corpus, by_source = (
-        {name: part.bits_per_character for name, part in parts.items() if part.num_characters} if len(parts) > 1 else {}
-        for parts in (results, largest(whole.by_source, RECORDED_SOURCES))
-    )
-    if metrics is not None:
-        values = {name: getattr(whole, name) for name in ("loss", "bits_per_character", "bits_per_byte")}
-        values |= {f"bits_per_character/{name}": bits for name, bits in by_corpus.items()}
-        values |= {f"bits_per_character/source:{name}": bits for name, bits in by_source.items()}
-        metrics.record("validation", run.state.step, values)
-        parts = "".join(f", {name} {bits:.3f}" for name, bits in by_corpus.items())
-        say(f"held out: {whole.bits_per_character:.3f} bits/char{parts}, loss {whole.loss:.4f}")
-    return whole, by_corpus, by_source
-
-
-def _sample(run: Run, corpora: Corpora) -> str:
-    """A text that continues the prompt; all ranks take part, rank 0's logits decide."""
-    from pretrain.generation.generate import Recomputed, Settings, generate
-    from pretrain.generation.sampling import Sampling
-
-    def logits(*window: Any) -> Tensor:
-        last = run.model.last_logits(*window).float()
-        dist.broadcast(last, src=0)
-        return last
-
-    config = run.config
-    reading = Reading.of(config, corpora.tokenizer.eod)
-    pieces = generate(
-        Recomputed(logits, reading, run.world.device),
-        [corpora.tokenizer.encode(config.evaluation.prompt)],
-        Settings(Sampling(seed=config.training.seed), config.evaluation.sample_tokens),
-        reading,
-        corpora.tokenizer.piece_bytes,
-    )
-    return config.evaluation.prompt + "".join(piece.text for piece in pieces)
-
-
-def _finish(run: Run, corpora: Corpora, out: Path, metrics: Metrics | None) -> None:
-    """The last evaluation beside character models of the same text, and a sample."""
-    from pretrain.evaluation.kneser_ney import character_baselines
-    from pretrain.finetuning.held_out import HeldOutAnswers
-
-    whole, by_corpus, by_source = _evaluate(run, corpora, metrics)
-    sample = _sample(run, corpora)
-    baselines: dict[str, float] = {}
-    with run.world.together():
-        if metrics is not None:
-            held_out = [each for each in corpora.held_out.values() if not isinstance(each, HeldOutAnswers)]
-            if len(held_out) == len(corpora.held_out):  # what is no text but answers, no character model is asked for
-                texts = [text for each in held_out for text in each.texts]
-                baselines = character_baselines(corpora.train_texts(), texts)
-            summary = {
-                "steps": run.state.step,
-                "samples": run.state.num_samples,
-                "tokens": run.state.num_tokens,
-                "bad_steps": run.state.num_bad_steps,
-                "parameters": num_parameters(run.config.model),
-                "held_out_bits_per_character": whole.bits_per_character,
-                "held_out_bits_per_byte": whole.bits_per_byte,
-                **{f"{name}_bits_per_character": value for name, value in baselines.items()},
-                "corpora": by_corpus,  # held-out bits per character of each, where there are several
-                "sources": by_source,  # the same; the largest of them, and "other"
-            }
-            durable.write_json(out / "summary.json", summary | {"sample": sample})
-    if metrics is not None:
-        metrics.end(run.state.step)
-        _draw_report(out)
-        print(f"held-out bits per character: {whole.bits_per_character:.3f}")
-        for name, value in by_corpus.items():
-            print(f"  of {name}: {value:.3f}")
-        for name, value in baselines.items():
-            print(f"{f'character {name} model:':27} {value:.3f}")
-        print(f"sample: {sample}", flush=True)
-
-
-def _draw_report(out: Path) -> None:
-    """The page of the run; what goes wrong there is no fault of the run."""
-    from pretrain.monitor.report import write_report
-
-    try:
-        say(f"report: {write_report(out)}")
-    except Exception as error:
-        say(f"WARNING: no report ({error}). `python -m pretrain report {out}` draws it.")
 
 
 def _metrics(run: Run, corpora: Corpora, out: Path) -> Metrics:

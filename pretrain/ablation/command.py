@@ -67,14 +67,11 @@ def main(args: argparse.Namespace) -> None:
         points=args.points,
     )
     from pretrain.ablation.experiment import Asked, experiment
-    from pretrain.ablation.measuring import Tasks
+    from pretrain.ablation.measuring import tasks_of
     from pretrain.ablation.results import tables, to_json
-    from pretrain.tasks.definition import NINE, load_tasks
+    from pretrain.tasks.definition import NINE
 
-    tasks = None
-    if args.tasks is not None:
-        tasks = Tasks(args.tasks, tuple(args.task or NINE), args.limit)
-        load_tasks(tasks.names)
+    tasks = None if args.tasks is None else tasks_of(args.tasks, tuple(args.task or NINE), args.limit)
     asked = Asked(tuple(args.text), args.by, args.max_tokens, tasks, args.device)
     results = experiment(plan, args.out, asked, args.nproc)
     print(json.dumps(to_json(results), ensure_ascii=False) if args.json else tables(results), end="")

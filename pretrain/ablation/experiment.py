@@ -75,8 +75,9 @@ def experiment(plan: Plan, out: Path, asked: Asked, num_ranks: int) -> Results:
             if not _is_trained(run, out, wanted, data[run.arm.name]):
                 say(f"run {number} of {len(plan.runs)}: {run.name}")
                 _train(plan, run, out, num_ranks)
-                _is_trained(run, out, wanted, data[run.arm.name])
-            found[run.name] = measured(out, run.name, plan.num_steps, questions)
+                if not _is_trained(run, out, wanted, data[run.arm.name]):
+                    raise WenhaiError(f"{run.name}: ended without its last checkpoint. Run the same command again.")
+            found[run.name] = measured(out, run.name, plan.measured_steps, questions)
             if number % len(plan.arms) == 0:
                 results = collect(plan, held, found)
                 durable.write_json(out / RESULTS, to_json(results))

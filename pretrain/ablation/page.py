@@ -24,6 +24,7 @@ from pretrain.monitor.facts import Row
 from pretrain.monitor.page import style, table
 
 NAME = "report.html"
+STYLE = ".scroll td { white-space: nowrap; }"  # a narrow screen scrolls a table sideways and breaks no figure
 NUM_COLORS = 8  # of the style sheet
 WIDTH, PITCH = 460, 30  # pixels; PITCH from arm to arm
 LEFT, RIGHT, TOP, BOTTOM = 110, 16, 8, 24
@@ -33,7 +34,7 @@ LONGEST_NAME = 16  # characters beside a drawing
 
 def render(results: Results) -> str:
     """The whole page."""
-    return document("Data ablation", style(), _body(results))
+    return document("Data ablation", style() + STYLE, _body(results))
 
 
 def _body(results: Results) -> Iterator[str]:

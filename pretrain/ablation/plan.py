@@ -83,6 +83,12 @@ class Plan:
         return self.config.training.num_steps
 
     @property
+    def measured_steps(self) -> list[int]:
+        """After which a checkpoint is kept and measured, the last step among them."""
+        every = self.config.checkpoint.every_steps
+        return [*range(every, self.num_steps, every), self.num_steps]
+
+    @property
     def num_samples(self) -> int:
         """That each run takes, windows of `sequence_length` tokens."""
         training = self.config.training

@@ -12,13 +12,14 @@ from pretrain.ablation.measuring import Measured
 from pretrain.ablation.plan import Plan
 from pretrain.ablation.statistics import Difference, Summary, compare, summarize
 from pretrain.ablation.unseen import Held
+from pretrain.columns import aligned, wrapped
 
 FORMAT = 1
 RESULTS = "results.json"
 CAUTION = (
-    "± is the standard deviation over seeds, brackets are the 95 % interval of the paired difference to the first arm. They "
-    "are of seeds alone: other held-out text would move the figures of all arms. Each interval is for one comparison: of 20 "
-    "without any effect one is expected to be told apart."
+    "± is the standard deviation over seeds, brackets are the 95 % interval of the paired difference to the first arm. Not "
+    "told apart (< x): the seeds alone may make a difference below x. Other held-out text would move the figures of all "
+    "arms. Each interval is for one comparison: of 20 without any effect one is expected to be told apart."
 )
 Kind = Literal["held out", "text", "task"]
 TITLES: dict[Kind, str] = {
@@ -91,12 +92,17 @@ def collect(plan: Plan, held: Sequence[Held], found: Mapping[str, Measured]) -> 
         metrics.append(Metric("task", name, values, f"{first.num_items:,} items, chance {first.chance:.3f}"))
     curves = {
         key: {
-            arm: {int(step): [run.curves[key][step] for run in runs[arm]] for step in runs[arm][0].curves[key]}
+            arm: {step: [run.curves[key][str(step)] for run in runs[arm]] for step in _common_steps(key, runs[arm])}
             for arm in arms
         }
         for key in runs[arms[0]][0].curves
     }
     return Results(plan, seeds, metrics, curves, tuple(held))
+
+
+def _common_steps(key: str, runs: Sequence[Measured]) -> list[int]:
+    """Of which every run has a checkpoint."""
+    return sorted(map(int, set.intersection(*(set(run.curves[key]) for run in runs))))
 
 
 def to_json(results: Results) -> dict[str, Any]:
@@ -159,9 +165,9 @@ def _lines(results: Results) -> Iterator[str]:
     seeds = f"{len(results.seeds)} seed{'s' * (len(results.seeds) > 1)}"
     yield f"each run: {plan.num_steps:,} steps, {plan.num_tokens:,} tokens; {seeds}"
     for line in described_arms(plan):
-        yield f"  {line}"
+        yield from wrapped(f"  {line}", "    ")
     for line in described_exclusions(results.held):
-        yield line
+        yield from wrapped(line)
     for kind, title in TITLES.items():
         metrics = [metric for metric in results.metrics if metric.kind == kind]
         if not metrics:
@@ -171,15 +177,13 @@ def _lines(results: Results) -> Iterator[str]:
         yield title
         rows = [["", *arms]]
         rows += [[metric.name, *(shown_mean(metric.summary(arm)) for arm in arms)] for metric in metrics]
-        yield from _aligned(rows)
-        rows = [
-            [f"{metric.name}: {arm} - {arms[0]}", shown_difference(found := metric.difference(arm)), found.verdict]
-            for metric in metrics
-            for arm in arms[1:]
-        ]
-        yield from _aligned(rows)
+        yield from aligned(rows, "  ")
+        for arm in arms[1:]:
+            yield f"  {arm} - {arms[0]}:"
+            found = [(metric.name, metric.difference(arm)) for metric in metrics]
+            yield from aligned([[name, shown_difference(each), each.verdict] for name, each in found], "  ")
     yield ""
-    yield CAUTION
+    yield from wrapped(CAUTION, "")
 
 
 def described_arms(plan: Plan) -> list[str]:
@@ -192,14 +196,19 @@ def described_arms(plan: Plan) -> list[str]:
 
 
 def described_exclusions(held: Sequence[Held]) -> list[str]:
-    """What was left out of which text, and why."""
-    return [
+    """What was left out of which text, and why; and which texts are the same, so that their figures count once."""
+    lines = [
         f"{each.kind} {each.name}: {each.num_same_id + each.num_same_text} of "
         f"{len(each.documents) + each.num_same_id + each.num_same_text} documents left out, since an arm was trained on "
         f"them ({each.num_same_id} by their id, {each.num_same_text} by their text)"
         for each in held
         if each.num_same_id + each.num_same_text
     ]
+    names: dict[str, list[str]] = {}
+    for each in held:
+        if each.documents:
+            names.setdefault(each.identity, []).append(f"{each.kind} {each.name}")
+    return lines + [f"the same documents: {', '.join(same)}" for same in names.values() if len(same) > 1]
 
 
 def shown_mean(summary: Summary) -> str:
@@ -213,9 +222,3 @@ def shown_difference(difference: Difference) -> str:
         return f"{difference.mean:+.3f}"
     low, high = difference.mean - difference.half_width, difference.mean + difference.half_width
     return f"{difference.mean:+.3f} [{low:+.3f}, {high:+.3f}]"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

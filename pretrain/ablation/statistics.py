@@ -51,15 +51,11 @@ def compare(values: Sequence[float], first: Sequence[float], *, lower_is_better:
     differences = [one - other for one, other in zip(values, first, strict=True)]
     mean, deviation = summarize(differences)
     if deviation is None:
-        return Difference(mean, None, "not told apart with 1 seed: give --seeds 3 or more")
+        return Difference(mean, None, "not told apart with 1 seed: --seeds 3")
     half_width = t_quantile(len(differences) - 1) * deviation / math.sqrt(len(differences))
     if abs(mean) > half_width:
         return Difference(mean, half_width, "better" if (mean < 0) == lower_is_better else "worse")
-    return Difference(
-        mean,
-        half_width,
-        f"not told apart with {len(differences)} seeds: the difference would have to be above {half_width:.2g}",
-    )
+    return Difference(mean, half_width, f"not told apart (< {half_width:.2g})")
 
 
 def t_quantile(degrees: int) -> float:

@@ -11,12 +11,13 @@ to its end. Which examples share a row is fixed for a run: in an order that its 
 room (`best_fit`). Rows come in the order of windows: epoch after epoch, each in a keyed order (see `order`), so that
 every example is seen once an epoch and the state of a run stays one integer.
 
-Memory: 16 bytes an example, and one bit a token.
+Memory: 16 bytes an example, 8 a row, and one bit a token.
 """
 
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
@@ -128,7 +129,7 @@ class Packs(EpochOrder):
         seed: int = 0,
         name: str = "",
     ) -> None:
-        sizes = np.concatenate([np.empty(0, dtype=np.int64), *lengths])
+        sizes = np.concatenate([np.empty(0, dtype=np.int32), *lengths])
         label = f"corpus {name}" if name else "the corpus"
         if not len(sizes):
             raise UsageError(f"{label} has no example. Give some.")
@@ -139,19 +140,18 @@ class Packs(EpochOrder):
                 f"longest has {longest:,}. Use a longer model.sequence_length, or make the examples anew with --too-long."
             )
         self._firsts = np.cumsum([0, *map(len, lengths)])  # of the shards, as numbers of examples
-        self._starts = [np.cumsum(each, dtype=np.int64) - each for each in lengths]
-        self._sizes = sizes.astype(np.int32)
+        self._starts = [np.insert(np.cumsum(each, dtype=np.int64), 0, 0) for each in lengths]  # and the end
         drawn = permute(np.arange(len(sizes), dtype=np.uint64), len(sizes), epoch_keys(seed, 0, f"{name} packs"))
-        packs = np.empty(len(sizes), dtype=np.int32)  # of each example
-        packs[drawn] = best_fit(self._sizes[drawn].tolist(), sequence_length)
-        self._packs = packs
-        self._examples = drawn[np.argsort(packs[drawn], kind="stable")]  # of pack 0, of pack 1, ...
-        self._bounds = np.cumsum([0, *np.bincount(packs)])  # of the packs in `_examples`
+        chosen = best_fit(sizes[drawn], sequence_length)
+        self._packs = np.empty(len(sizes), dtype=np.int32)  # of each example
+        self._packs[drawn] = chosen
+        self._examples = drawn[np.argsort(chosen, kind="stable")].astype(np.int32)  # of pack 0, of pack 1, ...
+        self._bounds = np.insert(np.cumsum(np.bincount(chosen)), 0, 0)  # of the packs in `_examples`
         self.shards: list[Shard] = list(shards)
         self._counting = list(shards)  # the same, as what they are
         self.sequence_length = sequence_length
         self.num_tokens = int(sizes.sum())
-        super().__init__(int(packs.max()) + 1, seed, name)
+        super().__init__(len(self._bounds) - 1, seed, name)
 
     def spans(self, start: int, count: int) -> list[list[Span]]:
         """Where the examples of each of the samples [start, start + count) lie."""
@@ -179,35 +179,40 @@ class Packs(EpochOrder):
     def _spans(self, pack: int) -> Iterator[Span]:
         for example in self._examples[self._bounds[pack] : self._bounds[pack + 1]].tolist():
             shard = int(self._firsts.searchsorted(example, side="right")) - 1
-            start = int(self._starts[shard][example - self._firsts[shard]])
-            yield Span(shard, start, start + int(self._sizes[example]))
+            number = example - self._firsts[shard]
+            start, stop = self._starts[shard][number : number + 2].tolist()
+            yield Span(shard, start, stop)
 
 
-def best_fit(sizes: Sequence[int], capacity: int) -> list[int]:
+def best_fit(sizes: Int32Array, capacity: int) -> Int32Array:
     """The bin of each size, in turn: of the bins with room for it the fullest, of equals the latest; else a new one.
 
     Needs at most 1.7 times the bins of the best packing (Johnson et al. 1974), and for many small sizes hardly more than it. Which
-    rooms there are is the bits of one integer, so that a size costs the same however many bins are open.
+    rooms there are is the bits of one integer, so that a size costs the same however many bins are open. The bins of one room are
+    a chain: the latest, and of each bin the one before it.
 
-    >>> best_fit([6, 5, 4, 5, 3], 10)
+    >>> best_fit(np.array([6, 5, 4, 5, 3], dtype=np.int32), 10).tolist()
     [0, 1, 0, 1, 2]
     """
-    bins: list[list[int]] = [[] for _ in range(capacity + 1)]  # by room
+    latest, before = array("i", [-1]) * (capacity + 1), array("i")
     rooms = 0  # bit r: there is a bin of room r
-    chosen, num_bins = [], 0
-    for size in sizes:
+    chosen = array("i")
+    for size in np.ascontiguousarray(sizes, dtype=np.intc).data:
         fitting = rooms >> size
         if fitting:
             room = size + (fitting & -fitting).bit_length() - 1
-            own = bins[room].pop()
-            rooms ^= (not bins[room]) << room
+            own = latest[room]
+            latest[room] = before[own]
+            if before[own] < 0:
+                rooms ^= 1 << room
         else:
-            room, own = capacity, num_bins
-            num_bins += 1
+            room, own = capacity, len(before)
+            before.append(-1)
         chosen.append(own)
-        bins[room - size].append(own)
+        before[own] = latest[room - size]
+        latest[room - size] = own
         rooms |= 1 << (room - size)
-    return chosen
+    return np.frombuffer(chosen, dtype=np.int32) if chosen else np.empty(0, dtype=np.int32)
 
 
 def answer_prefixes(ids: Int32Array, is_counted: BoolArray) -> Int32Array:

@@ -144,7 +144,9 @@ class Loader:
         A rank that trains on a part of the global batch asks for its own sub-range.
         """
         window_tokens, is_counted, is_pack = self._rows(start, count)
-        tokens, targets = window_tokens[:, :-1], np.where(is_counted[:, 1:], window_tokens[:, 1:], IGNORED_TARGET)
+        tokens, targets = window_tokens[:, :-1], window_tokens[:, 1:]
+        if is_pack.any():
+            targets = np.where(is_counted[:, 1:], targets, IGNORED_TARGET)
         ids = document_ids(tokens, self.eod)
         ends = None
         if self.prefix_lm:
@@ -158,12 +160,12 @@ class Loader:
 
     def _rows(self, start: int, count: int) -> tuple[Int64Array, BoolArray, BoolArray]:
         """The T + 1 tokens of samples, which of them count, and which samples are packs of examples."""
-        tokens = np.full((count, self.sequence_length + 1), self.eod, dtype=np.int64)
+        tokens = np.empty((count, self.sequence_length + 1), dtype=np.int64)
         is_counted, is_pack = np.ones(tokens.shape, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
         for row, (number, spans) in enumerate(self.origins(start, count)):
             stream = self.streams[number]
             if isinstance(stream, Packs):
-                is_pack[row] = True
+                is_pack[row], tokens[row] = True, self.eod
                 stream.fill(spans, tokens[row], is_counted[row])
                 continue
             filled = 0

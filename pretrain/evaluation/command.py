@@ -1,7 +1,8 @@
 """`python -m pretrain evaluate`: bits per character and per byte of a checkpoint, on held-out text and on texts of one's own.
 
-Held-out text (`--data`) is one stream of documents, as in training, unless `--per-document` is given; texts (`--text`) are
-always scored each alone. Beside them stands, where `--data` has text to learn from, what n-grams of characters would pay.
+Held-out text (`--data`) is one stream of documents, as in training, unless `--per-document` is given; of a folder of examples the
+answers are scored, as fine-tuning does. Texts (`--text`) are always scored each alone. Beside them stands, where `--data` has
+text to learn from, what n-grams of characters would pay.
 The model may lie on the ranks of a mesh (`opened`). Torch is imported when it is called.
 """
 
@@ -13,6 +14,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
@@ -22,19 +24,24 @@ from pretrain.evaluation.kneser_ney import MAX_BASELINE_TOKENS, character_baseli
 from pretrain.evaluation.opened import Opened, add_model_arguments, in_ranks, opened
 from pretrain.evaluation.texts import Texts
 from pretrain.staging import staged
+from tokenizer.shards import open_split
 
 if TYPE_CHECKING:
     from pretrain.evaluation.bits import Evaluation
+    from pretrain.finetuning.held_out import HeldOutAnswers
 
 TABLE_SOURCES = 20
 NAME_COLUMNS = 20  # of a terminal's 80
+MOST_NATS = math.log(sys.float_info.max)  # whose exponential is a number
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line of `python -m pretrain evaluate`."""
     add_model_arguments(parser)
     what = parser.add_argument_group("what is scored")
-    what.add_argument("--data", help="a folder, or URL, with token shards of the same tokenizer")
+    what.add_argument(
+        "--data", help="a folder, or URL, with token shards of the same tokenizer, of text or of examples"
+    )
     what.add_argument("--split", default="validation", help="which of its documents (default: validation)")
     what.add_argument("--max-tokens", type=int, default=MAX_HELD_OUT_TOKENS, metavar="N", help="of that split")
     what.add_argument(
@@ -70,19 +77,43 @@ def main(args: argparse.Namespace) -> None:
     _check(args)
     in_ranks(args)
     with opened(args) as asked, staged(asked.config.data, {"": args.data} if args.data else {}) as places:
+        folder = places.get("")
         texts = Texts(args.text, args.by) if args.text else None
-        held_out = None if texts else read_held_out(places[""], args.split, asked.tokenizer, args.max_tokens)
+        held_out = None if texts or folder is None else _held_out(asked, args, folder)
+        with asked.together():  # what is wrong there is told before anything is scored
+            train = _training_texts(asked, folder) if asked.is_first and folder else []
         result = _score(asked, args, texts, held_out)
         values = _values(result)
         if texts is not None:
             values["num_empty"] = texts.num_empty
-        if args.data and asked.is_first:
-            train = read_held_out(places[""], asked.config.data.train_split, asked.tokenizer, MAX_BASELINE_TOKENS)
-            scored = held_out.texts if held_out else (text.text for text in texts or ())
-            baselines = character_baselines(train.texts, scored, not args.without_ends)
+        if train:
+            scored = held_out.texts if isinstance(held_out, HeldOut) else (text.text for text in texts or ())
+            baselines = character_baselines(train, scored, not args.without_ends)
             values |= {f"{name}_bits_per_character": bits for name, bits in baselines.items()}
         if asked.is_first:
             print(_json(values, result) if args.json else "\n".join(_lines(values, result)))
+
+
+def _held_out(asked: Opened, args: argparse.Namespace, folder: Path) -> HeldOut | HeldOutAnswers:
+    """What `--data` holds of a split: documents, or the answers of examples, which are read in one way alone."""
+    from pretrain.corpora import open_held_out
+
+    held_out = open_held_out(folder, args.split, asked.config, asked.tokenizer, args.max_tokens)
+    if not isinstance(held_out, HeldOut) and (args.stride or args.per_document):
+        raise UsageError(
+            f"{args.data}: holds examples, whose answers are read as in training. Leave out --stride and --per-document."
+        )
+    return held_out
+
+
+def _training_texts(asked: Opened, folder: Path) -> list[str]:
+    """What character models learn from; nothing where there is no training text, or examples."""
+    from pretrain.data.examples import read_record
+
+    split = asked.config.data.train_split
+    if read_record(folder) is not None or not open_split(folder, split):
+        return []
+    return read_held_out(folder, split, asked.tokenizer, MAX_BASELINE_TOKENS).texts
 
 
 def table(result: Evaluation) -> Iterator[str]:
@@ -121,21 +152,26 @@ def _check(args: argparse.Namespace) -> None:
         )
 
 
-def _score(asked: Opened, args: argparse.Namespace, texts: Texts | None, held_out: HeldOut | None) -> Evaluation:
+def _score(
+    asked: Opened, args: argparse.Namespace, texts: Texts | None, held_out: HeldOut | HeldOutAnswers | None
+) -> Evaluation:
     """What one or the other costs; how fast that was is said on stderr."""
     from pretrain.evaluation.bits import encoded, evaluate, evaluate_documents
+    from pretrain.finetuning.held_out import evaluate_answers
 
     length = asked.reading.sequence_length
     stride = args.stride or length
     if stride > length:
         raise UsageError(f"--stride {stride}: the model's windows have {length} tokens. Use that or fewer.")
-    how = (asked.reading, args.micro_batch_size, asked.device, asked.world, stride)
+    where = (args.micro_batch_size, asked.device, asked.world)
     begun = time.perf_counter()
-    if held_out is not None and not args.per_document:
-        result = evaluate(asked.model, held_out, *how)
+    if held_out is not None and not isinstance(held_out, HeldOut):
+        result = evaluate_answers(asked.model, held_out, asked.config, *where)
+    elif held_out is not None and not args.per_document:
+        result = evaluate(asked.model, held_out, asked.reading, *where, stride)
     else:
         documents = held_out.documents() if held_out is not None else encoded(texts or (), asked.tokenizer)
-        result = evaluate_documents(asked.model, documents, *how, not args.without_ends)
+        result = evaluate_documents(asked.model, documents, asked.reading, *where, stride, not args.without_ends)
     seconds = time.perf_counter() - begun
     if texts is not None and not result.num_characters:
         raise WenhaiError(f"{', '.join(args.text)}: hold no text; {texts.num_empty:,} of their texts are empty.")
@@ -150,7 +186,7 @@ def _values(result: Evaluation) -> dict[str, float]:
         "bits_per_character": result.bits_per_character,
         "bits_per_byte": result.bits_per_byte,
         "loss": result.loss,
-        "perplexity": math.exp(result.loss),  # per token
+        "perplexity": math.inf if result.loss > MOST_NATS else math.exp(result.loss),  # per token
         "num_tokens": result.num_tokens,
         "num_characters": result.num_characters,
         "num_bytes": result.num_bytes,

@@ -56,9 +56,7 @@ def read_held_out(data: Path, split: str, tokenizer: Tokenizer, max_tokens: int 
         UsageError: it is another tokenizer's, or the documents hold no character.
     """
     shards = sorted(open_split(data, split), key=lambda shard: shard.num_tokens)
-    for shard in shards:
-        if shard.tokenizer_sha256 != tokenizer.sha256:
-            raise UsageError(f"{shard.meta_path}: was not encoded with {tokenizer.path}. Name its tokenizer.")
+    check_tokenizer(shards, tokenizer)
     parts = leading_documents([ShardReader(shard) for shard in shards], max_tokens)
     tokens = np.concatenate([np.empty(0, dtype=np.uint16), *parts])
     texts = [tokenizer.decode(ids) for ids in split_documents(tokens, tokenizer.eod)]
@@ -69,6 +67,13 @@ def read_held_out(data: Path, split: str, tokenizer: Tokenizer, max_tokens: int 
             "or encode with a larger share held out."
         )
     return found
+
+
+def check_tokenizer(shards: Sequence[TokenShard], tokenizer: Tokenizer) -> None:
+    """Raise UsageError where a shard is another tokenizer's."""
+    for shard in shards:
+        if shard.tokenizer_sha256 != tokenizer.sha256:
+            raise UsageError(f"{shard.meta_path}: was not encoded with {tokenizer.path}. Name its tokenizer.")
 
 
 def leading_documents(shards: Sequence[Shard], max_tokens: int) -> list[NDArray[Any]]:

@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corpus.engine.config import apply_overrides, parse
-from corpus.engine.errors import Stopped, UsageError, WenhaiError
+from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig, to_json
-from pretrain.errors import LostRank
-from pretrain.launch import launch
+from pretrain.launch import launch, told_once
 from tokenizer.model import Tokenizer
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def opened(args: argparse.Namespace) -> Iterator[Opened]:
         WenhaiError: a file of the checkpoint is missing or altered; the message names it.
         SystemExit: on other ranks than 0, with the error's code.
     """
-    with _told_once():
+    with told_once():
         num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
         with _alone(args) if num_ranks == 1 else _on_mesh(args) as model:
             yield model
@@ -164,14 +163,3 @@ def _configuration(folder: Path, overrides: Sequence[str]) -> RunConfig:
             f"--set training.precision={precisions[1]}: the weights are those of {precisions[0]}. Leave it out"
         )
     return config
-
-
-@contextmanager
-def _told_once() -> Iterator[None]:
-    """End other ranks than the first without a word of errors that it tells; of a lost rank each says what it knows."""
-    try:
-        yield
-    except (WenhaiError, KeyboardInterrupt) as error:
-        if os.environ.get("RANK", "0") == "0" or isinstance(error, LostRank):
-            raise
-        sys.exit(error.exit_code if isinstance(error, WenhaiError) else Stopped.exit_code)

@@ -34,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, help="the run's folder; a run in it goes on")
     parser.add_argument(
         "--held-out",
-        default=str(SHARE),
         metavar="FILE|SHARE",
         help=f"examples to measure with: a file, or a share of --examples (default {SHARE}); of a task its dev split",
     )
@@ -48,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="examples longer than the window: refuse them (default), leave them out, or cut the prompt's beginning",
     )
     parser.add_argument("--skip-bad", action="store_true", help="leave out and count lines that are no examples")
-    parser.add_argument("--prefix-lm", action="store_true", help="prompts are read both ways")
+    parser.add_argument(
+        "--prefix-lm", action="store_true", help="prompts are read both ways, as they are where the base was"
+    )
     parser.add_argument("--config", help="of the run: all but its [model] (default: the base's at a tenth of its rate)")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="change one setting of the run")
     parser.add_argument("--nproc", type=int, default=1, metavar="N", help="processes to train with (default 1)")
@@ -80,11 +81,12 @@ def prepare(args: argparse.Namespace) -> None:
     Raises:
         UsageError: the folder holds a run of something else, or what was asked for makes no run.
     """
-    source, held_out, share = _sources(args)  # before torch is loaded: its mistakes are told at once
+    source, held_out, share = _sources(args)  # before torch is loaded: mistakes are told at once
     template = load_template(args.template or ("plain" if args.task else "dialogue"))
 
     from pretrain import checkpoint
     from pretrain.checkpoint import TOKENIZER
+    from pretrain.config import read_config
     from pretrain.finetuning import start
     from pretrain.toml import dump
     from tokenizer.model import Tokenizer
@@ -92,8 +94,15 @@ def prepare(args: argparse.Namespace) -> None:
     base = checkpoint.local_folder(args.checkpoint)
     commit, saved = checkpoint.read_commit(base), checkpoint.read_saved(base)
     values = start.settings(saved.config, template, args.config, args.set, args.prefix_lm)
+    fit = Fit(start.sequence_length(values, saved.config), args.too_long)
+    found, of_held_out = survey(source, share), None if held_out is None else (held_out, survey(held_out))
+    if not found.num_examples:
+        raise UsageError(f"{' '.join(args.examples) or args.task}: holds no example.")
     asked = {
         "checkpoint": commit.digest,
+        "config": durable.digest(read_config(args.config)[0]) if args.config else None,
+        "examples": found.digest,
+        "held-out examples": of_held_out[1].digest if of_held_out else found.last_held_out,
         "epochs": args.epochs,
         "template": template.model_dump(exclude={"description"}),
         "prefix_lm": args.prefix_lm,
@@ -103,13 +112,7 @@ def prepare(args: argparse.Namespace) -> None:
         if _is_prepared(args.out, asked):
             return
         durable.sweep(args.out)
-        fit = Fit(start.sequence_length(values, saved.config), args.too_long)
-        found = survey(source, share)
-        if not found.num_examples:
-            raise UsageError(f"{' '.join(args.examples) or args.task}: holds no example.")
-        tokenizer = Tokenizer(base / TOKENIZER)
-        of_held_out = None if held_out is None else (held_out, survey(held_out))
-        plan = Plan(source, found, of_held_out, template, tokenizer, fit)
+        plan = Plan(source, found, of_held_out, template, Tokenizer(base / TOKENIZER), fit)
         record = write_examples(args.out / EXAMPLES, plan)
         train, validation = record.splits["train"], record.splits["validation"]
         say(
@@ -118,7 +121,9 @@ def prepare(args: argparse.Namespace) -> None:
             f"{record.dropped:,} examples dropped, {record.cut:,} cut"
         )
         durable.write_bytes(args.out / TEMPLATE, f"{dump(template.model_dump())}\n".encode())
-        config = start.complete(values, args.out / EXAMPLES, args.epochs)
+        config = start.complete(values, args.out / EXAMPLES, args.epochs, args.nproc)
+        training = config.training
+        say(f"{training.num_steps:,} steps of {training.global_batch_size:,} rows of {fit.num_tokens:,} tokens")
         origin = {
             "asked": asked,
             "checkpoint": str(args.checkpoint),
@@ -143,9 +148,9 @@ def _is_prepared(out: Path, asked: dict[str, Any]) -> bool:
     there = durable.read_json(out / ORIGIN).get("asked", {})
     if changed := [key for key, value in asked.items() if there.get(key) != value]:
         raise UsageError(
-            f"{out}: is a run with another {' and '.join(changed)}. Give the options it began with, or another --out."
+            f"{out}: holds a run that began with other {' and '.join(changed)}. Give the options it began with, or another --out."
         )
-    return True
+    return (out / CONFIG).is_file()
 
 
 def _sources(args: argparse.Namespace) -> tuple[Source, Source | None, float]:
@@ -155,10 +160,14 @@ def _sources(args: argparse.Namespace) -> tuple[Source, Source | None, float]:
     if args.task:
         if args.task_data is None:
             raise UsageError("--task-data FOLDER: where the items of --task lie.")
+        if args.held_out is not None:
+            raise UsageError(f"--held-out {args.held_out}: of a task the dev split is held out. Leave one of them out.")
         return TaskItems(args.task, "train", args.task_data), TaskItems(args.task, "dev", args.task_data), 0.0
+    if args.task_data is not None:
+        raise UsageError(f"--task-data {args.task_data}: goes with --task.")
     source = Files(args.examples, args.skip_bad)
     try:
-        share = float(args.held_out)
+        share = SHARE if args.held_out is None else float(args.held_out)
     except ValueError:
         return source, Files([args.held_out], args.skip_bad), 0.0
     if not 0 < share < 1:

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 Role = Literal["system", "user", "assistant"]
 
+SHOWN_CHARACTERS = 100
 ANSWERS = ("completion", "answer", "response")
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -64,7 +65,7 @@ def conversation_of(line: Any) -> tuple[Message, ...]:
         messages += [Message("user", _text(line, "prompt")), Message("assistant", _text(line, named[0]))]
     else:
         known = "prompt and completion, instruction and output, messages, or conversations"
-        raise NotAnExample(f"has the keys {', '.join(sorted(line)[:8]) or '(none)'}, and an example has {known}")
+        raise NotAnExample(f"has the keys {_shown(', '.join(sorted(line)) or '(none)')}, and an example has {known}")
     return checked(messages)
 
 
@@ -83,7 +84,7 @@ def checked(messages: Sequence[Message]) -> tuple[Message, ...]:
         or any(message.role != ("user", "assistant")[place % 2] for place, message in enumerate(turns))
     ):
         raise NotAnExample(
-            f"has turns of {', '.join(message.role for message in messages) or 'nobody'}, and user and assistant take turns, "
+            f"has turns of {_shown(', '.join(message.role for message in messages) or 'nobody')}, and user and assistant take turns, "
             "the assistant last"
         )
     for number, message in enumerate(messages, start=1):
@@ -100,9 +101,16 @@ def _turns(values: Any, key: str, role_key: str, text_key: str) -> list[Message]
         role = ROLES.get(str(value.get(role_key)))
         if role is None:
             known = ", ".join(ROLES)
-            raise NotAnExample(f"{key}, turn {number}: {role_key} is {value.get(role_key)!r}, and it is one of {known}")
+            found_role = _shown(repr(value.get(role_key)))
+            raise NotAnExample(f"{key}, turn {number}: {role_key} is {found_role}, and it is one of {known}")
         found.append(Message(role, _text(value, text_key)))
     return found
+
+
+def _shown(text: str) -> str:
+    """So much of a line as a message may hold, in characters that can be printed."""
+    text = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _text(values: Mapping[str, Any], key: str) -> str:

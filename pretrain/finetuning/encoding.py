@@ -11,10 +11,11 @@ import numpy as np
 
 from pretrain.data.examples import BoolArray
 from pretrain.finetuning.sources import Example
-from pretrain.finetuning.templates import Template, parts
+from pretrain.finetuning.templates import Part, Template, parts
 from tokenizer.model import Ids, Tokenizer
 
-ENCODED_TOGETHER = 256  # examples
+ENCODED_TOGETHER = 256  # examples, or fewer that
+CHARACTERS_TOGETHER = 1 << 20  # have so many characters: one line may have 64 MB
 
 TooLong = Literal["error", "drop", "cut"]
 
@@ -64,13 +65,26 @@ class Fit:
 
 def encode(examples: Iterable[Example], template: Template, tokenizer: Tokenizer) -> Iterator[Encoded]:
     """Examples with their tokens, some at a time: each part of a text is encoded for itself."""
-    remaining = iter(examples)
-    while block := list(islice(remaining, ENCODED_TOGETHER)):
-        spelled = [parts(template, example.messages) for example in block]
-        ids = iter(tokenizer.encode_batch([part.text for of_one in spelled for part in of_one]))
-        for example, of_one in zip(block, spelled, strict=True):
-            own = list(islice(ids, len(of_one)))
-            is_counted = np.repeat([part.is_answer for part in of_one], [len(each) for each in own])
-            sizes = [len(part.text) for part in of_one]
-            num_counted = sum(size for size, part in zip(sizes, of_one, strict=True) if part.is_answer)
+    for block in _blocks(examples, template):
+        ids = iter(tokenizer.encode_batch([part.text for _, spelled in block for part in spelled]))
+        for example, spelled in block:
+            own = list(islice(ids, len(spelled)))
+            is_counted = np.repeat([part.is_answer for part in spelled], [len(each) for each in own])
+            sizes = [len(part.text) for part in spelled]
+            num_counted = sum(size for size, part in zip(sizes, spelled, strict=True) if part.is_answer)
             yield Encoded(example, np.concatenate(own), np.append(is_counted, True), sum(sizes), num_counted)
+
+
+def _blocks(examples: Iterable[Example], template: Template) -> Iterator[list[tuple[Example, list[Part]]]]:
+    """Examples with the parts of their texts, so many together as are encoded together."""
+    block: list[tuple[Example, list[Part]]] = []
+    num_characters = 0
+    for example in examples:
+        spelled = parts(template, example.messages)
+        block.append((example, spelled))
+        num_characters += sum(len(part.text) for part in spelled)
+        if len(block) == ENCODED_TOGETHER or num_characters >= CHARACTERS_TOGETHER:
+            yield block
+            block, num_characters = [], 0
+    if block:
+        yield block

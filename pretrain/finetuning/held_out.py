@@ -11,7 +11,7 @@ from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig
 from pretrain.data import IGNORED_TARGET, Loader
 from pretrain.evaluation.bits import Evaluation
-from pretrain.micro_batch import read_micro_batches
+from pretrain.micro_batch import read_micro_batch
 from pretrain.parallel.mesh import DATA_AXES, World
 from pretrain.reading import TokenLosses
 from tokenizer.model import Tokenizer
@@ -54,16 +54,22 @@ def read_answers(loader: Loader, tokenizer: Tokenizer, max_tokens: int) -> HeldO
 
 
 @torch.no_grad()
-def evaluate_answers(model: TokenLosses, held_out: HeldOutAnswers, config: RunConfig, world: World) -> Evaluation:
-    """What the answers cost; all ranks ask alike and get the sum."""
-    nats = torch.zeros((), dtype=torch.float64, device=world.device)
-    num_local = config.training.micro_batch_size
-    for first in range(0, held_out.num_samples, num_local * world.dp_size):
-        own = (
-            held_out.num_samples - first - world.dp_rank * num_local
-        )  # of what this rank is given; the rest is padding
-        for batch in read_micro_batches(held_out.loader, first, num_local * world.dp_size, config, world):
-            batch.targets[max(0, own) :] = IGNORED_TARGET
-            nats += model.token_losses(batch).sum(dtype=torch.float64)
-    (total,) = world.sum_over(DATA_AXES, nats)
+def evaluate_answers(
+    model: TokenLosses,
+    held_out: HeldOutAnswers,
+    config: RunConfig,
+    micro_batch_size: int,
+    device: torch.device,
+    world: World | None = None,
+) -> Evaluation:
+    """What the answers cost; in a `world` all ranks ask alike and get the sum."""
+    nats = torch.zeros((), dtype=torch.float64, device=device)
+    rank, num_ranks = (world.dp_rank, world.dp_size) if world else (0, 1)
+    for first in range(
+        rank * micro_batch_size, held_out.num_samples + rank * micro_batch_size, num_ranks * micro_batch_size
+    ):
+        batch = read_micro_batch(held_out.loader, first, micro_batch_size, config, device)
+        batch.targets[max(0, held_out.num_samples - first) :] = IGNORED_TARGET  # samples of other ranks, or of no one
+        nats += model.token_losses(batch).sum(dtype=torch.float64)
+    (total,) = world.sum_over(DATA_AXES, nats) if world else (nats.item(),)
     return Evaluation(total / math.log(2), held_out.num_tokens, held_out.num_characters, held_out.num_bytes)

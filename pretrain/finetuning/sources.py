@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 from array import array
@@ -9,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from corpus.engine.durable import canonical_json
 from corpus.engine.errors import UsageError, WenhaiError
@@ -20,7 +23,7 @@ class Example(NamedTuple):
     """One conversation, and where it was found."""
 
     messages: tuple[Message, ...]
-    source: str  # a file's name, or a task's
+    source: str  # a file's name, its path where two have that name; or a task's
     line: int  # from 1
 
     @property
@@ -57,8 +60,9 @@ class Files:
             WenhaiError: a line is no example, and they are not to be skipped; or a file cannot be read.
         """
         self.num_skipped = 0
-        for path in self.paths:
-            name = PurePath(path).name
+        names = [PurePath(path).name for path in self.paths]
+        for path, name in zip(self.paths, names, strict=True):
+            name = path if names.count(name) > 1 else name
             for number, line in enumerate(lines(path, b"\n"), start=1):
                 if not line.strip():
                     continue
@@ -122,7 +126,8 @@ def survey(source: Source, share: float = 0.0) -> Survey:
         numbers.append(number_of(example.id))
     last = -1
     if share and numbers:
-        last = sorted(numbers)[max(1, round(share * len(numbers))) - 1]
+        rank = max(1, round(share * len(numbers))) - 1
+        last = int(np.partition(np.frombuffer(numbers, dtype=np.uint64), rank)[rank])
     return Survey(hasher.hexdigest(), len(numbers), source.num_skipped, last)
 
 
@@ -132,6 +137,10 @@ def number_of(id: bytes) -> int:
 
 
 def _conversation(line: bytes, where: str) -> tuple[Message, ...]:
+    if line.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"["):
+        raise NotAnExample(
+            "begins a JSON array, and examples stand one a line, as `jq -c '.[]'` writes those of an array"
+        )
     try:
         return conversation_of(json.loads(decoded(line, where)))
     except (ValueError, RecursionError, WenhaiError) as error:

@@ -2,9 +2,9 @@
 
 OUT/examples/                       see `store`
 OUT/template.toml                   how prompts are spelled; `python -m pretrain generate` reads it
-OUT/config.toml                     to be changed as one likes before the first step
 OUT/finetuning.json                 what it came from
-OUT/checkpoints/step-00000000/      the base's weights, an optimizer that has seen nothing: written last
+OUT/checkpoints/step-00000000/      the base's weights, an optimizer that has seen nothing
+OUT/config.toml                     to be changed as one likes before the first step; written last: nothing trains without it
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from pretrain.toml import dump
 
 RATE = 0.1  # of the base's learning rate
 WARM_UP = 0.06  # of the steps
+MOST_ROWS = 8  # a step
+ENOUGH_STEPS = 100  # for which a step has fewer rows, if need be
 EVALUATIONS = 4  # over the run, and as many saves
 TIMEOUT_MINUTES = 10.0
 CHANGEABLE = ("sequence_length", "document_mask")  # of a model whose weights stay what they are
@@ -38,17 +40,20 @@ def settings(
     """What the configuration of the run says, before the number of its steps is known.
 
     The model is the base's, and so are optimizer and precision but for a tenth of the rate and no decay; examples that share a
-    row do not see each other. `config` replaces all sections but the model's, `overrides` what they name.
+    row do not see each other, and prompts are prefixes where the base was trained with prefixes, or `prefix_lm` asks for it.
+    `config` replaces what it says of all sections but the model's, `overrides` what they name.
     """
     values: dict[str, Any] = {
-        "data": {"reset_positions": True, "prefix_lm": prefix_lm},
         "optimizer": to_json(base)["optimizer"]
         | {"learning_rate": base.optimizer.learning_rate * RATE, "weight_decay": 0.0},
-        "training": {"global_batch_size": 8, "micro_batch_size": 1, "precision": base.training.precision},
+        "training": {"micro_batch_size": 1, "precision": base.training.precision},
         "evaluation": {"prompt": render(template, [Message("user", "你好")])},
     }
     if config is not None:
         values = read_config(config)[0]
+    data = {"reset_positions": True, "prefix_lm": base.data.prefix_lm}
+    if isinstance(given := values.get("data", {}), dict):  # else `parse` says what is wrong
+        values["data"] = data | given | ({"prefix_lm": True} if prefix_lm else {})
     values["model"] = to_json(base)["model"] | {"document_mask": True}
     return apply_overrides(values, overrides)
 
@@ -72,8 +77,8 @@ def sequence_length(values: Mapping[str, Any], base: RunConfig) -> int:
     return length
 
 
-def complete(values: Mapping[str, Any], examples: Path, epochs: float) -> RunConfig:
-    """The configuration of the run; what depends on its number of steps follows from `epochs`, where it is not said.
+def complete(values: Mapping[str, Any], examples: Path, epochs: float, num_ranks: int = 1) -> RunConfig:
+    """The configuration of the run: its batch and all that depends on its number of steps, where they are not said.
 
     Raises:
         UsageError: settings are wrong.
@@ -82,7 +87,7 @@ def complete(values: Mapping[str, Any], examples: Path, epochs: float) -> RunCon
     training = values.setdefault("training", {})
     provisional = {
         **values,
-        "training": {"num_steps": 1, **training},
+        "training": {"num_steps": 1, "global_batch_size": training.get("micro_batch_size", 1), **training},
         "checkpoint": {"every_steps": 1, **values.get("checkpoint", {})},
         "evaluation": {"every_steps": 1, **values.get("evaluation", {})},
     }
@@ -90,7 +95,9 @@ def complete(values: Mapping[str, Any], examples: Path, epochs: float) -> RunCon
     config = parse(RunConfig, provisional, "the new run")
     (corpus,) = open_corpora(config.data, {examples.name: examples})
     num_packs = stream_of(corpus, config.model.sequence_length, config.training.seed).num_samples
-    num_steps = training.setdefault("num_steps", math.ceil(epochs * num_packs / config.training.global_batch_size))
+    num_rows = math.ceil(epochs * num_packs)
+    rows = training.setdefault("global_batch_size", rows_a_step(num_rows, config, num_ranks))
+    num_steps = training.setdefault("num_steps", math.ceil(epochs * num_packs / rows))
     values["schedule"] = {"warmup_steps": math.ceil(num_steps * WARM_UP), **values.get("schedule", {})}
     often = {"every_steps": max(1, -(-num_steps // EVALUATIONS))}
     for name in ("checkpoint", "evaluation"):
@@ -99,9 +106,20 @@ def complete(values: Mapping[str, Any], examples: Path, epochs: float) -> RunCon
     config = parse(RunConfig, values, "the new run")
     if config.checkpoint.url is not None:
         raise UsageError(
-            "checkpoint.url: the first checkpoint is written to --out. Leave it out; set it in config.toml."
+            "checkpoint.url: the first checkpoint is written to --out. Leave it out; with --prepare, copy OUT/checkpoints there "
+            "and set it in OUT/config.toml before the first step."
         )
     return config
+
+
+def rows_a_step(num_rows: int, config: RunConfig, num_ranks: int) -> int:
+    """Of a run of `num_rows`: 8, or where these are few 4, 2 or 1, so that it has enough steps; and what the ranks divide."""
+    rows = MOST_ROWS
+    while rows > 1 and num_rows < ENOUGH_STEPS * rows:
+        rows //= 2
+    shared = config.parallel.tp * config.parallel.pp
+    unit = config.training.micro_batch_size * max(1, num_ranks // shared)
+    return -(-rows // unit) * unit
 
 
 def write_start(out: Path, base: Path, config: RunConfig, origin: Mapping[str, Any]) -> None:
@@ -118,15 +136,16 @@ def write_start(out: Path, base: Path, config: RunConfig, origin: Mapping[str, A
     from pretrain.parallel import mesh
     from pretrain.step import new_run
 
-    with mesh.start(ParallelConfig(), "cpu", TIMEOUT_MINUTES) as world:
-        corpora = open_run(config, out / EXAMPLES, None)
-        run_config = with_vocab_size(config, corpora.tokenizer.vocab_size)
-        weights, _ = checkpoint.load_model(base)
-        alone = run_config.training.model_copy(update={"device": "cpu", "compile": False})
-        here = run_config.model_copy(update={"parallel": ParallelConfig(), "training": alone})
-        run = new_run(here, world, corpora.loader, corpora.order)
-        fill(run.model, weights)
-        del weights
-        durable.write_bytes(out / CONFIG, f"{dump(to_json(config))}\n".encode())
-        durable.write_json(out / ORIGIN, origin)
-        checkpoint.save(out, run.state, run.model, run.optimizer, run_config, corpora.identity, world)
+    if checkpoint.newest(out) is None:  # else a start died right before its end
+        with mesh.start(ParallelConfig(), "cpu", TIMEOUT_MINUTES) as world:
+            corpora = open_run(config, out / EXAMPLES, None)
+            run_config = with_vocab_size(config, corpora.tokenizer.vocab_size)
+            weights, _ = checkpoint.load_model(base)
+            alone = run_config.training.model_copy(update={"device": "cpu", "compile": False})
+            here = run_config.model_copy(update={"parallel": ParallelConfig(), "training": alone})
+            run = new_run(here, world, corpora.loader, corpora.order)
+            fill(run.model, weights)
+            del weights
+            durable.write_json(out / ORIGIN, origin)
+            checkpoint.save(out, run.state, run.model, run.optimizer, run_config, corpora.identity, world)
+    durable.write_bytes(out / CONFIG, f"{dump(to_json(config))}\n".encode())

@@ -1,12 +1,14 @@
 """A fine-tuned model's template in the words of transformers: Jinja that servers write a conversation with.
 
-What it writes is what `pretrain.finetuning.templates.render` writes, and training read: the marks around each turn. A server encodes the whole of it at once; in training each part was encoded
-for itself, so a token may cross from a mark into a text where the two would be one piece.
+What it writes is what `pretrain.finetuning.templates.render` writes, and training read: the marks around each turn. A server
+encodes the whole of it at once; in training each part was encoded for itself, so a token may cross from a mark into a text
+where the two would be one piece.
 """
 
 from __future__ import annotations
 
 import json
+import re
 
 from pretrain.finetuning.templates import Template
 
@@ -31,9 +33,9 @@ def jinja(template: Template, *, begins_with_symbol: bool) -> str:
     Args:
         begins_with_symbol: Whether the end-of-document symbol stands before a conversation.
     """
-    found = CHAT.replace("START", "bos_token" if begins_with_symbol else "''")
+    words = {"START": "bos_token" if begins_with_symbol else "''"}
     for role in ("system", "user", "assistant"):
         for place in ("prefix", "suffix"):
-            text = json.dumps(getattr(getattr(template, role), place), ensure_ascii=False)
-            found = found.replace(f"{role}_{place}".upper(), text)
-    return found
+            text = getattr(getattr(template, role), place)
+            words[f"{role}_{place}".upper()] = json.dumps(text, ensure_ascii=False)
+    return re.sub("|".join(words), lambda found: words[found[0]], CHAT)  # in one go: a mark may spell one of the names

@@ -25,13 +25,13 @@ from corpus.engine.errors import WenhaiError
 from pretrain.checkpoint import TOKENIZER, load_model, local_folder, read_saved, read_state
 from pretrain.checkpoint.records import Saved
 from pretrain.config import ModelConfig, RunConfig
-from pretrain.finetuning.templates import Template
+from pretrain.finetuning.templates import Template, load_template, template_beside
 from pretrain.hf import proof
 from pretrain.hf.card import held_out_bits, render_card
 from pretrain.hf.files import DTYPES, MAX_FILE_BYTES, write_weights
 from pretrain.hf.layouts import LAYOUTS, Layout, choose
 from pretrain.hf.proof import Agreement
-from pretrain.hf.serving import check_beginning, check_chat, template_of, write_serving_files
+from pretrain.hf.serving import check_beginning, check_chat, write_serving_files
 from pretrain.model import GPT
 from pretrain.state import State
 from tokenizer.export.folder import new_folder, prove_texts, write_files
@@ -56,6 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = [layout.name for layout in LAYOUTS]
     parser.add_argument("--format", choices=names, help="default: the one that can hold the model")
     parser.add_argument("--dtype", choices=tuple(DTYPES), default="float32", help="of the weights (default: float32)")
+    parser.add_argument(
+        "--template",
+        metavar="NAME|FILE.toml",
+        help="of `finetune`, which becomes the chat template (default: that of the checkpoint's run, where it is here)",
+    )
 
 
 def main(args: argparse.Namespace) -> None:
@@ -64,7 +69,9 @@ def main(args: argparse.Namespace) -> None:
     checkpoint = local_folder(args.checkpoint)
     saved = read_saved(checkpoint)
     layout = choose(saved.config.model, args.format)  # before the weights are read
-    done = export(checkpoint, saved, layout, args.out, args.dtype)
+    name = args.template or template_beside(checkpoint)
+    template = load_template(name) if name else None
+    done = export(checkpoint, saved, layout, args.out, args.dtype, template)
     print(
         f"{done.layout.architecture}, {args.dtype}, {done.num_bytes / 1e6:,.1f} MB. Logits differ by at most "
         f"{done.in_memory.absolute:.1e} before writing and {done.reopened.absolute:.1e} read again "
@@ -76,9 +83,15 @@ def main(args: argparse.Namespace) -> None:
 
 
 def export(
-    checkpoint: Path, saved: Saved, layout: Layout, out: Path, dtype: str, max_file_bytes: int = MAX_FILE_BYTES
+    checkpoint: Path,
+    saved: Saved,
+    layout: Layout,
+    out: Path,
+    dtype: str,
+    template: Template | None = None,
+    max_file_bytes: int = MAX_FILE_BYTES,
 ) -> Exported:
-    """Write `out`, a folder that must not be there yet.
+    """Write `out`, a folder that must not be there yet; with a template it is that of a fine-tuned model.
 
     Raises:
         UsageError: `out` exists.
@@ -98,7 +111,6 @@ def export(
         durable.write_json(folder / "config.json", config)
         write_files(tokenizer, folder)
         proven = prove_texts(tokenizer, proof.trial_texts(), folder)  # before it begins texts
-        template = template_of(checkpoint)
         write_serving_files(tokenizer, saved.config, template, folder)
 
         reopened, num_greedy = check_folder(ours, tokenizer, saved.config, template, folder)

@@ -17,7 +17,7 @@ from typing import Any
 from corpus.engine import durable
 from pretrain.config import RunConfig
 from pretrain.finetuning.conversations import Message
-from pretrain.finetuning.templates import Template, load_template, render, template_beside
+from pretrain.finetuning.templates import Template, render
 from pretrain.generation.sampling import Sampling
 from pretrain.hf.chat import jinja
 from pretrain.hf.proof import ProofError
@@ -38,12 +38,6 @@ TRIAL = [
 def begins_with_symbol(config: RunConfig) -> bool:
     """Whether a text's first token saw the symbol before it in training."""
     return not config.model.document_mask
-
-
-def template_of(checkpoint: Path) -> Template | None:
-    """What conversations were spelled with in the fine-tuning that a checkpoint is of; None: it was not fine-tuned."""
-    path = template_beside(checkpoint)
-    return load_template(path) if path is not None else None
 
 
 def write_serving_files(tokenizer: Tokenizer, config: RunConfig, template: Template | None, folder: Path) -> None:

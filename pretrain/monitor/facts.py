@@ -104,13 +104,15 @@ def charts(log: RunLog) -> list[Chart]:
 
     odd = [_step(event) for kind in ("not_finite", "loss_spike") for event in log.events.get(kind, ())]
     marks = {"event": odd}
-    parts = sorted(name.removeprefix(HELD_OUT) for name in log.curves if name.startswith(HELD_OUT))
+    parts = [
+        name.removeprefix(HELD_OUT) for name in log.curves if name.startswith(HELD_OUT)
+    ]  # the largest source first
 
     def of_parts(are_sources: bool) -> list[Line]:
         names = [name for name in parts if name.startswith(SOURCE) == are_sources]
         return [
             Line(name.removeprefix(SOURCE), log.curve(HELD_OUT + name), 2 + index % 6, dots=True)
-            for index, name in enumerate(names[:12])
+            for index, name in enumerate((names if are_sources else sorted(names))[:12])
         ]
 
     batch = log.curve("train/batch_size")
@@ -170,10 +172,10 @@ def baselines(log: RunLog) -> list[Row]:
         "5gram_bits_per_character": "characters, 5-gram",
     }
     rows = [Row((label, f"{log.summary[key]:.3f}")) for key, label in names.items() if _is_number(log.summary.get(key))]
-    for key in ("corpora", "sources"):
+    for key, what in (("corpora", "corpus"), ("sources", "source")):
         parts = log.summary.get(key)
         if isinstance(parts, dict):
-            rows += [Row((f"of {name}", f"{bits:.3f}")) for name, bits in parts.items() if _is_number(bits)]
+            rows += [Row((f"of {what} {name}", f"{bits:.3f}")) for name, bits in parts.items() if _is_number(bits)]
     return rows
 
 

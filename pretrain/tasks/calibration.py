@@ -3,7 +3,7 @@
 A language model prefers some words whatever it has read: those that are frequent, or that stand last in its prompt. What it
 prefers shows where there is nothing to read: in the same prompt around a content-free text ("N/A"). Contextual calibration
 (Zhao et al. 2021, arXiv:2102.09690) divides by it. With p the probabilities of the words, made to sum to 1, and p_cf their
-mean over content-free prompts:
+mean over content-free prompts, made to sum to 1 as well (the mean first, as Zhao and Yuan 1.0 compute it):
 
 | calibration | W | b | the class of the largest W p + b |
 |---|---|---|---|
@@ -63,10 +63,8 @@ def log_probabilities(scores_W: Floats) -> Floats:
 
 
 def content_free(scores_FW: Sequence[Floats]) -> Floats:
-    """[W] log p_cf: the mean of the probabilities over F content-free prompts, which sums to 1 as each of them does."""
-    return log_probabilities(
-        np.array([_log_sum(np.array(column)) for column in zip(*map(log_probabilities, scores_FW), strict=True)])
-    )
+    """[W] log p_cf: the mean over F content-free prompts, then made to sum to 1: where words are likelier counts for more."""
+    return log_probabilities(np.logaddexp.reduce(np.stack(scores_FW), axis=0))
 
 
 def choose(

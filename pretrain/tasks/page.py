@@ -20,7 +20,10 @@ WIDTH, NAME, PITCH, BAR = 720, 90, 34, 14  # pixels: of the drawing, its names, 
 MOST_CLASSES = 15  # that are drawn of a task: the most answered ones
 CELL, CLASS_NAME = 30, 96
 LEAST_WIDTH = 420  # of a drawing of few classes, whose letters would grow with it
-STYLE = "td { overflow-wrap: break-word; } td:first-child { white-space: nowrap; }"
+STYLE = (
+    "td { overflow-wrap: break-word; } td:first-child { white-space: nowrap; } "
+    "@media (max-width: 560px) { svg.wide text { font-size: 20px; } }"  # drawn at half its size there
+)
 GRID = (0, 25, 50, 75, 100)  # percent
 
 
@@ -70,7 +73,7 @@ def _accuracies(tasks: Sequence[TaskResult], baselines: Baselines) -> str:
     legend = "".join(f'<span><i class="c{color}"></i>{escape(name)}</span>' for name, color in spans)
     return (
         f'<figure><h3>Accuracy <span class="soft">%</span></h3><p class="legend">{legend}</p>'
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(told)}">{grid}{rows}</svg>'
+        f'<svg class="wide" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(told)}">{grid}{rows}</svg>'
         "<figcaption>Lines through bars: 95 % intervals. Thin bars: without calibration. Red lines: a guess; dashed: always "
         "the largest class. Points: published figures, where the items are the same.</figcaption></figure>\n"
     )

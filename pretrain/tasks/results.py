@@ -6,6 +6,7 @@ figure that is printed follows from it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -126,7 +127,7 @@ class TaskResult(Strict):
     def summary(self) -> dict[str, Any]:
         """What is printed, as JSON."""
         low, high = self.interval()
-        counts = self.confusion()
+        answers = Counter(self.predicted[self.calibration])
         return {
             "prompt": self.prompt,
             "split": self.split,
@@ -143,8 +144,7 @@ class TaskResult(Strict):
             "p_value": self.p_value,
             "verdict": self.verdict,
             "accuracy_by_calibration": {each: self.accuracy(each) for each in self.calibrations},
-            "answers": {label: sum(row[at] for row in counts) for at, label in enumerate(self.labels)},
-            "confusion": counts,
+            "answers": {label: answers[at] for at, label in enumerate(self.labels)},
         }
 
 

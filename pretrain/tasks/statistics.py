@@ -26,7 +26,7 @@ def wilson(num_right: int, num: int) -> Interval:
     """Wilson's score interval (1927): within [0, 1], and of sound coverage for few items and shares near 0 or 1.
 
     >>> wilson(0, 32)
-    Interval(low=0.0, high=0.10717967050783206)
+    Interval(low=0.0, high=0.1071791982550706)
     """
     if num == 0:
         return Interval(0.0, 1.0)
@@ -64,6 +64,22 @@ def verdict(num_right: int, num: int, uniform: float, majority: float) -> str:
         return "below chance"
     beats_majority = num_right > majority * num and binomial_test(num_right, num, majority) <= LEVEL
     return "above chance" if beats_majority or majority <= uniform else "above uniform only"
+
+
+def holm(p_values: Sequence[float]) -> list[bool]:
+    """Which tests still reject when all of them together may err once in twenty times (Holm 1979, step by step).
+
+    >>> holm([0.04, 0.001, 0.02])
+    [True, True, True]
+    >>> holm([0.04, 0.001, 0.03])
+    [False, True, False]
+    """
+    rejected = [False] * len(p_values)
+    for place, number in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        if p_values[number] > LEVEL / (len(p_values) - place):
+            break
+        rejected[number] = True
+    return rejected
 
 
 def majority_share(gold: Sequence[int]) -> float:

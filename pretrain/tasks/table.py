@@ -1,48 +1,34 @@
-"""Results as a table of the terminal, beside chance and what others have published."""
+"""Results as tables of the terminal, 80 columns wide, beside chance and what others have published."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from pretrain.columns import aligned, wrapped
 from pretrain.tasks.baselines import Baselines, Row
 from pretrain.tasks.results import Results, TaskResult, mean_of
-from pretrain.tasks.statistics import Difference, Interval
+from pretrain.tasks.statistics import LEVEL, Difference, Interval, holm
 
-GAP = "  "
 HOW = {"none": "uncalibrated", "diagonal": "calibrated (diagonal)", "identity": "calibrated (identity)"}
 
 
 def lines(results: Results, baselines: Baselines, differences: Mapping[str, Difference] | None = None) -> Iterator[str]:
-    """The table, and below it what one must know to read it."""
+    """The tables, and below them what one must know to read them."""
     tasks = list(results.tasks.values())
-    shown = (
-        [row for row in baselines.row if row.zero_shot or row.about == "people"]
-        if _any_comparable(tasks, baselines)
-        else []
-    )
+    any_comparable = any(comparable(task, baselines) for task in tasks)
+    shown = [row for row in baselines.row if any_comparable and (row.zero_shot or row.about == "people")]
     calibrated = any(len(task.calibrations) > 1 for task in tasks)
-    plain = ["plain"] if calibrated else []
-    versus = ["difference", "p"] if differences is not None else []
-    heads = [
-        "task",
-        "items",
-        "accuracy",
-        "95 %",
-        *plain,
-        "chance",
-        "majority",
-        "",
-        *versus,
-        *(row.name for row in shown),
-    ]
-    cells = [_cells(task, calibrated, shown, baselines, differences) for task in tasks]
-    mean, interval = results.mean
-    middle = [percent(mean_of(tasks, "none").value)] if calibrated else []
-    ends = ["", "", "", *([""] * len(versus)), *(_mean_cell(row, tasks, baselines) for row in shown)]
-    cells.append(["mean", "", percent(mean), spelled(interval), *middle, *ends])
-    yield about(results)
-    yield from _aligned([heads, *cells])
-    yield from notes(results, baselines, shown)
+    yield from wrapped(about(results))
+    yield from aligned(list(_verdicts(results, tasks)))
+    if calibrated or shown:
+        yield ""
+        yield from aligned(list(_beside(tasks, calibrated, shown, baselines)))
+    if differences is not None:
+        yield ""
+        yield from aligned(list(_differences(differences)))
+    yield ""
+    for note in notes(results, baselines, shown):
+        yield from wrapped(note)
 
 
 def about(results: Results) -> str:
@@ -57,7 +43,8 @@ def about(results: Results) -> str:
 
 
 def notes(results: Results, baselines: Baselines, shown: Sequence[Row]) -> Iterator[str]:
-    """Samples, lost text, what could not be calibrated, and of what the published figures are."""
+    """What verdicts say of several tasks, samples, lost text, what could not be calibrated, and what was published."""
+    yield from _together(list(results.tasks.values()))
     for task in results.tasks.values():
         said = []
         if not task.is_whole:
@@ -98,29 +85,49 @@ def spelled(interval: Interval) -> str:
     return f"{percent(interval.low)} to {percent(interval.high)}"
 
 
-def _any_comparable(tasks: Sequence[TaskResult], baselines: Baselines) -> bool:
-    return any(comparable(task, baselines) for task in tasks)
+def _together(tasks: Sequence[TaskResult]) -> Iterator[str]:
+    """Many tests: some tell a guesser from chance by chance."""
+    yield "at chance: not told apart from guesses by an exact test at 5 %, which is not to say that it guesses"
+    if len(tasks) < 2:
+        return
+    told = [task.name for task, is_told in zip(tasks, holm([task.p_value for task in tasks]), strict=True) if is_told]
+    yield (
+        f"each verdict is of one task alone: of {len(tasks)} that are all guessed one or more are told apart in "
+        f"{1 - (1 - LEVEL) ** len(tasks):.0%} of evaluations. Told apart from guesses by all tests together (Holm): "
+        f"{', '.join(told) or 'none'}"
+    )
 
 
-def _cells(
-    task: TaskResult,
-    calibrated: bool,
-    shown: Sequence[Row],
-    baselines: Baselines,
-    differences: Mapping[str, Difference] | None,
-) -> list[str]:
-    cells = [task.name, f"{task.num_items:,}", percent(task.accuracy()), spelled(task.interval())]
-    cells += [percent(task.accuracy("none"))] if calibrated else []
-    cells += [percent(task.chance), percent(task.majority), task.verdict]
-    if differences is not None:
-        found = differences.get(task.name)
-        cells += (
-            ["", ""]
-            if found is None
-            else [f"{100 * found.value:+.1f} ({_signed(found.interval)})", f"{found.p_value:.2g}"]
-        )
-    is_same = comparable(task, baselines)
-    return cells + [f"{row.accuracy[task.name]:.1f}" if is_same else "" for row in shown]
+def _verdicts(results: Results, tasks: Sequence[TaskResult]) -> Iterator[list[str]]:
+    """Accuracies against chance."""
+    yield ["task", "items", "accuracy", "95 %", "chance", "majority", ""]
+    for task in tasks:
+        figures = (percent(task.accuracy()), spelled(task.interval()), percent(task.chance), percent(task.majority))
+        yield [task.name, f"{task.num_items:,}", *figures, task.verdict]
+    value, interval = results.mean
+    yield ["mean", "", percent(value), spelled(interval), "", "", ""]
+
+
+def _beside(
+    tasks: Sequence[TaskResult], calibrated: bool, shown: Sequence[Row], baselines: Baselines
+) -> Iterator[list[str]]:
+    """Accuracies beside those without calibration, and published ones."""
+    plain = ["uncalibrated"] if calibrated else []
+    yield ["task", "accuracy", *plain, *(row.name for row in shown)]
+    for task in tasks:
+        own = [percent(task.accuracy()), *(percent(task.accuracy("none")) for _ in plain)]
+        is_same = comparable(task, baselines)
+        yield [task.name, *own, *(f"{row.accuracy[task.name]:.1f}" if is_same else "" for row in shown)]
+    means = [percent(mean_of(tasks).value), *(percent(mean_of(tasks, "none").value) for _ in plain)]
+    yield ["mean", *means, *(_mean_cell(row, tasks, baselines) for row in shown)]
+
+
+def _differences(differences: Mapping[str, Difference]) -> Iterator[list[str]]:
+    """To another evaluation."""
+    yield ["task", "difference", "95 %", "only this right", "only other right", "p"]
+    for name, each in differences.items():
+        only = (f"{each.only_first:,}", f"{each.only_second:,}")
+        yield [name, f"{100 * each.value:+.1f}", _signed(each.interval), *only, f"{each.p_value:.2g}"]
 
 
 def _mean_cell(row: Row, tasks: Sequence[TaskResult], baselines: Baselines) -> str:
@@ -132,15 +139,3 @@ def _mean_cell(row: Row, tasks: Sequence[TaskResult], baselines: Baselines) -> s
 
 def _signed(interval: Interval) -> str:
     return f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns of numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    numeric = [all(not cell or cell[0] in "+-0123456789" for cell in column[1:]) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        ]
-        yield GAP.join(cells).rstrip()

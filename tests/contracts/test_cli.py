@@ -51,7 +51,7 @@ OPTIONS = {
     "pretrain ablate": "--arm --by --config --device --json --limit --max-tokens --nproc --out --points --seeds --set --steps "
     "--task --tasks --text --tokens",
     "pretrain report": "",
-    "pretrain export": "--checkpoint --dtype --format --out",
+    "pretrain export": "--checkpoint --dtype --format --out --template",
     "pretrain import": "--config --data --model --out --set --tokenizer",
     "pretrain finetune": "--checkpoint --config --epochs --examples --held-out --nproc --out --prefix-lm --prepare --set "
     "--skip-bad --task --task-data --template --too-long",

@@ -26,9 +26,15 @@ from pretrain import cache, staging
 from pretrain.cache import GIB
 from pretrain.config import DataConfig, ParallelConfig
 from pretrain.corpora import corpora_digest, open_corpora
+from pretrain.data.examples import open_packs
+from pretrain.finetuning.encoding import Fit
+from pretrain.finetuning.sources import Files, survey
+from pretrain.finetuning.store import Plan, write_examples
+from pretrain.finetuning.templates import load_template
 from pretrain.parallel import mesh
 from pretrain.staging import staged, staged_on_all
 from tests.corpus.engine.test_s3 import Store, running_store
+from tests.pretrain.finetuning.made import write_lines
 from tests.pretrain.ranks import run_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.tokenizer.texts import documents
@@ -144,6 +150,21 @@ def test_what_is_there_is_not_fetched_again(store: Path, tmp_path: Path, fetched
 def test_the_folder_of_a_tokens_stage_will_do(store: Path, tmp_path: Path) -> None:
     with staged(config(tmp_path / "cache"), {"a": f"{url(store)}/tokens-1"}) as folders:
         assert len(open_split(folders["a"], "validation")) == 1
+
+
+def test_a_folder_of_examples_comes_with_what_makes_it_one(tmp_path: Path) -> None:
+    tokenizer = small_tokenizer(tmp_path / "tokenizer.model")
+    path = write_lines(tmp_path / "a.jsonl", [(f"第{number}问", f"第{number}答") for number in range(20)])
+    source = Files([str(path)], skip_bad=True)
+    plan = Plan(source, survey(source, 0.2), None, load_template("plain"), tokenizer, Fit(64, "error"))
+    write_examples(tmp_path / "store/examples", plan)
+    with staged(config(tmp_path / "cache"), {"a": url(tmp_path / "store", "examples")}) as folders:
+        (there, here) = (open_corpora(DataConfig(), {"a": at})[0] for at in (folders["a"], tmp_path / "store/examples"))
+        assert there.folder != here.folder and there.examples == here.examples is not None
+        assert corpora_digest([there]) == corpora_digest([here])
+        assert Tokenizer(folders["a"]) == tokenizer
+        packs = open_packs(there.shards, here.examples, 64, seed=0)
+        assert packs.num_tokens == here.examples.splits["train"].tokens
 
 
 def test_the_cache_may_be_named_by_the_machine(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,12 @@ from functools import partial
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from tokenizer.commands.opened import DATA_HELP, local
-from tokenizer.provenance import SUFFIX, verify_docs
+from tokenizer.provenance import verify_docs
 from tokenizer.shard_manifest import listed_files, listed_shards, tokens_folder
 from tokenizer.shard_record import MEND, ShardError
 from tokenizer.shards import SPLITS, TokenShard
+
+VOUCHED_FOR = (".bin", ".idx", ".meta.json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,12 +49,13 @@ def main(options: argparse.Namespace) -> None:
         checksums = listed_files(folder)
         names = set(checksums)
         present = {f"data/{path.name}" for path in folder.glob("data/*")}
+        present |= {name for name in names if (folder / name).is_file()}
         problems += [f"{folder / name}: listed by the manifest but missing" for name in sorted(names - present)]
         problems += [f"{folder / name}: not listed by the manifest" for name in sorted(present - names)]
-        problems += [  # for the other files of a shard its record vouches
+        problems += [  # for these of a shard its record vouches
             f"{folder / name}: its checksum is not the manifest's. {MEND}"
             for name in sorted(names & present)
-            if name.endswith(SUFFIX) and durable.sha256_file(folder / name) != checksums[name]
+            if not name.endswith(VOUCHED_FOR) and durable.sha256_file(folder / name) != checksums[name]
         ]
     for problem in problems:
         print(problem)

@@ -66,7 +66,8 @@ class Fakes:
         assert data == data_digest(list(run.arm.shards))
         return run.name in self.trained
 
-    def measured(self, out: Path, name: str, num_steps: int, questions: Any) -> Measured:
+    def measured(self, out: Path, name: str, steps: list[int], questions: Any) -> Measured:
+        assert steps[-1] == 6
         self.done.append(f"measure {name}")
         bits = {held.key: 5.0 for held in questions.held}
         return Measured(of="", bits_per_character=bits, curves={}, accuracy={})
@@ -126,6 +127,14 @@ def test_a_run_that_was_trained_otherwise_is_refused(plan: Plan, tmp_path: Path,
         room._is_trained(run, tmp_path, config, data_digest(list(other.shards)))
 
 
+def test_a_run_without_its_last_checkpoint_is_not_measured(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_train", lambda *anything: None)
+    with pytest.raises(WenhaiError, match="one-seed7: ended without its last checkpoint"):
+        experiment(plan, tmp_path / "out", ASKED, 1)
+
+
 def test_a_run_that_fails_shows_the_end_of_its_log(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[list[str]] = []
 
@@ -154,6 +163,8 @@ def test_a_run_that_fails_shows_the_end_of_its_log(plan: Plan, tmp_path: Path, m
         (["--limit", "3"], "--tasks FOLDER"),
         (["--tokens", "many"], "write a number of tokens"),
         (["--text", "nowhere.jsonl"], "no such file"),
+        (["--tasks", "nowhere"], "none of test_public.json is there"),
+        (["--tasks", "nowhere", "--task", "poems"], "task poems: there is none"),
     ],
 )
 def test_mistakes_end_with_2(

@@ -148,3 +148,9 @@ def test_a_folder_keeps_its_settings_and_takes_more_seeds_and_arms(
     durable.write_json(path, {"format": 0})
     with pytest.raises(UsageError, match="no record of an ablation"):
         check_record(path, first)
+
+
+def test_the_points_of_a_curve_end_with_the_last_step(arms: list[str], config: str) -> None:
+    assert planned(arms, config, num_steps=10, points=3).measured_steps == [4, 8, 10]
+    assert planned(arms, config, num_steps=6, points=2).measured_steps == [3, 6]
+    assert planned(arms, config, num_steps=2, points=5).measured_steps == [1, 2]

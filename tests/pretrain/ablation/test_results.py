@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ import pytest
 from pretrain.ablation.measuring import Accuracy, Measured
 from pretrain.ablation.page import bars, render
 from pretrain.ablation.plan import Plan, new_plan
-from pretrain.ablation.results import Results, collect, tables, to_json
+from pretrain.ablation.results import Metric, Results, collect, described_exclusions, tables, to_json
 from pretrain.ablation.unseen import Document, Held
+from pretrain.columns import num_columns
 from tests.html_page import Page
 from tests.pretrain.ablation.builds import two_builds
 from tokenizer.model import Tokenizer
@@ -93,12 +95,36 @@ def test_the_tables(results: Results) -> None:
     text = tables(results)
     assert "each run: 4 steps, 256 tokens; 3 seeds" in text
     assert "held out one: 3 of 4 documents left out" in text
-    assert "(1 by their id, 2 by their text)" in text
-    (line,) = (line for line in text.splitlines() if line.startswith("  one  "))
+    assert "(1 by their id, 2 by their text)" in " ".join(text.split())
+    line, _ = (line for line in text.splitlines() if line.startswith("  one  "))
     assert line.split() == ["one", "5.100", "±0.100", "5.600", "±0.105"]
-    assert "one: other - one  +0.500 [+0.475, +0.525]  worse" in text
+    assert "  other - one:\n  one  +0.500 [+0.475, +0.525]  worse\n" in text
     assert "gone" in text.split("lower is better")[0]  # only as left out
     assert text.count("gone") == 1
+
+
+def test_tables_of_three_arms_fit_into_80_columns(results: Results) -> None:
+    values = {"base": [5.0, 5.2, 5.1], "no-filter": [5.5, 5.71, 5.1], "no-dedup": [5.5, 5.71, 5.1]}
+    wide = [Metric("text", "wikipedia_paragraphs.jsonl", values, ""), Metric("text", "新闻与百科", values, "")]
+    text = tables(results._replace(metrics=wide)).partition("\n\n")[2]
+    assert max(map(num_columns, text.splitlines())) <= 80
+    one, other = (line for line in text.splitlines() if "±0.1" in line)
+    assert num_columns(one[: one.index("5.100")]) == num_columns(other[: other.index("5.100")])
+
+
+def test_curves_are_of_the_steps_that_all_seeds_have(plan: Plan) -> None:
+    found = {f"{arm}-seed{seed}": measured(5) for arm in BITS for seed in (7, 8, 9)}
+    curves = {"held out/one": {"10": 5.0, "2": 7.0, "3": 6.5}}  # as JSON sorts them; 3: where a signal stopped it
+    found["one-seed7"] = found["one-seed7"].model_copy(update={"curves": curves})
+    found["one-seed8"] = found["one-seed7"].model_copy(update={"curves": {"held out/one": {"10": 5.0, "2": 7.0}}})
+    found["one-seed9"] = found["one-seed8"]
+    assert list(collect(plan, HELD, found).curves["held out/one"]["one"]) == [2, 10]
+
+
+def test_the_same_documents_of_two_arms_are_said_to_be_the_same() -> None:
+    one, text, gone = HELD
+    lines = described_exclusions([one, replace(one, name="other"), text, gone, gone])
+    assert [line for line in lines if "same documents" in line] == ["the same documents: held out one, held out other"]
 
 
 def test_a_single_seed_has_no_error_bars(plan: Plan) -> None:
@@ -119,7 +145,7 @@ def test_the_page_shows_the_point_of_every_seed(results: Results) -> None:
         values = [value for arm in metric.values.values() for value in arm]
         assert sorted(range(6), key=places.__getitem__) == sorted(range(6), key=values.__getitem__)
         assert [circle["class"] for circle in circles] == ["c0"] * 3 + ["c1"] * 3
-    assert "<诗>" in page.text
+    assert "white-space: nowrap" in page.text.split("<")[0] and "<诗>" in page.text
     assert "<诗>" not in render(results)  # escaped everywhere
     assert "worse" in page.text
     assert "script" not in {tag for tag, _ in page.tags}

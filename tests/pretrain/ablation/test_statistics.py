@@ -35,7 +35,7 @@ def test_a_difference_by_hand() -> None:
     found = compare([3.1, 3.3, 3.5], [3.0, 3.1, 3.2], lower_is_better=True)
     assert found.mean == pytest.approx(0.2)
     assert found.half_width == pytest.approx(4.30265 * 0.1 / math.sqrt(3), rel=1e-5)
-    assert found.verdict.startswith("not told apart with 3 seeds: the difference would have to be above 0.25")
+    assert found.verdict == "not told apart (< 0.25)"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_pairs_take_out_what_seeds_have_in_common() -> None:
 
 
 def test_equal_values_are_not_told_apart() -> None:
-    assert compare([1.0, 2.0], [1.0, 2.0], lower_is_better=True).verdict.startswith("not told apart with 2 seeds")
+    assert compare([1.0, 2.0], [1.0, 2.0], lower_is_better=True).verdict == "not told apart (< 0)"
 
 
 def test_one_seed_has_no_interval() -> None:

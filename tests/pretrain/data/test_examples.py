@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -149,7 +150,8 @@ def test_an_example_may_fill_a_row_and_no_more() -> None:
 def test_best_fit_is_that_of_its_definition(sizes: list[int], capacity: int) -> None:
     rooms: list[int] = []
     latest: list[int] = []  # when a bin was last used
-    for turn, (size, found) in enumerate(zip(sizes, best_fit(sizes, capacity), strict=True)):
+    chosen_ones = best_fit(np.array(sizes, dtype=np.int32), capacity).tolist()
+    for turn, (size, found) in enumerate(zip(sizes, chosen_ones, strict=True)):
         fitting = [own for own, room in enumerate(rooms) if room >= size]
         if not fitting:
             rooms.append(capacity)
@@ -159,6 +161,21 @@ def test_best_fit_is_that_of_its_definition(sizes: list[int], capacity: int) -> 
         assert found == chosen
         rooms[chosen] -= size
         latest[chosen] = turn
+
+
+def test_packs_are_arrays() -> None:
+    """16 bytes an example and 8 a row, and little more while they are made."""
+    lengths = np.random.default_rng(0).integers(3, 200, 50_000).astype(np.int32)
+    shard = ArrayShard(np.zeros(int(lengths.sum()), dtype=np.uint16))
+    tracemalloc.start()
+    packs = Packs([shard], [lengths], 512)  # type: ignore[list-item]
+    held, most = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    best_fit(lengths, 512)
+    peak = tracemalloc.get_traced_memory()[1] - held
+    tracemalloc.stop()
+    assert held < 16 * len(lengths) + 8 * packs.num_samples + 30_000
+    assert peak < 24 * len(lengths) and most < 80 * len(lengths)
 
 
 def test_packs_are_full_where_examples_are_many_and_short() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from pretrain.evaluation.bits import OTHER, Evaluation, evaluate, evaluate_docum
 from pretrain.evaluation.held_out import UNKNOWN, Document, HeldOut, split_documents
 from pretrain.evaluation.windows import batches, rows
 from pretrain.micro_batch import MicroBatch
+from pretrain.parallel.mesh import World
 from pretrain.parallel.tensor import ALONE
 from pretrain.reading import Reading
 from tests.pretrain.tiny import EOD, VOCAB_SIZE, tiny_held_out
@@ -248,6 +251,20 @@ def test_document_ids_reach_a_model_that_masks_by_them(document_mask: bool) -> N
         assert [ids.tolist() for ids in seen if ids is not None] == [[[0, 1, 1, 2]]], "tokens are EOD 5 EOD 6"
     else:
         assert seen == [None]
+
+
+def test_windows_have_lengths_that_the_ranks_of_a_matrix_can_share() -> None:
+    lengths: list[int] = []
+
+    def model(tokens: torch.Tensor, *_: torch.Tensor | None) -> torch.Tensor:
+        lengths.append(tokens.shape[1])
+        return torch.zeros(*tokens.shape, VOCAB_SIZE)
+
+    world = SimpleNamespace(dp_rank=0, dp_size=1, tp_size=3, sum_over=lambda axes, *numbers: list(numbers))
+    documents = [Document(np.arange(1, 1 + size), "字" * size, "a") for size in (2, 40, 70)]
+    found = evaluate_documents(Priced(model), documents, reading(48), 1, CPU, cast(World, world))
+    assert found.num_tokens == 2 + 40 + 70 + 3
+    assert lengths == [48, 48, 48, 24], "of eight tokens for each of three"
 
 
 def test_units() -> None:

@@ -17,6 +17,7 @@ import torch
 from corpus.engine.errors import UsageError
 from pretrain.__main__ import main
 from pretrain.checkpoint import load_model
+from pretrain.evaluation import command
 from pretrain.evaluation import held_out as held_out_module
 from pretrain.evaluation.bits import Evaluation, encoded, evaluate, evaluate_documents
 from pretrain.evaluation.command import in_columns, table
@@ -222,6 +223,34 @@ def test_a_mistake_in_usage_is_told(small: Small, capsys: pytest.CaptureFixture[
     assert says in capsys.readouterr().err
 
 
+def test_without_text_to_learn_from_no_character_model_is_asked(
+    small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = small.tokenizer.encode("春眠不觉晓")
+    identity = (small.tokenizer.vocab_size, small.tokenizer.eod, small.tokenizer.sha256)
+    data = write_folder(tmp_path / "data", {"00000-00-validation": [("0" * 32, None, ids)]}, *identity)
+    options = ["--checkpoint", str(small.checkpoint), "--device", "cpu", "--data", str(data), "--json"]
+    assert main(["evaluate", *options]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["num_characters"] == 5 and not any("gram" in name for name in values)
+
+
+def test_training_text_that_is_damaged_is_told_before_anything_is_scored(
+    small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = shutil.copytree(small.data, tmp_path / "data")
+    (data / "data/00000-00-train.bin").write_bytes(b"")
+    options = ["--checkpoint", str(small.checkpoint), "--device", "cpu", "--data", str(data)]
+    assert main(["evaluate", *options]) == 1
+    told = capsys.readouterr().err
+    assert "00000-00-train" in told and "tokens/s" not in told
+
+
+def test_a_perplexity_beyond_all_numbers_is_infinite() -> None:
+    values = command._values(Evaluation(1100.0 * 4 / math.log(2), 4, 4, 4))
+    assert values["loss"] == pytest.approx(1100) and values["perplexity"] == math.inf
+
+
 def test_files_without_text_are_told(small: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.jsonl").write_text('{"text": ""}\n')
     options = ["--checkpoint", str(small.checkpoint), "--device", "cpu", "--text", str(tmp_path / "x.jsonl")]
@@ -244,8 +273,8 @@ def test_two_processes_find_what_one_does(small: Small, tmp_path: Path) -> None:
     options = ["--checkpoint", str(small.checkpoint), "--device", "cpu", "--text", str(tmp_path / "x.jsonl"), "--json"]
     found = []
     for nproc in ("1", "2"):
-        command = [sys.executable, "-m", "pretrain", "evaluate", *options, "--nproc", nproc]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+        words = [sys.executable, "-m", "pretrain", "evaluate", *options, "--nproc", nproc]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=True)
         found.append(json.loads(done.stdout))
     assert found[1]["sources"]["x.jsonl"] == pytest.approx(found[0]["sources"]["x.jsonl"], rel=1e-5)
 

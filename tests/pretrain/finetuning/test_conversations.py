@@ -90,6 +90,49 @@ def test_a_bad_line_is_named_or_skipped(tmp_path: Path) -> None:
         list(Files([str(tmp_path / "b.jsonl")]))
 
 
+def test_a_message_shows_little_of_a_line_and_can_be_printed() -> None:
+    for line in (
+        {"\ud800" * 1000: 1},
+        {"messages": [{"role": "\ud800x" * 1000, "content": "x"}]},
+        {"messages": [{"role": "user", "content": "x"}] * 1000},
+    ):
+        with pytest.raises(NotAnExample) as caught:
+            conversation_of(line)
+        assert len(str(caught.value).encode()) < 1000
+
+
+def test_an_array_is_told_how_to_become_lines(tmp_path: Path) -> None:
+    """As Alpaca's data is published."""
+    path = tmp_path / "alpaca.json"
+    path.write_text(json.dumps([{"instruction": "x", "output": "y"}] * 2, indent=1), encoding="utf-8-sig")
+    with pytest.raises(WenhaiError, match=r"alpaca\.json, line 1: begins a JSON array.*`jq -c"):
+        list(Files([str(path)]))
+
+
+def test_a_file_may_begin_with_a_mark_and_end_lines_as_windows_does(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    line = json.dumps({"prompt": "你好", "completion": "你好！"}, ensure_ascii=False)
+    path.write_bytes(f"\ufeff{line}\r\n\r\n{line}".encode())
+    assert [(example.messages, example.line) for example in Files([str(path)])] == [(ASKED, 1), (ASKED, 3)]
+
+
+def test_a_line_beyond_all_bounds_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pretrain.evaluation.texts.MAX_TEXT_BYTES", 1 << 16)
+    path = tmp_path / "a.jsonl"
+    path.write_text("{}\n" + json.dumps({"prompt": "x" * 200_000, "completion": "x"}))
+    with pytest.raises(WenhaiError, match=r"a\.jsonl, line 2: is longer than 65,536 bytes"):
+        list(Files([str(path)], skip_bad=True))
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a/train.jsonl", "b/train.jsonl", "c.jsonl")]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"prompt": "你好", "completion": "你好！"}))
+    found = [example.source for example in Files([str(path) for path in paths])]
+    assert found == [str(paths[0]), str(paths[1]), "c.jsonl"]
+
+
 def test_equal_examples_are_all_held_out_or_none(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     numbers = [*range(40), *range(40)]

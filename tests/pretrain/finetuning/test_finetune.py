@@ -18,12 +18,14 @@ import torch
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from pretrain import checkpoint
+from pretrain.__main__ import main
 from pretrain.config import load_config
 from pretrain.corpora import corpus_shares, open_run
 from pretrain.data import IGNORED_TARGET, Loader
 from pretrain.finetuning import command
 from pretrain.finetuning.conversations import Message
 from pretrain.finetuning.held_out import HeldOutAnswers, evaluate_answers
+from pretrain.finetuning.start import rows_a_step, settings
 from pretrain.finetuning.templates import load_template, render, template_of
 from pretrain.generation import command as generation
 from pretrain.hf.export import weights_of
@@ -161,8 +163,73 @@ def test_a_run_that_was_ended_goes_on_bit_for_bit(base: Path, lines: Path, tuned
             finetune(base, lines, tmp_path)
     finetune(base, lines, tmp_path)
     assert losses(tmp_path) == whole
-    with pytest.raises(UsageError, match="another epochs and template"):
+    with pytest.raises(UsageError, match="began with other epochs and template"):
         finetune(base, lines, tmp_path, "--epochs", "3", "--template", "plain")
+
+
+def test_a_run_goes_on_with_its_own_examples_and_configuration_only(
+    base: Path, lines: Path, tuned: Path, tmp_path: Path
+) -> None:
+    others = write_lines(tmp_path / "eight.jsonl", [*EIGHT[:7], ("上", "天")])
+    config = tmp_path / "mine.toml"
+    config.write_text('[schedule]\nkind = "cosine"\n')
+    for problem, path, words in (
+        ("other examples and held-out examples", others, []),
+        ("other held-out examples", lines, ["--held-out", str(others)]),
+        ("other config", lines, ["--config", str(config)]),
+    ):
+        with pytest.raises(UsageError, match=f"began with {problem}\\."):
+            finetune(base, path, tuned, *words)
+    copy = tmp_path / "moved.jsonl"
+    shutil.copy(lines, copy)
+    finetune(base, copy, tuned, "--held-out", str(lines), "--prepare")
+
+
+def test_without_a_configuration_nothing_trains_and_a_start_is_finished(
+    base: Path, lines: Path, tmp_path: Path
+) -> None:
+    """A start that died between its checkpoint and its last file: no run may begin there with weights of its own."""
+    finetune(base, lines, tmp_path, "--prepare")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "checkpoints").rglob("*")}
+    config = (tmp_path / "config.toml").read_bytes()
+    (tmp_path / "config.toml").unlink()
+    with pytest.raises(UsageError, match="began with other template"):
+        finetune(base, lines, tmp_path, "--prepare", "--template", "plain")
+    finetune(base, lines, tmp_path, "--prepare")
+    assert (tmp_path / "config.toml").read_bytes() == config
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "checkpoints").rglob("*")} == before
+
+
+def test_settings_that_a_configuration_leaves_open(tmp_path: Path) -> None:
+    theirs, template = base_config(), load_template("dialogue")
+    path = tmp_path / "mine.toml"
+    path.write_text("[data]\ntrain_split = 'train'\n[optimizer]\nlearning_rate = 1e-4\n")
+    prefixes = theirs.model_copy(update={"data": theirs.data.model_copy(update={"prefix_lm": True})})
+    for config in (None, str(path)):
+        for base, asked, expected in ((theirs, False, False), (theirs, True, True), (prefixes, False, True)):
+            data = settings(base, template, config, [], asked)["data"]
+            assert (data["reset_positions"], data["prefix_lm"]) == (True, expected)
+    path.write_text("[data]\nreset_positions = false\nprefix_lm = false\n")
+    assert settings(prefixes, template, str(path), [], False)["data"] == {"reset_positions": False, "prefix_lm": False}
+    path.write_text("data = 3\n")
+    assert settings(theirs, template, str(path), [], False)["data"] == 3  # for `parse` to refuse
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "micro_batch_size", "num_ranks", "tp", "expected"),
+    [
+        (10_000, 1, 1, 1, 8), (800, 1, 1, 1, 8), (799, 1, 1, 1, 4), (399, 1, 1, 1, 2), (199, 1, 1, 1, 1), (3, 1, 1, 1, 1),
+        (3, 1, 2, 1, 2), (3, 4, 2, 1, 8), (10_000, 1, 3, 1, 9), (3, 1, 4, 2, 2), (10_000, 1, 16, 1, 16),
+    ],
+)  # fmt: skip
+def test_few_rows_are_enough_steps(
+    num_rows: int, micro_batch_size: int, num_ranks: int, tp: int, expected: int
+) -> None:
+    config = base_config()
+    training = config.training.model_copy(update={"micro_batch_size": micro_batch_size})
+    parallel = config.parallel.model_copy(update={"tp": tp})
+    config = config.model_copy(update={"training": training, "parallel": parallel})
+    assert rows_a_step(num_rows, config, num_ranks) == expected
 
 
 def train_here(out: Path) -> None:
@@ -277,12 +344,25 @@ def test_what_is_held_out_is_the_answers(tuned: Path, lines: Path) -> None:
         (held_out,) = corpora.held_out.values()
         assert isinstance(held_out, HeldOutAnswers)
         assert held_out.num_samples % 2 == 1  # so that a batch of two has one that is padding
-        pairs = config.model_copy(update={"training": config.training.model_copy(update={"micro_batch_size": 2})})
-        found, by_pairs = (evaluate_answers(model, held_out, each, world) for each in (config, pairs))
+        found, by_pairs = (evaluate_answers(model, held_out, config, size, world.device, world) for size in (1, 2))
         assert by_pairs.loss == pytest.approx(found.loss, rel=1e-4)
     assert (found.num_tokens, found.num_characters) == (num_tokens, sum(len(said) for _, said in EIGHT))
     assert found.num_bytes == sum(len(said.encode()) for _, said in EIGHT)
     assert found.loss == pytest.approx(total / num_tokens, rel=1e-4)
+
+
+def test_evaluate_scores_answers_as_the_run_does(tuned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    newest = checkpoint.newest(tuned)
+    options = ["evaluate", "--checkpoint", str(newest), "--data", str(tuned / "examples"), "--device", "cpu"]
+    assert main([*options, "--micro-batch-size", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    summary = json.loads((tuned / "summary.json").read_bytes())
+    assert found["bits_per_character"] == pytest.approx(summary["held_out_bits_per_character"], rel=1e-4)
+    assert found["num_characters"] == sum(len(said) for _, said in EIGHT)
+    assert not any("gram" in name for name in found), "no character model is asked for answers"
+    for option in (["--stride", "4"], ["--per-document"]):
+        assert main([*options, *option]) == 2
+        assert "whose answers are read as in training" in capsys.readouterr().err
 
 
 def test_generate_asks_in_the_run_s_template(tuned: Path, tmp_path: Path) -> None:
@@ -360,6 +440,7 @@ def test_options_that_fit_nothing_are_refused(base: Path, lines: Path, tuned: Pa
         r"model\.hidden_size: is 128 here and 64": ["--set", "model.hidden_size=128"],
         "give --examples FILE or --task NAME": ["--task", "tnews"],
         "megatron": ["--set", "data.order=megatron"],
+        "--task-data fewclue: goes with --task": ["--task-data", "fewclue"],
     }
     for problem, words in cases.items():
         with pytest.raises(UsageError, match=problem):

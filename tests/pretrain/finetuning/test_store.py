@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from corpus.engine.errors import UsageError
+from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.data.examples import ExampleReader
-from pretrain.finetuning import store
+from pretrain.finetuning import encoding, store
 from pretrain.finetuning.conversations import Message
 from pretrain.finetuning.encoding import Encoded, Fit, encode
 from pretrain.finetuning.sources import Example, Files, survey
@@ -20,7 +21,8 @@ from pretrain.finetuning.store import Plan, write_examples
 from pretrain.finetuning.templates import load_template
 from tests.pretrain.finetuning.made import write_lines
 from tests.pretrain.texts import small_tokenizer
-from tokenizer.model import Tokenizer
+from tokenizer.commands import verify
+from tokenizer.model import Ids, Tokenizer
 from tokenizer.provenance import find_rows, verify_docs
 from tokenizer.shards import open_split
 
@@ -85,6 +87,25 @@ def test_what_is_too_long_is_dropped_or_loses_its_beginning(tokenizer: Tokenizer
             assert cut is None and (fit.num_cut, fit.num_dropped) == (0, 1)
 
 
+def test_few_long_examples_are_encoded_at_once(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "CHARACTERS_TOGETHER", 100)
+    sizes: list[int] = []
+    original = tokenizer.encode_batch
+
+    def noted(texts: Sequence[str]) -> list[Ids]:
+        sizes.append(sum(map(len, texts)))
+        return original(texts)
+
+    monkeypatch.setattr(tokenizer, "encode_batch", noted)
+    lengths = [3] * 300 + [150, 7, 99, 1, 1]
+    examples = [Example((Message("user", "问"), Message("assistant", "答" * n)), "a", n) for n in lengths]
+    found = list(encode(examples, load_template("plain"), tokenizer))
+    assert [each.num_counted_characters for each in found] == lengths and max(sizes) < 100 + 151
+    assert [each.ids.tolist() for each in found] == [
+        tokenizer.encode("问") + tokenizer.encode("答" * n) for n in lengths
+    ]
+
+
 PAIRS = [(f"第{number}问", f"第{number}答" * (1 + number % 4)) for number in range(50)]
 
 
@@ -125,6 +146,25 @@ def test_a_folder_of_examples(tokenizer: Tokenizer, tmp_path: Path) -> None:
             assert find_rows(shard, "url", f"a.jsonl:{line}") == [sequence]
     assert sorted(texts) == sorted((f"问：{asked}\n答：", said) for asked, said in PAIRS)
     assert Tokenizer(tmp_path / "examples") == tokenizer
+
+
+def test_every_file_of_a_folder_is_verified(
+    tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "examples"
+    write_examples(folder, plan_of(write_lines(tmp_path / "a.jsonl", PAIRS), tokenizer))
+    verify.main(argparse.Namespace(data=str(folder)))
+    for name in ("data/00000-00-train.counted", "model/tokenizer.model", "EXAMPLES.json"):
+        data = (folder / name).read_bytes()
+        (folder / name).write_bytes(bytes([data[0] ^ 1]) + data[1:])
+        with pytest.raises(WenhaiError, match="1 problems"):
+            verify.main(argparse.Namespace(data=str(folder)))
+        assert f"{folder / name}: its checksum is not the manifest's" in capsys.readouterr().out
+        (folder / name).unlink()
+        with pytest.raises(WenhaiError, match="1 problems"):
+            verify.main(argparse.Namespace(data=str(folder)))
+        assert f"{folder / name}: listed by the manifest but missing" in capsys.readouterr().out
+        (folder / name).write_bytes(data)
 
 
 def test_it_is_the_same_after_any_death(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

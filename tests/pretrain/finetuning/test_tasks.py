@@ -67,8 +67,11 @@ def test_a_task_is_a_run(task: Path, tmp_path: Path) -> None:
     words = ["--checkpoint", str(base), "--task", str(task), "--out", str(tmp_path / "run"), "--prepare", *QUICK]
     with pytest.raises(UsageError, match="--task-data"):
         command.main(parser.parse_args(words))
+    words += ["--task-data", str(tmp_path / "data")]
+    with pytest.raises(UsageError, match=r"--held-out 0\.1: of a task the dev split"):
+        command.main(parser.parse_args([*words, "--held-out", "0.1"]))
     with redirect_stdout(StringIO()):
-        command.main(parser.parse_args([*words, "--task-data", str(tmp_path / "data")]))
+        command.main(parser.parse_args(words))
     record = read_record(tmp_path / "run" / "examples")
     assert record is not None and {name: split.examples for name, split in record.splits.items()} == {
         "train": 6,

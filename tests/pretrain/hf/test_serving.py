@@ -9,14 +9,13 @@ import pytest
 import torch
 from transformers import AutoTokenizer, GenerationConfig, pipeline
 
+from pretrain.__main__ import main
 from pretrain.checkpoint import load_model, read_saved
 from pretrain.finetuning.conversations import Message
 from pretrain.finetuning.templates import Marks, Template, load_template, named_templates, render
 from pretrain.generation.sampling import Sampling
 from pretrain.hf import serving
 from pretrain.hf.chat import jinja
-from pretrain.hf.export import export
-from pretrain.hf.layouts import LLAMA
 from pretrain.hf.proof import ProofError
 from pretrain.toml import dump
 from tests.pretrain.hf.runs import write_checkpoint
@@ -30,26 +29,13 @@ CONVERSATION = [
 ]
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory, data: Path, tokenizer: Tokenizer) -> Path:
-    return write_checkpoint(tmp_path_factory.mktemp("run"), data, tokenizer, {})
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, checkpoint: Path) -> Path:
-    out = tmp_path_factory.mktemp("hf") / "out"
-    export(checkpoint, read_saved(checkpoint), LLAMA, out, "float32")
-    return out
-
-
-def masked(
-    tmp_path: Path, data: Path, tokenizer: Tokenizer, template: Template | None = None, mask: bool = True
-) -> Path:
-    """The export of a model that was trained with a document mask, or of one that was fine-tuned with a template."""
+def fine_tuned(tmp_path: Path, data: Path, tokenizer: Tokenizer, template: Template, mask: bool) -> Path:
+    """The export of a model that was fine-tuned with a template: under a document mask, or without one and far from its run."""
     checkpoint = write_checkpoint(tmp_path / "run", data, tokenizer, {"document_mask": mask})
-    if template is not None:
-        (tmp_path / "run" / "template.toml").write_text(dump(template.model_dump()))
-    export(checkpoint, read_saved(checkpoint), LLAMA, tmp_path / "hf", "float32")
+    path = tmp_path / ("run/template.toml" if mask else "elsewhere.toml")
+    path.write_text(dump(template.model_dump()))
+    words = ["export", "--checkpoint", str(checkpoint), "--out", str(tmp_path / "hf")]
+    assert main([*words, *([] if mask else ["--template", str(path)])]) == 0
     return tmp_path / "hf"
 
 
@@ -65,8 +51,9 @@ def greedy(checkpoint: Path, tokenizer: Tokenizer, prompt: str, count: int) -> l
     return ids
 
 
-def test_a_text_begins_where_documents_did(folder: Path, tokenizer: Tokenizer) -> None:
-    backend = AutoTokenizer.from_pretrained(str(folder))
+def test_a_text_begins_where_documents_did(exported: Path, tokenizer: Tokenizer) -> None:
+    assert not (exported / "chat_template.jinja").exists()
+    backend = AutoTokenizer.from_pretrained(str(exported))
     ids = tokenizer.encode("春天<|endoftext|>")  # its name stays characters
     assert tokenizer.eod not in ids
     assert backend("春天<|endoftext|>")["input_ids"] == [tokenizer.eod, *ids]
@@ -85,15 +72,15 @@ def test_a_text_begins_where_documents_did(folder: Path, tokenizer: Tokenizer) -
     ]
 
 
-def test_the_library_below_puts_it_there_too(folder: Path, tokenizer: Tokenizer) -> None:
+def test_the_library_below_puts_it_there_too(exported: Path, tokenizer: Tokenizer) -> None:
     from tokenizers import Tokenizer as Backend
 
-    backend = Backend.from_file(str(folder / "tokenizer.json"))
+    backend = Backend.from_file(str(exported / "tokenizer.json"))
     assert backend.encode("春天").ids == [tokenizer.eod, *tokenizer.encode("春天")]
 
 
-def test_tokens_are_drawn_as_our_own_command_draws_them(folder: Path, tokenizer: Tokenizer) -> None:
-    drawn = GenerationConfig.from_pretrained(str(folder))
+def test_tokens_are_drawn_as_our_own_command_draws_them(exported: Path, tokenizer: Tokenizer) -> None:
+    drawn = GenerationConfig.from_pretrained(str(exported))
     usual = Sampling()
     assert drawn.do_sample is True
     assert (drawn.temperature, drawn.top_k, drawn.top_p) == (usual.temperature, usual.top_k, usual.top_p)
@@ -101,20 +88,13 @@ def test_tokens_are_drawn_as_our_own_command_draws_them(folder: Path, tokenizer:
     assert (drawn.eos_token_id, drawn.pad_token_id) == (tokenizer.eod, 0)
 
 
-def test_a_pipeline_continues_as_our_model_does(folder: Path, checkpoint: Path, tokenizer: Tokenizer) -> None:
-    generate = pipeline("text-generation", model=str(folder), dtype=torch.float32, device="cpu")
+def test_a_pipeline_continues_as_our_model_does(exported: Path, llama: Path, tokenizer: Tokenizer) -> None:
+    generate = pipeline("text-generation", model=str(exported), dtype=torch.float32, device="cpu")
     found = generate("春天来了", max_new_tokens=8, do_sample=False, return_tensors=True)
-    expected = greedy(checkpoint, tokenizer, "春天来了", 8)
+    expected = greedy(llama, tokenizer, "春天来了", 8)
     assert list(found[0]["generated_token_ids"]) == expected and len(expected) > len(tokenizer.encode("春天来了")) + 1
     drawn = generate(["春天来了", "学而时习之，不亦说乎"], max_new_tokens=4, batch_size=2)  # needs padding
     assert len(drawn) == 2
-
-
-def test_under_a_document_mask_nothing_stands_before_a_text(tmp_path: Path, data: Path, tokenizer: Tokenizer) -> None:
-    folder = masked(tmp_path, data, tokenizer)
-    assert AutoTokenizer.from_pretrained(str(folder))("春天")["input_ids"] == tokenizer.encode("春天")
-    assert json.loads((folder / "tokenizer.json").read_text())["post_processor"] is None
-    assert not (folder / "chat_template.jinja").exists()
 
 
 @pytest.mark.parametrize("mask", [True, False])
@@ -122,13 +102,15 @@ def test_a_conversation_is_spelled_as_in_the_fine_tuning(
     tmp_path: Path, data: Path, tokenizer: Tokenizer, mask: bool
 ) -> None:
     template = Template(user=Marks(prefix='<"问"> ', suffix="\n"), assistant=Marks(prefix="答\\：\t", suffix="\n\n"))
-    folder = masked(tmp_path, data, tokenizer, template, mask)
+    folder = fine_tuned(tmp_path, data, tokenizer, template, mask)
     backend = AutoTokenizer.from_pretrained(str(folder))
     messages = [{"role": message.role, "content": message.content} for message in CONVERSATION]
     text = render(template, CONVERSATION)
     ids = backend.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
     assert ids == [*([] if mask else [tokenizer.eod]), *tokenizer.encode(text)]
     assert backend.apply_chat_template(messages[:3], tokenize=False).endswith("你好！")
+    assert backend("春天")["input_ids"] == [*([] if mask else [tokenizer.eod]), *tokenizer.encode("春天")]
+    assert (json.loads((folder / "tokenizer.json").read_text())["post_processor"] is None) is mask
     card = (folder / "README.md").read_text()
     assert "apply_chat_template" in card and "follows no instructions" not in card
     assert ("becomes the symbol" in card) is not mask
@@ -140,11 +122,13 @@ def test_a_conversation_is_spelled_as_in_the_fine_tuning(
     ) == backend.apply_chat_template(messages, tokenize=False)
 
 
-@pytest.mark.parametrize("name", named_templates())
-def test_every_template_has_its_jinja(name: str) -> None:
+NAMES = Template(system=Marks(prefix="USER_PREFIX", suffix="START"), user=Marks(prefix="ASSISTANT_SUFFIX {{ x }} %}"))
+
+
+@pytest.mark.parametrize("template", [*map(load_template, named_templates()), NAMES])
+def test_every_template_has_its_jinja(template: Template) -> None:
     import jinja2
 
-    template = load_template(name)
     chat = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(
         jinja(template, begins_with_symbol=True)
     )
@@ -153,11 +137,9 @@ def test_every_template_has_its_jinja(name: str) -> None:
     assert found == EOD_PIECE + render(template, CONVERSATION)
 
 
-def test_a_tokenizer_that_begins_otherwise_is_refused(
-    folder: Path, checkpoint: Path, tokenizer: Tokenizer, tmp_path: Path
-) -> None:
-    config = read_saved(checkpoint).config
-    backend = AutoTokenizer.from_pretrained(str(folder))
+def test_a_tokenizer_that_begins_otherwise_is_refused(exported: Path, llama: Path, tokenizer: Tokenizer) -> None:
+    config = read_saved(llama).config
+    backend = AutoTokenizer.from_pretrained(str(exported))
     serving.check_beginning(tokenizer, config, backend, ["春天"])
     other = config.model_copy(update={"model": config.model.model_copy(update={"document_mask": True})})
     with pytest.raises(ProofError, match="begins '春天' otherwise"):

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pretrain.__main__ import main
+from pretrain.evaluation.of_run import _draw_report
 from pretrain.monitor import report
 from pretrain.monitor.charts import BOTTOM, HEIGHT, WIDTH, Chart, Line, draw
 from pretrain.monitor.facts import baselines, charts, decimal, headline, state
 from pretrain.monitor.log import CELLS, Curve, RunLog, read_log
-from pretrain.train import _draw_report
 from tests.html_page import Page
 
 EVIL = '</svg><script>alert("x")</script>"\'&`|学'
@@ -127,8 +127,8 @@ def test_corpora_and_sources_have_lines_of_their_own(tmp_path: Path) -> None:
     log = read_log(out)
     labels = {chart.title: [line.label for line in chart.lines if line.curve.cells] for chart in charts(log)}
     assert labels["Bits per character"] == ["held out", "百科"]
-    assert labels["Bits per character by source"] == ["a/b", "诗"]
-    assert [row.cells for row in baselines(log)] == [("of 诗", "2.500"), ("of a/b", "4.500")]
+    assert labels["Bits per character by source"] == ["诗", "a/b"], "as recorded: the largest first"
+    assert [row.cells for row in baselines(log)] == [("of source 诗", "2.500"), ("of source a/b", "4.500")]
 
 
 def test_phases_that_took_no_time_are_not_named(tmp_path: Path) -> None:

@@ -45,13 +45,12 @@ def test_probabilities_sum_to_1_before_they_are_calibrated() -> None:
     assert choose(p, p_cf, "diagonal") == 2
 
 
-def test_content_free_prompts_count_alike_as_probabilities() -> None:
-    rows = [np.log([0.98, 0.02]) - 20.0, np.log([0.4, 0.6])]  # the first is an unlikely text altogether
-    np.testing.assert_allclose(np.exp(content_free(rows)), [0.69, 0.31])
-    prompts = [words(0.98e-9, 0.02e-9), words(0.4, 0.6)]
-    assert (
-        choose(words(0.77, 0.23), prompts, "diagonal") == 0
-    )  # 1.116, 0.742; by geometric means it would be 0.905, 1.543
+def test_content_free_prompts_are_averaged_before_they_sum_to_1() -> None:
+    rows = [np.log([0.03, 0.01]), np.log([0.12, 0.24])]  # means 0.075 and 0.125; were each to sum to 1: 0.542, 0.458
+    np.testing.assert_allclose(np.exp(content_free(rows)), [0.375, 0.625])
+    prompts = [words(0.03, 0.01), words(0.12, 0.24)]
+    assert choose(words(0.45, 0.55), prompts, "diagonal") == 0  # 1.2, 0.88; were each to sum to 1: 0.831, 1.2
+    assert choose(words(0.45, 0.55), prompts, "identity") == 0
 
 
 def test_probabilities_too_small_for_a_float_still_count() -> None:
@@ -80,8 +79,8 @@ def test_logarithms_choose_as_the_formula_does(data: st.DataObject) -> None:
         np.array(data.draw(st.lists(st.floats(0.01, 1.0), min_size=len(choices), max_size=len(choices))))
         for _ in range(data.draw(st.integers(2, 4)))
     ]
-    p, *frees = [row / row.sum() for row in rows]
-    p_cf = np.mean(frees, axis=0)
+    p, p_cf = rows[0] / rows[0].sum(), np.mean(rows[1:], axis=0)
+    p_cf = p_cf / p_cf.sum()
     for calibration, calibrated in {"none": p, "diagonal": p / p_cf, "identity": p - p_cf}.items():
         means = [calibrated[np.array(choices) == choice].mean() for choice in range(num_classes)]
         found = choose(

@@ -80,6 +80,20 @@ def test_equal_content_free_prompts_are_scored_once(task: Path) -> None:
     assert shots.num_rows == calibrated.num_rows
 
 
+def test_batches_are_of_similar_length_the_longest_prompts_first(task: Path) -> None:
+    """In an order that nothing but the prompts decides, so that a run that goes on finds the batches of before."""
+    (found,) = load_tasks([str(task)])
+    questions = run.read_questions(found, task.parent / "data", CALIBRATED, Asked())
+    prompts = run.Prompts(questions, calibrated=True)
+    batches = [list(batch) for batch in prompts.batches(100)]
+    units = [unit for batch in batches for unit in batch]
+    sizes = {unit: len(prompted.request.context) for unit, prompted in prompts.own.items()}  # answers are equally long
+    own = sorted(sizes, key=lambda unit: (-sizes[unit], unit.item))
+    assert units[:24] == own and own != sorted(own)
+    assert set(units[24:]) == set(prompts.content_free)
+    assert all(sum(sizes[unit] + 6 for unit in batch) <= 100 for batch in batches if batch[0] in sizes)
+
+
 def test_all_words_of_a_class_are_asked(task: Path) -> None:
     def misled(character: str) -> float:
         return -8.0 if character == "大" else 0.0  # of the second words of rain and snow
