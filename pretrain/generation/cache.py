@@ -51,7 +51,7 @@ class LayerCache:
 
     def join(self, other: LayerCache) -> None:
         """Add the rows of another cache. The narrower of both is padded with zeros."""
-        old, new = self._newest(self.width), other._newest(other.width)
+        old, new = self.newest(self.width), other.newest(other.width)
         self.width = self._stop = max(self.width, other.width)
         shape = list(old.shape)
         shape[1] += new.shape[1]
@@ -66,10 +66,11 @@ class LayerCache:
         num_old = self.width - num_new
         held = k_BGTK.new_empty(2, num_samples, num_heads, 2 * self.width, head_size)
         if num_old:
-            held[:, :, :, :num_old] = self._newest(num_old)
+            held[:, :, :, :num_old] = self.newest(num_old)
         self._held, self._stop = held, num_old
 
-    def _newest(self, width: int) -> Tensor:
+    def newest(self, width: int) -> Tensor:
+        """Keys and values [2, B, G, width, K] of the newest places."""
         assert self._held is not None
         return self._held[:, :, :, self._stop - width : self._stop]
 

@@ -82,7 +82,7 @@ PRIVATE = {  # file: {private name of torch: what for, where there is no public 
         "_parameters": "parameters by name, one by one, to put others in their places",
     },
 }  # fmt: skip
-PYTHON = {*dir(object), *dir(dict), *dir(type), "__name__"}  # underscored, and everybody's
+PYTHON = {*dir(object), *dir(dict), *dir(type), "__name__", "_replace"}  # underscored, and everybody's
 OTHER_SYSTEMS = "tools/bench/peers/"  # reach into what they measure
 
 
