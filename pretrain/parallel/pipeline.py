@@ -30,8 +30,9 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional as F
 
 from pretrain.config import ModelConfig, ParallelConfig, Precision, ScheduleKind
+from pretrain.masks import target_rows
 from pretrain.micro_batch import MicroBatch
-from pretrain.model import GPT, target_rows
+from pretrain.model import GPT
 from pretrain.parallel import deferred, fsdp
 from pretrain.parallel.channels import Channels, Message
 from pretrain.parallel.mesh import World

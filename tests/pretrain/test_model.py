@@ -17,15 +17,14 @@ from torch.utils.flop_counter import FlopCounterMode
 from pretrain.config import ModelConfig
 from pretrain.data import IGNORED_TARGET, positions
 from pretrain.layers import Linear
+from pretrain.masks import dense_mask, visible
 from pretrain.micro_batch import MicroBatch
 from pretrain.model import (
     GPT,
     Attention,
-    dense_mask,
     mask_padding,
     rotary_angles,
     rotate,
-    visible,
 )
 from pretrain.parallel.params import num_matmul_parameters, num_parameters, param_specs
 from pretrain.parallel.tensor import ALONE
