@@ -148,8 +148,8 @@ def disagreements(found: Iterable[ChoiceAgreement | TextAgreement], reading: Rea
 def relative(one: float, other: float) -> float:
     """The difference of two log-likelihoods as a part of the larger, or of one nat.
 
-    >>> relative(-10.0, -10.001), relative(-0.001, -0.002)
-    (9.999000099990002e-05, 0.001)
+    >>> relative(-10.0, -8.0), relative(-0.25, -0.5)
+    (0.2, 0.25)
     """
     return abs(one - other) / max(abs(one), abs(other), 1.0)
 
