@@ -192,6 +192,7 @@ def broken_on_one(out: Path) -> None:
             os._exit(7)  # as a process does that ends with an error
 
 
+@pytest.mark.long
 def test_a_bug_in_the_background_of_one_rank_ends_the_run(tmp_path: Path) -> None:
     """The other is told by its connection, in whichever of its threads waits."""
     with pytest.raises(RanksFailed, match="See what that rank said last, and start the run again") as failed:

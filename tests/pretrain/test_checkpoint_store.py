@@ -253,6 +253,7 @@ def train_on_nodes(config: RunConfig, data: Path, nodes: Path, names: dict[str, 
     return "done"
 
 
+@pytest.mark.long
 def test_a_run_saves_to_s3_stops_and_goes_on(server: Server, tmp_path: Path) -> None:
     """A real S3 protocol: what the server holds is asked with another client."""
     tokenizer = small_tokenizer(tmp_path / "tokenizer.model")

@@ -102,7 +102,7 @@ def test_simulated_bubbles_are_the_formula(schedule: Any, formula: float) -> Non
     assert bubbles.simulated(ParallelConfig(pp=4, schedule=schedule)) == pytest.approx(formula)
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "zbv"])
+@pytest.mark.parametrize("schedule", ["1f1b", pytest.param("zbv", marks=pytest.mark.long)])
 def test_sleeping_stages_are_recorded(schedule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bubbles, "on_ranks", reused_ranks)
     monkeypatch.setattr(bubbles, "SECONDS", dict.fromkeys("FIWB", 1e-3))

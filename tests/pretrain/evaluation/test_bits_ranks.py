@@ -35,8 +35,8 @@ def measure(config: RunConfig, num_steps_between: int) -> dict[str, Any]:
     [
         (2, {"parallel": {"zero": 3}}),
         (2, {"parallel": {"tp": 2, "sequence_parallel": True}}),
-        (2, {"parallel": {"pp": 2}}),
-        (4, {"parallel": {"dp_replicate": 2, "zero": 1}}),
+        pytest.param(2, {"parallel": {"pp": 2}}, marks=pytest.mark.long),
+        pytest.param(4, {"parallel": {"dp_replicate": 2, "zero": 1}}, marks=pytest.mark.long),
     ],
 )
 def test_bits_do_not_depend_on_the_ranks(num_ranks: int, sections: dict[str, Any]) -> None:

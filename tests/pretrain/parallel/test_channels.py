@@ -59,7 +59,13 @@ def exchange(stage_ranks: Sequence[int], dp: int) -> int:
 
 @pytest.mark.parametrize(
     ("stage_ranks", "dp"),
-    [([0, 1], 1), ([0, 1, 0, 1], 1), ([0, 1, 1, 0], 1), ([0, 1, 2, 2, 1, 0], 1), ([0, 1, 0, 1], 2)],
+    [
+        ([0, 1], 1),
+        ([0, 1, 0, 1], 1),
+        ([0, 1, 1, 0], 1),
+        ([0, 1, 2, 2, 1, 0], 1),
+        pytest.param([0, 1, 0, 1], 2, marks=pytest.mark.long),
+    ],
 )
 def test_messages_arrive_whatever_the_order_of_the_channels(stage_ranks: list[int], dp: int) -> None:
     num_ranks = (max(stage_ranks) + 1) * dp

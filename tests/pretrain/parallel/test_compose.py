@@ -204,6 +204,7 @@ def test_evaluation_and_logits_are_those_of_one_process(num_ranks: int, sections
         np.testing.assert_allclose(result["logits"], alone["logits"], atol=1e-8)
 
 
+@pytest.mark.long
 def test_the_number_of_micro_batches_may_grow() -> None:
     """From one, fewer than the pipeline has ranks, to four."""
     training = {"micro_batch_size": 1, "global_batch_size": 4, "rampup": {"start": 1, "increment": 1, "num_samples": 8}}

@@ -69,6 +69,7 @@ def order_of_a_step(parallel: dict[str, Any]) -> str:
             "gather send take reduce backward take reduce wait backward",
             "gather take reduce backward send take reduce backward send wait",
             id="zero 2",
+            marks=pytest.mark.long,
         ),
         pytest.param(
             {"zero": 3},

@@ -67,7 +67,7 @@ CASES: list[tuple[int, dict[str, Any], str]] = [
     (1, {}, "fp32"),
     (2, {"zero": 1}, "bf16"),
     (2, {"zero": 2}, "fp32"),
-    (2, {"dp_replicate": 2, "zero": 3, "recompute": "selective"}, "bf16"),
+    pytest.param(2, {"dp_replicate": 2, "zero": 3, "recompute": "selective"}, "bf16", marks=pytest.mark.long),
     (2, {"tp": 2, "sequence_parallel": False}, "fp16"),
     (2, {"pp": 2, "schedule": "zero-bubble"}, "fp32"),
     (2, {"pp": 2, "schedule": "zbv", "zero": 3}, "fp32"),

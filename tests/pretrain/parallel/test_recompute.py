@@ -164,7 +164,7 @@ def gathers_of_ranks(sequence_parallel: bool) -> list[tuple[bool, int, int, floa
     return found
 
 
-@pytest.mark.parametrize("sequence_parallel", [True, False])
+@pytest.mark.parametrize("sequence_parallel", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_on_tensor_parallel_ranks(sequence_parallel: bool) -> None:
     """Gradients are none's bit for bit; each gathers the tokens again once, repeats no product, and keeps a rank's share."""
     kinds: list[Recompute] = ["none", "selective"]

@@ -172,7 +172,7 @@ def check_gradients(num_data_ranks: int) -> None:
         assert_same(train(mixed, mine), expected, 0.03)  # measured: 0.01
 
 
-@pytest.mark.parametrize(("num_ranks", "num_data_ranks"), [(2, 1), (4, 2)])
+@pytest.mark.parametrize(("num_ranks", "num_data_ranks"), [(2, 1), pytest.param(4, 2, marks=pytest.mark.long)])
 def test_gradients_of_all_parameters_come_out_of_fsdp_whole(num_ranks: int, num_data_ranks: int) -> None:
     reused_ranks(check_gradients, num_ranks, num_data_ranks)
 

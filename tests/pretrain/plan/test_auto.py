@@ -127,6 +127,7 @@ def joins(shapes: list[ParallelConfig]) -> str:
         return str(error)
 
 
+@pytest.mark.long
 def test_ranks_that_chose_differently_are_told_at_once() -> None:
     said = run_ranks(joins, 2, [ParallelConfig(), ParallelConfig(tp=2)])
     assert said[0] == said[1] and "rank 1 has pp 1 x dp_replicate 1 x dp_shard 1 x tp 2" in said[0]

@@ -41,7 +41,11 @@ def test_of_one_rank(sections: dict[str, Any], precision: str) -> None:
 
 @pytest.mark.parametrize(
     "sections",
-    [{"parallel": {"tp": 2}}, {"parallel": {"tp": 2, "sequence_parallel": False}}, {"parallel": {"zero": 1}}],
+    [
+        {"parallel": {"tp": 2}},
+        pytest.param({"parallel": {"tp": 2, "sequence_parallel": False}}, marks=pytest.mark.long),
+        {"parallel": {"zero": 1}},
+    ],
 )
 def test_of_two_ranks(sections: dict[str, Any]) -> None:
     config = tiny_config(**sections)

@@ -196,7 +196,7 @@ def quick_findings() -> dict[str, Any]:
         return findings(world).model_dump(mode="json")
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_ranks_measure(ranks: int) -> None:
     first, *others = reused_ranks(quick_findings, ranks) if ranks > 1 else [quick_findings()]
     found = Findings.model_validate(first, strict=False)
