@@ -63,7 +63,7 @@ def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
         np.testing.assert_array_equal(ours["contents"]["copies"][name], copy)
 
 
-CASES: list[tuple[int, dict[str, Any], str]] = [
+CASES: list[Any] = [
     (1, {}, "fp32"),
     (2, {"zero": 1}, "bf16"),
     (2, {"zero": 2}, "fp32"),
