@@ -178,7 +178,7 @@ def _timed(pieces: Iterable[Piece]) -> Iterator[Piece]:
     seconds = time.perf_counter() - start
     sys.stdout.flush()
     print(
-        f"{num_texts:,} texts, {num_tokens:,} tokens, {seconds:.1f} s, {num_tokens / max(seconds, 1e-9):,.0f} tokens/s",
+        f"{num_texts:,} text{'' if num_texts == 1 else 's'}, {num_tokens:,} tokens, {seconds:.1f} s, {num_tokens / max(seconds, 1e-9):,.0f} tokens/s",
         file=sys.stderr,
     )
 
