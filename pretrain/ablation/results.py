@@ -12,7 +12,7 @@ from pretrain.ablation.measuring import Measured
 from pretrain.ablation.plan import Plan
 from pretrain.ablation.statistics import Difference, Summary, compare, summarize
 from pretrain.ablation.unseen import Held
-from pretrain.columns import aligned, wrapped
+from pretrain.columns import aligned, shown, wrapped
 
 FORMAT = 1
 RESULTS = "results.json"
@@ -198,7 +198,7 @@ def described_arms(plan: Plan) -> list[str]:
 def described_exclusions(held: Sequence[Held]) -> list[str]:
     """What was left out of which text, and why; and which texts are the same, so that their figures count once."""
     lines = [
-        f"{each.kind} {each.name}: {each.num_same_id + each.num_same_text} of "
+        f"{each.kind} {shown(each.name)}: {each.num_same_id + each.num_same_text} of "
         f"{len(each.documents) + each.num_same_id + each.num_same_text} documents left out, since an arm was trained on "
         f"them ({each.num_same_id} by their id, {each.num_same_text} by their text)"
         for each in held
@@ -207,7 +207,7 @@ def described_exclusions(held: Sequence[Held]) -> list[str]:
     names: dict[str, list[str]] = {}
     for each in held:
         if each.documents:
-            names.setdefault(each.identity, []).append(f"{each.kind} {each.name}")
+            names.setdefault(each.identity, []).append(f"{each.kind} {shown(each.name)}")
     return lines + [f"the same documents: {', '.join(same)}" for same in names.values() if len(same) > 1]
 
 

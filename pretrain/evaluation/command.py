@@ -16,9 +16,9 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unicodedata import east_asian_width
 
 from corpus.engine.errors import UsageError, WenhaiError
+from pretrain.columns import fitted, num_columns
 from pretrain.evaluation.held_out import MAX_HELD_OUT_TOKENS, HeldOut, read_held_out
 from pretrain.evaluation.kneser_ney import MAX_BASELINE_TOKENS, character_baselines
 from pretrain.evaluation.opened import Opened, add_model_arguments, in_ranks, opened
@@ -123,18 +123,9 @@ def table(result: Evaluation) -> Iterator[str]:
     yield f"{'source':{NAME_COLUMNS}} {'bits/char':>9} {'bits/byte':>9} {'loss/token':>10} {'characters':>13} {'tokens':>13}"
     for name, part in {**largest(result.by_source, TABLE_SOURCES), "all": result}.items():
         figures = f"{part.bits_per_character:9.4f} {part.bits_per_byte:9.4f} {part.loss:10.4f}"
-        yield f"{in_columns(name, NAME_COLUMNS)} {figures} {part.num_characters:13,} {part.num_tokens:13,}"
-
-
-def in_columns(name: str, columns: int) -> str:
-    """A name in so many columns of a terminal, where a Chinese character takes two; what would steer it is shown as ?."""
-    shown, width = "", 0
-    for character in name:
-        takes = 2 if east_asian_width(character) in "WF" else 1
-        if width + takes > columns:
-            break
-        shown, width = shown + (character if character.isprintable() else "?"), width + takes
-    return shown + " " * (columns - width)
+        shown = fitted(name, NAME_COLUMNS)
+        shown += " " * (NAME_COLUMNS - num_columns(shown))
+        yield f"{shown} {figures} {part.num_characters:13,} {part.num_tokens:13,}"
 
 
 def _check(args: argparse.Namespace) -> None:

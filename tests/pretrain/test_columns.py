@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from pretrain.columns import aligned, num_columns, wrapped
+from pretrain.columns import MOST_COLUMNS, aligned, num_columns, wrapped
 
 
 def test_columns_stand_below_each_other_whatever_they_are_written_in() -> None:
     rows = [["", "bits"], ["唐诗", "3.5"], ["news", "12.25"]]
     assert list(aligned(rows, "  ")) == ["         bits", "  唐诗    3.5", "  news  12.25"]
+
+
+def test_a_name_neither_steers_the_terminal_nor_breaks_the_table() -> None:
+    head, line = aligned([["", "bits"], ["\x1b[2J\n" + "百科" * 20, "3.5"]])
+    assert line.startswith("?[2J?百科") and line.endswith("百   3.5"), "cut before a character that would not fit"
+    assert num_columns(line) == num_columns(head) <= MOST_COLUMNS + 6
+    assert list(wrapped("a\x1b[2Jb")) == ["a?[2Jb"]
 
 
 def test_a_paragraph_is_folded_at_its_spaces() -> None:
