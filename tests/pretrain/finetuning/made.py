@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +64,15 @@ QUICK = (
     "--set", "evaluation.sample_tokens=0", "--set", "training.device=cpu", "--set", "metrics.tensorboard=false",
     "--set", "training.timeout_minutes=1.0",
 )  # fmt: skip
+
+
+SETTINGS = (
+    *QUICK, "--template", "dialogue", "--epochs", "30",
+    "--set", "optimizer.learning_rate=5e-3", "--set", "training.global_batch_size=2", "--set", "schedule.kind=\"constant\"",
+)  # fmt: skip
+
+
+def finetune(base: Path, lines: Path, out: Path, *words: str) -> None:
+    """The command, with settings under which eight examples are learned; they are held out, too."""
+    with redirect_stdout(StringIO()):
+        command.main(arguments(base, lines, out, "--held-out", str(lines), *SETTINGS, *words))
