@@ -15,7 +15,8 @@ gathered once more in the backward (`pretrain.parallel.products`). So sequence p
 between products. The loss never sees a whole row of logits: ranks exchange two numbers a token.
 
 Collectives are torch's functional ones: each returns a new tensor, which recompute may keep, and torch.compile can see
-them. (Of the two operations of each, recompute must not keep the second, `wait_tensor`.)
+them. (Of the two operations of each, recompute must not keep the second, `wait_tensor`.) What they are handed is detached: a
+thread of gloo's keeps it beyond the wait, and would destroy what it held last of autograd's graph, beside a backward.
 
 Shape suffixes as in `pretrain.model`; t is the number of tensor-parallel ranks.
 """
@@ -151,7 +152,7 @@ class TensorAxis:
         """[B, T, V] of each rank's [B, T, V/t]; for generation, without a gradient."""
         if self.group is None:
             return logits_BTV
-        return torch.cat(_all_gather(logits_BTV.detach(), self).unbind(), dim=-1)
+        return torch.cat(_all_gather(logits_BTV, self).unbind(), dim=-1)
 
     def wait(self, started: Tensor) -> Tensor:
         """The result of a collective under way."""
@@ -199,25 +200,25 @@ def _distributed(parameter: nn.Parameter, spec: ParamSpec, mesh_tp: DeviceMesh) 
 
 def _all_gather(x: Tensor, axis: TensorAxis) -> Tensor:
     """[t, ...]: the tensors of all ranks."""
-    gathered = axis.wait(_ops.all_gather_into_tensor(x.contiguous(), axis.size, axis.group))
+    gathered = axis.wait(_ops.all_gather_into_tensor(x.detach().contiguous(), axis.size, axis.group))
     return gathered.view(axis.size, *x.shape)
 
 
 def _gather_tokens(x_BTD: Tensor, axis: TensorAxis) -> Exchange:
     """[B, T/t, D] to [B, T, D]; a batch of one needs no copy."""
-    gathered = _ops.all_gather_into_tensor(x_BTD.contiguous(), axis.size, axis.group)
+    gathered = _ops.all_gather_into_tensor(x_BTD.detach().contiguous(), axis.size, axis.group)
     return lambda: axis.wait(gathered).view(axis.size, *x_BTD.shape).transpose(0, 1).flatten(1, 2)
 
 
 def _scatter_tokens(x_BTD: Tensor, axis: TensorAxis) -> Exchange:
     """Addends [B, T, D] to this rank's tokens [B, T/t, D] of their sum; a batch of one needs no copy."""
-    parts = x_BTD.view(len(x_BTD), axis.size, -1, x_BTD.shape[2]).transpose(0, 1).flatten(0, 1).contiguous()
+    parts = x_BTD.detach().view(len(x_BTD), axis.size, -1, x_BTD.shape[2]).transpose(0, 1).flatten(0, 1).contiguous()
     scattered = _ops.reduce_scatter_tensor(parts, "sum", axis.size, axis.group)
     return lambda: axis.wait(scattered)
 
 
 def _all_reduce(x: Tensor, axis: TensorAxis) -> Exchange:
-    total = _ops.all_reduce(x.contiguous(), "sum", axis.group)
+    total = _ops.all_reduce(x.detach().contiguous(), "sum", axis.group)
     return lambda: axis.wait(total)
 
 
