@@ -14,3 +14,7 @@ class LostPeer(RuntimeError):
 
 class LostRank(WenhaiError):
     """Another rank is gone, or silent for longer than the timeout. Each rank that sees it says so. Exit code 1."""
+
+
+class FailedRank(WenhaiError):
+    """Another rank met what is no `WenhaiError` (a bug, no memory, its device), and told: the run ends. Exit code 1."""

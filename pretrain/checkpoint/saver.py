@@ -25,6 +25,7 @@ from pretrain.checkpoint.records import Identity
 from pretrain.checkpoint.saving import Contents, Written, write
 from pretrain.checkpoint.shards import HostCopies, make_plan, parts_of, tensors_of
 from pretrain.config import RunConfig
+from pretrain.errors import FailedRank
 from pretrain.monitor.phases import Phases
 from pretrain.parallel.compose import ParallelModel
 from pretrain.parallel.mesh import World
@@ -43,7 +44,7 @@ class Save:
     in_background: bool = False
     written: Written | None = None
     error: WenhaiError | None = None
-    other_error: BaseException | None = None  # a lost rank, a bug
+    other_error: BaseException | None = None  # a lost rank, a bug here or on another
     thread: threading.Thread | None = field(default=None, repr=False)
 
     @property
@@ -123,18 +124,22 @@ class Saver:
         try:
             yield
             self.wait()
-        except WenhaiError:  # which all ranks have, and none of their threads
-            self.wait()
-            raise
-        except BaseException:
-            if self._last is not None and self._last.thread is not None:
+        except BaseException as error:
+            all_have_it = isinstance(error, WenhaiError) and not isinstance(error, FailedRank)
+            if all_have_it:  # and none of their threads
+                self.wait()
+            elif self._last is not None and self._last.thread is not None:
                 self._last.thread.join(LOST_SECONDS)
+                if isinstance(error, RuntimeError) and isinstance(self._last.other_error, FailedRank):
+                    raise self._last.other_error from error  # why that rank is gone
             raise
 
     def _write(self, contents: Contents, save: Save) -> None:
         began = time.perf_counter()
         try:
             save.written = write(self.place, contents, self._world)
+        except FailedRank as error:
+            save.other_error = error
         except WenhaiError as error:
             save.error = error
         except BaseException as error:

@@ -18,7 +18,7 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.config import ParallelConfig
-from pretrain.errors import LostPeer, LostRank
+from pretrain.errors import FailedRank, LostPeer, LostRank
 from pretrain.monitor.phases import Phases
 from pretrain.parallel.roll_call import RollCall
 
@@ -119,26 +119,32 @@ class World:
     def together(self) -> Iterator[None]:
         """Run a block on every rank; if it fails on one, all raise that rank's error instead of waiting for it.
 
-        The kind of error is kept, so that all ranks end with the same exit code.
+        The kind of a `WenhaiError` is kept, so that all ranks end with the same exit code; an `OSError` becomes one. Of
+        anything else (a bug, no memory, a device) the rank raises it as it was, and the others `FailedRank`.
         The block must hold no collective that a failing rank would leave its peers waiting in.
         """
-        error: WenhaiError | OSError | None = None
+        error: Exception | None = None
         try:
             yield
-        except (WenhaiError, OSError) as caught:
+        except OSError as caught:
+            error = WenhaiError(str(caught))
+        except Exception as caught:
+            if isinstance(caught, RuntimeError) and _is_of_peers(caught):
+                raise  # there may be nobody to tell
             error = caught
-        (failed,) = self.any_of(error is not None)
+        is_ours = error is None or isinstance(error, WenhaiError)
+        world = self if is_ours else replace(self, phases=Phases())  # the clock of a GPU that failed would fail, too
+        (failed,) = world.any_of(error is not None)
         if not failed:
             return
-        if isinstance(error, OSError):
-            error = WenhaiError(str(error))
-        reports = self.gather(None if error is None else (type(error), str(error)))
-        if error is not None:
+        reports = world.gather(None if error is None else _report(error))
+        found = {rank: report for rank, report in enumerate(reports) if report is not None}
+        # a refusal that a rank could go on from does not hide that another one ends
+        first = min(found, key=lambda rank: (found[rank][0] is not FailedRank, rank != self.rank, rank))
+        if error is not None and first == self.rank:
             raise error
-        for rank, report in enumerate(reports):
-            if report is not None:
-                kind, message = report
-                raise kind(f"rank {rank}: {message}")
+        kind, message = found[first]
+        raise kind(f"rank {first}: {message}")
 
     def _size(self, axis: str) -> int:
         return self.mesh.size(AXES.index(axis))
@@ -251,9 +257,17 @@ def _check_agent_store(timeout: datetime.timedelta) -> None:
         )
 
 
+def _report(error: Exception) -> tuple[type[WenhaiError], str]:
+    """What the peers of a rank raise, and say, of its error."""
+    if isinstance(error, WenhaiError):
+        return type(error), str(error)
+    cause = ": ".join(filter(None, (type(error).__name__, str(error).partition("\n")[0])))  # CUDA adds advice
+    return FailedRank, f"{cause} (on {socket.gethostname()}). What that rank said last has the traceback."
+
+
 def _is_agreed(error: BaseException | None) -> bool:
-    """Whether all ranks leave the run together."""
-    return error is None or (isinstance(error, WenhaiError) and not isinstance(error, LostRank))
+    """Whether all ranks leave the run together, in a state to do so."""
+    return error is None or (isinstance(error, WenhaiError) and not isinstance(error, LostRank | FailedRank))
 
 
 def _is_of_peers(error: RuntimeError) -> bool:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import socket
+import traceback
 from collections import Counter
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from corpus.engine.errors import UsageError
+from corpus.engine.errors import Stopped, UsageError, WenhaiError
 from pretrain.batch_size import local_batches
 from pretrain.config import ParallelConfig, RunConfig
-from pretrain.parallel.mesh import layout
+from pretrain.errors import LostPeer
+from pretrain.parallel import mesh
+from pretrain.parallel.mesh import World, layout
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weights
 
@@ -152,21 +157,59 @@ def test_a_batch_that_does_not_divide_over_the_ranks_is_refused() -> None:
             local_batches(training, 12, num_ranks)
 
 
-def one_rank_fails(fails: int) -> str:
+def ranks_fail(errors: dict[int, Exception]) -> tuple[str, str]:
+    """What this rank raises, and the function that it came from."""
     with tiny_run(tiny_config(training={"global_batch_size": 6})) as run:
         try:
             with run.world.together():
-                if run.world.rank == fails:
-                    raise OSError("no such shard")
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"
-    return "nothing"
+                if error := errors.get(run.world.rank):
+                    fail(error, run.world)
+        except Exception as raised:
+            where = traceback.extract_tb(raised.__traceback__)[-1].name
+            return f"{type(raised).__name__}: {raised}", where
+    return "nothing", ""
+
+
+def fail(error: Exception, world: World) -> None:
+    if not isinstance(error, OSError | WenhaiError):  # then the device may have failed, and its clock with it
+        world.phases._clock.count = mock.Mock(side_effect=RuntimeError("no clock"))  # type: ignore[method-assign]
+    raise error
 
 
 def test_an_error_on_one_rank_is_raised_on_all() -> None:
-    messages = reused_ranks(one_rank_fails, 3, 1)
-    assert messages[1] == "WenhaiError: no such shard"
-    assert messages[0] == messages[2] == "WenhaiError: rank 1: no such shard"
+    for error, kind in ((OSError("no such shard"), "WenhaiError"), (Stopped("no such shard"), "Stopped")):
+        messages = [message for message, _ in reused_ranks(ranks_fail, 3, {1: error})]
+        assert messages == [f"{kind}: {rank}no such shard" for rank in ("rank 1: ", "", "rank 1: ")]
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (KeyError("weight"), "KeyError: 'weight'"),
+        (MemoryError(), "MemoryError"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried"), "OutOfMemoryError: CUDA out of memory. Tried"),
+        (
+            RuntimeError("CUDA error: an illegal access\nCUDA kernel errors might"),
+            "RuntimeError: CUDA error: an illegal access",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_bug_on_one_rank_keeps_its_traceback_and_is_told_to_all(error: Exception, cause: str) -> None:
+    first, failing, last = reused_ranks(ranks_fail, 3, {1: error, 0: WenhaiError("a refusal, which some go on from")})
+    assert failing == (f"{type(error).__name__}: {error}", "fail")
+    told = f"rank 1: {cause} (on {socket.gethostname()}). What that rank said last has the traceback."
+    assert first[0] == last[0] == f"FailedRank: {told}"
+
+
+def test_of_a_lost_peer_nobody_is_told() -> None:
+    with (
+        mesh.start(ParallelConfig(), "cpu", timeout_minutes=1) as world,
+        mock.patch.object(World, "any_of", side_effect=AssertionError("asked")),
+        pytest.raises(LostPeer),
+        world.together(),
+    ):
+        raise LostPeer("gone")
 
 
 def dies() -> None:

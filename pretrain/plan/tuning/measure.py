@@ -36,7 +36,7 @@ from pretrain.batch_size import check_batch_sizes
 from pretrain.config import RunConfig
 from pretrain.corpora import order_from
 from pretrain.data.in_memory import memory_loader, random_tokens
-from pretrain.errors import LostRank
+from pretrain.errors import FailedRank, LostRank
 from pretrain.launch import start_ranks
 from pretrain.monitor import memory
 from pretrain.monitor.memory import process_bytes
@@ -214,7 +214,7 @@ def train_rank(config: RunConfig, steps: int, warm_up: int) -> RankReport:
             seconds = timed_steps(run, warm_up, steps)
             return RankReport(outcome="done", seconds=seconds, peak_bytes=_peak(before))
     except (WenhaiError, RuntimeError, MemoryError) as error:
-        is_of_another = isinstance(error, LostRank)
+        is_of_another = isinstance(error, LostRank | FailedRank)
         outcome: Outcome = "failed" if is_of_another else outcome_of(error)
         message = _short(f"rank {os.environ['RANK']}: {error}")
         return RankReport(outcome=outcome, peak_bytes=_peak(before), message=message, is_of_another=is_of_another)
