@@ -31,9 +31,12 @@ from pretrain.checkpoint.records import (
 from pretrain.checkpoint.shards import tensors_of
 from pretrain.config import RunConfig, to_json
 from pretrain.model import GPT
+from pretrain.monitor.console import say
 from pretrain.parallel.compose import ParallelModel
 from pretrain.parallel.mesh import World
 from pretrain.state import State
+
+NFS_LEFTOVER = ".nfs"  # how names begin that a client of NFS gives to open files that are removed ("silly rename")
 
 
 def load(
@@ -146,7 +149,10 @@ def _reasons(error: CheckpointException) -> str:
 def _check_files(folder: Path, commit: Commit, rank: int, num_ranks: int) -> None:
     """Compare the folder with its commit record; each rank hashes its share of the files."""
     unexpected = {path.name for path in folder.iterdir()} - set(commit.files) - {COMMIT}
-    if unexpected:
+    leftovers = sorted(name for name in unexpected if name.startswith(NFS_LEFTOVER))
+    if leftovers and rank == 0:
+        say(f"{folder}: {', '.join(leftovers)} ignored: NFS keeps there what was removed while a process had it open.")
+    if unexpected := unexpected.difference(leftovers):
         raise WenhaiError(f"{folder / min(unexpected)}: does not belong to this checkpoint. Remove it.")
     for name, expected in sorted(commit.files.items())[rank::num_ranks]:
         if not (folder / name).is_file():

@@ -151,6 +151,16 @@ def test_a_file_that_does_not_belong_is_refused(copied: Path) -> None:
         checkpoint.load_model(folder)
 
 
+def test_what_nfs_leaves_of_an_open_file_is_told_and_ignored(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = newest_folder(copied)
+    (folder / ".nfs000000000f3a5c1200000001").write_bytes(b"removed, and still open")
+    checkpoint.load_model(folder)
+    assert f"{folder}: .nfs000000000f3a5c1200000001 ignored: NFS keeps" in capsys.readouterr().err
+    (folder / ".hidden").touch()
+    with pytest.raises(WenhaiError, match=r"\.hidden: does not belong"):
+        checkpoint.load_model(folder)
+
+
 def test_a_shard_left_out_of_the_commit_too_is_refused(copied: Path) -> None:
     """Rows that no file holds: torch's reader alone would leave them uninitialised."""
     folder = newest_folder(copied)
