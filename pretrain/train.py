@@ -7,8 +7,9 @@ checkpoint after any other end, bit for bit on the same layout of ranks and with
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from pretrain.monitor.console import say
 from pretrain.monitor.incidents import Incidents
 from pretrain.monitor.metrics import Metrics, is_reported, measure
 from pretrain.monitor.profile import Profiler
+from pretrain.optim import learning_rate
 from pretrain.parallel import mesh
 from pretrain.parallel.params import num_parameters
 from pretrain.plan.machines.hardware import device_name
@@ -60,8 +62,10 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
             for name in place.sweep(is_first=world.rank == 0):
                 say(f"{name}: removed, its save did not finish")
         places = stack.enter_context(staged_on_all(world, config.data, corpus_folders(config.data, data)))
+        planned: RunConfig | None = None
         with checkpoint.newest_at(place, world) as newest:
             with world.together():
+                planned = None if newest is None else checkpoint.read_saved(newest).config
                 done = State() if newest is None else checkpoint.read_state(newest)
                 corpora = open_run(config, data, tokenizer_path, done.step, done.num_samples, places)
                 config = with_vocab_size(config, corpora.tokenizer.vocab_size)
@@ -75,6 +79,8 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
             if world.rank == 0:
                 metrics = stack.enter_context(_metrics(run, corpora, out))
                 _introduce(run, corpora, None if newest is None else place.where(newest.name), metrics)
+                for line in () if planned is None else _reshaped(planned, config, run.state.step):
+                    say(line)
         incidents = Incidents(run, places, corpora.identity.tokenizer, out, metrics)
         profiler = stack.enter_context(closing(Profiler(out, config.metrics, world.rank, world.phases, world.device)))
         with saver.finishing():
@@ -190,6 +196,7 @@ def _introduce(run: Run, corpora: Corpora, newest: str | None, metrics: Metrics)
         say(f"resuming from {newest} (step {run.state.step})")
     values = {
         "ranks": run.world.size,
+        "num_steps": training.num_steps,
         "layout": _layout(run),
         "parallel": config.parallel.model_dump(mode="json", exclude_defaults=True),
         "micro_batch_size": training.micro_batch_size,
@@ -201,6 +208,19 @@ def _introduce(run: Run, corpora: Corpora, newest: str | None, metrics: Metrics)
         "resumed_from": None if newest is None else newest.rpartition("/")[2],
     }
     metrics.record("start", run.state.step, values)
+
+
+def _reshaped(planned: RunConfig, config: RunConfig, step: int) -> Iterator[str]:
+    """What another length of the run than the checkpoint's does to the learning rate of the steps that are left."""
+    was, now, schedule = planned.training.num_steps, config.training.num_steps, config.schedule
+    has_length_of_run = schedule.kind == "wsd" or (schedule.kind == "cosine" and schedule.decay_steps is None)
+    if was != now and step < now and has_length_of_run:
+        rate = functools.partial(learning_rate, config.optimizer.learning_rate, schedule, step)
+        before = f"it was to have {rate(was):.2e}" if step < was else "the run was to end before it"
+        yield (
+            f"training.num_steps was {was:,} and is {now:,}: the {schedule.kind} schedule ends there now; step {step + 1:,} has "
+            f"the learning rate {rate(now):.2e}, {before}"
+        )
 
 
 def _layout(run: Run) -> str:

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -137,6 +138,42 @@ def test_a_finished_run_started_again_changes_no_checkpoint(whole: Path, data: P
     reused_ranks(train_here, 2, run_config(), data, whole)
     assert {path: path.stat().st_mtime_ns for path in (whole / "checkpoints").rglob("*")} == before
     assert (whole / "summary.json").read_bytes() == summary
+
+
+def test_a_longer_run_says_what_becomes_of_its_schedule(whole: Path, data: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/checkpoints/step-00000012")
+    config = run_config(training={"num_steps": NUM_STEPS + 2})
+    ((_, resuming, line, *_),) = reused_ranks(told, 1, config, data, tmp_path / "run")
+    assert resuming.endswith("step-00000008 (step 8)")
+    before, rate = (recorded(out)[9]["learning_rate"] for out in (whole, tmp_path / "run"))
+    assert line == (
+        "training.num_steps was 12 and is 14: the cosine schedule ends there now; step 9 has the learning rate "
+        f"{rate:.2e}, it was to have {before:.2e}"
+    )
+    assert rate > 1.1 * before
+    starts = recorded(tmp_path / "run", "start")
+    assert (starts[0]["num_steps"], starts[8]["num_steps"]) == (12, 14)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "was", "now", "words"),
+    [
+        ({}, 6, 6, ()),
+        ({}, 6, 2, ()),
+        ({"kind": "constant"}, 6, 9, ()),
+        ({"decay_steps": 4}, 6, 9, ()),
+        ({"kind": "wsd"}, 6, 9, ("was 6 and is 9", "the wsd schedule", "step 3 ")),
+        ({}, 6, 4, ("was 6 and is 4", "the cosine schedule", "step 3 ", "it was to have ")),
+        ({"warmup_steps": 2}, 2, 9, ("was 2 and is 9", "the run was to end before it")),
+    ],
+)
+def test_what_is_left_of_a_schedule_is_told_where_it_changes(
+    schedule: dict[str, Any], was: int, now: int, words: tuple[str, ...]
+) -> None:
+    planned, config = (tiny_config(training={"num_steps": number}, schedule=schedule) for number in (was, now))
+    lines = list(train._reshaped(planned, config, step=2))
+    assert len(lines) == bool(words) and all(word in lines[0] for word in words)
 
 
 def test_evaluation_and_sample_do_not_disturb_training(data: Path, whole: Path, tmp_path: Path) -> None:
@@ -314,8 +351,6 @@ def test_a_disk_that_is_full_for_a_while_does_not_stop_training(data: Path, whol
 
 def test_a_damaged_token_shard_is_named_by_every_rank(data: Path, tmp_path: Path) -> None:
     """FAULTS row 7: the flipped bit is met by whichever rank reads it."""
-    import shutil
-
     shutil.copytree(data, tmp_path / "data")
     path = tmp_path / "data/tokens/data/00000-00-train.bin"
     content = bytearray(path.read_bytes())
