@@ -9,7 +9,10 @@ Most input is UTF-8 that says nothing else: one strict decode and a glance for d
 declares nothing costs the score as well; the detectors, far slower, run only on what is neither UTF-8 nor readable
 GB18030 or Big5. How often it is right: tools/evaluate_encoding.
 
-Never returned: a lone surrogate, or text whose share of U+FFFD is above one in a thousand.
+Damage costs itself: what a browser shows is returned, with U+FFFD where bytes are bad, as long as the rest reads like
+Chinese (`MAX_REPLACED_RATIO`). Such lines are for the caller to drop: `without_damaged_lines`, and extraction for pages.
+
+Never returned: a lone surrogate.
 """
 
 from __future__ import annotations
@@ -23,7 +26,6 @@ import cchardet
 from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
 
 from corpus.escapes import decode_escapes
-from corpus.euc_tw import decode_euc_tw
 from corpus.mojibake import (
     COMMON_HAN,
     MAX_SCORED_CHARS,
@@ -33,6 +35,7 @@ from corpus.mojibake import (
     replace_surrogates,
     score,
 )
+from corpus.whatwg import decode_as
 
 __all__ = [
     "COMMON_HAN",
@@ -43,18 +46,22 @@ __all__ = [
     "repair_mojibake",
     "replace_surrogates",
     "score",
+    "without_damaged_lines",
 ]
 
 MAX_META_BYTES = 4096
 MAX_CUT_TAIL_BYTES = 3
 GLANCE_BYTES = 1024
-MAX_REPLACED_RATIO = 0.001  # share of U+FFFD above which text counts as undecodable
+NUM_GLANCES = 16
+MAX_REPLACED_RATIO = 0.25  # of the characters beyond ASCII that may be U+FFFD where the others read like Chinese
+FEW_REPLACED_RATIO = 0.001  # of all characters, whatever the others read like
 MAX_CONTROL_RATIO = 0.02  # share of control characters from which on a file is no text
 SURE_SCORE = 0.55  # no other codec makes readable text of the same bytes
 OVERRULE_MARGIN = 0.25  # how much better another codec must score than the declared one
 
 _META_CHARSET = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]{2,40})""", re.IGNORECASE)
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]{2,40})""", re.IGNORECASE)
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # C1 is left out: double encoding is full of it
 
 # Python's codec for a WHATWG name: a superset of what the label names, because pages use more than they declare.
@@ -109,6 +116,8 @@ def decode(data: bytes, header: str | None = None) -> Decoded:
     for bom, name in _BOMS:
         if data.startswith(bom):
             text = _strict(data[len(bom) :], name)
+            if text is None and name.startswith("utf-16"):
+                text = _lenient(data[len(bom) :], name)
             if text is not None:
                 return _repaired(text, name, 1.0)
             if name == "utf-8":
@@ -140,6 +149,19 @@ def codec_of(label: str | None) -> str | None:
         return _EXTRA_LABELS[label]
     name = map_encoding_to_html5(label, fallback_utf8=False)
     return _SUPERSETS.get(name, name) if name else None
+
+
+def without_damaged_lines(text: str) -> tuple[str, int, int]:
+    """The text without the lines that hold U+FFFD, and how many lines and characters (line ends aside) those were.
+
+    >>> without_damaged_lines("学而时习之\\n有朋自\\ufffd方来\\n不亦乐乎")
+    ('学而时习之\\n不亦乐乎', 1, 6)
+    """
+    if "\ufffd" not in text:
+        return text, 0, 0
+    lines = text.split("\n")
+    damaged = [line for line in lines if "\ufffd" in line]
+    return "\n".join(line for line in lines if "\ufffd" not in line), len(damaged), sum(map(len, damaged))
 
 
 def _declared(data: bytes, header: str | None) -> str | None:
@@ -212,7 +234,7 @@ def _best(data: bytes, declared: str | None, utf8: str | None) -> Decoded:
         best_score, best_name, best_text = first_score, first_name, first_text
     if _control_ratio(best_text) > MAX_CONTROL_RATIO:
         raise UndecodableError("control characters: a binary file?")
-    if best_score >= MIN_PLAUSIBLE_SCORE:
+    if _score_of_sound(best_text) >= MIN_PLAUSIBLE_SCORE:
         return _repaired(best_text, best_name, min(0.99, 0.5 + best_score / 2))
     repaired = repair_mojibake(best_text)
     if repaired is not None:
@@ -232,33 +254,37 @@ def _repaired(text: str, encoding: str, confidence: float) -> Decoded:
 
 def _strict(data: bytes, name: str) -> str | None:
     """Decode without a bad byte, or with a character cut off at the very end."""
-    if name == "euc_tw":
-        try:
-            return decode_euc_tw(data)
-        except ValueError:
-            return None
     try:
-        return data.decode(name)
-    except LookupError:
-        return None
+        return decode_as(data, name)
     except UnicodeDecodeError as error:
-        if error.start < len(data) - MAX_CUT_TAIL_BYTES or error.start == 0:
+        is_cut = error.reason.startswith(("incomplete", "unexpected end", "truncated"))
+        if not is_cut or error.start == 0 or error.start < len(data) - MAX_CUT_TAIL_BYTES:
             return None
-        try:
-            return data[: error.start].decode(name)
-        except UnicodeDecodeError:
-            return None
+        return _strict(data[: error.start], name)
+    except (LookupError, ValueError):
+        return None
 
 
 def _lenient(data: bytes, name: str) -> str | None:
-    """Decode with U+FFFD for bad bytes, if they are at most MAX_REPLACED_RATIO of the characters."""
-    if name not in ("utf-8", "gb18030", "big5hkscs"):
+    """Decode with U+FFFD for bad bytes, if they are few or what stands between them is Chinese."""
+    if name not in ("utf-8", "gb18030", "big5hkscs", "utf-16-le", "utf-16-be"):
         return None
-    head = data[:GLANCE_BYTES].decode(name, "replace")
-    if head.count("\ufffd") * 4 > len(head):  # replacing is slow, and here in vain
+    step = max(GLANCE_BYTES, len(data) // NUM_GLANCES) & ~1
+    glance = b"".join(data[start : start + GLANCE_BYTES] for start in range(0, len(data), step)).decode(name, "replace")
+    if glance.count("\ufffd") > len(glance) * MAX_REPLACED_RATIO:  # replacing is slow, and here in vain
         return None
-    text = data.decode(name, "replace")
-    return text if text.count("\ufffd") <= len(text) * MAX_REPLACED_RATIO else None
+    text = decode_as(data, name, replace=True)
+    replaced = text.count("\ufffd")
+    if replaced <= len(text) * FEW_REPLACED_RATIO:
+        return text
+    if replaced > sum(map(len, _BEYOND_ASCII.findall(text))) * MAX_REPLACED_RATIO:
+        return None
+    return text if _score_of_sound(text) >= MIN_PLAUSIBLE_SCORE else None
+
+
+def _score_of_sound(text: str) -> float:
+    """How Chinese what is not damaged looks: damage tells against a codec, but not against a text."""
+    return score(text.replace("\ufffd", ""))
 
 
 def _control_ratio(text: str) -> float:

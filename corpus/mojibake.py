@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
+from corpus.whatwg import decode_as
+
 MAX_SCORED_CHARS = 2_000
 MIN_PLAUSIBLE_SCORE = 0.25  # right codec: 0.5-0.8; wrong codec: below 0.15
 MIN_REPAIR_SCORE = 0.45
@@ -82,7 +84,7 @@ def repair_mojibake(text: str) -> str | None:
     data, codecs = _wrong_bytes(text)
     for codec in codecs:
         try:
-            repaired = data.decode(codec)
+            repaired = decode_as(data, codec)
         except UnicodeError:
             continue
         value = score(repaired)

@@ -75,8 +75,7 @@ def edit_counts(facts: Facts) -> dict[str, int]:
     for step in facts.funnel.steps:
         extra = step.counts.extra
         counts.update({key.removeprefix(EDIT_PREFIX): extra[key] for key in extra if key.startswith(EDIT_PREFIX)})
-        if repaired := extra.get("repaired"):
-            counts["encoding.repaired"] += repaired
+        counts.update({f"encoding.{key}": extra[key] for key in ("repaired", "damaged_lines") if key in extra})
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 

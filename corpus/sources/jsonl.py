@@ -34,6 +34,7 @@ from corpus.sources.compression import (
 from corpus.sources.config import SourcesConfig
 from corpus.sources.lines import Line, split_lines
 from corpus.sources.record import BadRecord, Record
+from corpus.whatwg import decode_as
 
 UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_STARTS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", b"{\0": "utf-16-le", b"\0{": "utf-16-be"}
@@ -187,7 +188,7 @@ def _pop_string(fields: dict[str, Any], name: str) -> str | None:
 
 
 def _recoded(data: bytes, encoding: str) -> bytes:
-    return data.decode(codec_of(encoding) or encoding).encode()
+    return decode_as(data, codec_of(encoding) or encoding).encode()
 
 
 def _parse(data: bytes) -> Any:

@@ -18,6 +18,7 @@ from corpus.sources.blocks import Block, split_blocks
 from corpus.sources.compression import DamagedStream, compression_of, next_member, read_pieces
 from corpus.sources.config import SourcesConfig
 from corpus.sources.record import BadRecord, Record
+from corpus.whatwg import decode_as
 
 START = re.compile(rb"<doc>\s{0,8}<(?:docno|url)>")
 MAX_STRETCHES = 64  # of a damaged file
@@ -115,8 +116,8 @@ def _to_text(
     content: bytes, title: str, header: dict[bytes, str], offset: int, length: int, charset: str
 ) -> Record | BadRecord:
     try:
-        text = content.decode(charset)
-    except UnicodeDecodeError:
+        text = decode_as(content, charset)
+    except ValueError:
         try:
             text = decode(content, charset).text
         except UndecodableError as error:

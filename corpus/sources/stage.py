@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from corpus.document import document_id
-from corpus.encoding import UndecodableError, decode, repair_mojibake, replace_surrogates
+from corpus.encoding import UndecodableError, decode, repair_mojibake, replace_surrogates, without_damaged_lines
 from corpus.engine.errors import UsageError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
@@ -47,7 +47,7 @@ class Extract(Stage):
     """Records of the input files to documents."""
 
     name: ClassVar[str] = "extract"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     files: tuple[File, ...]
     sources: SourcesConfig = field(default_factory=SourcesConfig)
@@ -133,11 +133,13 @@ class Extract(Stage):
 def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
     """The columns of a record's document, all but id, row and source; `page` is what extraction made of an HTML record.
 
-    A pure function of both but for `counts.extra`, where undone double encodings are counted. Raises `_Rejected` with
-    the kind of error when the record has no usable text.
+    A pure function of both but for `counts.extra`, where undone double encodings are counted, and the lines that go
+    because they hold U+FFFD where bytes were decoded here. Raises `_Rejected` with the kind of error when the record has
+    no usable text.
     """
     text, title, date, encoding = record.text, record.title, record.date, record.charset
     fields = record.fields
+    damaged_lines = damaged_chars = 0
     if page is not None:
         if page.error is not None:
             raise _Rejected(page.error, page.detail)
@@ -155,11 +157,18 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
         else:
             undone = repair_mojibake(text)
             text, repaired = undone or text, undone is not None
+        if encoding is not None:  # else somebody else decoded it, and U+FFFD is part of what was written
+            text, damaged_lines, damaged_chars = without_damaged_lines(text)
+            if damaged_lines and not text.strip():
+                raise _Rejected("charset", "every line holds bytes that are no text")
         data = b"" if text.isspace() else _to_bytes(text)
     if repaired:
         _add(counts, "repaired", 1)
     if not data:
         raise _Rejected("empty", "no text" if page is None else "no text on this page")
+    if damaged_lines:
+        _add(counts, "damaged_lines", damaged_lines)
+        _add(counts, "damaged_chars", damaged_chars)
     return {
         "url": _clip(record.url),
         "title": _clip(title),

@@ -14,6 +14,7 @@ from corpus.sources.compression import DamagedStream, compression_of, read_piece
 from corpus.sources.config import SourcesConfig
 from corpus.sources.lines import Line, split_lines
 from corpus.sources.record import BadRecord, Record
+from corpus.whatwg import decode_as
 
 SNIFFED_BYTES = 64 << 10
 
@@ -72,9 +73,9 @@ def _to_record(block: list[Line], charset: str, config: SourcesConfig) -> Record
         return BadRecord(offset, length, "too_long", f"a document of {length:,} bytes")
     raw = b"\n".join(line.data.rstrip(b"\r") for line in block if line.data is not None)
     try:
-        text = raw.decode(charset)
-    except UnicodeDecodeError as error:
-        return BadRecord(offset, length, "charset", f"not {charset} at byte {error.start} of the document")
+        text = decode_as(raw, charset, replace=True)
+    except ValueError as error:
+        return BadRecord(offset, length, "charset", f"not {charset}: {error}")
     return Record("", offset, raw, "text", text=text.removeprefix("\ufeff"), charset=charset)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import hashlib
 import json
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus import encoding, escapes, euc_tw, mojibake
+from corpus import encoding, escapes, euc_tw, mojibake, whatwg
 from corpus.encoding import UndecodableError, codec_of, decode, repair_mojibake, replace_surrogates, score
+from corpus.whatwg import decode_as
 
 SIMPLIFIED = "学而时习之，不亦说乎？有朋自远方来，不亦乐乎？人不知而不愠，不亦君子乎？"
 TRADITIONAL = "學而時習之，不亦說乎？有朋自遠方來，不亦樂乎？人不知而不慍，不亦君子乎？"
@@ -21,7 +23,7 @@ LIES = [None, "utf-8", "gbk", "big5", "iso-8859-1", "no-such-charset"]
 
 
 def test_doctests() -> None:
-    assert not any(doctest.testmod(module).failed for module in (encoding, escapes, euc_tw, mojibake))
+    assert not any(doctest.testmod(module).failed for module in (encoding, escapes, euc_tw, mojibake, whatwg))
 
 
 @pytest.mark.parametrize("declared", LIES)
@@ -138,6 +140,60 @@ def test_a_few_bad_bytes_become_replacement_characters() -> None:
     assert len(text.replace("\ufffd", "")) == len(SIMPLIFIED) * 100 - 1
 
 
+@pytest.mark.parametrize(
+    ("codec", "trails", "digest"),
+    [
+        # sha256 of the index of the WHATWG in UTF-8, in the order of its pointers, U+FFFD where it has none; GB18030's
+        # with plane 2 for U+E816, E817, E818, E831, E83B and E855, Big5's with ／ and ＼ for A241 and A242.
+        ("gb18030", (0x40, 0x7F, 0x80, 0xFF), "8ec146c36c2a7740ab9a4d8d4abf34c8c5e3a409e5538d4f18292442291c7181"),
+        ("big5hkscs", (0x40, 0x7F, 0xA1, 0xFF), "cffdd4a754c98bd6a17de7e944d1c75bc1d7fcc3596ee62d33b67bc931729bf1"),
+    ],
+)
+def test_every_pair_is_read_as_browsers_read_it(codec: str, trails: tuple[int, ...], digest: str) -> None:
+    columns = [*range(*trails[:2]), *range(*trails[2:])]
+    read = [decode_as(bytes((lead, trail)), codec, replace=True) for lead in range(0x81, 0xFF) for trail in columns]
+    assert hashlib.sha256("".join(each[: each[0] == "\ufffd" or 2] for each in read).encode()).hexdigest() == digest
+
+
+@pytest.mark.parametrize(
+    ("codec", "data", "text"),
+    [
+        ("gb18030", b"\xb5...", "\ufffd..."),
+        ("gb18030", b'\xb5"<\xff<\xb5\n\xb5', '\ufffd"<\ufffd<\ufffd\n\ufffd'),
+        ("gb18030", b"\xb50a\xb5\xff\xb5\xc4", "\ufffd0a\ufffd的"),
+        ("gb18030", b"\x8013\x81\x308<", "€13\ufffd08<"),
+        ("gb18030", b"\xfe\x39\xfe\x39ok", "\ufffdok"),  # four bytes that nothing has
+        ("big5hkscs", b"\xa4.\xa4<\xff\xa4\xa4\x80", "\ufffd.\ufffd<\ufffd中\ufffd"),
+        ("big5hkscs", b"\xa3\xfe\xa4\xa4\xa1\x45", "\ufffd中‧"),
+        ("utf-8", b"\xe5\xad.\xff\xe5\xad\xa6", "\ufffd.\ufffd学"),
+    ],
+)
+def test_damage_takes_no_neighbour_with_it(codec: str, data: bytes, text: str) -> None:
+    assert decode_as(data, codec, replace=True) == text
+
+
+@pytest.mark.parametrize("declared", [None, "gb2312", "utf-8", "big5"])
+@pytest.mark.parametrize("codec", ["gb18030", "big5", "utf-8"])
+def test_cut_titles_do_not_refuse_a_page(codec: str, declared: str | None) -> None:
+    text = TRADITIONAL if codec == "big5" else SIMPLIFIED
+    article, cut = text.encode(codec) * 3, "春夏秋冬".encode(codec)[:-1]
+    page = b"<p>" + article + b"</p>" + b"".join(b"<a href=%d>%b..</a>\n" % (index, cut) for index in range(20))
+    lines = decode(page, declared).text.splitlines()
+    assert lines[0] == f"<p>{text * 3}</p><a href=0>春夏秋\ufffd..</a>"
+    assert lines[1:] == [f"<a href={index}>春夏秋\ufffd..</a>" for index in range(1, 20)]
+
+
+def test_the_end_of_a_file_is_cut_only_inside_a_character() -> None:
+    data = SIMPLIFIED.encode()
+    assert decode(data + b"\xff\n").text == SIMPLIFIED + "\ufffd\n"
+    assert decode(SIMPLIFIED.encode("gbk") + b"\x80", "gbk").text == SIMPLIFIED + "€"
+
+
+def test_utf_16_with_a_mark_survives_a_bad_unit() -> None:
+    data = b"\xff\xfe" + SIMPLIFIED.encode("utf-16-le") + b"\x00\xd8" + SIMPLIFIED.encode("utf-16-le")
+    assert decode(data).text == f"{SIMPLIFIED}\ufffd{SIMPLIFIED}"
+
+
 def test_a_mark_before_bad_bytes_another_encoding_or_doubled_text() -> None:
     text = SIMPLIFIED * 40
     for data in (text.encode() + b"\xff" + text.encode(), text.encode("gbk"), text.encode().decode("latin-1").encode()):
@@ -232,7 +288,7 @@ def test_real_legacy_files(test_data: Path) -> None:
     for entry in entries:
         data = (test_data / "legacy" / entry["file"]).read_bytes()
         codec = {"big5": "big5hkscs"}.get(entry["encoding"], entry["encoding"])
-        expected = euc_tw.decode_euc_tw(data) if codec == "euc_tw" else data.decode(codec)
+        expected = decode_as(data, codec)
         with contextlib.suppress(UndecodableError):
             if decode(data).text == expected:
                 continue

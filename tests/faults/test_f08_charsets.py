@@ -62,15 +62,18 @@ def test_random_text_in_each_codec_cut_anywhere(case: tuple[str, str], cut: int,
 
 
 @pytest.mark.parametrize("codec", ["utf-8", "gb18030", "big5"])
-def test_many_bad_bytes_are_refused_and_a_few_replaced(codec: str) -> None:
-    text = "學而時習之，不亦說乎？" * 400
-    data = bytearray(text.encode(codec))
-    data[999] = 0xFF
-    assert 0 < decode(bytes(data)).text.count("\ufffd") < 4
-    for place in range(0, len(data), 100):
-        data[place] = 0xFF
+def test_bad_bytes_are_replaced_until_nothing_reads_well(codec: str) -> None:
+    text = "學而時習之，不亦說乎？\n" * 400
+    data = text.encode(codec)
+    line = len(data) // 400
+    for step in (400, 40, 4):
+        damaged = bytearray(data)
+        damaged[line - 3 :: line * step] = b"\xff" * (400 // step)  # in a line's last character
+        lines = decode(bytes(damaged), codec).text.split("\n")
+        assert [index for index, line in enumerate(lines) if "\ufffd" in line] == list(range(0, 400, step))
+        assert all(line == "學而時習之，不亦說乎？" for line in lines if line and "\ufffd" not in line)
     with pytest.raises(UndecodableError):
-        decode(bytes(data), codec)
+        decode(b"".join(b"\xff\xff" + data[place + 2 : place + 5] for place in range(0, len(data), 5)), codec)
 
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be"])

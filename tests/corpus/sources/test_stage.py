@@ -85,6 +85,20 @@ def test_every_record_is_a_document_or_a_fate(inputs: Path, tmp_path: Path) -> N
     assert not any("国标码" in str(fate) for fate in fates)
 
 
+def test_damaged_bytes_cost_their_lines(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    lines = [document(index).replace("\n", "").encode("gbk") for index in range(9)]
+    lines[3], lines[5] = lines[3][:7] + b"...", lines[5] + b"\x80"  # cut in a character; the euro sign of CP936
+    (tmp_path / "in" / "a.txt").write_bytes(b"\n".join(lines))
+    folder = extract(tmp_path / "in", tmp_path / "out")
+    (row,) = rows(folder)
+    kept = [document(index).replace("\n", "") + "€" * (index == 5) for index in range(9) if index != 3]
+    assert row["text"] == "\n".join(kept) and row["encoding"] == "gb18030"
+    assert folder.counts.extra == {"damaged_lines": 1, "damaged_chars": 7}
+    (by_line,) = (extract(tmp_path / "in", tmp_path / "lines", document="line"),)
+    assert [row["text"] for row in rows(by_line)] == kept and by_line.counts.errors == {"charset": 1}
+
+
 def test_columns_of_a_document(inputs: Path, tmp_path: Path) -> None:
     found = {row["url"] or row["text"]: row for row in rows(extract(inputs, tmp_path / "out", source="test"))}
     page = found["https://example.org/9"]
