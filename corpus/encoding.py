@@ -241,6 +241,8 @@ def _best(data: bytes, declared: str | None, utf8: str | None) -> Decoded:
         return Decoded(repaired, best_name, 0.5, True)
     trusted = best_name == declared or best_name == "utf-8"
     if not trusted and (best_name in _CHINESE or _SINGLE_BYTE.search(best_name)):
+        if first_name == declared:  # hardly damaged, only not Chinese
+            return Decoded(first_text, first_name, 0.3, False)
         raise UndecodableError(f"nothing declared, and as {best_name} it does not read like text")
     return Decoded(best_text, best_name, 0.5 if trusted else 0.3, False)
 
@@ -271,8 +273,8 @@ def _lenient(data: bytes, name: str) -> str | None:
         return None
     step = max(GLANCE_BYTES, len(data) // NUM_GLANCES) & ~1
     glance = b"".join(data[start : start + GLANCE_BYTES] for start in range(0, len(data), step)).decode(name, "replace")
-    if glance.count("\ufffd") > len(glance) * MAX_REPLACED_RATIO:  # replacing is slow, and here in vain
-        return None
+    if glance.count("\ufffd") > len(glance) * MAX_REPLACED_RATIO or _control_ratio(glance) > MAX_CONTROL_RATIO:
+        return None  # replacing is slow, and here in vain
     text = decode_as(data, name, replace=True)
     replaced = text.count("\ufffd")
     if replaced <= len(text) * FEW_REPLACED_RATIO:

@@ -3,8 +3,11 @@
 Removed: control and invisible characters, bidirectional overrides (text that shows in another order than it is
 stored), noncharacters, joiners outside emoji, combining marks beyond eight on one base. Mapped: line ends to a line
 feed, exotic spaces to a space, U+2581 (SentencePiece's space mark) to the underscore it looks like, lone surrogates to
-U+FFFD. Then NFC. Kept: every Chinese and full-width mark, Traditional and variant characters, private-use characters
-(they are counted, and too many condemn a document), the ideographic space that opens a paragraph, indentation.
+U+FFFD; and what fonts put into PDFs instead of the character: Kangxi radicals and those of the supplement (⽬ for 目),
+presentation forms (ﬁ for fi, and the vertical marks of GB18030's A6D9 to A6F3). Then NFC, but for compatibility
+ideographs, which it would unify. Kept: every Chinese and full-width mark (also ︵ and ︰, with which people draw faces
+and write colons), Traditional and variant characters, private-use characters (they are counted, and too many condemn a
+document), the ideographic space that opens a paragraph, indentation.
 
 Not NFKC and not ftfy: their tables turn ，！（） into ASCII for good. Joiners are cut everywhere but between emoji: this
 is a Chinese corpus, and inside Han they only hide words from filters.
@@ -18,14 +21,27 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import lru_cache
 
 MAX_MARKS_PER_BASE = 8
 MAX_INNER_SPACES = 2  # inside a line; longer runs are layout
 TRAILING_SPACES = " \t\u3000"
 
+# EquivalentUnifiedIdeograph.txt of Unicode 14: U+2E81 to U+2EF3 in order (U+2E9A is no character). That of a Kangxi
+# radical is its compatibility decomposition; strokes (U+31C0 on) stay, they come from no PDF.
+_SUPPLEMENT = (
+    "厂乛乚乙亻冂𠘨刀刂卜㔾小小兀尣尢𡯂巳幺彑彐忄心扌攵\u2e9a旡日月歺母民氵氺灬爫爫丬牛犭王𤴔目示礻𥫗糹纟罓罒㓁冗𦉫羊𦍌𦍋耂肀聿肉𦥑艹艹艹虎衤覀西见角𧢲讠"
+    "贝𧾷车辶辶辶邑钅長镸长门𨸏阝雨青韦页风飞食𩙿飠饣𩠐马骨鬼鱼鸟卤麦黄黾斉齐歯齿竜龙龜亀龟"
+)
+RADICALS = dict(zip(map(chr, range(0x2E81, 0x2EF4)), _SUPPLEMENT, strict=True))
+RADICALS |= {chr(code): unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6)}
+# Compatibility decompositions, but full-width marks where GB18030 has those.
+PRESENTATION_FORMS = dict(zip(map(chr, range(0xFE10, 0xFE1A)), "，、。：；！？〖〗…", strict=True))
+PRESENTATION_FORMS |= {chr(code): unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}
+
 # (kind, characters, replacement): what is mapped or removed, in this order.
-MAPPED = (
+MAPPED: tuple[tuple[str, str, str | dict[str, str]], ...] = (
     ("line_ends", "\r\n|[\r\x0b\x0c\x85\u2028\u2029]", "\n"),
     ("spaces", "[\xa0\u1680\u2000-\u200a\u202f\u205f]", " "),
     ("sentencepiece_space", "\u2581", "_"),
@@ -38,10 +54,18 @@ MAPPED = (
         + "]",
         "",
     ),
+    ("radicals", "[\u2e81-\u2e99\u2e9b-\u2ef3\u2f00-\u2fd5]", RADICALS),
+    ("presentation_forms", "[\ufb00-\ufb06\ufe10-\ufe19]", PRESENTATION_FORMS),
 )
 EMOJI = "\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"  # where a joiner may stand; stable under NFC
 
-_MAPPED = [(kind, re.compile(pattern), replacement) for kind, pattern, replacement in MAPPED]
+
+def _replacement(found: str | dict[str, str]) -> str | Callable[[re.Match[str]], str]:
+    return found if isinstance(found, str) else lambda match: found[match[0]]
+
+
+_MAPPED = [(kind, re.compile(pattern), _replacement(replacement)) for kind, pattern, replacement in MAPPED]
+_COMPATIBILITY_IDEOGRAPHS = re.compile("([\uf900-\ufaff\U0002f800-\U0002fa1f]+)")
 _JOINERS = re.compile("[\u200c\u200d]+")
 _IS_EMOJI = re.compile(f"[{EMOJI}]")
 _SPACE_RUN = re.compile(rf"[ \t]{{{MAX_INNER_SPACES + 1},}}")
@@ -74,12 +98,22 @@ def _clean_characters(text: str, changes: dict[str, int]) -> str:
     text, count = _cut_joiners(text)
     _add(changes, "joiners", count)
     text, count = _cap_marks(text)
-    if not unicodedata.is_normalized("NFC", text):
-        text, extra = _cap_marks(unicodedata.normalize("NFC", text))  # U+0344 becomes two marks
+    composed = _compose(text)
+    if composed != text:
+        text, extra = _cap_marks(composed)  # U+0344 becomes two marks
         _add(changes, "composed", 1)
         count += extra
     _add(changes, "marks", count)
     return text
+
+
+def _compose(text: str) -> str:
+    """NFC of everything but compatibility ideographs, with which nothing composes."""
+    if unicodedata.is_normalized("NFC", text):
+        return text
+    parts = _COMPATIBILITY_IDEOGRAPHS.split(text)
+    parts[::2] = [unicodedata.normalize("NFC", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _shape_lines(text: str) -> str:

@@ -72,23 +72,30 @@ def _big5_missing() -> dict[bytes, str]:
 def _strict(error: UnicodeError) -> tuple[str, int]:
     """What the standard reads where Python does not, with the place to go on from."""
     assert isinstance(error, UnicodeDecodeError)
-    start = error.start
-    if error.encoding == "gb18030" and error.object[start] == 0x80:
-        return "€", start + 1
-    if error.encoding == "big5hkscs" and (character := _big5_missing().get(error.object[start : start + 2])):
-        return character, start + 2
-    raise error
+    found = _read(error.encoding, error.object[error.start : error.start + 2])
+    if found is None:
+        raise error
+    return found[0], error.start + found[1]
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
     """`_strict`, and U+FFFD for a lead byte with what follows it unless that is ASCII, or for a byte that is no lead."""
-    try:
-        return _strict(error)
-    except UnicodeDecodeError as bad:
-        if bad.encoding == "gb18030" and _FOUR_BYTES.match(bad.object, bad.start):  # a code that nothing has
-            return "\ufffd", bad.start + 4
-        pair = bad.object[bad.start : bad.start + 2]
-        return "\ufffd", bad.start + (len(pair) if 0x80 < pair[0] < 0xFF and pair[-1] >= 0x80 else 1)
+    assert isinstance(error, UnicodeDecodeError)
+    codec, start = error.encoding, error.start
+    code = error.object[start : start + 4]
+    if found := _read(codec, code[:2]):
+        return found[0], start + found[1]
+    if codec == "gb18030" and _FOUR_BYTES.match(code):  # nothing has it
+        return "\ufffd", start + 4
+    return "\ufffd", start + (2 if 0x80 < code[0] < 0xFF and code[1:2] >= b"\x80" else 1)
+
+
+def _read(codec: str, pair: bytes) -> tuple[str, int] | None:
+    """A character and its bytes."""
+    if codec == "gb18030":
+        return ("€", 1) if pair[0] == 0x80 else None
+    character = _big5_missing().get(pair)
+    return (character, 2) if character else None
 
 
 codecs.register_error("whatwg.strict", _strict)

@@ -56,9 +56,9 @@ def legacy_table(folder: Path) -> list[list[str]]:
         entry = json.loads(line)
         data, codec = (folder / entry["file"]).read_bytes(), _codec(entry["encoding"])
         for name, sample, header in _legacy_cases(data, chance):
-            cases = right[codec][name]
+            found = right[codec][name]
             if name != "damaged" or codec != "euc_tw":  # which is read strictly
-                cases.append(decodes_to(sample, header, expected(sample, codec)))
+                found.append(decodes_to(sample, header, expected(sample, codec)))
     names = list(next(iter(right.values())))
     rows = [["legacy files", "files", *names]]
     for codec, cases in sorted(right.items()):

@@ -53,7 +53,8 @@ def normalize(texts: pa.LargeStringArray, edits: Edits) -> pa.LargeStringArray:
         new_offsets = np.empty(len(texts) + 1, np.int64)
         new_data = np.empty(offsets[-1] - offsets[0], np.uint8)
         changes = np.zeros((len(texts), normalizing.NUM_KINDS), np.int64)
-        normalizing.rewrite(offsets, data, table, needs, new_offsets, new_data, changes)
+        replacements = normalizing.replacement_table()
+        normalizing.rewrite(offsets, data, table, replacements, needs, new_offsets, new_data, changes)
         rows, kinds = np.nonzero(changes)
         for row, kind, count in zip(rows.tolist(), kinds.tolist(), changes[rows, kinds].tolist(), strict=True):
             edits.record(row, f"normalize.{normalizing.KINDS[kind]}", count=count)

@@ -1,8 +1,9 @@
 """The kernels of normalisation: what `corpus.normalize` says of one string, done to a batch of Arrow text.
 
 One scan says which documents need work; they are rewritten into a new buffer, the others are copied as they are. What
-needs Unicode's composition (a mark that composes or reorders, a joiner, a compatibility ideograph, nine marks in a
-row) is left to Python: 1 page in 100. A test holds both to the same bytes and the same counts.
+needs Unicode's composition (a mark that composes or reorders, a joiner, nine marks in a row) or another number of bytes
+(ﬁ, a radical whose ideograph is beyond plane 0) is left to Python: 1 page in 100. A test holds both to the same bytes
+and the same counts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from corpus.filters.statistics.tables import CODE_POINTS
 Array = npt.NDArray[Any]
 
 # What is to be done to a code point. The first ones are kinds of change, in the order of `normalize.MAPPED`.
-LINE_ENDS, SPACES, SENTENCEPIECE_SPACE, SURROGATES, INVISIBLE, WHITE_SPACE = range(6)
+LINE_ENDS, SPACES, SENTENCEPIECE_SPACE, SURROGATES, INVISIBLE, RADICALS, PRESENTATION_FORMS, WHITE_SPACE = range(8)
 KINDS = (*(kind for kind, _, _ in normalize.MAPPED), "white_space")
 NUM_KINDS = len(KINDS)
 KEEP, MARK, COMPOSE = range(NUM_KINDS, NUM_KINDS + 3)  # MARK: kept, but no more than MAX_MARKS of them in a row
@@ -31,6 +32,8 @@ KEEP, MARK, COMPOSE = range(NUM_KINDS, NUM_KINDS + 3)  # MARK: kept, but no more
 CLEAN, REWRITE, PYTHON = 0, 1, 2  # what a document needs
 MAX_MARKS = normalize.MAX_MARKS_PER_BASE  # kernels see the constants of their own module only
 MAX_SPACES = normalize.MAX_INNER_SPACES
+_STANDING_IN = normalize.RADICALS | normalize.PRESENTATION_FORMS
+_THREE_BYTES = {ord(one): list(other.encode()) for one, other in _STANDING_IN.items() if len(other.encode()) == 3}
 
 
 @lru_cache(maxsize=1)
@@ -48,12 +51,24 @@ def action_table() -> npt.NDArray[np.uint8]:
     for code, character in enumerate(everything):
         if unicodedata.category(character)[0] == "M":
             table[code] = COMPOSE if unicodedata.combining(character) else MARK
-        if character in composing or character in "\u200c\u200d" or not unicodedata.is_normalized("NFC", character):
+        is_composed = 0xF900 <= code < 0xFB00 or unicodedata.is_normalized("NFC", character)
+        if character in composing or character in "\u200c\u200d" or not is_composed:
             table[code] = COMPOSE
     for action, (_, pattern, _) in enumerate(normalize.MAPPED):
         for match in re.finditer(pattern, everything):
             table[match.start()] = action
+    for code in map(ord, _STANDING_IN):
+        if code not in _THREE_BYTES:
+            table[code] = COMPOSE
     table.setflags(write=False)
+    return table
+
+
+@lru_cache(maxsize=1)
+def replacement_table() -> npt.NDArray[np.uint8]:
+    """uint8[0x10000, 3]: the UTF-8 of what stands for a radical or a presentation form, where it has as many bytes."""
+    table = np.zeros((0x10000, 3), np.uint8)
+    table[list(_THREE_BYTES)] = list(_THREE_BYTES.values())
     return table
 
 
@@ -64,8 +79,6 @@ def action_of(table: Array, c: Any) -> int:
         return int(table[c])
     if (c & 0xFFFE) == 0xFFFE or 0xE0000 <= c < 0xE0080:
         return INVISIBLE
-    if 0x2F800 <= c < 0x2FA20:
-        return COMPOSE
     if 0xE0100 <= c < 0xE01F0:
         return MARK
     return KEEP
@@ -127,7 +140,14 @@ def scan(offsets: Array, data: Array, table: Array, out: Array) -> None:
 
 @kernel()
 def rewrite(
-    offsets: Array, data: Array, table: Array, needs: Array, out_offsets: Array, out: Array, changes: Array
+    offsets: Array,
+    data: Array,
+    table: Array,
+    replacements: Array,
+    needs: Array,
+    out_offsets: Array,
+    out: Array,
+    changes: Array,
 ) -> None:
     """Documents that need REWRITE in normal form, the others as they are, into `out` and its `out_offsets`.
 
@@ -148,6 +168,7 @@ def rewrite(
         feeds = spaces = 0
         is_indent = True  # the run opens its line
         shaped = 0
+        replaced = np.uint32(0)  # the character that another stands for
         while i < end:
             byte = data[i]
             if 0xE4 <= byte <= 0xE9:
@@ -170,6 +191,9 @@ def rewrite(
                     if c == 13 and after < end and data[after] == 10:
                         after += 1
                     c = np.uint32(10)
+                elif INVISIBLE < action < WHITE_SPACE:
+                    changes[row, action] += 1
+                    replaced = c
             if c == 10:
                 shaped |= position != content_end
                 position = content_end
@@ -203,6 +227,11 @@ def rewrite(
                 changes[row, SENTENCEPIECE_SPACE] += 1
                 out[position] = 0x5F
                 position += 1
+            elif replaced != 0:
+                for k in range(3):
+                    out[position] = replacements[replaced, k]
+                    position += 1
+                replaced = np.uint32(0)
             else:
                 for k in range(i, after):
                     out[position] = data[k]

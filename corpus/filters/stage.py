@@ -48,7 +48,7 @@ class Filtering(Stage):
     filter: FilterConfig
 
     name: ClassVar[str] = "filter"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     upstream: ClassVar[tuple[str, ...]] = ("extract",)
 
     def config(self) -> dict[str, Any]:

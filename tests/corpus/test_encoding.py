@@ -211,6 +211,7 @@ def test_nothing_plausible_is_an_error() -> None:
 def test_other_languages_are_decoded_as_declared() -> None:
     assert decode("déjà vu à Besançon".encode("cp1252"), "windows-1252").text == "déjà vu à Besançon"
     assert decode(b"plain ASCII", "gbk").text == "plain ASCII"
+    assert decode(b"plain ASCII " * 99 + b"\xa0<p>", "gbk").text.endswith(" \ufffd<p>")
     assert decode(b"").text == ""
 
 

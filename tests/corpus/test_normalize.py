@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import unicodedata
 
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 
 from corpus.normalize import MAX_MARKS_PER_BASE, normalize, normalize_with_changes
 
-TROUBLE = "\u200d\u200c\ufe0f\u0301\u0344\u1100\u1161\u11a8❤👩 \u3000\n\t\r\ufb2c\u0338←\u212a\u2581\xa0\xad\u202e\ufeff\ue000"
+TROUBLE = "\u200d\u200c\ufe0f\u0301\u0344\u1100\u1161\u11a8❤👩 \u3000\n\t\r\ufb2c\u0338←\u212a\u2581\xa0\xad\u202e\ufeff\ue000\uf900⼈⺇ﬁ︒"
 TEXTS = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from(TROUBLE)), max_size=40)
+
+IDEOGRAPHS = re.compile("[\uf900-\ufaff\U0002f800-\U0002fa1f]")  # of compatibility
 
 KEPT = [
     "学而时习之，不亦说乎？“有朋自远方来”——《论语》（学而）……！；：、「」『』【】〈〉〔〕·～",
@@ -23,6 +26,9 @@ KEPT = [
     "𠮷野家、㐂、䶮、〇、々、𪚥",
     "👨‍👩‍👧 ❤️ 👍🏽",
     "私用区的字\ue000还在",
+    "\ufa19\ufa1b\ufa26\uf900\U0002f80b\ufa0c，兼容汉字",
+    "o(︶︿︶)o　時間︰﹁三點﹂",
+    "⺀㇏笔画",
 ]
 
 
@@ -48,7 +54,11 @@ def test_what_chinese_writers_write_is_kept(text: str) -> None:
         ("👩\u200c👩\u200d\u200d👩", "👩👩\u200d👩"),
         ("字" + "\u0344" * 8, "字" + "\u0308\u0301" * 4),  # two marks each once composed
         ("\u1100\u1161\u11a8", "각"),
-        ("\uf900", "\u8c48"),  # a compatibility ideograph is canonically the unified one
+        ("e\u0301\uf900\u0301\u0316o\u0308", "é\uf900\u0316\u0301ö"),  # composition around a compatibility ideograph
+        ("本⽂⽬的在⼈⼯智能，⻓⻛⻅⺕", "本文目的在人工智能，长风见彐"),
+        ("⺇⾏ ⺮", "𠘨行 𥫗"),  # beyond plane 0
+        ("ﬁne ﬄow ﬁ\u0301", "fine fflow fí"),
+        ("甲︐乙︒︿︵丙︙", "甲，乙。︿︵丙…"),
         ("一  \n二\t\n三　\n", "一\n二\n三"),
         ("一\n\n\n\n二", "一\n\n二"),
         ("一     二", "一  二"),
@@ -62,6 +72,8 @@ def test_what_hides_or_breaks_is_removed(text: str, expected: str) -> None:
 
 def test_changes_are_counted_by_kind() -> None:
     assert normalize_with_changes("字" + "\u0344" * 8)[1] == {"composed": 1, "marks": 1}
+    _, changes = normalize_with_changes("⼈⼯⺇ﬁ︒\uf900")
+    assert changes == {"radicals": 3, "presentation_forms": 2}
     _, changes = normalize_with_changes("学\u200b而\u200b时\u202f习\r\n之\r\n。 ")
     assert changes == {"invisible": 2, "spaces": 1, "line_ends": 2, "white_space": 1}
 
@@ -70,7 +82,7 @@ def test_changes_are_counted_by_kind() -> None:
 def test_idempotent_and_composed(text: str) -> None:
     once = normalize(text)
     assert normalize(once) == once
-    assert unicodedata.is_normalized("NFC", once)
+    assert unicodedata.is_normalized("NFC", IDEOGRAPHS.sub("", once))
     once.encode()
 
 
@@ -81,7 +93,8 @@ def test_marks_are_capped_before_composition() -> None:
 
 
 @pytest.mark.parametrize(
-    "family", ["a\u0301\u0316", "\u0344", "\u200d", "👩\u200d", "a   ", "   a", " ", "\n", " \n", "\x00"]
+    "family",
+    ["a\u0301\u0316", "\u0344", "\u200d", "👩\u200d", "\uf900\u0344", "⼈ﬁ", "a   ", "   a", " ", "\n", " \n", "\x00"],
 )
 def test_time_is_linear(family: str) -> None:
     def seconds(copies: int) -> float:

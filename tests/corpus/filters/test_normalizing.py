@@ -17,7 +17,7 @@ from tests.corpus.texts import document
 WHITE = " \t\u3000\n\r\x0b\x85\u2028\xa0\u2003\u200b"
 TROUBLE = (
     WHITE
-    + "\u200d\u200c\ufe0f\ufe0e\u0301\u0344\u1100\u1161\u11a8❤👩\ufb2c\u0338←\u212a\u2581\xad\u202e\ufeff\ue000\ufffe\U000e0041\U000e0101\U0002f800学a"
+    + "\u200d\u200c\ufe0f\ufe0e\u0301\u0344\u1100\u1161\u11a8❤👩\ufb2c\u0338←\u212a\u2581\xad\u202e\ufeff\ue000\ufffe\U000e0041\U000e0101\U0002f800\uf900⼈⺇ﬁ︒学a"
 )
 TEXTS = st.lists(
     st.one_of(
@@ -79,6 +79,10 @@ def test_white_space_in_a_row(text: str) -> None:
         ("行末 \n空格", normalizing.REWRITE),
         ("学\u200b而", normalizing.REWRITE),
         ("e\u0301", normalizing.PYTHON),
+        ("\uf900\U0002f800", normalizing.CLEAN),
+        ("⼈︒", normalizing.REWRITE),
+        ("⺇", normalizing.PYTHON),  # its ideograph has four bytes
+        ("ﬁ", normalizing.PYTHON),
         ("👩\u200d👩", normalizing.PYTHON),
         ("行\r\n末", normalizing.REWRITE),
         ("字" + "\ufe0f" * 9, normalizing.PYTHON),

@@ -101,7 +101,10 @@ def test_text_over_the_cap_and_in_another_encoding(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     data = POEM.encode() + "坏行".encode("gbk") + "\n好行。\n".encode()
     lines, bad = read_all(path, data, document="line", encoding="utf-8")
-    assert [record.text for record in lines][-2:] == ["\ufffd\ufffd\ufffd\ufffd", "好行。"] and not bad  # for the stage to drop
+    assert [record.text for record in lines][-2:] == [
+        "\ufffd\ufffd\ufffd\ufffd",
+        "好行。",
+    ] and not bad  # for the stage to drop
     assert [error.kind for error in read_all(path, data, max_line_bytes=50)[1]] == ["too_long"]
     blocks, bad = read_all(path, b"x\n" * 40 + b"\nyy\n", document="blank_line", max_line_bytes=50)
     assert [record.text for record in blocks] == ["yy"] and [(e.kind, e.offset, e.length) for e in bad] == [
