@@ -159,18 +159,15 @@ def _wrap(passage: str, wrapping: str) -> str:
 
 def _encodable(text: str, codec: str) -> str:
     """The text without the characters that a codec lacks; HZ turns a tilde and a line end into more than one thing."""
-    if codec == "euc_tw":
-        return "".join(filter(_is_in_euc_tw, text))
-    return text.replace("~", "").encode(codec, "ignore").decode(codec)
+    return "".join(char for char in text if char != "~" and _is_in(char, codec))
 
 
 @cache
-def _is_in_euc_tw(char: str) -> bool:
+def _is_in(char: str, codec: str) -> bool:
     try:
-        encode_euc_tw(char)
-    except UnicodeEncodeError:
+        return decode_as(_encode(char, codec), codec) == char
+    except UnicodeError:
         return False
-    return True
 
 
 def _encode(text: str, codec: str) -> bytes:
