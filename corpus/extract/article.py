@@ -12,8 +12,6 @@ MAX_LINES_BELOW = 10
 MIN_OWN_LETTERS = 50  # a page with fewer, and more than so many times as many skipped, is read again without names
 SKIPPED_RATIO = 5  # a page with none at all: where MIN_OWN_LETTERS are skipped
 MIN_FORM_RATIO = 0.5  # share of the letters from which on a form is the page (ASP.NET), not a part of it
-HEADLINE_BYTES = 20_000  # of the page's text, in which the headline is looked for
-MIN_HEADLINE_CHARS = 4
 
 _NO_BYTES = np.empty(0, np.uint8)
 
@@ -37,9 +35,8 @@ def extract_article(page: bytes) -> Page:
     rows = rows[:num_lines]
     text = out.data
 
-    head = facts.head_facts(page, int(info[reader.FIRST_TEXT]))
-    text_bytes = int(rows[-1, reader.LINE_END]) + 1 if num_lines else 0
-    title = head.title or _title(page, text, text_bytes, info)
+    metas = facts.head_metas(page)
+    title, place = facts.headline(page, metas)
     ranges = lines.article_ranges(containers, info)
     verdicts = np.zeros(num_lines, np.uint8)
     lines.judge(text, rows, ranges[0][0], ranges[-1][1], verdicts)
@@ -53,39 +50,16 @@ def extract_article(page: bytes) -> Page:
         int(info[reader.FORM_LETTERS]) < MIN_FORM_RATIO * own,
         result,
     )
-    date, author = head.date or facts.later_date(page), head.author or facts.later_author(page)
-    if not (date and author):
-        near_date, near_author = _near(text, rows, ranges[0][0])
-        date, author = date or near_date, author or near_author
+    near = facts.near_headline(page, place)
+    shown = _short_lines(text, rows, ranges[0][0], ranges[-1][1])
+    date, author = facts.publication_day(page, metas, near, shown), facts.author_of(page, metas, near, shown)
     return Page(title, date, str(result.data[:size], "utf-8"), author)
 
 
-def _title(page: bytes, text: memoryview, num_bytes: int, info: tables.Array) -> str | None:
-    tag = heading = ""
-    start, end = info[reader.TITLE_START : reader.TITLE_END + 1].tolist()
-    if start >= 0:
-        tag = facts.plain(page[start : min(end, start + 4 * facts.MAX_TITLE_CHARS)])
-    start, end = info[reader.HEADING_START : reader.HEADING_END + 1].tolist()
-    if start >= 0:
-        heading = " ".join(str(text[start : max(start, end)], "utf-8").split())
-    if not heading and (part := facts.headline_in(tag)) != tag and len(part) >= MIN_HEADLINE_CHARS:
-        if b"\n" + part.encode() + b"\n" in b"\n" + bytes(text[: min(num_bytes, HEADLINE_BYTES)]):
-            heading = part  # a line says just that
-    return facts.title_of(tag, heading)
-
-
-def _near(text: memoryview, rows: tables.Array, first: int) -> tuple[str | None, str | None]:
-    """Date and author from the short lines around the article's beginning."""
-    date = author = None
-    start = max(0, first - MAX_LINES_ABOVE)
-    wanted = reader.HAS_YEAR | reader.HAS_BYLINE
-    for row in rows[start : first + MAX_LINES_BELOW].tolist():
-        flags = row[reader.LINE_FLAGS]
-        if not flags & wanted or flags & reader.IS_PRE or row[reader.LINE_CHARS] > 2 * reader.MAX_START_CHARS:
-            continue
-        line = str(text[row[reader.LINE_START] : row[reader.LINE_END]], "utf-8")
-        if date is None and flags & reader.HAS_YEAR and facts.is_dated(line):
-            date = facts.iso_date(line)
-        if author is None:
-            author = facts.byline(line)
-    return date, author
+def _short_lines(text: memoryview, rows: tables.Array, first: int, last: int) -> list[str]:
+    """The short lines at the article's beginning and end, where date and byline may stand."""
+    around = [*range(max(0, first - MAX_LINES_ABOVE), min(first + MAX_LINES_BELOW, len(rows)))]
+    around += range(max(first + MAX_LINES_BELOW, last - MAX_LINES_BELOW), min(last + MAX_LINES_ABOVE, len(rows)))
+    found = rows[around] if around else rows[:0]
+    found = found[found[:, reader.LINE_CHARS] <= facts.MAX_LINE_CHARS]
+    return [str(text[start:end], "utf-8") for start, end in found[:, : reader.LINE_END + 1].tolist()]

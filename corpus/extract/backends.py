@@ -1,7 +1,7 @@
 """Other extractors of main text, chosen by `[extract] backend`: resiliparse's main content, and trafilatura.
 
 Both build a tree, whose worst cases are quadratic: pages pass corpus.shape before. Title, date and author are
-trafilatura's own there; resiliparse finds only the title, the rest is read from the head (facts.py).
+trafilatura's own there; with resiliparse they are ours (facts.py).
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ def _resiliparse(page: bytes, html: str) -> Page:
 
     tree = HTMLTree.parse(limit_lists(html))
     text = extract_plain_text(tree, main_content=True, preserve_formatting=True, alt_texts=False)
-    head = facts.head_facts(page, facts.MAX_HEAD_BYTES)
-    heading = tree.body.query_selector("h1") if tree.body is not None else None
-    headline = " ".join((heading.text or "").split()) if heading is not None else ""
-    title = head.title or facts.title_of(" ".join((tree.title or "").split()), headline)
-    date, author = head.date or facts.later_date(page), head.author or facts.later_author(page)
+    metas = facts.head_metas(page)
+    title, place = facts.headline(page, metas)
+    near = facts.near_headline(page, place)
+    date, author = facts.publication_day(page, metas, near, ()), facts.author_of(page, metas, near, ())
     return Page(title, date, "\n".join(line.strip() for line in text.split("\n") if line.strip()), author)
 
 
