@@ -9,6 +9,8 @@ from corpus.extract.config import Page
 
 MAX_LINES_ABOVE = 12  # of the article, where date and author may stand
 MAX_LINES_BELOW = 10
+MAX_BYLINE_CHARS = 16  # of a line that need not have one of BYLINE_CHARACTERS
+MAX_BYLINES = 100
 MIN_OWN_LETTERS = 50  # a page with fewer, and more than so many times as many skipped, is read again without names
 SKIPPED_RATIO = 5  # a page with none at all: where MIN_OWN_LETTERS are skipped
 MIN_FORM_RATIO = 0.5  # share of the letters from which on a form is the page (ASP.NET), not a part of it
@@ -51,15 +53,17 @@ def extract_article(page: bytes) -> Page:
         result,
     )
     near = facts.near_headline(page, place)
-    shown = _short_lines(text, rows, ranges[0][0], ranges[-1][1])
+    shown = _bylines(text, rows, ranges[0][0], ranges[-1][1])
     date, author = facts.publication_day(page, metas, near, shown), facts.author_of(page, metas, near, shown)
     return Page(title, date, str(result.data[:size], "utf-8"), author)
 
 
-def _short_lines(text: memoryview, rows: tables.Array, first: int, last: int) -> list[str]:
-    """The short lines at the article's beginning and end, where date and byline may stand."""
-    around = [*range(max(0, first - MAX_LINES_ABOVE), min(first + MAX_LINES_BELOW, len(rows)))]
-    around += range(max(first + MAX_LINES_BELOW, last - MAX_LINES_BELOW), min(last + MAX_LINES_ABOVE, len(rows)))
-    found = rows[around] if around else rows[:0]
-    found = found[found[:, reader.LINE_CHARS] <= facts.MAX_LINE_CHARS]
-    return [str(text[start:end], "utf-8") for start, end in found[:, : reader.LINE_END + 1].tolist()]
+def _bylines(text: memoryview, rows: tables.Array, first: int, last: int) -> list[str]:
+    """The lines from a little above the article to a little below it in which date and author may stand."""
+    around = rows[max(0, first - MAX_LINES_ABOVE) : last + MAX_LINES_BELOW]
+    flags, chars = around[:, reader.LINE_FLAGS], around[:, reader.LINE_CHARS]
+    chosen = ((flags & reader.HAS_BYLINE) != 0) | ((chars <= MAX_BYLINE_CHARS) & (around[:, reader.LINE_LINKS] == 0))
+    ends = np.minimum(np.arange(len(around)), np.arange(len(around))[::-1]) < MAX_LINES_ABOVE + MAX_LINES_BELOW
+    chosen |= ends & ((flags & reader.HAS_YEAR) != 0)
+    columns = around[chosen & ((flags & reader.IS_PRE) == 0)][:MAX_BYLINES, : reader.LINE_END + 1].tolist()
+    return [str(text[start:end], "utf-8") for start, end in columns]

@@ -22,77 +22,115 @@ MAX_TITLE_CHARS = 300
 MAX_AUTHOR_CHARS = 30
 MAX_HEAD_BYTES = 100_000  # metadata further down are not looked at
 MAX_META_TAGS = 100
+MIN_OVERLAP = 0.25  # of pairs of letters of the only h1 with the title tag, for it to be the title
 MAX_SITE_CHARS = 8  # so short a title that ends as a site's name does, and is not on the page, is that name
 MAX_HEADINGS = 60
 ENOUGH = 3.1  # of agreement and worth: no other heading is looked at
-MAX_KEY_CHARS, MAX_PLACES = 8, 8  # of the title's first characters in the page
+MAX_KEY_CHARS, MAX_PLACES = 8, 30  # of the title's first characters in the page
 WINDOW_BEFORE, WINDOW_AFTER = 800, 5_000  # bytes around the headline in which date and author may stand
-MAX_HINTS = 8
+MAX_HINTS = 8  # of each word of _AUTHOR_WORDS
 MAX_LINE_CHARS = 120  # of a dated line or byline
-MAX_DATE_CHARS = 24  # a line with a date that is no longer says nothing else
+MAX_DATE_CHARS = 28  # of a line that begins with a date
+MIN_TEXT_CHARS, MAX_TEXTS = 40, 3  # of a line of text; so many of them end what is near the headline
+MAX_HEAD_CHARS = 16  # of the head of comments
 LOCAL_HOURS = 8  # ahead of UTC is the reader of a Chinese page
 
 _META = re.compile(rb"<meta\s([^<>]{1,1500})>", re.IGNORECASE)
-_META_NAME = re.compile(
-    rb"""(?:property|name|itemprop)\s*=\s*["']?\s*([\w:.]{4,30})\s*(?:["'\s/]|$)""", re.IGNORECASE
-)
+_META_NAME = re.compile(rb"""(?:property|name|itemprop)\s*=\s*["']?\s*([\w:.]{4,30})\s*(?:["'\s/]|$)""", re.IGNORECASE)
 _CONTENT = re.compile(rb"""content\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
-_TITLE_TAG = re.compile(rb"<title[^<>]{0,200}>(.{0,2000}?)</title", re.IGNORECASE | re.DOTALL)
+_TITLE_TAG = re.compile(rb"<title[^<>]{0,200}>", re.IGNORECASE)
+_TITLE_END = re.compile(rb"</title", re.IGNORECASE)
 _HEADING = re.compile(rb"<[hH]([123])(?=[\s>])")
 _ELEMENT = re.compile(rb"<([^<>]{1,800})>([^<]{0,500})")
 _TAG = re.compile(r"<[^<>]{0,800}>")
 _URL = re.compile(rb"""<link[^<>]{0,200}canonical[^<>]{0,200}href\s*=\s*["']?([^"'<>\s]{1,300})""", re.IGNORECASE)
 _JSON_AUTHOR = re.compile(rb"""\s*:\s*(?:\[?\s*\{[^{}\[\]]{0,200}?"name"\s*:\s*|\[?\s*)("[^"\n]{1,200}")""")
-_SEPARATOR = re.compile(r"\s*[_|｜]+\s*|\s+[-–—－·•»]+\s+|\s*(?:-{2,}|—{2,})\s*|\s*[-–—－]\s*|\s+")
+_SEPARATOR = re.compile(r"\s*[_|｜]+\s*|\s+[-–—－·•»]+\s+|\s*(?:-{2,}|—{2,})\s*|\s*[-–—－]\s*|\s+|(?=[（(【])")
 _STRONG = re.compile(r"\s*[_|｜]+\s*|\s+[-–—－]+\s+|-{2,}")
-_SITE = re.compile(r"(?:网|网站|站|门户|频道|日报|晚报|新闻|社区|论坛|博客|百科|文库|官网|首页|中心|大学|学院|医院|公司|政府)$")
+_SITE = re.compile(
+    r"(?:网|网站|站|门户|频道|日报|晚报|新闻|社区|论坛|博客|百科|文库|官网|首页|中心|大学|学院|医院|公司|政府)$"
+)
+_SITE_ONLY = re.compile(r"^欢迎|(?:网|网站|首页|主页|欢迎您|办公室|大学|学院|中心)$")
+_TITLED = re.compile(
+    rb"""<(?:div|td|p|span|strong|font)\s[^<>]{0,200}?(?:class|id)\s*=\s*["']?[\w-]{0,30}(?:title|headline|heading)"""
+    rb"""(?:["'\s][^<>]{0,300})?>\s*([^<>]{12,300})<""",
+    re.IGNORECASE,
+)
 _COUNTER = re.compile(r"^[（(]\d[^（）()]{0,30}[)）]\s*")  # unread messages
 _BLOCK = re.compile(
-    r"</?(?:p|div|li|[uod]l|t[rdh]|table|h[1-6]|section|article|header|footer|d[td]|form|br|hr|main)(?=[\s/>])[^<>]{0,800}>", re.IGNORECASE
+    r"</?(?:p|div|li|[uod]l|t[rdh]|table|h[1-6]|section|article|header|footer|d[td]|form|br|hr|main|title|body)(?=[\s/>])[^<>]{0,800}>",
+    re.IGNORECASE,
 )
-_CODE = re.compile(rb"<(?:script|style)[^<]*", re.IGNORECASE)
+_CODE = re.compile(rb"<(?:script|style|!--)[^<]*", re.IGNORECASE)
 _WORTH = (0.9, 0.6, 0.5)  # of h1, h2, h3
-_DATE_METAS = (b"article:published_time", b"datepublished", b"pubdate", b"publishdate", b"og:release_date", b"date")
-_DATE_METAS += (b"dc.date", b"publish_date", b"publish_time", b"publishtime", b"datecreated")
-_DATE_KEYS = (b'"datePublished"', b'"pubDate"', b"var publish_time", b"var createTime", b"var ct ")
+_DATE_METAS = (
+    b"article:published_time datepublished pubdate publishdate og:release_date date dc.date publish_date publish_time "
+    b"publishtime datecreated"
+).split()
+_DATE_KEYS = (b'"datePublished"', b'"pubDate"', b"var publish_time", b"var ct ", b"var createTime")
 _DATE = re.compile(r"(?<!\d)((?:19|20)\d\d)\s*[-/.年]\s*(\d{1,2})\s*[-/.月]\s*(\d{1,2})(?!\d)")
 _COMPACT_DATE = re.compile(r"^((?:19|20)\d\d)(\d\d)(\d\d)(?!\d)")
 _ENGLISH_DATE = re.compile(
-    r"\b(?:(\d{1,2})\s+)?(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?\s+(?:(\d{1,2}),?\s+)?((?:19|20)\d\d)\b"
+    r"(?:\b\w{3,9}day,?\s+)?\b(?:(\d{1,2})\s+)?(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?\s+(?:(\d{1,2}),?\s+)?((?:19|20)\d\d)\b"
 )
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 _UTC = re.compile(r"((?:19|20)\d\d)-(\d\d)-(\d\d)T(\d\d):\d\d(?::[\d.]{2,12})?(?:Z|\+00:?00)")
-_YEAR = re.compile("(?:19|20)[0-9][0-9]")
+_YEAR = re.compile("199[5-9]|20[0-9][0-9]")
 _EPOCH = re.compile(r"""^[\s=:"']{1,6}(1[0-9]{9})\b""")
 _URL_DATE = re.compile(r"[/_t]((?:19|20)\d\d)[-/_]?([01]\d)[-/_]?([0-3]\d)(?=[/_.-])")
-_DATED = re.compile(
-    r"\d{1,2}[:：]\d\d|发布|發布|发表|發表|刊登|(?:^|\W)日期|时间|時間|来源|來源|更新|作者|记者|記者|編輯|编辑|阅读|浏览|posted"
+_DATE_WORD = re.compile(
+    r"发布|發布|发表|發表|刊登|(?:^|\W)日期|时间|時間|来源|來源|更新|作者|记者|記者|編輯|编辑|阅读|浏览|posted",
+    re.IGNORECASE,
 )
-_AUTHOR_WORDS = b"author writer byline nickname username user-name user_name userlink js_name rich_media_meta_text".split()
+_TIME_OF_DAY = re.compile(r"\d{1,2}[:：]\d\d")
+_AUTHOR_WORDS = (
+    b"author writer byline nickname username user-name user_name userlink js_name rich_media_meta_text".split()
+)
+_NAME_OF_TAG = re.compile(rb"<([a-zA-Z]{1,15})")
 _NAMING = re.compile(rb"""(?:class|id|itemprop|rel)\s*=\s*["']?[^"'=]{0,80}$""", re.IGNORECASE)
 _LABEL = re.compile(
     r"(?:^|[\s\[【（(|｜·,，。；;>])(?:(?:本文|文章|原文|原创|原創)?(?:作者|撰文|撰稿人?|执笔)|文)\s*[:：/／|｜]\s*"
     r"|^(?:作者|撰文|撰稿|执笔)\s+"
 )
-_MAYBE_BYLINE = re.compile("[者文撰笔员]")
-_BY_REPORTER = re.compile(
-    r"^[（(\[【]?[\u4e00-\u9fff·]{0,14}(?:记者|記者|通讯员)\s*[:：/／|｜]?\s*"
-    r"([\u4e00-\u9fff]{2,4}(?:[\s、][\u4e00-\u9fff]{2,4}){0,3})\s*[)）\]】]?(?:\s*(?:来源|编辑|责编|责任编辑|摄影|文/图|报道|\d{4}).{0,60})?$"
+_SURNAMES = (
+    "赵钱孙李周吴郑王冯陈褚卫蒋沈韩杨朱秦尤许何吕施张孔曹严华金魏陶姜戚谢邹喻柏水窦章云苏潘葛奚范彭郎鲁韦昌马苗凤花方俞任袁柳鲍史唐"
+    "费廉岑薛雷贺倪汤滕殷罗毕郝邬安常乐于时傅皮卞齐康伍余元卜顾孟平黄和穆萧尹姚邵湛汪祁毛禹狄米贝明臧计伏成戴谈宋茅庞熊纪舒屈项祝董梁杜"
+    "阮蓝闵席季麻强贾路娄危江童颜郭梅盛林刁钟徐邱骆高夏蔡田樊胡凌霍虞万支柯管卢莫房裘缪干解应宗丁宣邓郁单杭洪包左石崔吉钮龚程嵇邢裴陆荣"
+    "翁荀羊甄曲家封储靳焦巴牧车侯全班仰秋仲伊宫宁栾甘厉祖武符刘景詹束龙叶司黎白蒲卓蔺屠蒙池乔闻党翟谭申冉桑桂牛边尚温庄晏柴瞿阎慕连习"
+    "艾容向古易廖庾居步都耿满文寇广欧蔚越隆师巩聂晁敖冷辛阚那简饶曾沙鞠丰关查游权益岳帅闫肖涂商佟格扎代付苑褚上官趙錢孫吳鄭馮陳衛蔣"
+    "楊許呂張嚴陶謝鄒蘇魯韋馬鳳湯羅畢鄔樂時齊顧黃蕭談龐紀項藍閔賈婁顏鍾駱萬盧應鄧單榮龔陸儲劉葉喬聞黨譚勞龍鞏聶曾關簡饒闕歐溫莊閻連習賴"
 )
+_NAME = rf"[{_SURNAMES}][\u4e00-\u9fff·]{{1,5}}"
+_PERSONS = rf"({_NAME}(?:\s?[\s、，,]\s?[\u4e00-\u9fff·]{{2,4}}){{0,3}})"
+_REPORTERS = r"[\u4e00-\u9fff·\s□■]{0,18}(?:记者|記者|通讯员|特约撰稿人?)\s*[:：/／|｜]?\s*"
+_BY_REPORTER = re.compile(  # a line, the end of a paragraph, or its beginning as in Taiwan
+    rf"^[（(【\[]?{_REPORTERS}{_PERSONS}\s*(?:[)）\]】]|$|[/／]|\s(?:来源|编辑|责编|责任编辑|摄影|报道|\d{{4}}))"
+    rf"|[。！？”][（(]{_REPORTERS}{_PERSONS}\s*[)）]$"
+    rf"|^【[\u4e00-\u9fff]{{2,8}}[/／]{_PERSONS}】"
+)
+_MAYBE_BYLINE = re.compile("[者文撰笔员（(【]")
 _WORD = r"[^\s:：,，。;；、|｜()（）\[\]【】<>《》/／\"“”&＆!?！？]{2,20}"
-_NAMES = re.compile(rf"({_WORD})((?:\s?[、,，&＆/]\s?{_WORD}|\s[\u4e00-\u9fff]{{2,4}}(?![\u4e00-\u9fff:：])){{0,3}})")
+_NAMES = re.compile(
+    rf"([A-Z][a-z]{{1,15}}(?:\s[A-Z][a-z.]{{0,15}}){{1,2}}|{_WORD})((?:\s?[、,，&＆/]\s?{_WORD}|\s[\u4e00-\u9fff]{{2,4}}(?![\u4e00-\u9fff:：])){{0,3}})"
+)
 _BEFORE_NAME = frozenset("作者,文,本文作者,楼主,由,By,by,Posted by,posted by".split(","))
-_OTHER_ROLE = re.compile(r"编辑|編輯|来源|來源|责编|校对|审核|摄影|图源|发布|時間|时间|浏览|阅读|关注|粉丝|出处|转载|投稿|点击|我有")
+_OTHER_ROLE = re.compile(
+    r"编辑|編輯|来源|來源|责编|校对|审核|摄影|图源|发布|時間|时间|浏览|阅读|关注|粉丝|出处|转载|投稿|点击|我有"
+)
 _KEY_END = re.compile("[&<>\"'\\s_|-]")
+_COMMENTS = re.compile(r"[\u4e00-\u9fff]{0,4}(?:评论|評論|评价|留言|相关|推荐|猜你)")
 _NO_LETTERS = re.compile(r"[\W_]+")
 _SPACED_NAME = re.compile(r"(?<![\u4e00-\u9fff])([\u4e00-\u9fff])\s([\u4e00-\u9fff])(?![\u4e00-\u9fff])")
 _LONG_NAME = re.compile(r"[\u4e00-\u9fff]{9}")
 _REPORTER = re.compile(r"^.{0,14}?(?:记者|記者|通讯员|作者)\s*[:：]?\s*(?=\S)")
-_AFFILIATION = re.compile(r"^[\u4e00-\u9fff]{2,20}(?:大学|学院|研究院|研究所|研究中心|报社|日报)([\u4e00-\u9fff]{2,4})$")
+_AFFILIATION = re.compile(
+    r"^[\u4e00-\u9fff]{2,20}(?:大学|学院|研究院|研究所|研究中心|报社|日报)([\u4e00-\u9fff]{2,4})$"
+)
 _ORGANISATION = re.compile(
-    r"(?:报|報|版|社区|网|網|网站|新闻|社|电视台|电台|频道|客户端|中心|部|委|局|厅|院|处|所|科|会|支部|办|办公室|组|杂志|周刊|资讯|财经|"
+    r"^(?:新浪|网易|搜狐|腾讯|凤凰网|人民网|新华|中新|央视|光明|环球|百度|太平洋)|(?:报|報|版|社区|网|網|网站|新闻|社|电视台|电台|频道|客户端|中心|部|委|局|厅|院|处|所|科|会|支部|办|办公室|组|杂志|周刊|资讯|财经|"
     r"科技|娱乐|体育|集团|公司|大学|医院|银行|平台|号|自媒体综合|整理|原创|转载|来源|供稿)$"
 )
+_NO_NAME = re.compile(r"^\W*\d|\.(?:com|cn|net|org)\b|[。！？!?，：:@_]|//")
 _NO_AUTHOR = frozenset(
     "admin administrator root author null none undefined 管理员 未知 佚名 本站 网络 编辑 小编 作者 匿名 原创 楼主 关注 登录 "
     "网易 新浪 搜狐 腾讯 百度 凤凰 互联网 专栏 热门 我的 投诉 举报 分享 收藏 个人 主页".split()
@@ -123,7 +161,7 @@ class Announced(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """The byte behind a heading's start tag, its worth, and its texts: the whole, and what stands between its tags."""
+    """The byte behind a heading's start tag, its worth, and its texts: what stands between its tags, and the whole."""
 
     place: int
     worth: float
@@ -146,7 +184,9 @@ def head_metas(page: bytes) -> dict[bytes, bytes]:
         name = _META_NAME.search(tag[1])
         content = _CONTENT.search(tag[1]) if name else None
         if name and content:
-            found.setdefault(name[1].lower(), content[1] or content[2] or content[3] or b"")
+            key, value = name[1].lower(), content[1] or content[2] or content[3] or b""
+            found.setdefault(key, value)
+            found.setdefault(key.rpartition(b":")[2], value)
     return found
 
 
@@ -157,12 +197,14 @@ def headline(page: bytes, metas: dict[bytes, bytes]) -> Headline:
     '木匠和他的河'
     """
     tag = _TITLE_TAG.search(page, 0, 2 * MAX_HEAD_BYTES)
-    titles = [" ".join(_TAG.sub(" ", plain(tag[1])).split())[:MAX_TITLE_CHARS]] if tag else []
+    start = tag.end() if tag else 0
+    end = _TITLE_END.search(page, start, start + 8 * MAX_TITLE_CHARS) if tag else None
+    titles = [" ".join(_TAG.sub(" ", plain(page[start : end.start()])).split())[:MAX_TITLE_CHARS]] if end else []
+    start = end.end() if end else start
     titles += [plain(metas[key])[:MAX_TITLE_CHARS] for key in (b"og:title", b"articletitle") if metas.get(key)]
     titles += [short for title in titles if (short := _COUNTER.sub("", title)) != title]
     titles = [title for title in dict.fromkeys(titles) if letters(title)]
     announced = [Announced.of(title) for title in titles]
-    start = tag.end() if tag else 0
     best, best_score, whole = Headline(None, -1), 0.0, False
     headings = []
     for heading in _headings(page, start):
@@ -179,19 +221,25 @@ def headline(page: bytes, metas: dict[bytes, bytes]) -> Headline:
     for place, worth, text in (found for key in keys for found in _places(page, key.encode(), start)):
         for title in announced:
             score = agreement(text, title)
-            if score == 3.0 and without_site(title.text) != title.text:
-                score = 2.0  # for sharing: hidden, and with the site
+            if score == 3.0 and _SITE.search(text) and (cut := without_site(text)) != text:
+                text, score = cut, 2.0  # hidden, for sharing
             if score and score + worth > best_score:
                 best, best_score = Headline(text[:MAX_TITLE_CHARS], place), score + worth
-    if best.title:
-        return best
-    tops = [(one.place, one.texts[0]) for one in headings if one.worth == _WORTH[0] and len(letters(one.texts[0])) >= 4]
-    if len(tops) == 1 and (not titles or _overlap(tops[0][1], " ".join(titles)) >= 0.25 or not without_site(titles[0])):
-        return Headline(tops[0][1][:MAX_TITLE_CHARS], tops[0][0])
+    tops = [one for one in headings if one.worth == _WORTH[0] and len(letters(one.texts[-1])) >= 4]
+    shown = best.place in [one.place for one in headings]
+    if len(tops) == 1 and not shown:
+        text = tops[0].texts[-1]
+        if not titles or not without_site(titles[0]) or _overlap(text, " ".join(titles)) >= MIN_OVERLAP:
+            return Headline(text[:MAX_TITLE_CHARS], tops[0].place)
     site = {letters(plain(metas.get(key, b""))) for key in (b"og:site_name", b"application-name", b"sitename")}
-    cut = without_site(titles[-1] if len(titles) > 1 else titles[0]) if titles else ""
-    is_site = letters(cut) in site or len(cut) <= MAX_SITE_CHARS and _SITE.search(cut)
-    return Headline(cut if letters(cut) and not is_site else None, -1)
+    cut = best.title or (without_site(titles[-1] if len(titles) > 1 else titles[0]) if titles else "")
+    is_site = not letters(cut) or letters(cut) in site or _SITE_ONLY.search(cut) is not None
+    if not best.title and len(cut) <= MAX_SITE_CHARS:
+        is_site = is_site or _SITE.search(cut) is not None
+    if shown or not is_site:
+        return best if best.title else Headline(cut, -1)
+    found = _TITLED.search(page, start)
+    return Headline(plain(found[1])[:MAX_TITLE_CHARS], found.start(1)) if found else best
 
 
 def agreement(shown: str, title: Announced) -> float:
@@ -210,7 +258,7 @@ def agreement(shown: str, title: Announced) -> float:
         first = len(title.strong[0])
         return (2.0 if len(a) > 3 else 1.5) + 0.5 * min(len(a), first) / len(b) - 0.6 * (len(a) > first)
     if len(b) >= 6 and a.startswith(b):  # the title was cut
-        return 2.5 if len(a) < 3 * len(b) else 0.0
+        return 1.9 if len(a) < 3 * len(b) else 0.0
     if len(a) >= 8 and b.startswith(a):  # the site added its own words
         return 2.0
     if len(a) >= 4 and b.endswith(a) and b[: -len(a)] in title.beginnings and not _SITE.search(shown):
@@ -242,7 +290,7 @@ def publication_day(page: bytes, metas: dict[bytes, bytes], near: Near, lines: I
         if (content := metas.get(name)) and (day := iso_date(plain(content))):
             return day
     for line in near.lines:
-        if _YEAR.search(line) and is_dated(line) and (day := iso_date(line)):
+        if is_dated(line) and (day := iso_date(line)):
             return day
     for key in _DATE_KEYS:
         place = page.find(key)
@@ -253,17 +301,17 @@ def publication_day(page: bytes, metas: dict[bytes, bytes], near: Near, lines: I
         if day := iso_date(plain(tag[2])) or iso_date(_text(tag[1].partition(b"datetime=")[2][:40])):
             return day
     for line in lines:
-        if _YEAR.search(line) and is_dated(line) and (day := iso_date(line)):
+        if _DATE_WORD.search(line) and is_dated(line) and (day := iso_date(line)):
             return day
     link = _URL.search(page, 0, MAX_HEAD_BYTES)
     found = _URL_DATE.search(_text(link[1] if link else metas.get(b"og:url", b"")))
-    return _iso(*found.groups()) if found else None
+    return _iso(found[1], found[2], found[3]) if found else None
 
 
 def author_of(page: bytes, metas: dict[bytes, bytes], near: Near, lines: Iterable[str]) -> str | None:
     """The person or account that a byline near the headline or at the foot, JSON-LD, or an element of that class names."""
     for line in near.lines:
-        if name := byline(line):
+        if len(line) <= MAX_LINE_CHARS and (name := byline(line)):
             return name
     place = page.find(b"application/ld+json")
     place = page.find(b'"author"', place, page.find(b"</script", place)) if place >= 0 else -1
@@ -284,18 +332,23 @@ def author_of(page: bytes, metas: dict[bytes, bytes], near: Near, lines: Iterabl
 def hinted_author(page: bytes) -> str | None:
     """The name in the first element whose class, id, rel or itemprop speaks of an author."""
     lower = page.lower()
-    places = sorted(place for word in _AUTHOR_WORDS for place in _find_all(lower, word, MAX_HINTS))
+    places = sorted(place for word in _AUTHOR_WORDS for place in _find_all(lower, word, 0, MAX_HINTS))
     for place in places[:MAX_HINTS]:
         start = page.rfind(b"<", 0, place)
         if start < 0 or page[start + 1 : start + 2] in b"hH/" or not _NAMING.search(page[start:place]):
             continue
-        for _, tag in zip(range(8), _ELEMENT.finditer(page, start, start + 2_000), strict=False):
-            text = plain(tag[2])
+        opened = _NAME_OF_TAG.match(page, start)
+        name, depth, tries = opened[1] if opened else b"", 0, 2
+        for tag in _ELEMENT.finditer(page, start, start + 2_000):
+            depth += tag[1].startswith(name) - tag[1].startswith(b"/" + name)
+            text = plain(tag[2]) if depth > 0 else ""
             if tag[1].startswith(b"meta ") and b"name" in tag[1] and (content := _CONTENT.search(tag[1])):
                 text = plain(content[1] or content[2] or content[3] or b"")
             if letters(text) and text.strip(" :：") not in _BEFORE_NAME:
                 if not _OTHER_ROLE.search(text) and (who := clean_author(text)):
                     return who
+                tries -= 1
+            if depth <= 0 or not tries:
                 break
     return None
 
@@ -306,13 +359,16 @@ def byline(line: str) -> str | None:
     >>> byline("2021-03-04 来源：日报 作者：李四 编辑：张三"), byline("作者认为，此事不难"), byline("本报记者 王 乐 文海")
     ('李四', None, '王乐、文海')
     """
-    if len(line) > MAX_LINE_CHARS or not _MAYBE_BYLINE.search(line):
+    if len(line) > MAX_LINE_CHARS:
+        line = "…" + line[-MAX_LINE_CHARS // 2 :]
+    if not _MAYBE_BYLINE.search(line):
         return None
     line = _SPACED_NAME.sub(r"\1\2", line)
-    label = _LABEL.search(line)
+    label = None if line[0] == "…" else _LABEL.search(line)
     found = _NAMES.match(line, label.end()) if label else None
-    reporters = None if found else _BY_REPORTER.match(line)
-    names = re.split(r"[\s、,，&＆/]+", reporters[1] if reporters else found[0] if found else "")
+    reporters = None if found else _BY_REPORTER.search(line)
+    whom = next(filter(None, reporters.groups())) if reporters else found[0] if found else ""
+    names = re.split(r"[、,，&＆/]+|(?<![a-zA-Z.])\s+|\s+(?![A-Z])", whom)
     if not names[0] or _LONG_NAME.match(names[0]):
         return None
     cleaned = [who for name in names if not _OTHER_ROLE.search(name) and (who := clean_author(name))]
@@ -326,35 +382,46 @@ def clean_author(name: str) -> str | None:
     ('王敬照', '郭伦', None, None)
     """
     name = _REPORTER.sub("", _SPACED_NAME.sub(r"\1\2", name.strip(" \t,，、;；:：/|@[]【】()（）")))
+    name = re.split(r"[/／|｜(（]", name, maxsplit=1)[0].strip()
     name = _AFFILIATION.sub(r"\1", name)
     if any(_ORGANISATION.search(part) for part in name.split()):
         return None
-    refused = name.lower() in _NO_AUTHOR or "://" in name or "@" in name or "_" in name
-    if not 2 <= len(letters(name).encode()) - 1 <= 3 * MAX_AUTHOR_CHARS or refused or re.search(r"^\W*\d|\.(?:com|cn|net|org)\b|[。！？!?，：:]", name):
+    if name.lower() in _NO_AUTHOR or _NO_NAME.search(name) or len(name) > MAX_AUTHOR_CHARS:
         return None
-    return name
+    return name if len(letters(name).encode()) >= 3 else None
 
 
 def is_shown(page: bytes, name: str) -> bool:
     """Whether an element of the body says just this name, and is not that of source or editor."""
     place = page.find(f">{name}<".encode(), max(0, page.find(b"<body")))
-    return place >= 0 and not re.search("source|来源|來源|编辑|責編|责编|media|editor".encode(), page[max(0, place - 150) : place])
+    return place >= 0 and not re.search(
+        "source|来源|來源|编辑|責編|责编|media|editor".encode(), page[max(0, place - 150) : place]
+    )
 
 
 def near_headline(page: bytes, place: int) -> Near:
-    """What stands behind the headline at a byte, then what stands before it; scripts and styles make no lines."""
+    """What stands behind the headline at a byte, up to some text, then what stands before it; without scripts and styles."""
     if place < 0:
         return Near(b"", [])
     behind, before = page[place : place + WINDOW_AFTER], page[max(0, place - WINDOW_BEFORE) : place]
-    window = behind[behind.find(b">") + 1 :] + b"<p>" + before[before.find(b">") + 1 :]
-    blocks = _BLOCK.split(_text(_CODE.sub(b"", window)))
-    lines = (" ".join(html.unescape(_TAG.sub(" ", block)).split()) for block in blocks if not block.isspace())
-    return Near(window, [line for line in lines if 1 < len(line) <= MAX_LINE_CHARS])
+    behind, before = behind[behind.find(b">") + 1 :], before[before.find(b">") + 1 : before.rfind(b"<")]
+    lines: list[str] = []
+    num_texts = 0
+    for line in _lines(behind):
+        num_texts += len(line) >= MIN_TEXT_CHARS
+        if num_texts > MAX_TEXTS or (num_texts and len(line) <= MAX_HEAD_CHARS and _COMMENTS.match(line)):
+            break
+        lines.append(line)
+    return Near(behind + before, lines + list(_lines(before)))
 
 
 def is_dated(line: str) -> bool:
-    """Whether a short line says when the page was published: a time of day, a word like 发布 or 来源, or little else."""
-    return len(line) <= MAX_DATE_CHARS or _DATED.search(line) is not None
+    """Whether a line with a year says when the page was published: it has a word like 发布 or a time, or is hardly more."""
+    if len(line) > MAX_LINE_CHARS or not _YEAR.search(line):
+        return False
+    if _DATE_WORD.search(line) or _TIME_OF_DAY.search(line):
+        return True
+    return len(line) <= MAX_DATE_CHARS and (_DATE.match(line) or _ENGLISH_DATE.match(line)) is not None
 
 
 def iso_date(text: str) -> str | None:
@@ -401,13 +468,20 @@ def _headings(page: bytes, start: int) -> Iterator[Heading]:
         if begin > 0 and end > begin:
             pieces = [" ".join(html.unescape(piece).split()) for piece in _TAG.split(_text(page[begin:end]))]
             pieces = [piece for piece in pieces if piece]
-            texts = [" ".join(pieces), *pieces[:8]] if len(pieces) > 1 else pieces
+            texts = [*pieces[:8], " ".join(pieces)] if len(pieces) > 1 else pieces
             if texts:
                 yield Heading(tag.end(), _WORTH[int(tag[1]) - 1], texts)
 
 
-def _find_all(page: bytes, word: bytes, most: int) -> Iterator[int]:
-    place = page.find(word)
+def _lines(window: bytes) -> Iterator[str]:
+    for block in _BLOCK.split(_text(_CODE.sub(b"", window))):
+        line = " ".join(html.unescape(_TAG.sub(" ", block)).split())
+        if line:
+            yield line
+
+
+def _find_all(page: bytes, word: bytes, start: int, most: int) -> Iterator[int]:
+    place = page.find(word, start)
     while place >= 0 and most > 0:
         yield place
         place, most = page.find(word, place + len(word)), most - 1
@@ -416,15 +490,11 @@ def _find_all(page: bytes, word: bytes, most: int) -> Iterator[int]:
 def _places(page: bytes, key: bytes, start: int) -> list[tuple[int, float, str]]:
     """Elements of the body whose text begins as a title does: place, worth (not much inside a link), text."""
     found: list[tuple[int, float, str]] = []
-    place = start
-    while len(key) > 3 and len(found) < MAX_PLACES:
-        place = page.find(key, place + 1)
-        if place < 0:
-            break
+    for place in _find_all(page, key, start, MAX_PLACES) if len(key) > 3 else ():
         before = page[max(0, place - 300) : place].rstrip()
         if before.endswith((b">", b"\xe3\x80\x80", b"&nbsp;")):
             tag = before[before.rfind(b"<") :]
-            worth = 0.4 if b"itle" in tag else -1.0 if tag[:3].lower() in (b"<a ", b"<li", b"<op") else 0.0
+            worth = 0.4 if b"tit" in tag else -1.0 if tag[:3].lower() in (b"<a ", b"<li", b"<op") else 0.0
             end = page.find(b"<", place, place + 1_000)
             found.append((place, worth, plain(page[place : end if end >= 0 else place])))
     return found

@@ -46,7 +46,7 @@ def news(article: Article, chance: random.Random) -> Filled:
 <h1 class="main-title">{article.title}</h1>
 <div class="top-bar-inner"><span class="date">{_chinese_date(article.date)} 08:12</span> <span class="source">来源：<a href="/s">远山日报</a></span>
 <a href="#c">评论(<span>128</span>)</a> <span class="share">分享到：<a href="x">微博</a> <a href="y">微信</a></span></div>
-<div class="article" id="artibody">{_paragraphs(article.paragraphs)}<p class="show_author">责任编辑：{article.author}</p>
+<div class="article" id="artibody">{_paragraphs(article.paragraphs)}<p class="show_author">作者：{article.author}　责任编辑：{headline(chance)[:3]}</p>
 <div class="img_wrapper"><img src="a.jpg" alt="图"></div></div>
 <div class="keywords">关键词：<a href="k">河流</a> <a href="k">铁路</a></div>
 <div class="blk"><h2>相关阅读</h2><ul>{_links(chance, 6)}</ul></div>
