@@ -2,7 +2,7 @@
 
 The default backend is our own: one pass over the bytes without a tree (reader.py), Chinese line rules (lines.py) and
 the facts of the head (facts.py). It reads pages of any shape in linear time, faster than a parser builds its tree;
-`python -m tools.bench_extraction` prints both, and main-text F1 on labelled pages, beside resiliparse and trafilatura.
+`python -m tools.bench extraction` prints both, and main-text F1 on labelled pages, beside other extractors.
 Those two can be chosen instead (`[extract] backend`); they are handed to parsers whose worst cases are quadratic, so
 their pages pass corpus.shape first. resiliparse's `main_content` damages Chinese: a text node of one Han character
 between two tags disappears ("<b>这里</b>和<b>那里</b>。" becomes "这里那里").

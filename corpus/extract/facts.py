@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import NamedTuple
 
 MAX_TITLE_CHARS = 300
@@ -92,13 +92,10 @@ _LABEL = re.compile(
     r"(?:^|[\s\[【（(|｜·,，。；;>])(?:(?:本文|文章|原文|原创|原創)?(?:作者|撰文|撰稿人?|执笔)|文)\s*[:：/／|｜]\s*"
     r"|^(?:作者|撰文|撰稿|执笔)\s+"
 )
-_SURNAMES = (
-    "赵钱孙李周吴郑王冯陈褚卫蒋沈韩杨朱秦尤许何吕施张孔曹严华金魏陶姜戚谢邹喻柏水窦章云苏潘葛奚范彭郎鲁韦昌马苗凤花方俞任袁柳鲍史唐"
-    "费廉岑薛雷贺倪汤滕殷罗毕郝邬安常乐于时傅皮卞齐康伍余元卜顾孟平黄和穆萧尹姚邵湛汪祁毛禹狄米贝明臧计伏成戴谈宋茅庞熊纪舒屈项祝董梁杜"
-    "阮蓝闵席季麻强贾路娄危江童颜郭梅盛林刁钟徐邱骆高夏蔡田樊胡凌霍虞万支柯管卢莫房裘缪干解应宗丁宣邓郁单杭洪包左石崔吉钮龚程嵇邢裴陆荣"
-    "翁荀羊甄曲家封储靳焦巴牧车侯全班仰秋仲伊宫宁栾甘厉祖武符刘景詹束龙叶司黎白蒲卓蔺屠蒙池乔闻党翟谭申冉桑桂牛边尚温庄晏柴瞿阎慕连习"
-    "艾容向古易廖庾居步都耿满文寇广欧蔚越隆师巩聂晁敖冷辛阚那简饶曾沙鞠丰关查游权益岳帅闫肖涂商佟格扎代付苑褚上官趙錢孫吳鄭馮陳衛蔣"
-    "楊許呂張嚴陶謝鄒蘇魯韋馬鳳湯羅畢鄔樂時齊顧黃蕭談龐紀項藍閔賈婁顏鍾駱萬盧應鄧單榮龔陸儲劉葉喬聞黨譚勞龍鞏聶曾關簡饒闕歐溫莊閻連習賴"
+_SURNAMES = (  # of nine persons in ten
+    "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林罗高郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范金石廖贾夏"
+    "韦付方白邹孟熊秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤单裴葛常温康施文牛樊邢安齐易乔伍庞颜倪庄聂章鲁岳翟殷詹申"
+    "欧耿关兰焦俞左柳甘祝包宁尚符舒阮柯纪梅童凌毕裘裴奚岑費張劉陳楊黃趙吳孫馬羅鄭謝許韓馮鄧蕭葉蘇魏呂盧鍾譚陸賈韋鄒龍黎賀顧龔嚴萬錢莊聶"
 )
 _NAME = rf"[{_SURNAMES}][\u4e00-\u9fff·]{{1,5}}"
 _PERSONS = rf"({_NAME}(?:\s?[\s、，,]\s?[\u4e00-\u9fff·]{{2,4}}){{0,3}})"
@@ -144,6 +141,9 @@ class Headline(NamedTuple):
     place: int
 
 
+Heading = tuple[int, float, list[str]]  # byte behind the start tag, worth, texts: between its tags, and the whole
+
+
 class Announced(NamedTuple):
     """What the head says of the title: the text, its letters, where it may end, its parts between strong separators."""
 
@@ -158,14 +158,6 @@ class Announced(NamedTuple):
         parts = [letters(part) for part in _SEPARATOR.split(title)]
         strong = [letters(part) for part in _STRONG.split(title)]
         return cls(title, letters(title), frozenset(accumulate(parts)), strong)
-
-
-class Heading(NamedTuple):
-    """The byte behind a heading's start tag, its worth, and its texts: what stands between its tags, and the whole."""
-
-    place: int
-    worth: float
-    texts: list[str]
 
 
 class Near(NamedTuple):
@@ -207,14 +199,13 @@ def headline(page: bytes, metas: dict[bytes, bytes]) -> Headline:
     announced = [Announced.of(title) for title in titles]
     best, best_score, whole = Headline(None, -1), 0.0, False
     headings = []
-    for heading in _headings(page, start):
-        headings.append(heading)
-        for title in announced:
-            for text in heading.texts:
-                score = agreement(text, title)
-                whole = whole or score == 3.0
-                if score and score + heading.worth > best_score:
-                    best, best_score = Headline(text[:MAX_TITLE_CHARS], heading.place), score + heading.worth
+    for place, worth, texts in _headings(page, start):
+        headings.append((place, worth, texts))
+        for title, text in product(announced, texts):
+            score = agreement(text, title)
+            whole = whole or score == 3.0
+            if score and score + worth > best_score:
+                best, best_score = Headline(text[:MAX_TITLE_CHARS], place), score + worth
         if best_score > ENOUGH:
             break
     keys = {_KEY_END.split(title.text, maxsplit=1)[0][:MAX_KEY_CHARS]: None for title in announced if not whole}
@@ -225,12 +216,12 @@ def headline(page: bytes, metas: dict[bytes, bytes]) -> Headline:
                 text, score = cut, 2.0  # hidden, for sharing
             if score and score + worth > best_score:
                 best, best_score = Headline(text[:MAX_TITLE_CHARS], place), score + worth
-    tops = [one for one in headings if one.worth == _WORTH[0] and len(letters(one.texts[-1])) >= 4]
-    shown = best.place in [one.place for one in headings]
+    tops = [(texts[-1], place) for place, worth, texts in headings if worth == _WORTH[0] and len(texts[-1]) >= 4]
+    shown = any(place == best.place for place, _, _ in headings)
     if len(tops) == 1 and not shown:
-        text = tops[0].texts[-1]
+        text, place = tops[0]
         if not titles or not without_site(titles[0]) or _overlap(text, " ".join(titles)) >= MIN_OVERLAP:
-            return Headline(text[:MAX_TITLE_CHARS], tops[0].place)
+            return Headline(text[:MAX_TITLE_CHARS], place)
     site = {letters(plain(metas.get(key, b""))) for key in (b"og:site_name", b"application-name", b"sitename")}
     cut = best.title or (without_site(titles[-1] if len(titles) > 1 else titles[0]) if titles else "")
     is_site = not letters(cut) or letters(cut) in site or _SITE_ONLY.search(cut) is not None
@@ -470,7 +461,7 @@ def _headings(page: bytes, start: int) -> Iterator[Heading]:
             pieces = [piece for piece in pieces if piece]
             texts = [*pieces[:8], " ".join(pieces)] if len(pieces) > 1 else pieces
             if texts:
-                yield Heading(tag.end(), _WORTH[int(tag[1]) - 1], texts)
+                yield tag.end(), _WORTH[int(tag[1]) - 1], texts
 
 
 def _lines(window: bytes) -> Iterator[str]:

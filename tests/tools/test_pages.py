@@ -8,7 +8,7 @@ import pytest
 
 from corpus.extract import ExtractConfig, extract_html
 from tests.corpus.texts import document
-from tools.bench_extraction import NAMES
+from tools.bench.extraction import NAMES
 from tools.pages import make_page, score
 from tools.pages.templates import TEMPLATES
 

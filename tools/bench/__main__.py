@@ -16,6 +16,7 @@ EXAMPLES = """
 python -m tools.bench filters --input 'data/*.parquet' --column text
 python -m tools.bench filters --input 'data/*.jsonl.zst' --recipe my.toml --peers --memory
 python -m tools.bench rooms --data build/demo
+python -m tools.bench extraction --labelled pages-with-gold --peers --worst 25
 python -m tools.bench dedup --documents 1_000_000 --peers
 python -m tools.bench signatures --input 'data/*.jsonl' --peers
 python -m tools.bench pipeline --input 'data/*.jsonl' --peers
@@ -42,6 +43,7 @@ def main() -> None:
         choices=(
             "rooms",
             "filters",
+            "extraction",
             "dedup",
             "signatures",
             "pipeline",
@@ -61,7 +63,10 @@ def main() -> None:
         type=Path,
         help="the output folder of a finished build; dedup, frontier, loader, checkpoint: where to work",
     )
-    parser.add_argument("--html", type=Path, help="rooms: a WARC file of pages, for extraction")
+    parser.add_argument("--html", type=Path, help="rooms, extraction: a WARC file of pages, for extraction's speed")
+    parser.add_argument("--labelled", type=Path, help="extraction: a folder with gold.jsonl and pages/")
+    parser.add_argument("--strip-classes", action="store_true", help="extraction: pages without class and id")
+    parser.add_argument("--worst", type=int, default=10, help="extraction: how many of our worst pages (default: 10)")
     parser.add_argument(
         "--input", nargs="+", metavar="GLOB", help="JSONL or Parquet files with text; not of rooms and dedup"
     )
@@ -89,7 +94,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, metavar="SVG", help="loader, offload: draw the memory over samples, steps")
     parser.add_argument("--steps", type=int, default=500, help="offload: of each run (default: 500)")
     parser.add_argument("--checkpoint", type=Path, help="generate: a step-... folder of a run, beside random models")
-    parser.add_argument("--out", type=Path, help="pipeline: keep the inputs and the build there")
+    parser.add_argument("--out", type=Path, help="pipeline, extraction: keep inputs and results there")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # before numpy is loaded, and for children
     room = importlib.import_module(f"tools.bench.{arguments.what}")  # after the line above

@@ -32,13 +32,20 @@ def is_installed(folder: Path | None = None, requirements: Path | None = None) -
     return stamp.is_file() and stamp.read_text() == _digest(requirements or REQUIREMENTS)
 
 
-def install(folder: Path | None = None, requirements: Path | None = None, *, with_ours: bool = False) -> None:
+def install(
+    folder: Path | None = None,
+    requirements: Path | None = None,
+    *,
+    with_ours: bool = False,
+    options: Sequence[str] = (),
+) -> None:
     """Make an environment, up to 1 GB, unless it stands.
 
     Args:
         folder: where; datatrove's without one.
         requirements: what is in it, pinned.
         with_ours: what the requirements lack is looked for among our own packages: torch alone is 1 GB.
+        options: further ones of pip.
     """
     folder, requirements = folder or ENVIRONMENT, requirements or REQUIREMENTS
     if is_installed(folder, requirements):
@@ -46,7 +53,7 @@ def install(folder: Path | None = None, requirements: Path | None = None, *, wit
     print(f"installing the peers into {folder} (about two minutes)", file=sys.stderr)
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
     build = {"PIP_BUILD_CONSTRAINT": str(ROOT / "constraints.txt"), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    command = [str(python(folder)), "-m", "pip", "install", "-qq", "--no-deps", "-r", str(requirements)]
+    command = [str(python(folder)), "-m", "pip", "install", "-qq", "--no-deps", *options, "-r", str(requirements)]
     subprocess.run(command, env=os.environ | build, check=True)
     if with_ours:
         (packages,) = folder.glob("lib/python*/site-packages")
