@@ -23,6 +23,7 @@ MAX_AUTHOR_CHARS = 30
 MAX_HEAD_BYTES = 100_000  # metadata further down are not looked at
 MAX_META_TAGS = 100
 MIN_OVERLAP = 0.25  # of pairs of letters of the only h1 with the title tag, for it to be the title
+MIN_PART = 0.4  # of a title tag's letters that a text from its middle must have
 MAX_SITE_CHARS = 8  # so short a title that ends as a site's name does, and is not on the page, is that name
 MAX_HEADINGS = 60
 ENOUGH = 3.1  # of agreement and worth: no other heading is looked at
@@ -48,9 +49,9 @@ _JSON_AUTHOR = re.compile(rb"""\s*:\s*(?:\[?\s*\{[^{}\[\]]{0,200}?"name"\s*:\s*|
 _SEPARATOR = re.compile(r"\s*[_|｜]+\s*|\s+[-–—－·•»]+\s+|\s*(?:-{2,}|—{2,})\s*|\s*[-–—－]\s*|\s+|(?=[（(【])")
 _STRONG = re.compile(r"\s*[_|｜]+\s*|\s+[-–—－]+\s+|-{2,}")
 _SITE = re.compile(
-    r"(?:网|网站|站|门户|频道|日报|晚报|新闻|社区|论坛|博客|百科|文库|官网|首页|中心|大学|学院|医院|公司|政府)$"
+    r"(?:网|网站|站|门户|频道|日报|晚报|新闻|社区|论坛|博客|百科|文库|官网|首页|中心|大学|学院|医院|公司|政府|[Bb]log|BBS)$"
 )
-_SITE_ONLY = re.compile(r"^欢迎|(?:网|网站|首页|主页|欢迎您|办公室|大学|学院|中心)$")
+_SITE_ONLY = re.compile(r"^欢迎|(?:网|网站|首页|主页|欢迎您|办公室|大学|学院|中心|[Bb]log|博客|论坛|BBS)$")
 _TITLED = re.compile(
     rb"""<(?:div|td|p|span|strong|font)\s[^<>]{0,200}?(?:class|id)\s*=\s*["']?[\w-]{0,30}(?:title|headline|heading)"""
     rb"""(?:["'\s][^<>]{0,300})?>\s*([^<>]{12,300})<""",
@@ -74,7 +75,6 @@ _ENGLISH_DATE = re.compile(
     r"(?:\b\w{3,9}day,?\s+)?\b(?:(\d{1,2})\s+)?(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?\s+(?:(\d{1,2}),?\s+)?((?:19|20)\d\d)\b"
 )
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
-_UTC = re.compile(r"((?:19|20)\d\d)-(\d\d)-(\d\d)T(\d\d):\d\d(?::[\d.]{2,12})?(?:Z|\+00:?00)")
 _YEAR = re.compile("199[5-9]|20[0-9][0-9]")
 _EPOCH = re.compile(r"""^[\s=:"']{1,6}(1[0-9]{9})\b""")
 _URL_DATE = re.compile(r"[/_t]((?:19|20)\d\d)[-/_]?([01]\d)[-/_]?([0-3]\d)(?=[/_.-])")
@@ -84,18 +84,18 @@ _DATE_WORD = re.compile(
 )
 _TIME_OF_DAY = re.compile(r"\d{1,2}[:：]\d\d")
 _AUTHOR_WORDS = (
-    b"author writer byline nickname username user-name user_name userlink js_name rich_media_meta_text".split()
+    b"author writer byline nickname username user-name user_name u-name userlink js_name rich_media_meta_text".split()
 )
 _NAME_OF_TAG = re.compile(rb"<([a-zA-Z]{1,15})")
 _NAMING = re.compile(rb"""(?:class|id|itemprop|rel)\s*=\s*["']?[^"'=]{0,80}$""", re.IGNORECASE)
 _LABEL = re.compile(
-    r"(?:^|[\s\[【（(|｜·,，。；;>])(?:(?:本文|文章|原文|原创|原創)?(?:作者|撰文|撰稿人?|执笔)|文)\s*[:：/／|｜]\s*"
+    r"(?:^|[\s\[【（(|｜·,，。；;>])(?:(?:本文|文章|原文|原创|原創)?(?:作者|撰文|撰稿人?|执笔|发布者|发帖人|楼主|博主)|文)\s*[:：/／|｜]\s*"
     r"|^(?:作者|撰文|撰稿|执笔)\s+"
 )
 _SURNAMES = (  # of nine persons in ten
     "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林罗高郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范金石廖贾夏"
     "韦付方白邹孟熊秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤单裴葛常温康施文牛樊邢安齐易乔伍庞颜倪庄聂章鲁岳翟殷詹申"
-    "欧耿关兰焦俞左柳甘祝包宁尚符舒阮柯纪梅童凌毕裘裴奚岑費張劉陳楊黃趙吳孫馬羅鄭謝許韓馮鄧蕭葉蘇魏呂盧鍾譚陸賈韋鄒龍黎賀顧龔嚴萬錢莊聶"
+    "伊臧佘柴苗路鲍骆丛解匡栾盛宫辛冷欧耿关兰焦俞左柳甘祝包宁尚符舒阮柯纪梅童凌毕裘裴奚岑費張劉陳楊黃趙吳孫馬羅鄭謝許韓馮鄧蕭葉蘇魏呂盧鍾譚陸賈韋鄒龍黎賀顧龔嚴萬錢莊聶"
 )
 _NAME = rf"[{_SURNAMES}][\u4e00-\u9fff·]{{1,5}}"
 _PERSONS = rf"({_NAME}(?:\s?[\s、，,]\s?[\u4e00-\u9fff·]{{2,4}}){{0,3}})"
@@ -127,7 +127,7 @@ _ORGANISATION = re.compile(
     r"^(?:新浪|网易|搜狐|腾讯|凤凰网|人民网|新华|中新|央视|光明|环球|百度|太平洋)|(?:报|報|版|社区|网|網|网站|新闻|社|电视台|电台|频道|客户端|中心|部|委|局|厅|院|处|所|科|会|支部|办|办公室|组|杂志|周刊|资讯|财经|"
     r"科技|娱乐|体育|集团|公司|大学|医院|银行|平台|号|自媒体综合|整理|原创|转载|来源|供稿)$"
 )
-_NO_NAME = re.compile(r"^\W*\d|\.(?:com|cn|net|org)\b|[。！？!?，：:@_]|//")
+_NO_NAME = re.compile(r"^[\d\W]+$|\.(?:com|cn|net|org)\b|[。！？!?，：:@]|//")
 _NO_AUTHOR = frozenset(
     "admin administrator root author null none undefined 管理员 未知 佚名 本站 网络 编辑 小编 作者 匿名 原创 楼主 关注 登录 "
     "网易 新浪 搜狐 腾讯 百度 凤凰 互联网 专栏 热门 我的 投诉 举报 分享 收藏 个人 主页".split()
@@ -227,6 +227,9 @@ def headline(page: bytes, metas: dict[bytes, bytes]) -> Headline:
     is_site = not letters(cut) or letters(cut) in site or _SITE_ONLY.search(cut) is not None
     if not best.title and len(cut) <= MAX_SITE_CHARS:
         is_site = is_site or _SITE.search(cut) is not None
+    others = [top for top in tops if top[1] != best.place]
+    if is_site and len(tops) == 2 and len(others) == 1:
+        return Headline(others[0][0][:MAX_TITLE_CHARS], others[0][1])
     if shown or not is_site:
         return best if best.title else Headline(cut, -1)
     found = _TITLED.search(page, start)
@@ -254,7 +257,8 @@ def agreement(shown: str, title: Announced) -> float:
         return 2.0
     if len(a) >= 4 and b.endswith(a) and b[: -len(a)] in title.beginnings and not _SITE.search(shown):
         return 1.2
-    return 1.5 if len(a) >= 4 and a in title.strong[1:-1] else 0.0
+    is_part = (len(a) >= 4 and a in title.strong[1:-1]) or len(a) >= max(8, MIN_PART * len(b))
+    return 1.5 if is_part else 0.0
 
 
 def without_site(title: str) -> str:
@@ -416,18 +420,14 @@ def is_dated(line: str) -> bool:
 
 
 def iso_date(text: str) -> str | None:
-    """The first date of a text as YYYY-MM-DD; a time in UTC becomes the day in China.
+    """The first date of a text as YYYY-MM-DD; of seconds since 1970, the day in China.
 
     >>> iso_date("发布于2021年3月4日"), iso_date("2020-13-45"), iso_date("Thursday, July 28, 2011")
     ('2021-03-04', None, '2011-07-28')
-    >>> iso_date("2021-03-04T20:00:00.000Z")
-    '2021-03-05'
     """
     text = text[:200]
     if found := _EPOCH.match(text):
         return (datetime.fromtimestamp(int(found[1]), UTC) + timedelta(hours=LOCAL_HOURS)).date().isoformat()
-    if found := _UTC.search(text):
-        return _iso(found[1], found[2], found[3], int(found[4]) + LOCAL_HOURS >= 24)
     if found := _DATE.search(text) or _COMPACT_DATE.search(text.strip()):
         return _iso(found[1], found[2], found[3])
     if (found := _ENGLISH_DATE.search(text)) and (found[1] or found[3]):
@@ -446,8 +446,8 @@ def plain(text: bytes) -> str:
 
 
 def letters(text: str) -> str:
-    """Letters and digits alone, as titles are compared."""
-    return _NO_LETTERS.sub("", text)
+    """Letters and digits alone, in lower case, as titles are compared."""
+    return _NO_LETTERS.sub("", text).lower()
 
 
 def _headings(page: bytes, start: int) -> Iterator[Heading]:
@@ -497,9 +497,9 @@ def _overlap(a: str, b: str) -> float:
     return len(pairs[0] & pairs[1]) / max(1, len(pairs[0]))
 
 
-def _iso(year: str, month: str, day: str, next_day: bool = False) -> str | None:
+def _iso(year: str, month: str, day: str) -> str | None:
     try:
-        return (date(int(year), int(month), int(day)) + timedelta(days=next_day)).isoformat()
+        return date(int(year), int(month), int(day)).isoformat()
     except ValueError:
         return None
 

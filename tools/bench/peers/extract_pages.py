@@ -15,13 +15,19 @@ from collections.abc import Callable
 from typing import Any
 
 Found = dict[str, Any]
+BLOCKS = frozenset("p div li tr h1 h2 h3 h4 h5 h6 br pre table ul ol section article blockquote dt dd".split())
 
 
 def text_of(html: str) -> str:
-    """The text of a piece of HTML."""
-    from resiliparse.extract.html2text import extract_plain_text
+    """The text of a piece of HTML, one block a line and cells behind tabs."""
+    from lxml import etree
+    from lxml.html import fromstring
 
-    return str(extract_plain_text(html, main_content=False, alt_texts=False, list_bullets=False))
+    parts = []
+    for event, element in etree.iterwalk(fromstring(html or "<p>"), events=("start", "end")):
+        breaks = "\t" if element.tag in ("td", "th") else "\n" if element.tag in BLOCKS else ""
+        parts += [breaks, (element.text if event == "start" else element.tail) or ""]
+    return "".join(parts)
 
 
 def readability(html: str) -> Found:
