@@ -6,8 +6,8 @@
 Precision, recall and F1 are of multisets of 4-character shingles of letters and digits, means over the pages with gold
 text; a line that is the title or one of the page's `optional` lines counts neither for nor against, as do footnote marks
 and the numbers of ordered lists. A sentence (split at 。！？ and line ends) is present when all of it stands in the output.
-An author is right when it is the gold or one of several names given; precision is over all that are given. Rules were
-never fitted to a fold: `folds` are the means over five groups of sites. The interval is of a bootstrap over pages, paired.
+An author is right when it is the gold or one of several names given; precision is over all that are given. `folds`
+are the lowest and highest mean of five groups of sites; rules are not fitted anew for each. The interval is of a bootstrap over pages, paired.
 Without `--labelled` the pages are those of our own templates (tools/pages). All peers get the page as we decoded it. Speeds
 are of CPU time, the median of three runs; the limit is a parser that builds a tree and does nothing with it.
 """
