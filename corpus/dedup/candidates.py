@@ -88,7 +88,7 @@ def verify(
         num_files: that they are read from.
     """
     order, original = arrange(bucket, document_keys)
-    is_exact, earlier = bucket & EXACT_FLAG != 0, document_keys["quality"] >= EARLIER
+    is_exact, earlier = bucket & EXACT_FLAG != 0, document_keys["rank"] >= EARLIER
     copied = (original != order) & is_exact[order] & ~earlier[order]
     higher, lower = [original[copied]], [order[copied]]
     similarity = [np.ones(len(higher[0]), np.float32)]

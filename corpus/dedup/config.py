@@ -83,6 +83,19 @@ class DedupConfig(Strict):
         default="survivors",
         description="all_with_size: nothing is dropped, index/ of the stage `text` says what is whose duplicate",
     )
+    prefer_sources: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        max_length=127,
+        description="sources or globs, best first: whose copy stays; others come last, and then worth decides (ranks.py)",
+    )
+    scripts: Literal["fold", "keep"] = Field(
+        default="fold", description="keep: a Simplified and a Traditional edition are no duplicates, not even of passages"
+    )
+    prefer_script: Literal["simplified", "traditional", "any"] = Field(
+        default="simplified",
+        description="of two editions, which stays whatever else is better; to Simplified conversion makes fewer errors",
+    )
     earlier: tuple[str, ...] = Field(
         default=(),
         strict=False,

@@ -21,21 +21,24 @@ class Duplicate:
 def near_duplicates(texts: Sequence[str], config: DedupConfig | None = None) -> list[Duplicate]:
     """Return the texts that a corpus build would drop, in order of their index.
 
-    Between equally good texts, the digest of the text decides which stays, and the index between equal ones.
+    Between equally good texts more bytes decide which stays, then the digest, and the index between equal ones.
 
     >>> near_duplicates(["學而時習之，不亦說乎？", "学而时习之 不亦说乎", "有朋自远方来，不亦乐乎？"])
-    [Duplicate(index=1, survivor=0, similarity=1.0, exact=True)]
+    [Duplicate(index=0, survivor=1, similarity=1.0, exact=True)]
     """
     import numpy as np
     import pyarrow as pa
 
     from corpus.dedup.candidates import EXACT, find_edges
     from corpus.dedup.clusters import SURVIVOR, resolve
+    from corpus.dedup.ranks import read_facts
     from corpus.dedup.signatures import sign_texts
 
     config = config or DedupConfig()
     ids = pa.array([bytes(16)] * len(texts), pa.binary(16))
-    signed = sign_texts(ids, pa.array(texts, pa.large_string()), config)
+    column, nothing = pa.array(texts, pa.large_string()), pa.nulls(len(texts), pa.string())
+    documents = pa.table({"text": column, "source": nothing.fill_null(""), "date": nothing})
+    signed = sign_texts(ids, column, config, read_facts(documents, None, config))
     edges, _ = find_edges(
         signed.band_keys,
         signed.band_rows.astype(np.int64),

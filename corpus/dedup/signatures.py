@@ -20,12 +20,14 @@ from corpus.dedup.config import DedupConfig
 from corpus.dedup.fold import fold
 from corpus.dedup.keys import KEY_DTYPE, DocumentKeys, document_keys, id_array, text_buffers
 from corpus.dedup.minhash import Keys, SignatureArray, band_keys, exact_band_keys, minhash
+from corpus.dedup.ranks import Facts, rank_words
 
 SCHEMES = {
     "classic": minhash,
     "one_permutation": one_permutation.minhash,
     "datasketch": datasketch_scheme.minhash,
 }
+APART = 0x9E3779B9  # of which both halves differ from 0: sketches are the lower one
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,24 @@ class Signed:
     band_rows: npt.NDArray[np.uint32]  # the document of each band record
 
 
-def sign_texts(ids: pa.ChunkedArray | pa.Array, texts: pa.ChunkedArray | pa.Array, config: DedupConfig) -> Signed:
-    """Sign one batch: columns of binary(16) and large_string."""
+def sign_texts(
+    ids: pa.ChunkedArray | pa.Array, texts: pa.ChunkedArray | pa.Array, config: DedupConfig, facts: Facts | None = None
+) -> Signed:
+    """Sign one batch: columns of binary(16) and large_string, and what else ranks them; without it, length does.
+
+    With `scripts = "keep"` the keys and minima of Traditional documents are other bijections of their shingles: editions
+    never meet, and texts of one script are compared as ever.
+    """
     offsets, data = text_buffers(texts)
     codes, code_offsets = fold(offsets, data)
     keys = document_keys(id_array(ids), offsets, data, codes, code_offsets)
     signatures = SCHEMES[config.scheme](codes, code_offsets, config.ngram, config.num_permutations)
-    long_enough = np.flatnonzero(keys["quality"] >= config.ngram).astype(np.uint32)
+    if facts is not None:
+        keys["rank"] = rank_words(np.diff(code_offsets), facts, config)
+        if config.scripts == "keep":
+            keys["exact"][facts.traditional] ^= np.uint64(APART)
+            signatures[facts.traditional] ^= np.uint32(APART)
+    long_enough = np.flatnonzero(np.diff(code_offsets) >= config.ngram).astype(np.uint32)
     bands = band_keys(signatures[long_enough], config.bands, config.rows)
     rows = np.concatenate((np.arange(len(keys), dtype=np.uint32), np.repeat(long_enough, config.bands)))
     return Signed(keys, signatures, np.concatenate((exact_band_keys(keys["exact"]), bands.ravel())), rows)

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from corpus.dedup.records import Runs
 
 
-SIGNED = {"scheme", "ngram", "num_permutations", "bands", "rows"}  # fields of DedupConfig that change keys
+SIGNED = {"scheme", "ngram", "num_permutations", "bands", "rows", "scripts"}  # fields of DedupConfig that change keys
+RANKED = {"prefer_sources", "prefer_script"}  # and ranks, which earlier builds need not share
 
 
 @dataclass(frozen=True)
@@ -48,33 +49,41 @@ class Signatures(Stage):
     """Exact keys, ranks, MinHash signatures and band records of one shard."""
 
     name: ClassVar[str] = "signatures"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     upstream: ClassVar[tuple[str, ...]] = ("filter",)
 
     dedup: DedupConfig
     documents: str = "filter"  # the stage whose documents are compared
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "upstream", (self.documents,))
+        object.__setattr__(self, "upstream", tuple(dict.fromkeys((self.documents, "filter"))))
 
     def config(self) -> dict[str, Any]:
-        """Everything that changes keys: the shingle, the bands, and the table that folds characters."""
+        """Everything that changes keys: the shingle, the bands, the table that folds characters; and the ranks."""
         from corpus.dedup.fold_table import fold_digest
 
-        return {**self.dedup.model_dump(include=SIGNED), "fold": fold_digest()}
+        ranks = self.dedup.model_dump(mode="json", include=RANKED)
+        return {**self.dedup.model_dump(include=SIGNED), "fold": fold_digest(), "ranks": ranks}
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        """One task a shard."""
-        return [Task(shard_name(file), (file,)) for file in upstream[self.documents].files()]
+        """One task a shard: its documents, and what the filter measured of them."""
+        measured = {shard_name(file): file for file in upstream["filter"].files("statistics")}
+        shards = {shard_name(file): file for file in upstream[self.documents].files()}
+        return [Task(name, (file, *filter(None, [measured.get(name)]))) for name, file in shards.items()]
 
     def run(self, task: Task, out: Output) -> Counts:
         """Read ids and texts row group by row group, write the shard's keys, signatures and bands."""
-        from corpus.dedup import records, signatures
-        from corpus.document import read_batches
+        from corpus.dedup import ranks, records, signatures
+        from corpus.document import read_batches, read_table
         from corpus.engine.storage import fetch
 
-        batches = read_batches(fetch(task.inputs[0].url), ["id", "text"])
-        shard = signatures.sign([signatures.sign_texts(b["id"], b["text"], self.dedup) for b in batches], self.dedup)
+        tables = [read_table(fetch(file.url), ["row", *ranks.STATISTICS]) for file in task.inputs[1:]]
+        measured = tables[0] if tables else None
+        batches = []
+        for batch in read_batches(fetch(task.inputs[0].url), ["id", "row", "source", "date", "text"]):
+            facts = ranks.read_facts(batch, measured, self.dedup)
+            batches.append(signatures.sign_texts(batch["id"], batch["text"], self.dedup, facts))
+        shard = signatures.sign(batches, self.dedup)
         with out.create(f"keys/{task.name}.npy", rows=len(shard.keys)) as path:
             records.write_array(path, shard.keys)
         with out.create(f"signatures/{task.name}.npy", rows=len(shard.keys)) as path:
@@ -182,7 +191,7 @@ class Members(Joining):
         spread = records.spread(buckets.files("buckets"))
         found, cuts = members.join_keys(parts, _rows(signatures, "keys", keys.KEY_DTYPE, shard), spread)
         if earlier:
-            found["keys"]["quality"] |= keys.EARLIER
+            found["keys"]["rank"] |= keys.EARLIER
         minima = records.signature_dtype(self.dedup.num_permutations)
         chunks, sketch_cuts = members.join_signatures(found, cuts, _rows(signatures, "signatures", minima, shard))
         with out.create(f"members/{task.name}.bin", rows=len(found)) as path:

@@ -95,7 +95,7 @@ def _cut(
     """The documents with their new texts, what each lost, and which keep a sentence that another document lost."""
     offsets, data = text_buffers(documents["text"])
     sentences = read_sentences(offsets, data)
-    lost, given = judge(sentences, windows(sentences, config.min_chars), ranks, table)
+    lost, given = judge(sentences, windows(sentences, config.min_chars, ranks), ranks, table)
     texts: dict[int, str] = {}
     passages: dict[int, list[Passage]] = {}
     for row, text, parts in without(sentences, lost, data):

@@ -44,7 +44,7 @@ class PassageKeys(Stage):
     """The windows of one shard's documents, each with the best rank of those that have it."""
 
     name: ClassVar[str] = "passage_keys"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     substrings: SubstringsConfig
     documents: str = "filter"  # the stage whose documents are compared
@@ -82,8 +82,9 @@ class PassageKeys(Stage):
         for batch in read_batches(fetch(task.inputs[0].url), ["text"]):
             here = slice(start, start + batch.num_rows)
             texts = batch.filter(pa.array(stays[here]))["text"]
-            found = substrings.windows(read_sentences(*text_buffers(texts)), self.substrings.min_chars)
-            parts.append((found.keys, ranks[here][stays[here]][found.documents]))
+            left = ranks[here][stays[here]]
+            found = substrings.windows(read_sentences(*text_buffers(texts)), self.substrings.min_chars, left)
+            parts.append((found.keys, left[found.documents]))
             start = here.stop
         keys, key_ranks = (np.concatenate(column) for column in zip(*parts, strict=True))
         best, differ = substrings.best_ranks(keys, key_ranks)
@@ -134,7 +135,7 @@ class Substrings(Stage):
     """The documents of one shard without the passages that better ones hold."""
 
     name: ClassVar[str] = "substrings"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     substrings: SubstringsConfig
     documents: str = "filter"

@@ -12,7 +12,7 @@ those below the best lose its sentences. What is lost is therefore a function of
 workers change nothing. Of every lost sentence a copy stays: the window's best document holds it too, and either keeps it
 or loses it to a window of a still better one; ranks end, and the last keeps it. That last one is the best of a window
 (it *gives* the sentence), and such a document is never dropped for what little it is left with. Two documents of equal
-rank (one pair in 17 million of about equal length) both keep theirs. Within a document nothing is compared: a refrain,
+rank (one pair in 32,768 of about equal worth) both keep theirs. Within a document nothing is compared: a refrain,
 a clause that a contract repeats, stays.
 
 A false match needs two different windows with one hash. Of n windows n^2 / 2^65 pairs have one: of the 10^11 windows of
@@ -30,11 +30,13 @@ import numpy.typing as npt
 from corpus.dedup.fold import Bytes, Codes, Offsets
 from corpus.dedup.keys import DocumentKeys
 from corpus.dedup.minhash import GOLDEN, Keys, mix
+from corpus.dedup.ranks import WORTH_BIT
 from corpus.dedup.records import PARTITION_RECORDS, RECORD_DTYPE, Array, Ordinals, Runs, key_ranges
 from corpus.dedup.sentences import Sentences
 from corpus.engine.compiled import kernel
 
-RANK_BITS = 24  # that tell documents of about the same length apart
+HASH_BITS = 16  # that tell documents of about the same worth apart, but for the lowest
+RANK_SHIFT = WORTH_BIT + 3  # 3 of the 6 bits of a step's fraction are left out
 
 Ranks = npt.NDArray[np.uint32]  # the smaller outranks the larger
 Int64s = npt.NDArray[np.int64]
@@ -57,24 +59,24 @@ class Passage(NamedTuple):
     num_chars: int
 
 
-def windows(sentences: Sentences, min_chars: int) -> Windows:
-    """All windows of some documents."""
+def windows(sentences: Sentences, min_chars: int, ranks: Ranks | None = None) -> Windows:
+    """All windows of some documents; those whose ranks are odd have keys of their own (`scripts = "keep"`)."""
     spans = np.empty((3, 2 * (len(sentences.bounds) - 1)), np.int64)
     keys = np.empty(spans.shape[1], np.uint64)
     used = _windows(sentences.codes, sentences.offsets, sentences.edges, min_chars, keys, spans)
-    return Windows(keys[:used], *(column[:used] for column in spans))
+    keys, (documents, first, last) = keys[:used], spans[:, :used]
+    if ranks is not None:
+        keys ^= (ranks[documents] & np.uint32(1)) * GOLDEN
+    return Windows(keys, documents, first, last)
 
 
 def document_ranks(keys: DocumentKeys) -> Ranks:
-    """uint32[n]: deduplication's rank in short. Quality falls in steps of a sixteenth to a ninth, then a hash decides.
-
-    The step is the exponent and three bits of the mantissa of a 32-bit float, which every machine rounds alike.
-    """
-    quality = keys["quality"].astype(np.float32).view(np.uint32) >> np.uint32(20)
-    step = np.clip(quality.astype(np.int64) - (127 << 3), 0, 255).astype(np.uint32)
+    """uint32[n]: deduplication's rank in short: source, script, worth in steps of a sixteenth to a ninth; then a hash."""
+    better = (keys["rank"] >> np.uint64(RANK_SHIFT)).astype(np.uint32) & np.uint32(0xFFFF)
     hashes = np.empty(len(keys), np.uint64)
     _mix_all(np.ascontiguousarray(keys["id"]), np.ascontiguousarray(keys["digest"]), hashes)
-    return (np.uint32(255) - step) << np.uint32(RANK_BITS) | (hashes >> np.uint64(64 - RANK_BITS)).astype(np.uint32)
+    hashes = hashes >> np.uint64(64 - HASH_BITS) & np.uint64(0xFFFE) | keys["rank"] & np.uint64(1)
+    return (np.uint32(0xFFFF) - better) << np.uint32(HASH_BITS) | hashes.astype(np.uint32)
 
 
 def best_ranks(keys: Keys, ranks: Ranks) -> tuple[Array, Mask]:

@@ -18,6 +18,7 @@ from corpus.filters.edits import ScriptPolicy
 from corpus.filters.measure import FAMILIES, STATISTICS
 from corpus.filters.personal_data import KINDS, Kind
 from corpus.filters.resources import load_resources
+from corpus.filters.site_talk import load_words
 
 EMPTY_RULE = "length.num_chars"
 
@@ -133,6 +134,7 @@ class Sections(Strict):
             "rules": [[rule.key, rule.min, rule.max] for rule in self.rules],
             "statistics": list(STATISTICS),
             "edit": self.edit.model_dump(mode="json"),
+            "site_talk": load_words().digest,
             **load_resources(self).meaning(),
         }
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from corpus.filters import blocklist, personal, url  # noqa: F401  (importing a family registers its statistics)
+from corpus.filters import blocklist, personal, site_talk, url  # noqa: F401  (importing a family registers its statistics)
 from corpus.filters.quality import bigrams, language_model, model  # noqa: F401
 from corpus.filters.resources import built_in
 from corpus.filters.statistic import REGISTRY, Batch, Floats, Statistic

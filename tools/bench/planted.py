@@ -63,7 +63,7 @@ class Planted(Stage):
             source = content if field == "exact" else numbers.astype(np.uint64)
             for j in range(2):
                 keys[field][:, j] = _mixed(source, 2 * i + j)
-        keys["quality"], keys["num_bytes"] = 1000 + keys["digest"][:, 0] % np.uint64(50), 2200
+        keys["rank"], keys["num_bytes"] = 1000 + keys["digest"][:, 0] % np.uint64(50), 2200
         signatures = np.empty((len(numbers), self.dedup.num_permutations), np.uint32)
         _sign(numbers, np.where(clusters < 0, -1 - numbers, clusters), exact, signatures)
         bands = band_keys(signatures, self.dedup.bands, self.dedup.rows)
