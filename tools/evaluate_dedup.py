@@ -12,6 +12,7 @@ FOLDER holds `text/*.jsonl` (prose), `dups/*.jsonl` (labelled pairs) and `html/`
 6. Strangers of the same band: what the number of rows costs at a billion documents.
 7. The S-curve: pairs that meet in a band by Jaccard, against 1 - (1 - j^rows)^bands, and those that are then verified.
    --svg FILE draws it for the default shingle.
+8. Which copy stays: how often a text outranks the same text with a tail (tools/site_tails.txt) or cut by a tenth.
 
 --seed N takes other passages for other kinds and other edits: what holds for one seed only is chance.
 """
@@ -37,6 +38,7 @@ from corpus.dedup import DedupConfig, near_duplicates
 from corpus.dedup.fold import fold
 from corpus.dedup.keys import text_buffers
 from corpus.dedup.minhash import SignatureArray, minhash
+from corpus.dedup.ranks import rank_words, read_facts
 from corpus.engine.errors import WenhaiError
 from tools.bench.peers import environment
 from tools.curves import Curve, write_svg
@@ -64,6 +66,8 @@ CHOICES = (
 STEPS = np.arange(0.5, 1.0001, 0.05)
 SIMULATED = 4000  # signatures of each Jaccard
 SIGMAS = 3.0
+TAILS = Path(__file__).parent / "site_tails.txt"
+RANKED_TEXTS, RANKED_CHARS = 60, (300, 6000)  # of each source; a longer text is cut
 TAG = re.compile(r"<script.*?</script>|<style.*?</style>|<[^>]*>", re.DOTALL)
 
 Floats = npt.NDArray[np.float64]
@@ -91,6 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         choice_table(documents, options.data / "dups", manuals),
         stranger_table(options.data / "text", options.seed),
         curve_table(curves),
+        survivor_table(options.data / "text", options.seed),
     ]
     for table in tables:
         print_table(table)
@@ -234,6 +239,36 @@ def measure_curves(folder: Path, pairs: int, seed: int = 0) -> list[Curve]:
     found = np.array([bool(near_duplicates(pair)) for pair in made])
     name = f"n = {chosen.ngram}, {chosen.bands} x {chosen.rows}, verified at {chosen.threshold}"
     return [*curves, _curve(name, similarities, found, promised(similarities, chosen))]
+
+
+def survivor_table(folder: Path, seed: int) -> list[list[str]]:
+    """By source of the texts: the share of pairs of which the clean and whole copy outranks the other."""
+    _, known, unseen = re.split(r"^#.*\n(?!#)", TAILS.read_text("utf-8"), flags=re.MULTILINE)
+    changes: dict[str, list[str]] = {"tails of the list": known.splitlines(), "tails unseen": unseen.splitlines()}
+    rows = [["which copy stays"], *([name] for name in (*changes, "cut by 10 %"))]
+    for path in sorted(folder.glob("*.jsonl")):
+        texts = [json.loads(line)["text"] for line in path.read_text("utf-8").split("\n") if line]
+        long = [text[: RANKED_CHARS[1]] for text in texts if len(text) >= RANKED_CHARS[0]]
+        if not long:
+            continue
+        drawn = random.Random(seed).sample(long, min(RANKED_TEXTS, len(long)))
+        copies = [
+            [[text + "\n" + tail.replace("\\n", "\n") for text in drawn] for tail in tails]
+            for tails in changes.values()
+        ]
+        copies.append([[text[: len(text) * 9 // 10] for text in drawn]])
+        clean = _ranks(drawn)
+        rows[0].append(f"{path.stem} ({len(drawn)})")
+        for row, others in zip(rows[1:], copies, strict=True):
+            row.append(f"{np.mean([clean > _ranks(other) for other in others]):.2f}")
+    return rows
+
+
+def _ranks(texts: Sequence[str]) -> npt.NDArray[np.uint64]:
+    column, nothing = pa.array(texts, pa.large_string()), pa.nulls(len(texts), pa.string())
+    documents = pa.table({"text": column, "source": nothing.fill_null(""), "date": nothing})
+    _, offsets = fold(*text_buffers(column))
+    return rank_words(np.diff(offsets), read_facts(documents, None, DedupConfig()), DedupConfig())
 
 
 def _curve(name: str, similarities: Floats, found: npt.NDArray[np.bool_], chances: Floats) -> Curve:

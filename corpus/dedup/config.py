@@ -90,7 +90,8 @@ class DedupConfig(Strict):
         description="sources or globs, best first: whose copy stays; others come last, and then worth decides (ranks.py)",
     )
     scripts: Literal["fold", "keep"] = Field(
-        default="fold", description="keep: a Simplified and a Traditional edition are no duplicates, not even of passages"
+        default="fold",
+        description="keep: a Simplified and a Traditional edition are no duplicates, not even of passages",
     )
     prefer_script: Literal["simplified", "traditional", "any"] = Field(
         default="simplified",

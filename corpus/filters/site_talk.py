@@ -48,6 +48,7 @@ KIN = 4  # a foot that is no kin repeats one in so many of the pairs that the ar
 KIN_BUCKETS = 16  # of the share of pairs that an article repeats
 MIN_PAIRS = 30  # in the third quarter, for that share to mean something
 MAX_KINSHIP = 6000  # of one sentence
+MAX_GROUPS = 16
 PAIR_BITS = 18  # of the table of pairs; a text of 100,000 characters fills a third of it
 _SHARES = (np.arange(KIN_BUCKETS) + 0.5) / KIN_BUCKETS
 NEW_PAIR = np.round(1000 * np.log((1 - _SHARES / KIN) / (1 - _SHARES))).astype(np.int64)
@@ -92,13 +93,14 @@ def site_talk_ratio(batch: Batch) -> Floats:
     hits = words.automaton.find(batch.offsets, batch.data)
     talk = np.zeros(len(batch.offsets) - 1, np.int64)
     edges = np.searchsorted(hits.rows, np.arange(len(batch.offsets)))
-    found = (hits.starts, words.groups[hits.words], words.weights[hits.words])
-    _talk(batch.offsets, batch.data, batch.num_chars, edges, *found, talk)
+    found = (edges, hits.starts, words.groups[hits.words], words.weights[hits.words])
+    seen = np.zeros(1 << PAIR_BITS, np.uint32)
+    _talk(batch.offsets, batch.data, batch.num_chars, *found, np.zeros(MAX_GROUPS, np.int64), seen, talk)
     return share(talk, batch.num_chars)
 
 
 @kernel(leaf=True)
-def _ends_sentence(data: Array, i: Any, end: Any) -> int:
+def _ends_sentence(data: Array, i: Any, end: Any) -> Any:
     """Bytes of the mark at byte i that ends a sentence: 。！？… ! ? or a line feed; 0 where none stands."""
     byte = data[i]
     if byte == 10 or byte == 0x21 or byte == 0x3F:
@@ -120,16 +122,24 @@ def _slot(first: Any, second: Any) -> Any:
     return np.int64((key * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - PAIR_BITS))
 
 
-@kernel()
+@kernel(leaf=True)
 def _talk(
-    offsets: Array, data: Array, num_chars: Array, edges: Array, starts: Array, groups: Array, weights: Array, talk: Array
+    offsets: Array,
+    data: Array,
+    num_chars: Array,
+    edges: Array,
+    starts: Array,
+    groups: Array,
+    weights: Array,
+    best: Array,
+    seen: Array,
+    talk: Array,
 ) -> None:
     """Characters of site talk of each document; hits are sorted by document and place.
 
-    Sums run from the front: the head is where the sum is largest, the foot begins where it is smallest.
+    Sums run from the front: the head is where the sum is largest, the foot begins where it is smallest. `best` is the
+    weight by group, `seen` by pair the last text that has it, from 1.
     """
-    best = np.zeros(64, np.int64)  # weight by group
-    seen = np.zeros(1 << PAIR_BITS, np.uint32)  # the row of the last text that has the pair
     for row in range(len(offsets) - 1):
         i, end, hit, last_hit = offsets[row], offsets[row + 1], edges[row], edges[row + 1]
         if hit == last_hit:
@@ -184,7 +194,8 @@ def _talk(
                     highest, head_chars, head_alone = total, chars, alone
                 lowest = min(lowest, total)
                 continue
-            total += min(max((pairs - old) * new_pair - old * old_pair, -MAX_KINSHIP), MAX_KINSHIP)
+            kinship: Any = (pairs - old) * new_pair - old * old_pair
+            total += int(min(max(kinship, -MAX_KINSHIP), MAX_KINSHIP))
             pairs = old = 0
             if total <= lowest:
                 lowest, foot_chars, foot_alone = total, chars, alone
@@ -192,4 +203,6 @@ def _talk(
             head_chars = head_alone = 0
         if in_core or total - lowest <= START:
             foot_chars, foot_alone = chars, alone
-        talk[row] = head_chars + max(foot_alone - head_alone, 0) + chars - max(foot_chars, head_chars)
+        talk[row] = chars - (foot_chars if foot_chars > head_chars else head_chars) + head_chars
+        if foot_alone > head_alone:
+            talk[row] += foot_alone - head_alone

@@ -203,7 +203,8 @@ def _duplicate(values: Mapping[str, Any]) -> str:
     if values.get("earlier"):
         out = f", {plain(values['earlier_out'])}" if values.get("earlier_out") else ""
         build = f" in the earlier build {values['earlier']}{out}"
-    return f"{kind}{similarity} of {values['survivor'][:ID_DIGITS]}{ordinal}{where}{build}"
+    decided = f", which is better by {plain(values['decided_by'])}" if values.get("decided_by") else ""
+    return f"{kind}{similarity} of {values['survivor'][:ID_DIGITS]}{ordinal}{where}{build}{decided}"
 
 
 def _shown(value: Any) -> str:

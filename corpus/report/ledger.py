@@ -181,7 +181,25 @@ def _end(out: str, stages: Mapping[str, Folder], stage: str, fate: Mapping[str, 
             others = (one for one in find_documents(stages, twin) if (one.shard, one.row) != itself)
         if survivor := next(others, None):
             values |= {"survivor_url": survivor.url, "survivor_ordinal": f"{survivor.shard}:{survivor.row}"}
+            if not build:
+                values["decided_by"] = _decided(stages, survivor.shard, twin, fate)
     return Event(stage, "dropped", _known(values))
+
+
+def _decided(stages: Mapping[str, Folder], shard: str | None, twin: str, fate: Mapping[str, Any]) -> str | None:
+    """What of their ranks a duplicate lost by: one look into the keys of two shards, 64 bytes a document."""
+    from corpus.dedup.keys import id_bytes
+    from corpus.dedup.ranks import decided
+    from corpus.dedup.records import map_array
+
+    words: list[int] = []
+    for name, identity in ((shard, bytes.fromhex(twin)), (fate["shard"], fate["id"])):
+        for file in files_of(stages, "signatures", "keys"):
+            if shard_name(file) == name:
+                keys = map_array(file)
+                here = (id_bytes(keys) == np.frombuffer(identity, np.uint8)).all(axis=1)
+                words.extend(int(word) for word in keys["rank"][here][:1])
+    return decided(*words) if len(words) == 2 else None
 
 
 def _sidecar_events(stage: str, folder: Folder, document: Document) -> Iterator[Event]:

@@ -43,6 +43,7 @@ class Step:
     tasks: int
     files: int
     file_bytes: int
+    has_texts: bool
     counts: Counts
     cpu_seconds: float
     wall_seconds: float
@@ -185,6 +186,7 @@ def _steps(out: str) -> Iterator[Step]:
             tasks=folder.manifest["tasks"],
             files=len(files),
             file_bytes=sum(file["bytes"] for file in files),
+            has_texts=bool(folder.files("data")),
             counts=folder.counts,
             cpu_seconds=float(timing.get("cpu_seconds", 0.0)),
             wall_seconds=float(timing.get("wall_seconds", 0.0)),
@@ -225,13 +227,14 @@ def _breaches(steps: tuple[Step, ...]) -> Iterator[str]:
 def _provider(step: Step, by_name: Mapping[str, Step]) -> Step | None:
     """The stage whose documents this one received: its nearest ancestor that moves documents.
 
-    Among several direct ones the earliest counts: `text` reads documents from `filter` and numbers from `clusters`.
+    Among several direct ones it is the last that has texts: `text` reads documents from `filter` and numbers from
+    `clusters`, `signatures` documents from `contamination` and statistics from `filter`.
     """
     level: tuple[str, ...] = step.upstream
     while level:
         moving = [name for name in by_name if name in level and by_name[name].moves_documents]
         if moving:
-            return by_name[moving[0]]
+            return by_name[([name for name in moving if by_name[name].has_texts] or moving[:1])[-1]]
         level = tuple(parent for name in level if name in by_name for parent in by_name[name].upstream)
     return None
 

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from corpus.__main__ import main
 from corpus.dedup import DedupConfig
 from corpus.dedup.keys import KEY_DTYPE
 from corpus.dedup.records import RECORD_DTYPE
+from corpus.engine.config import parse
 from tests.contracts.test_readme import blocks, commands
 from tests.corpus.texts import document
 
@@ -76,7 +78,8 @@ def test_a_third_build_needs_of_the_others_what_the_page_says(place: Path, monke
 
 def test_the_recipe_is_mixed(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(place)
-    [section] = blocks(PAGE, "toml")
+    ranks, section = blocks(PAGE, "toml")
+    assert parse(DedupConfig, tomllib.loads(ranks)["dedup"], PAGE).prefer_sources == ("paper", "wiki*")
     Path("mixed.toml").write_text('extends = "web_zh"\n' + section)
     inputs = "--input '202[56]/*.jsonl' --set 'dedup.keep=\"all_with_size\"'"
     assert run(f".venv/bin/python -m corpus run --recipe mixed.toml {inputs} --out build/mixed") == 0

@@ -23,7 +23,7 @@ def documents(generator: np.random.Generator, count: int, num_values: int) -> tu
     exact = generator.integers(0, max(1, count // 2 + 1), count)
     keys = np.zeros(count, KEY_DTYPE)
     keys["exact"][:, 0] = exact.astype(np.uint64) << np.uint64(32)
-    keys["quality"] = generator.integers(0, 3, count)
+    keys["rank"] = generator.integers(0, 3, count)
     keys["num_bytes"] = generator.integers(0, 3, count)
     keys["id"] = generator.integers(0, 4, (count, 2))
     signatures = generator.integers(0, num_values, (count + 1, K), dtype=np.uint32)[exact]
@@ -47,7 +47,7 @@ def oracle(keys: DocumentKeys, signatures: SignatureArray, max_leaders: int) -> 
         seen: dict[tuple[int, ...], int] = {}
         for document in members:
             exact = tuple(keys["exact"][document].tolist())
-            original, old = seen.setdefault(exact, document), bool(keys["quality"][document] >= EARLIER)
+            original, old = seen.setdefault(exact, document), bool(keys["rank"][document] >= EARLIER)
             if original != document:
                 if key & 0xFF == EXACT_BAND and not old:
                     edges.add((original, document, EXACT))
@@ -56,7 +56,7 @@ def oracle(keys: DocumentKeys, signatures: SignatureArray, max_leaders: int) -> 
                 continue
             near = [x for x in leaders if not old and (signatures[x] == signatures[document]).mean() >= THRESHOLD]
             edges |= {(leader, document, NEAR) for leader in near}
-            if not near and sum((keys["quality"][x] >= EARLIER) == old for x in leaders) < max_leaders:
+            if not near and sum((keys["rank"][x] >= EARLIER) == old for x in leaders) < max_leaders:
                 leaders.append(document)
             elif not near:
                 overflow += 1
@@ -80,7 +80,7 @@ def test_edges_are_the_oracles(
     seed: int, count: int, num_values: int, max_leaders: int, num_earlier: int, chunk_members: int
 ) -> None:
     keys, signatures = documents(np.random.default_rng(seed), count, num_values)
-    keys["quality"][:num_earlier] |= EARLIER
+    keys["rank"][:num_earlier] |= EARLIER
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "CHUNK_MEMBERS", chunk_members)
         patch.setattr(candidates, "CHUNK_ROWS", 1)
@@ -120,7 +120,7 @@ def test_earlier_documents_take_no_place_from_new_ones() -> None:
     generator = np.random.default_rng(0)
     keys, _ = documents(generator, 300, 1 << 30)
     keys["exact"][:, 0] = generator.permutation(300).astype(np.uint64) << np.uint64(32)
-    keys["quality"][:290] |= EARLIER
+    keys["rank"][:290] |= EARLIER
     signatures = generator.integers(0, 1 << 32, (300, K), dtype=np.uint32)
     signatures[295:] = signatures[290:295]
     signatures[295:, 1::2] += 1  # half of each band: they meet nowhere else

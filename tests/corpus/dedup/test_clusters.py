@@ -19,7 +19,7 @@ from corpus.engine.storage import File
 def ranked(count: int) -> DocumentKeys:
     """Documents whose rank is their number."""
     keys = np.zeros(count, KEY_DTYPE)
-    keys["quality"] = np.arange(count)[::-1]
+    keys["rank"] = np.arange(count)[::-1]
     keys["id"][:, 1] = np.arange(count) + 1000
     return keys
 

@@ -168,7 +168,7 @@ def test_earlier_members_make_no_exact_edge_among_themselves() -> None:
     texts = [POEM, POEM + "。", TRADITIONAL_POEM, ANALECTS]
     ids = pa.array([document_id(text) for text in texts], pa.binary(16))
     signed = sign_texts(ids, pa.array(texts, pa.large_string()), config())
-    signed.keys["quality"][:2] |= EARLIER
+    signed.keys["rank"][:2] |= EARLIER
     ordinals = signed.band_rows.astype(np.int64)
     edges, _ = find_edges(signed.band_keys, ordinals, signed.keys.__getitem__, signed.signatures.__getitem__, 0.8, 256)
     assert edges["b"].tolist() == [2] and edges["a"][0] in (0, 1)

@@ -35,7 +35,8 @@ def test_what_cannot_be_an_earlier_build_is_refused(build: Build, tmp_path: Path
     refused("bands 14 there, 10 here", first, bands=10)
     refused("rows 8 there, 7 here", first, rows=7)
     refused("scheme classic there, datasketch here", first, scheme="datasketch")
-    check_earlier(config([first], threshold=0.9, max_leaders=3), str(tmp_path / "out"))
+    refused("scripts fold there, keep here", first, scripts="keep")
+    check_earlier(config([first], threshold=0.9, max_leaders=3, prefer_sources=("a",)), str(tmp_path / "out"))
     shutil.copytree(first, tmp_path / "copy")
     refused("the same build, listed twice", first, tmp_path / "copy")
     with pytest.raises(UsageError, match="is --out itself"):
@@ -47,7 +48,7 @@ def test_what_cannot_be_an_earlier_build_is_refused(build: Build, tmp_path: Path
     [signed] = first.glob("signatures-*")
     parts = json.loads((signed / "stage.json").read_text())
     for changed, words in (
-        ({"version": 1}, "stage version 1 there, 2 here"),
+        ({"version": 1}, "stage version 1 there, 3 here"),
         ({"config": parts["config"] | {"fold": "0123"}}, "fold 0123 there, "),
     ):
         (signed / "stage.json").write_text(json.dumps(parts | changed))

@@ -53,12 +53,12 @@ def test_short_texts_have_only_their_exact_key() -> None:
     assert np.bincount(signed.band_rows).tolist() == [every, 1, 1, every, 1, every]
 
 
-@pytest.mark.parametrize("column", ["quality", "num_bytes", "id", "digest"])
-def test_rank_prefers_quality_then_length_then_id_then_digest(column: str) -> None:
+@pytest.mark.parametrize("column", ["rank", "num_bytes", "id", "digest"])
+def test_order_is_by_rank_then_bytes_then_id_then_digest(column: str) -> None:
     keys = np.zeros(3, KEY_DTYPE)
-    if column in ("quality", "num_bytes"):  # more is better
+    if column in ("rank", "num_bytes"):  # more is better
         keys[column] = [1, 2**40, 2]
-        later = {"quality": "num_bytes", "num_bytes": "id"}[column]
+        later = {"rank": "num_bytes", "num_bytes": "id"}[column]
         keys[later].reshape(3, -1)[:, 0] = [9, 1, 5] if later == "num_bytes" else [1, 9, 5]
         assert rank(keys).tolist() == [2, 0, 1]
     else:  # smaller bytes are better, the first half first

@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus.dedup import DedupConfig
 from corpus.dedup.keys import KEY_DTYPE, text_buffers
+from corpus.dedup.ranks import rank_words
 from corpus.dedup.records import RECORD_DTYPE, Runs, array_rows, write_array
 from corpus.dedup.sentences import Sentences, read_sentences
 from corpus.dedup.substrings import Passage, best_ranks, document_ranks, judge, merge, shared_windows, windows, without
 from corpus.engine.storage import File
+from tests.corpus.dedup.texts import facts
 
 MIN_CHARS = 12
 TOKENS = ["天地玄黄宇宙洪荒。", "日月！", "寒来暑往秋收冬藏？", "云腾致雨露结为霜金生丽水。", "剑号；", "果珍李柰\n"]
@@ -144,12 +147,15 @@ def test_paragraphs_stay_apart_and_places_are_told() -> None:
 
 def test_ranks_follow_length_then_content() -> None:
     keys = np.zeros(6, KEY_DTYPE)
-    keys["quality"] = [0, 1, 1000, 1001, 1200, 1 << 33]
+    keys["rank"] = rank_words(np.array([0, 1, 1000, 1001, 1200, 1 << 30]), facts(6), DedupConfig())
     keys["digest"][:, 0] = range(6)
     ranks = document_ranks(keys)
-    steps = (ranks >> np.uint32(24)).tolist()
+    steps = (ranks >> np.uint32(16)).tolist()
     assert steps == sorted(steps, reverse=True) and steps[2] == steps[3] > steps[4] and ranks[2] != ranks[3]
     assert len({int(rank) for rank in document_ranks(np.repeat(keys[2:3], 2))}) == 1
+    keys["rank"][:2] |= np.array([1 << 56, 1 << 57], np.uint64)
+    steps = (document_ranks(keys) >> np.uint32(16)).tolist()
+    assert steps[1] < steps[0] < min(steps[2:])  # the place of the source before worth
 
 
 def test_tables_are_merged_by_the_best_rank() -> None:

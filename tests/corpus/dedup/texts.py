@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from corpus.dedup.ranks import Facts
+
 POEM = (
     "床前明月光，疑是地上霜。举头望明月，低头思故乡。白日依山尽，黄河入海流。欲穷千里目，更上一层楼。"
     "春眠不觉晓，处处闻啼鸟。夜来风雨声，花落知多少。红豆生南国，春来发几枝。愿君多采撷，此物最相思。"
@@ -16,6 +18,12 @@ ANALECTS = (
     "子曰：学而时习之，不亦说乎？有朋自远方来，不亦乐乎？人不知而不愠，不亦君子乎？有子曰：其为人也孝弟，"
     "而好犯上者，鲜矣；不好犯上，而好作乱者，未之有也。君子务本，本立而道生。孝弟也者，其为仁之本与！"
 )
+
+
+def facts(count: int) -> Facts:
+    """Documents of which nothing is known but their length."""
+    zeros = np.zeros(count, np.int64)
+    return Facts(zeros.astype(np.uint8), zeros.astype(bool), np.ones(count), zeros)
 
 
 def random_text(generator: np.random.Generator, length: int) -> str:

@@ -73,7 +73,11 @@ def test_every_document_is_explained(real: str) -> None:
     assert ends["other"].what == "kept"
     assert sorted(ends[name].what for name in ("good", "copy")) == ["dropped", "kept"]
     twins = explain(real, documents()[0]["url"]) + explain(real, documents()[1]["url"])
-    assert twins.count("exact duplicate") == 1 and "edited: boilerplate.editor at line 6" in twins
+    assert (
+        twins.count("exact duplicate") == 1
+        and ", which is better by " in twins
+        and "edited: boilerplate.editor at line 6" in twins
+    )
 
 
 def test_the_broken_line_is_explained_by_its_place(real: str) -> None:
