@@ -182,3 +182,10 @@ def test_shards_share_a_window_where_their_best_ranks_differ(
     for number, shard in enumerate(shards):
         expected = [(key, min(ranks[key])) for key in sorted(shard) if len(ranks[key]) > 1]
         assert found[cuts[number] : cuts[number + 1]].tolist() == expected
+
+
+def test_windows_of_odd_ranks_meet_only_their_like() -> None:
+    text = "一二三四五六七八九十。甲乙丙丁戊己庚辛壬癸。"
+    sentences, _ = read([text, text, text])
+    keys = [set(found) for found in np.split(windows(sentences, 10, np.array([2, 4, 5], np.uint32)).keys, 3)]
+    assert keys[0] == keys[1] == set(np.split(windows(sentences, 10).keys, 3)[0]) and not keys[0] & keys[2]
