@@ -25,7 +25,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 MAX_MARKS_PER_BASE = 8
-MAX_INNER_SPACES = 2  # inside a line; longer runs are layout
+MAX_INNER_SPACES = 2  # inside a line of wide characters; longer runs part columns
 TRAILING_SPACES = " \t\u3000"
 
 # EquivalentUnifiedIdeograph.txt of Unicode 14: U+2E81 to U+2EF3 in order (U+2E9A is no character). That of a Kangxi
@@ -68,7 +68,9 @@ _MAPPED = [(kind, re.compile(pattern), _replacement(replacement)) for kind, patt
 _COMPATIBILITY_IDEOGRAPHS = re.compile("([\uf900-\ufaff\U0002f800-\U0002fa1f]+)")
 _JOINERS = re.compile("[\u200c\u200d]+")
 _IS_EMOJI = re.compile(f"[{EMOJI}]")
-_SPACE_RUN = re.compile(rf"[ \t]{{{MAX_INNER_SPACES + 1},}}")
+_SPACE_RUN = re.compile(
+    rf"(?<![ \t])(?:(?<=[^\x00-\x7f]) {{{MAX_INNER_SPACES + 1},}}(?=[^ \t])| {{{MAX_INNER_SPACES + 1},}}(?=[^\x00-\x7f]))"
+)
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
@@ -117,18 +119,17 @@ def _compose(text: str) -> str:
 
 
 def _shape_lines(text: str) -> str:
-    """Without white space at the ends of lines, long runs of it inside them, and more than one blank line."""
-    if " " * (MAX_INNER_SPACES + 1) in text or "\t" in text:
-        text = _SPACE_RUN.sub(_shorten, text)
-    text = "\n".join([line.rstrip(TRAILING_SPACES) for line in text.split("\n")])
+    """Without white space at the ends of lines, and more than one blank line; columns aligned by spaces get tabs.
+
+    A run of spaces beside a wide character parts columns, unless the line is indented (code, verse). Tabs stay.
+    """
+    lines = [line.rstrip(TRAILING_SPACES) for line in text.split("\n")]
+    if " " * (MAX_INNER_SPACES + 1) in text:
+        lines = [line if line.startswith((" ", "\t")) else _SPACE_RUN.sub("\t", line) for line in lines]
+    text = "\n".join(lines)
     if "\n\n\n" in text:
         text = _BLANK_LINES.sub("\n\n", text)
     return text.strip("\n")
-
-
-def _shorten(run: re.Match[str]) -> str:
-    is_indent = run.start() == 0 or run.string[run.start() - 1] == "\n"
-    return run[0] if is_indent else " " * MAX_INNER_SPACES
 
 
 def _add(changes: dict[str, int], kind: str, count: int) -> None:

@@ -165,8 +165,10 @@ def rewrite(
         first = position
         content_end = position  # behind the last character of the line that is no white space
         run_start = position  # of spaces and tabs
-        feeds = spaces = 0
+        feeds = spaces = tabs = 0
         is_indent = True  # the run opens its line
+        is_indented: Any = False  # the line
+        was_wide: Any = False  # the character before the run
         shaped = 0
         replaced = np.uint32(0)  # the character that another stands for
         while i < end:
@@ -211,18 +213,23 @@ def rewrite(
             if c == 32 or c == 9:
                 if spaces == 0:
                     run_start = position
+                    tabs = 0
                 spaces += 1
+                tabs += c == 9
                 out[position] = c
                 position += 1
                 i = after
                 continue
-            if spaces > MAX_SPACES and not is_indent:
+            is_wide = c >= 0x80 and c != 0x2581 and (replaced == 0 or replacements[replaced, 0] >= 0x80)
+            if is_indent:
+                is_indented = spaces > 0
+            elif spaces > MAX_SPACES and tabs == 0 and not is_indented and (was_wide or is_wide):
                 shaped = 1
-                for k in range(MAX_SPACES):
-                    out[run_start + k] = 32
-                position = run_start + MAX_SPACES
+                out[run_start] = 9
+                position = run_start + 1
             spaces = 0
             is_indent = False
+            was_wide = is_wide
             if c == 0x2581:
                 changes[row, SENTENCEPIECE_SPACE] += 1
                 out[position] = 0x5F

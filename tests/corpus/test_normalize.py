@@ -61,7 +61,7 @@ def test_what_chinese_writers_write_is_kept(text: str) -> None:
         ("甲︐乙︒︿︵丙︙", "甲，乙。︿︵丙…"),
         ("一  \n二\t\n三　\n", "一\n二\n三"),
         ("一\n\n\n\n二", "一\n\n二"),
-        ("一     二", "一  二"),
+        ("一     二", "一\t二"),
         ("", ""),
         ("\n \n", ""),
     ],
