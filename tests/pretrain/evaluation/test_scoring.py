@@ -198,7 +198,8 @@ def test_a_long_context_loses_its_beginning_and_says_how_much() -> None:
     long = Request(list(range(1, 30)), ends)
     assert cut(long, reading()) == 29 - (LENGTH + 1 - 3)
     kept = scores_of(model, [long, long._replace(context=[99, 98, *long.context[2:]])], reading())
-    assert kept[0] == kept[1]
+    for one, twin in zip(*kept, strict=True):  # rows of one product may differ in the last bit, by the processor
+        assert one.log_likelihood == pytest.approx(twin.log_likelihood, rel=1e-12) and one.num_tokens == twin.num_tokens
     other = scores_of(model, [long._replace(context=[*long.context[:-10], 99, *long.context[-9:]])], reading())
     assert other[0] != kept[0], "the first of the ten tokens that remain"
     for size, lost in ((9, 0), (10, 0), (11, 1)):
