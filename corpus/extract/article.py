@@ -2,68 +2,205 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import NamedTuple
+
 import numpy as np
 
-from corpus.extract import facts, lines, reader, tables
-from corpus.extract.config import Page
+from corpus.extract import facts, features, lines, reader, tables
+from corpus.extract.config import Article
+from corpus.extract.embedded import article_html
+from corpus.extract.formulas import with_tex
+from corpus.extract.model import LineModel, line_model
+from corpus.extract.rows import fold_rows
+from corpus.extract.words import KINDS, WORDS
+from corpus.filters.automaton import Automaton
 
 MAX_LINES_ABOVE = 12  # of the article, where date and author may stand
 MAX_LINES_BELOW = 10
 MAX_BYLINE_CHARS = 16  # of a line that need not have one of BYLINE_CHARACTERS
 MAX_BYLINES = 100
-MIN_OWN_LETTERS = 50  # a page with fewer, and more than so many times as many skipped, is read again without names
-SKIPPED_RATIO = 5  # a page with none at all: where MIN_OWN_LETTERS are skipped
-MIN_FORM_RATIO = 0.5  # share of the letters from which on a form is the page (ASP.NET), not a part of it
+MIN_OWN_LETTERS = 50  # a page with fewer, and more than so many times as many hidden, is read again with what is hidden
+SKIPPED_RATIO = 5  # a page with none at all: where MIN_OWN_LETTERS are hidden
+MIN_SHOWN_CHARS = 100  # of an article; where fewer would stay, scripts are looked into
+MAX_TITLE_LINES = 400  # among which the title is looked for
+MIN_TITLE_BYTES = 9
 
-_NO_BYTES = np.empty(0, np.uint8)
+
+class Reading(NamedTuple):
+    """A page as lines: text, lines and the elements around them (reader.py), and what was counted on the way."""
+
+    out: tables.Array
+    lines: tables.Array
+    nodes: tables.Array
+    info: tables.Array
 
 
-def extract_article(page: bytes) -> Page:
-    """The article of a page in UTF-8."""
-    found = tables.tables(lines.START_CHARACTERS, lines.INSIDE_CHARACTERS, lines.BYLINE_CHARACTERS)
-    data = np.frombuffer(page, np.uint8)
-    num_bytes = len(data)
-    out = np.empty(2 * num_bytes + 64, np.uint8)
-    rows = np.empty((num_bytes + 2, reader.LINE_COLUMNS), np.int32)
-    containers = np.empty((reader.MAX_CONTAINERS, 4), np.int32)
-    info = np.zeros(reader.INFO_COLUMNS, np.int64)
-    is_xml = page.startswith(b"<?xml")
-    reader.read_page(data, *found, True, is_xml, out, rows, containers, info)
-    own, skipped = int(info[reader.OWN_LETTERS]), int(info[reader.SKIPPED_LETTERS])
-    enough = SKIPPED_RATIO * max(own, MIN_OWN_LETTERS) if own else MIN_OWN_LETTERS
-    if own < MIN_OWN_LETTERS and skipped > enough:
-        reader.read_page(data, *found, False, is_xml, out, rows, containers, info)
-    num_lines, own = int(info[reader.NUM_LINES]), int(info[reader.OWN_LETTERS])
-    rows = rows[:num_lines]
-    text = out.data
+class Judged(NamedTuple):
+    """Of each line: the log-odds that it is of the article, and the rule that it goes by (lines.RULES; 0 stays)."""
 
+    scores: tables.Array
+    rules: tables.Array
+
+
+def extract_article(page: bytes, table_form: str = "tabs") -> Article:
+    """The article of a page in UTF-8; where the page shows little, the one that a script of it holds.
+
+    `table_form` is tabs, markdown or drop (ExtractConfig.tables).
+    """
     metas = facts.head_metas(page)
     title, place = facts.headline(page, metas)
-    ranges = lines.article_ranges(containers, info)
-    verdicts = np.zeros(num_lines, np.uint8)
-    lines.judge(text, rows, ranges[0][0], ranges[-1][1], verdicts)
-    result = np.empty(len(out), np.uint8)
-    size = lines.join_article(
-        out,
-        rows,
-        verdicts,
-        np.array(ranges, np.int64),
-        np.frombuffer(title.encode(), np.uint8) if title else _NO_BYTES,
-        int(info[reader.FORM_LETTERS]) < MIN_FORM_RATIO * own,
-        result,
-    )
-    near = facts.near_headline(page, place)
-    shown = _bylines(text, rows, ranges[0][0], ranges[-1][1])
+    reading = read(with_tex(page))
+    rules = judge(reading, title).rules
+    if table_form == "drop":
+        rules[(rules == lines.KEPT) & _is_table(reading)] = lines.TABLES
+    near, shown = facts.near_headline(page, place), _bylines(reading, rules)
+    removed, num_read = account(reading, rules)
+    kept = num_read - num_removed(removed)
+    if kept < MIN_SHOWN_CHARS and (held := article_html(page)) is not None:
+        inner = read(with_tex(held))
+        inner_rules = np.zeros(len(inner.lines), np.uint8)
+        inner_removed, inner_read = account(inner, inner_rules)
+        if inner_read - num_removed(inner_removed) > kept:
+            removed["replaced"] = (int((rules == 0).sum()), kept)
+            for rule, (count, characters) in inner_removed.items():
+                before = removed.get(rule, (0, 0))
+                removed[rule] = (before[0] + count, before[1] + characters)
+            reading, rules, num_read = inner, inner_rules, num_read + inner_read
+    result = np.empty(len(reading.out), np.uint8)
+    size = lines.join(reading.out, reading.lines, rules, result)
+    text = bytes(result.data[:size])
+    if table_form == "markdown":
+        text = _with_markdown(text, reading, rules)
     date, author = facts.publication_day(page, metas, near, shown), facts.author_of(page, metas, near, shown)
-    return Page(title, date, str(result.data[:size], "utf-8"), author)
+    return Article(title, date, author, text, num_read, removed)
 
 
-def _bylines(text: memoryview, rows: tables.Array, first: int, last: int) -> list[str]:
+def read(page: bytes) -> Reading:
+    """The lines of a page in UTF-8, rows of tables folded."""
+    found = tables.tables(lines.START_CHARACTERS, lines.INSIDE_CHARACTERS, lines.BYLINE_CHARACTERS)
+    data = np.frombuffer(page, np.uint8)
+    num_out, num_rows, num_nodes, spanned = sizes(page)
+    out = np.empty(num_out, np.uint8)
+    rows = np.empty((num_rows, reader.LINE_COLUMNS), np.int32)
+    nodes = np.empty((num_nodes, reader.NODE_COLUMNS), np.int64)
+    info = np.zeros(reader.INFO_COLUMNS, np.int64)
+    for shows_hidden in (False, True):
+        reader.read_page(data, *found, not shows_hidden, page.startswith(b"<?xml"), out, rows, nodes, info, spanned)
+        own, skipped = int(info[reader.OWN_LETTERS]), int(info[reader.SKIPPED_LETTERS])
+        enough = SKIPPED_RATIO * max(own, MIN_OWN_LETTERS) if own else MIN_OWN_LETTERS
+        if own >= MIN_OWN_LETTERS or skipped <= enough:
+            break
+    rows, nodes = rows[: info[reader.NUM_LINES]], nodes[: info[reader.NUM_NODES]]
+    return Reading(out, rows[: fold_rows(out, rows, nodes)], nodes, info)
+
+
+def sizes(page: bytes) -> tuple[int, int, int, int]:
+    """Of the reader's buffers for a page: bytes, lines, nodes, and empty cells for what cells span."""
+    num_tags = page.count(b"<")
+    spanned = min(64 * num_tags, reader.MAX_SPANNED) if b"span=" in page.lower() else 0
+    return (
+        2 * len(page) + 64 + 2 * num_tags + spanned,
+        2 * num_tags + page.count(b"\n") + 2 + spanned,
+        num_tags + 1,
+        spanned,
+    )
+
+
+def judge(reading: Reading, title: str | None, model: LineModel | None = None, x: tables.Array | None = None) -> Judged:
+    """Score and choose the lines; `x`, float32[lines, features.NUM_FEATURES], is filled where it is given."""
+    out, rows, nodes, _ = reading
+    num_lines = len(rows)
+    verdicts = np.zeros(num_lines, np.uint8)
+    covered = np.zeros((num_lines, features.NUM_KINDS), np.int32)
+    scores, rules = np.zeros(num_lines, np.float32), np.zeros(num_lines, np.uint8)
+    if num_lines:
+        lines.judge(out.data, rows, verdicts)
+        words, kinds = _words()
+        end = int(rows[-1, reader.LINE_END])
+        hits = words.find(np.array([0, end]), out[:end])
+        features.cover(rows, hits.starts, hits.ends, kinds[hits.words], covered)
+        if x is None:
+            x = np.empty((1, features.NUM_FEATURES), np.float32)
+        at = _title_line(reading, title)
+        features.describe(out, rows, nodes, verdicts, covered, at, model or line_model(), x, scores)
+        lines.choose(rows, nodes, verdicts, covered, at, scores, rules)
+    return Judged(scores, rules)
+
+
+def account(reading: Reading, rules: tables.Array) -> tuple[dict[str, tuple[int, int]], int]:
+    """Lines and characters that went by each rule, and how many characters the page has.
+
+    Those of its lines, and what is hidden or a control and stands in none (0 lines).
+    """
+    num_rules = len(lines.RULES)
+    characters = np.bincount(rules, reading.lines[:, reader.LINE_READ], num_rules).astype(np.int64).tolist()
+    counts = np.bincount(rules, minlength=num_rules).tolist()
+    removed = dict(zip(lines.RULES, zip(counts, characters, strict=True), strict=True))
+    del removed["kept"]
+    removed["hidden"], removed["controls"] = (
+        (0, int(reading.info[reader.HIDDEN_CHARS])),
+        (0, int(reading.info[reader.CONTROL_CHARS])),
+    )
+    removed = {rule: found for rule, found in removed.items() if any(found)}
+    return removed, characters[0] + num_removed(removed)
+
+
+def num_removed(removed: dict[str, tuple[int, int]]) -> int:
+    """Characters that all rules removed."""
+    return sum(found[1] for found in removed.values())
+
+
+def _is_table(reading: Reading) -> tables.Array:
+    """bool[lines]: rows of data tables."""
+    return np.asarray((reading.lines[:, reader.LINE_FLAGS] & reader.IS_FOLDED) != 0)
+
+
+def _with_markdown(text: bytes, reading: Reading, rules: tables.Array) -> bytes:
+    """The text with its tables as Markdown; the first row is taken for the head."""
+    stays = (rules == lines.KEPT) & (reading.lines[:, reader.LINE_READ] > 0)
+    nodes = np.where(_is_table(reading), reading.lines[:, reader.LINE_NODE], 0)[stays].tolist()
+    found: list[bytes] = []
+    place = table = 0
+    for line in text.split(b"\n"):
+        node = nodes[place] if line else 0
+        place += bool(line)
+        if node:
+            cells = line.replace(b"|", b"\\|").split(b"\t")
+            line = b"| " + b" | ".join(cells) + b" |"
+        found.append(line)
+        if node and node != table:
+            found.append(b"|" + b" --- |" * len(cells))
+        table = node
+    return b"\n".join(found)
+
+
+@lru_cache(maxsize=1)
+def _words() -> tuple[Automaton, tables.Array]:
+    kinds = {word: KINDS.index(kind) for kind, words in reversed(WORDS.items()) for word in words.split()}
+    return Automaton(list(kinds)), np.array(list(kinds.values()))
+
+
+def _title_line(reading: Reading, title: str | None) -> int:
+    """The first line that says what the title says, or at least two thirds of it; -1 where there is none."""
+    wanted = b"".join((title or "").encode().split())
+    text = reading.out.data
+    for index, (start, end) in enumerate(reading.lines[:MAX_TITLE_LINES, : reader.LINE_END + 1].tolist()):
+        if MIN_TITLE_BYTES <= end - start <= len(wanted) + 64:
+            line = bytes(text[start:end]).replace(b" ", b"")
+            if (line in wanted and 3 * len(line) >= 2 * len(wanted)) or (line.startswith(wanted) and wanted):
+                return index
+    return -1
+
+
+def _bylines(reading: Reading, rules: tables.Array) -> list[str]:
     """The lines from a little above the article to a little below it in which date and author may stand."""
-    around = rows[max(0, first - MAX_LINES_ABOVE) : last + MAX_LINES_BELOW]
+    kept = (rules == 0).nonzero()[0]
+    first, last = (int(kept[0]), int(kept[-1]) + 1) if len(kept) else (0, len(rules))
+    around = reading.lines[max(0, first - MAX_LINES_ABOVE) : last + MAX_LINES_BELOW]
     flags, chars = around[:, reader.LINE_FLAGS], around[:, reader.LINE_CHARS]
     chosen = ((flags & reader.HAS_BYLINE) != 0) | ((chars <= MAX_BYLINE_CHARS) & (around[:, reader.LINE_LINKS] == 0))
     ends = np.minimum(np.arange(len(around)), np.arange(len(around))[::-1]) < MAX_LINES_ABOVE + MAX_LINES_BELOW
     chosen |= ends & ((flags & reader.HAS_YEAR) != 0)
     columns = around[chosen & ((flags & reader.IS_PRE) == 0)][:MAX_BYLINES, : reader.LINE_END + 1].tolist()
-    return [str(text[start:end], "utf-8") for start, end in columns]
+    return [str(reading.out.data[start:end], "utf-8") for start, end in columns]

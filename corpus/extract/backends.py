@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from corpus.extract import facts
-from corpus.extract.config import Page
+from corpus.extract.config import Article
 from corpus.shape import check_shape, limit_lists
 
 
-def extract_with(backend: Literal["resiliparse", "trafilatura"], page: bytes) -> Page:
+def extract_with(backend: Literal["resiliparse", "trafilatura"], page: bytes) -> Article:
     """The article of a page in UTF-8, by another library.
 
     Raises:
@@ -24,7 +24,7 @@ def extract_with(backend: Literal["resiliparse", "trafilatura"], page: bytes) ->
     return _resiliparse(page, html) if backend == "resiliparse" else _trafilatura(html)
 
 
-def _resiliparse(page: bytes, html: str) -> Page:
+def _resiliparse(page: bytes, html: str) -> Article:
     from resiliparse.extract.html2text import extract_plain_text
     from resiliparse.parse.html import HTMLTree
 
@@ -34,14 +34,15 @@ def _resiliparse(page: bytes, html: str) -> Page:
     title, place = facts.headline(page, metas)
     near = facts.near_headline(page, place)
     date, author = facts.publication_day(page, metas, near, ()), facts.author_of(page, metas, near, ())
-    return Page(title, date, "\n".join(line.strip() for line in text.split("\n") if line.strip()), author)
+    lines = (line.strip() for line in text.split("\n"))
+    return Article(title, date, author, "\n".join(line for line in lines if line).encode())
 
 
-def _trafilatura(html: str) -> Page:
+def _trafilatura(html: str) -> Article:
     from trafilatura import bare_extraction
 
     found: Any = bare_extraction(html, fast=True, include_comments=False, with_metadata=True)
     if found is None:
-        return Page(None, None, "")
+        return Article(None, None, None, b"")
     title = (found.title or "")[: facts.MAX_TITLE_CHARS] or None
-    return Page(title, found.date or None, found.text or "", found.author or None)
+    return Article(title, found.date or None, found.author or None, (found.text or "").encode())

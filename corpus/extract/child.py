@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from corpus.encoding import UndecodableError, decode
-from corpus.extract import extract_html
+from corpus.extract import extract_utf8
 from corpus.extract.config import ExtractConfig
 from corpus.shape import RefusedPage
 
@@ -35,6 +35,8 @@ class Extracted(msgspec.Struct, array_like=True, frozen=True):
     date: str | None = None
     author: str | None = None
     text: bytes = b""
+    num_read: int = 0  # characters of the page without white space
+    removed: dict[str, tuple[int, int]] = {}  # by rule: lines, characters
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -68,12 +70,11 @@ def extract_page(raw: bytes, charset: str | None, config: ExtractConfig) -> Extr
     except UndecodableError as error:
         return Extracted(error="charset", detail=str(error))
     try:
-        page = extract_html(decoded.text, config)
+        page = extract_utf8(decoded.text.encode(), config)
     except RefusedPage as refused:
         return Extracted(refused.kind, str(refused), decoded.encoding, decoded.repaired)
-    return Extracted(
-        None, "", decoded.encoding, decoded.repaired, page.title, page.date, page.author, page.text.encode()
-    )
+    facts = (page.title, page.date, page.author, page.text, page.num_read, page.removed)
+    return Extracted(None, "", decoded.encoding, decoded.repaired, *facts)
 
 
 def extract_wikitext(raw: bytes, config: ExtractConfig) -> Extracted:
@@ -87,7 +88,7 @@ def extract_wikitext(raw: bytes, config: ExtractConfig) -> Extracted:
 
 def warm_up() -> None:
     """Load code and tables before the memory limit is set."""
-    extract_html("<p>文", ExtractConfig())
+    extract_utf8("<p>文".encode(), ExtractConfig())
 
 
 @lru_cache(maxsize=8)

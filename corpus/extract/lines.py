@@ -1,9 +1,8 @@
-"""Which lines of a page are its article: Chinese line rules over what the reader found, in the container that is it.
+"""Which lines of a page are its article, why the others go, and the text that is left.
 
-Dropped are runs of links, links before the first and behind the last line of text (but not a headline that is a link),
-breadcrumbs (首页 > 新闻), 来源/责任编辑 lines, 上一篇/下一篇, 相关阅读 with the links after it, comments behind 网友评论,
-ICP备 and copyright footers. The reader marks the lines that may match (by their first character, or one of a few
-characters inside); the patterns see only those.
+Patterns say what a line is by its words (the reader marks the lines that may match, by their first character or one of a
+few inside); the line model (model.py) weighs that with the line's text, place, and the elements around it (features.py).
+A rule names why a line goes, for the ledger: it does not decide.
 """
 
 from __future__ import annotations
@@ -16,40 +15,54 @@ import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
 from corpus.extract.reader import (
-    CONTAINER_FIRST,
-    CONTAINER_LAST,
-    CONTAINER_LETTERS,
-    CONTAINER_NUMBER,
-    IN_FORM,
+    HAS_DAMAGE,
     IS_ENDED,
+    IS_FOLDED,
+    IS_HEADING,
+    IS_ITEM,
     IS_PRE,
     IS_SUSPECT,
-    LINE_CHARS,
     LINE_END,
     LINE_FLAGS,
     LINE_LETTERS,
     LINE_LINKED,
     LINE_LINKS,
+    LINE_MARKS,
+    LINE_NODE,
+    LINE_READ,
     LINE_START,
     MAX_START_CHARS,
     MAY_BE_FOOTER,
-    NUM_CONTAINERS,
-    NUM_LINES,
-    OWN_LETTERS,
+    NODE_HINTS,
+    NODE_PARENT,
 )
-from corpus.extract.tables import THREAD_NUMBERS
+from corpus.extract.tables import APART_HINT, NUMBERS_HINT
 
 Array = npt.NDArray[Any]
 
-MIN_CONTAINER_RATIO = 0.5  # share of the page's own letters that a container must hold to replace the body
 LINKED_RATIO = 0.7  # share of link letters from which a line counts as links
-MIN_LINK_RUN = 3  # so many link lines one after another are navigation
 MAX_HEAD_CHARS = 20  # of the line above related links or comments
-MIN_CAPTION_CHARS = 10  # of a line that stays when nothing else does
-MIN_ARTICLE_LETTERS = 150  # so many make an article, which a line 网友评论 ends
+MIN_ARTICLE_LETTERS = 150  # where fewer would stay, sentences are lifted
+LIFTED_SCORE = 0.8
+MAX_LEVEL_WEIGHT = 50  # characters of a row or item by which it counts
+MIN_WHOLE_SCORE = -1.5  # mean of a table's rows, or lines of code, of which one stays
+LEVEL_SCORE = 0.01
+COMMENT_SCORE = 2.0  # what a line below an article and a head of comments needs
+APART_SCORE = 2.0  # what a line in nav, footer, aside or dialog needs
+MIN_ENTRIES = 2  # lines with labels, of the four around a line
+MIN_SPEAKER_LINES = 2  # so many lines of one label are turns of speech or entries
+
+# Why a line goes. Those from NAVIGATION on are named by an element around it.
+RULES = (
+    "kept damaged line_numbers labels notices heads tables links words other "
+    "navigation comments related sidebar footer sharing advertising details header popup"
+).split()
+(KEPT, DAMAGED, LINE_NUMBERS, LABELS, NOTICES, HEADS, TABLES, LINKS, WORDS, OTHER, NAVIGATION) = range(11)
+_HINT_BITS = (5, 2, 3, 4, 6, 7, 8, 9, 10, 12)  # places of the hints (tables.py) in the order of the rules
+_HINT_RULES = tuple(range(NAVIGATION, NAVIGATION + len(_HINT_BITS)))
 
 # Verdicts on a line.
-PLAIN, FURNITURE, RELATED, COMMENTS = range(4)
+PLAIN, FURNITURE, RELATED, COMMENTS, NOTICE = range(5)
 
 # All patterns are anchored, or bounded and free of nested quantifiers.
 _CRUMB_PARTS = re.compile(r"\s*(?:>+|»|›|→|＞|/)\s*")
@@ -72,11 +85,17 @@ _FURNITURE_LINE = re.compile(
     r"\s*(?:[:：].{0,60})?\s*[】\]）)>»]*$",
     re.IGNORECASE,
 )
+_LABEL = re.compile(r"[^:：]{1,12}[:：]")
 _FOOTER = re.compile(
     r"ICP\s*[備备证證]|公网安备|公安备案|版权所有|版權所有|著作權所有|All Rights Reserved|Copyright\s*(?:©|\(c\)|\d)|©\s*\d{4}|"
     r"(?:未经|未經).{0,12}(?:授权|授權|许可|許可|允许|书面).{0,12}(?:转载|轉載|使用|复制)|增值电信业务|网络文化经营许可|"
     r"违法和不良信息举报|备案号",
     re.IGNORECASE,
+)
+_NOTICE = re.compile(
+    r"^[\s【\[（(*※]*(?:免责|免責|特别|特別|郑重|鄭重|平台|版权|版權|本站|风险|風險)?(?:声明|聲明|提示)\s*[:：】\])]|"
+    r"(?:仅|僅|只)代表(?:作者|个人|個人|原作者)|不代表(?:本|该|該|我)?(?:站|网|網|平台|人|报|刊|文海)|版(?:权|權)归(?:原)?作者|"
+    r"信息存储(?:空间)?服务|(?:如|若)有侵(?:权|權|犯)|(?:转载|轉載)(?:请|請|须|需)(?:注明|註明|联系)"
 )
 _RELATED_HEAD = re.compile(
     r"[【\[■◆★]?\s*(?:相关|相關|推荐|推薦|热门|熱門|延伸|更多|最新|精彩|猜你|您可能|你可能|为您|编辑|大家都在|随机|本类|站内)"
@@ -99,19 +118,41 @@ INSIDE_CHARACTERS = "备備証证證版權©经經举"
 BYLINE_CHARACTERS = "者撰"
 
 
-def judge(text: memoryview, lines: Array, first: int, last: int, verdicts: Array) -> None:
-    """Write the verdicts on the suspect lines between `first` and `last` (columns of reader.py) into uint8[lines]."""
-    block = lines[first:last]
-    for index in (block[:, LINE_FLAGS] & IS_SUSPECT).nonzero()[0].tolist():
-        start, end, chars, links, _, _, flags = block[index].tolist()
-        verdicts[first + index] = verdict(str(text[start:end], "utf-8"), chars, links, bool(flags & MAY_BE_FOOTER))
+def judge(text: memoryview, lines: Array, verdicts: Array) -> None:
+    """Write the verdicts on the suspect lines (columns of reader.py) into uint8[lines].
+
+    A label that begins several lines is a speaker (记者：), one beside lines with labels that end as sentences an entry:
+    neither is furniture.
+    """
+    labels: dict[str, list[int]] = {}
+    for index in (lines[:, LINE_FLAGS] & IS_SUSPECT).nonzero()[0].tolist():
+        start, end, chars, links, linked, letters, flags = lines[index, : LINE_FLAGS + 1].tolist()
+        if links and linked == letters:  # nothing but links
+            continue
+        line = str(text[start:end], "utf-8")
+        verdicts[index] = verdict(line, chars, links, bool(flags & MAY_BE_FOOTER), bool(flags & IS_ENDED))
+        if verdicts[index] == FURNITURE and (label := _LABEL.match(line)):
+            labels.setdefault(label[0], []).append(index)
+    for found in labels.values():
+        for index in found:
+            around = [at for at in range(max(0, index - 2), min(len(lines), index + 3)) if at != index]
+            if len(found) >= MIN_SPEAKER_LINES or sum(_is_entry(text, lines[at]) for at in around) >= MIN_ENTRIES:
+                verdicts[index] = PLAIN
 
 
-def verdict(line: str, chars: int, links: int, may_be_footer: bool) -> int:
+def _is_entry(text: memoryview, line: Array) -> bool:
+    start, end = int(line[LINE_START]), int(line[LINE_END])
+    is_ended = bool(line[LINE_FLAGS] & IS_ENDED)
+    return is_ended and _LABEL.match(str(text[start : min(end, start + 60)], "utf-8", "ignore")) is not None
+
+
+def verdict(line: str, chars: int, links: int, may_be_footer: bool, is_ended: bool = False) -> int:
     """What a line is by its words: PLAIN, FURNITURE, RELATED (head of related links) or COMMENTS (head of comments).
 
     >>> [verdict(line, len(line), 0, False) for line in ("来源：日报", "来源是个问题", "相关阅读", "网友评论（12）")]
     [1, 0, 2, 3]
+    >>> verdict("登录：输入用户名和密码后点击确定。", 17, 0, False, True)
+    0
     """
     if chars <= MAX_START_CHARS:
         if chars <= MAX_HEAD_CHARS:
@@ -119,8 +160,10 @@ def verdict(line: str, chars: int, links: int, may_be_footer: bool) -> int:
                 return RELATED
             if _COMMENTS_HEAD.match(line):
                 return COMMENTS
-        if _FURNITURE_LINE.match(line) or (links and _is_crumbs(line)):
+        if not is_ended and (_FURNITURE_LINE.match(line) or (links and _is_crumbs(line))):
             return FURNITURE
+    if may_be_footer and _NOTICE.search(line):
+        return NOTICE
     return FURNITURE if may_be_footer and _FOOTER.search(line) else PLAIN
 
 
@@ -129,118 +172,131 @@ def _is_crumbs(line: str) -> bool:
     return len(parts) >= 3 and max(map(len, parts)) <= 20 and line[-1] not in "。！？"
 
 
-def article_ranges(containers: Array, info: Array) -> list[list[int]]:
-    """The lines that replace the body, as [first, behind the last]: those of the smallest element with at least half of
-    the page's own letters, or of all posts of a thread, or of all elements of one name together; else all lines.
-    """
-    needed = MIN_CONTAINER_RATIO * int(info[OWN_LETTERS])
-    groups: dict[int, list[list[int]]] = {}
-    for row in containers[: info[NUM_CONTAINERS]].tolist():
-        if row[CONTAINER_LETTERS] > 0:
-            groups.setdefault(row[CONTAINER_NUMBER], []).append(row)
-    candidates = list(groups.values())
-    candidates += [[row] for number, group in groups.items() if number not in THREAD_NUMBERS for row in group]
-    sizes = [sum(row[CONTAINER_LETTERS] for row in group) for group in candidates]
-    large = [index for index, size in enumerate(sizes) if size >= needed]
-    if not large:
-        return [[0, int(info[NUM_LINES])]]
-    best = min(large, key=lambda index: (sizes[index], -candidates[index][0][CONTAINER_FIRST]))
-    return [[row[CONTAINER_FIRST], row[CONTAINER_LAST]] for row in candidates[best]]
+@kernel()
+def _lift(lines: Array, verdicts: Array, title_line: int, scores: Array) -> None:
+    """Where little would stay beside headings: sentences need less, so that a short article is not lost."""
+    kept = 0
+    for row in range(len(lines)):
+        if scores[row] > 0 and (lines[row, LINE_FLAGS] & IS_HEADING) == 0 and row != title_line:
+            kept += lines[row, LINE_LETTERS]
+    if kept >= MIN_ARTICLE_LETTERS:
+        return
+    for row in range(len(lines)):
+        if lines[row, LINE_MARKS] > 0 and verdicts[row] == PLAIN:
+            scores[row] += LIFTED_SCORE
 
 
 @kernel()
-def join_article(
-    out: Array, lines: Array, verdicts: Array, ranges: Array, title: Array, drop_forms: bool, result: Array
-) -> int:
-    """Write the lines that are the article into `result`, joined by line feeds; returns the number of bytes.
+def _level(lines: Array, nodes: Array, scores: Array) -> None:
+    """Items of a list stay together where most of their text does, rows of a table and lines of code where any does."""
+    sums = np.zeros(len(nodes), np.float64)
+    weights = np.zeros(len(nodes), np.float64)
+    tops = np.full(len(nodes), -9.0)
+    for row in range(len(lines)):
+        group = _group(lines, nodes, row)
+        if group > 0:
+            weight = min(lines[row, LINE_READ], MAX_LEVEL_WEIGHT)
+            sums[group] += weight * min(max(scores[row], -3.0), 3.0)
+            weights[group] += weight
+            tops[group] = max(tops[group], scores[row])
+    for row in range(len(lines)):
+        group = _group(lines, nodes, row)
+        if group > 0 and weights[group] > 0:
+            mean = sums[group] / weights[group]
+            is_whole = (lines[row, LINE_FLAGS] & (IS_FOLDED | IS_PRE)) != 0
+            if mean > 0 or (is_whole and tops[group] > 0 and mean > MIN_WHOLE_SCORE):
+                scores[row] = max(scores[row], max(mean, LEVEL_SCORE))
+
+
+@kernel()
+def _group(lines: Array, nodes: Array, row: int) -> int:
+    """The table, preformatted element or list that a line is part of, or 0."""
+    node = lines[row, LINE_NODE]
+    if (lines[row, LINE_FLAGS] & (IS_FOLDED | IS_PRE)) != 0:
+        return int(node)
+    return int(nodes[node, NODE_PARENT]) if (lines[row, LINE_FLAGS] & IS_ITEM) != 0 else 0
+
+
+@kernel()
+def choose(
+    lines: Array, nodes: Array, verdicts: Array, covered: Array, title_line: int, scores: Array, rules: Array
+) -> None:
+    """Write for each line the rule that it goes by, an index of RULES, into uint8[lines]; 0 stays.
 
     Args:
-        out, lines: of the reader.
+        lines, nodes: of the reader.
         verdicts: uint8[lines].
-        ranges: int64[ranges, 2], lines to choose from.
-        title: uint8[bytes]; a line of links before the text stays if this is what it says.
-        drop_forms: whether lines inside forms go.
-        result: uint8[>= the bytes of out].
+        covered: int32[lines, kinds] of features.py.
+        title_line: the line that says what the title says, or -1.
+        scores: float32[lines], log-odds that a line is of the article.
     """
-    kept = np.empty(len(lines), np.int64)
-    num_kept = 0
-    kept_letters = 0
-    in_related = in_comments = False
-    for part in range(len(ranges)):
-        row = ranges[part, 0]
-        last = ranges[part, 1]
-        while row < last and not in_comments:
-            stop = row
-            while stop < last and _is_linked(lines, stop):
-                stop += 1
-            if stop - row >= MIN_LINK_RUN or (in_related and stop > row):
-                row = stop
-                continue
-            flags = lines[row, LINE_FLAGS]
-            if verdicts[row] == RELATED:
-                in_related = True
-            elif verdicts[row] == COMMENTS:
-                in_comments = kept_letters >= MIN_ARTICLE_LETTERS
-            elif verdicts[row] == FURNITURE or (lines[row, LINE_LINKS] >= MIN_LINK_RUN and _is_linked(lines, row)):
-                pass
-            elif (drop_forms and (flags & IN_FORM) != 0) or _is_bullet(out, lines, row):
-                pass
-            elif in_related and lines[row, LINE_CHARS] < MAX_HEAD_CHARS and (flags & IS_ENDED) == 0:
-                pass
-            else:
-                in_related = False
-                kept[num_kept] = row
-                num_kept += 1
-                kept_letters += lines[row, LINE_LETTERS] - lines[row, LINE_LINKED]
-            row += 1
-    while num_kept > 0 and _is_linked(lines, kept[num_kept - 1]):
-        num_kept -= 1
-    first = 0
-    while first < num_kept and _is_linked(lines, kept[first]) and not _equals(out, lines, kept[first], title):
-        first += 1
-    if first >= num_kept:  # a page of links and captions: what is not link, rather than nothing
-        first = num_kept = 0
-        for part in range(len(ranges)):
-            for row in range(ranges[part, 0], ranges[part, 1]):
-                is_long = lines[row, LINE_CHARS] >= MIN_CAPTION_CHARS
-                if is_long and verdicts[row] != FURNITURE and not _is_linked(lines, row):
-                    kept[num_kept] = row
-                    num_kept += 1
-    return _join(out, lines, kept[first:num_kept], result)
+    _lift(lines, verdicts, title_line, scores)
+    _level(lines, nodes, scores)
+    is_apart = np.zeros(len(nodes), np.bool_)
+    for node in range(1, len(nodes)):
+        is_apart[node] = is_apart[nodes[node, NODE_PARENT]] or (nodes[node, NODE_HINTS] & APART_HINT) != 0
+    above = np.int64(0)  # letters that stay
+    beside = np.float32(0)  # what a line needs more than otherwise: below an article and the head of comments
+    for row in range(len(lines)):
+        if verdicts[row] == COMMENTS and above >= MIN_ARTICLE_LETTERS:
+            beside = np.float32(COMMENT_SCORE)
+        if (lines[row, LINE_FLAGS] & HAS_DAMAGE) != 0:
+            rules[row] = DAMAGED
+            continue
+        node = lines[row, LINE_NODE]
+        hints = nodes[node, NODE_HINTS] | nodes[nodes[node, NODE_PARENT], NODE_HINTS]
+        if lines[row, LINE_READ] == 0:
+            rules[row] = KEPT
+        elif (hints & NUMBERS_HINT) != 0 and lines[row, LINE_LETTERS] == 0:
+            rules[row] = LINE_NUMBERS
+        elif verdicts[row] == NOTICE:
+            rules[row] = NOTICES
+        elif verdicts[row] == FURNITURE:
+            rules[row] = LABELS
+        elif scores[row] > beside + (APART_SCORE if is_apart[node] else 0.0):
+            rules[row] = KEPT
+            above += lines[row, LINE_LETTERS]
+        elif verdicts[row] != PLAIN:
+            rules[row] = HEADS
+        elif lines[row, LINE_LINKS] > 0 and lines[row, LINE_LINKED] >= LINKED_RATIO * lines[row, LINE_LETTERS]:
+            rules[row] = LINKS
+        else:
+            rules[row] = OTHER
+            up = node
+            while up > 0 and rules[row] == OTHER:
+                for index in range(len(_HINT_RULES)):
+                    if (nodes[up, NODE_HINTS] & 1 << _HINT_BITS[index]) != 0:
+                        rules[row] = _HINT_RULES[index]
+                        break
+                up = nodes[up, NODE_PARENT]
+            if rules[row] == OTHER and covered[row].sum() > 0:
+                rules[row] = WORDS
+    last = -1
+    for row in range(len(lines)):  # a heading between lines that stay
+        if rules[row] == KEPT and lines[row, LINE_READ] > 0:
+            if (
+                last >= 0
+                and last == row - 2
+                and rules[row - 1] >= LINKS
+                and (lines[row - 1, LINE_FLAGS] & IS_HEADING) != 0
+            ):
+                rules[row - 1] = KEPT
+            last = row
 
 
 @kernel()
-def _is_linked(lines: Array, row: int) -> bool:
-    """Mostly link, counted in letters: bullets, numbers and separators between links are neither."""
-    return bool(lines[row, LINE_LINKS] > 0 and lines[row, LINE_LINKED] >= LINKED_RATIO * lines[row, LINE_LETTERS])
+def join(out: Array, lines: Array, rules: Array, result: Array) -> int:
+    """Write the lines that stay into `result` (uint8[>= the bytes of out]), joined by line feeds; returns their bytes.
 
-
-@kernel()
-def _is_bullet(out: Array, lines: Array, row: int) -> bool:
-    start = lines[row, LINE_START]
-    return bool(lines[row, LINE_CHARS] == 1 and lines[row, LINE_END] - start == 3 and out[start] == 0xE2)
-
-
-@kernel()
-def _equals(out: Array, lines: Array, row: int, text: Array) -> bool:
-    start = lines[row, LINE_START]
-    if lines[row, LINE_END] - start != len(text):
-        return False
-    for i in range(len(text)):  # noqa: SIM110 (numba has no generators here)
-        if out[start + i] != text[i]:
-            return False
-    return True
-
-
-@kernel()
-def _join(out: Array, lines: Array, kept: Array, result: Array) -> int:
-    """Paragraphs one a line; blank lines stay, one at a time, between preformatted lines only."""
+    Blank lines stay, one at a time, between preformatted lines only.
+    """
     o = 0
     was_pre = blank = False
-    for index in range(len(kept)):
-        row = kept[index]
+    for row in range(len(lines)):
+        if rules[row] != KEPT:
+            continue
         is_pre = (lines[row, LINE_FLAGS] & IS_PRE) != 0
-        if lines[row, LINE_START] == lines[row, LINE_END]:
+        if lines[row, LINE_READ] == 0:
             blank = True
             continue
         if o > 0:

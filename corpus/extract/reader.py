@@ -44,14 +44,13 @@ from corpus.extract.tables import (
     CELL,
     CLOSES_PARAGRAPH,
     CODE,
-    CONTAINER,
+    COMMA,
     DROPPED,
     END,
     FIRST_HEADING,
     FOREIGN,
     FORM,
     HASH_START,
-    HEADER,
     HEADING,
     HOLDS_HTML,
     IGNORED,
@@ -60,6 +59,7 @@ from corpus.extract.tables import (
     LETTER,
     LINK,
     LIST,
+    NODE,
     OPENER,
     ORDERED,
     PARAGRAPH,
@@ -80,7 +80,9 @@ from corpus.extract.tables import (
 Array = npt.NDArray[Any]
 
 MAX_DEPTH = 512
-MAX_CONTAINERS = 1024  # further ones are not considered
+MAX_SPAN = 64  # columns that an empty cell, or a cell that spans several, may stand for
+MAX_TABLES = 8  # one inside the other, in which cells may span rows
+MAX_SPANNED = 1 << 20  # empty cells that a page may get for what its cells span
 MAX_CUT_TAG_BYTES = 2_000  # a tag that the page's end cut off is dropped up to this length
 MAX_ITEM_NUMBER = 9_999  # items after it get a bullet: a number must not be longer than what it stands for
 MAX_START_CHARS = 60  # a line that begins like page furniture may be furniture up to this length
@@ -88,14 +90,19 @@ MAX_INSIDE_CHARS = 240  # a line that holds a footer's words may be a footer up 
 
 # Columns of a line, and bits of its flags.
 (LINE_START, LINE_END, LINE_CHARS, LINE_LINKS, LINE_LINKED, LINE_LETTERS, LINE_FLAGS) = range(7)
-LINE_COLUMNS = 7
+(LINE_READ, LINE_MARKS, LINE_NODE, LINE_ROW) = range(7, 11)
+LINE_COLUMNS = 11
 (IS_PRE, IS_HEADING, IN_FORM, IS_SUSPECT, IS_ENDED, HAS_YEAR, HAS_BYLINE, MAY_BE_FOOTER) = (1, 2, 4, 8, 16, 32, 64, 128)
+(IS_ITEM, HAS_DAMAGE, IS_FOLDED) = (256, 512, 1024)
 
-# What `info` holds, and the columns of a container.
+# Columns of a node: an element that holds lines. Row 0 is the page.
+(NODE_PARENT, NODE_FIRST, NODE_LAST, NODE_HINTS, NODE_KEY, NODE_BITS) = range(6)
+NODE_COLUMNS = 6
+
+# What `info` holds.
 (NUM_LINES, OWN_LETTERS, SKIPPED_LETTERS, FORM_LETTERS, TITLE_START, TITLE_END, FIRST_TEXT) = range(7)
-(NUM_CONTAINERS, HEADING_START, HEADING_END, NUM_DEEPER) = range(7, 11)
-INFO_COLUMNS = 11
-(CONTAINER_NUMBER, CONTAINER_FIRST, CONTAINER_LAST, CONTAINER_LETTERS) = range(4)
+(NUM_NODES, HEADING_START, HEADING_END, NUM_DEEPER, HIDDEN_CHARS, CONTROL_CHARS) = range(7, 13)
+INFO_COLUMNS = 13
 
 
 @kernel()
@@ -142,12 +149,13 @@ def ends_skipped(stack_bits: Array, skip_depth: int, depth: int, bits: int, is_e
 
 
 @kernel()
-def is_inside(stack_bits: Array, stack_value: Array, depth: int, containers: Array, number: int) -> bool:
-    """Whether a container of the same name is open: inside itself it says nothing new."""
-    for place in range(depth):
-        if (stack_bits[place] & CONTAINER) != 0 and containers[stack_value[place], CONTAINER_NUMBER] == number:
-            return True
-    return False
+def empty_line(lines: Array, k: int, out: Array, o: int, node: int, row: int) -> None:
+    """Write a line for a cell without text."""
+    lines[k, :] = 0
+    lines[k, LINE_START] = lines[k, LINE_END] = o
+    lines[k, LINE_NODE] = node
+    lines[k, LINE_ROW] = row
+    out[o] = 10
 
 
 @kernel()
@@ -161,27 +169,31 @@ def read_page(
     is_xml: bool,
     out: Array,
     lines: Array,
-    containers: Array,
+    nodes: Array,
     info: Array,
+    max_spanned: int,
 ) -> None:
     """Read a page into `out` and `lines`.
 
     Args:
         data: uint8[n], the page in UTF-8.
         elements, names, references, characters: tables.Tables.
-        use_names: whether classes, ids, styles and roles may skip elements, and nav, header, footer, aside and dialog.
+        use_names: whether styles and attributes may hide elements.
         is_xml: whether `<x/>` is a whole element.
         out: uint8[>= 2 n + 64], the text; a line feed behind each line.
-        lines: int32[>= n + 2, LINE_COLUMNS].
-        containers: int32[MAX_CONTAINERS, 4]: number of the name, first line, line behind the last, own letters; own
-            letters are those that are neither link nor skipped.
+        lines: int32[>= 2 + 2 tags + line feeds + max_spanned, LINE_COLUMNS].
+        nodes: int64[>= 1 + tags, NODE_COLUMNS]: row of the element around it, first line, line behind the last, hints
+            (tables.py), the hash of its name, and what it is (tables.py).
         info: int64[INFO_COLUMNS].
+        max_spanned: empty cells that what its cells span may add to a page; further ones are left out.
     """
     n = len(data)
     stack_key = np.empty(MAX_DEPTH, np.int64)
     stack_bits = np.empty(MAX_DEPTH, np.int64)
-    stack_value = np.empty(MAX_DEPTH, np.int64)  # of a container: its row; of a list: the list around it
-    stack_count = np.zeros(MAX_DEPTH, np.int64)  # of a list: items so far
+    stack_node = np.empty(MAX_DEPTH, np.int64)  # the element's row, or that of the element around it
+    stack_value = np.empty(MAX_DEPTH, np.int64)  # of a list: the list around it; of a cell: its first line
+    stack_count = np.zeros(MAX_DEPTH, np.int64)  # of a list: items so far; of a table or cell: the outer column or row
+    stack_spare = np.zeros(MAX_DEPTH, np.int64)  # of a cell: further columns that it spans
     depth = keep = 0  # open elements; how many of them are to stay open
     skip_depth = -1  # place on the stack of the element that is skipped
     list_top = -1
@@ -193,13 +205,18 @@ def read_page(
     i = o = line_start = 0
     c: Any = 0  # a byte; signed, as numba would make a float of signed and unsigned
     code: Any = 0
-    k = row_line = 0  # lines; the line at which a table row began
-    num_containers = num_deeper = 0
+    k = 0  # lines
+    num_deeper = 0
+    num_nodes = 1
+    nodes[0, :] = 0
+    num_tables = column = num_rows = 0
+    spans = np.zeros((MAX_TABLES, MAX_SPAN), np.int64)  # rows that a cell above goes on into, for each column
+    hints = read = marks = row_of = hidden = controls = 0
     own = skipped = form_own = 0
     title_start = title_end = heading_start = heading_end = -1
     first_text = n
     want_break = 0  # 1: end the line if it holds anything; 2: end it anyway (inside pre)
-    space = tab = bullet = begun = pre_start = False
+    space = bullet = begun = pre_start = False
     number = chars = links = linked = letters = flags = 0
     seen: Any = 0  # of the line's characters
     last: Any = 0
@@ -228,24 +245,39 @@ def read_page(
                 lines[k, LINE_LINKED] = linked
                 lines[k, LINE_LETTERS] = letters
                 lines[k, LINE_FLAGS] = flags
+                lines[k, LINE_READ] = read
+                lines[k, LINE_MARKS] = marks
+                lines[k, LINE_NODE] = stack_node[depth - 1] if depth > 0 else 0
+                lines[k, LINE_ROW] = row_of
                 k += 1
                 out[o] = 10
                 o += 1
                 line_start = o
-            chars = links = linked = letters = flags = seen = last = 0
-            space = tab = begun = False
+            chars = links = linked = letters = flags = seen = last = read = marks = 0
+            space = begun = False
             want_break = 0
 
         while depth > keep:
             depth -= 1
             bits = stack_bits[depth]
-            if (bits & CONTAINER) != 0:
+            if (bits & NODE) != 0:
                 if o > line_start:
                     want_break = 1
                     depth += 1
                     break
-                containers[stack_value[depth], CONTAINER_LAST] = k
-                containers[stack_value[depth], CONTAINER_LETTERS] += own
+                if (bits & CELL) != 0:
+                    spare = min(stack_spare[depth], max_spanned)
+                    max_spanned -= spare
+                    for _ in range(spare + (k == stack_value[depth])):
+                        empty_line(lines, k, out, o, stack_node[depth], row_of)
+                        k += 1
+                        o += 1
+                        line_start = o
+                    row_of = stack_count[depth]
+                if (bits & TABLE) != 0:
+                    num_tables -= 1
+                    column = stack_count[depth]
+                nodes[stack_node[depth], NODE_LAST] = k
             if (bits & PRE) != 0:
                 num_pre -= 1
             if (bits & HEADING) != 0:
@@ -293,7 +325,7 @@ def read_page(
                 key, j = hash_until(data, j, n, HASH_START, ENDS_TAG)
                 row = lookup(elements, key)
                 bits = elements[row, 1] if row >= 0 else 0
-                number_of_element = elements[row, 2] if row >= 0 else 0
+                hints = elements[row, 2] if row >= 0 else 0
                 if skip_depth >= 0 and ends_skipped(stack_bits, skip_depth, depth, bits, is_end):
                     keep = skip_depth
                     continue
@@ -319,7 +351,7 @@ def read_page(
                             keep = top
                     continue
 
-                end, found, value = attributes(data, j, names, with_quotes)
+                end, found, named = attributes(data, j, names, with_quotes)
                 if end < 0:
                     if with_quotes:
                         with_quotes = False
@@ -341,14 +373,15 @@ def read_page(
                     if top >= 0:
                         keep = top
                         continue
-                if (bits & CELL) != 0:
-                    if o > line_start:
-                        if value > 0 or k != row_line:  # a layout table: a cell holds several lines
-                            want_break = 1
-                            continue
-                        tab = True
+                if (bits & CELL) != 0 and o > line_start:
+                    want_break = 1
+                    continue
                 if (bits & ROW) != 0:
-                    row_line = k
+                    if column > 0 and 0 < num_tables <= MAX_TABLES:  # columns that the row before did not reach
+                        for rest in range(column, MAX_SPAN):
+                            spans[num_tables - 1, rest] -= spans[num_tables - 1, rest] > 0
+                    column = 0
+                    num_rows += 1
                 i = end
                 if (bits & IGNORED) != 0:
                     continue
@@ -380,8 +413,6 @@ def read_page(
                         link_in_paragraph = in_paragraph
                         if skip_depth < 0:
                             links += 1
-                    else:
-                        value = 0  # an anchor skips nothing
                 elif (bits & PARAGRAPH) != 0:
                     in_paragraph = True
                 elif (bits & FORM) != 0:
@@ -396,30 +427,55 @@ def read_page(
                 if (bits & VOID) != 0 or is_whole:
                     continue
 
-                skips = (bits & SKIP) != 0 and (use_names or (bits & BREAK) == 0)
-                if use_names and ((found & HIDDEN) != 0 or value < 0 or ((bits & HEADER) != 0 and depth == 0)):
-                    skips = True
-                if value == 0:
-                    value = number_of_element
-                is_container = value > 0 and (bits & (BREAK | CELL)) != 0 and (bits & LIST) == 0
-                is_container = is_container and skip_depth < 0 and not skips
+                skips = (bits & SKIP) != 0 or (use_names and (found & HIDDEN) != 0)
+                hints |= named
                 if skip_depth >= 0:
                     skips = key == stack_key[skip_depth]
-                if not (skips or is_container or (bits & PUSH) != 0):
+                is_node = (bits & (BREAK | CELL)) != 0 and skip_depth < 0 and not skips
+                is_node = is_node and ((bits & (PUSH | CELL)) != 0 or hints != 0) and (bits & VOID) == 0
+                if not (skips or is_node or (bits & PUSH) != 0):
                     continue
                 if depth == MAX_DEPTH:
                     num_deeper += 1
                     continue
-                bits &= ~CONTAINER
-                if is_container and num_containers < MAX_CONTAINERS:
-                    is_container = not is_inside(stack_bits, stack_value, depth, containers, value)
-                    if is_container:
-                        containers[num_containers, CONTAINER_NUMBER] = value
-                        containers[num_containers, CONTAINER_FIRST] = k
-                        containers[num_containers, CONTAINER_LETTERS] = -own
-                        stack_value[depth] = num_containers
-                        bits |= CONTAINER
-                        num_containers += 1
+                around = stack_node[depth - 1] if depth > 0 else 0
+                stack_node[depth] = around
+                bits &= ~NODE
+                if is_node:
+                    stack_node[depth] = num_nodes
+                    nodes[num_nodes, NODE_PARENT] = around
+                    nodes[num_nodes, NODE_FIRST] = k
+                    nodes[num_nodes, NODE_HINTS] = hints
+                    nodes[num_nodes, NODE_KEY] = key
+                    nodes[num_nodes, NODE_BITS] = bits
+                    bits |= NODE
+                    if (bits & TABLE) != 0:
+                        stack_count[depth] = column
+                        if num_tables < MAX_TABLES:
+                            spans[num_tables, :] = 0
+                        num_tables += 1
+                        column = 0
+                    if (bits & CELL) != 0:
+                        stack_count[depth] = row_of
+                        row_of = num_rows
+                        level = min(max(num_tables - 1, 0), MAX_TABLES - 1)
+                        while column < MAX_SPAN and spans[level, column] > 0:  # a cell of a row above goes on here
+                            spans[level, column] -= 1
+                            column += 1
+                            if max_spanned > 0:
+                                empty_line(lines, k, out, o, around, row_of)
+                                max_spanned -= 1
+                                k += 1
+                                o += 1
+                        width = min(max(1, found >> 8 & 0xFFFF), MAX_SPAN)
+                        for _extra in range(width):
+                            if column < MAX_SPAN:
+                                spans[level, column] = (found >> 24) - 1 if found >> 24 > 1 else 0
+                                column += 1
+                        stack_spare[depth] = width - 1
+                        line_start = o
+                        stack_value[depth] = k
+                    num_nodes += 1
                 if (bits & LIST) != 0:
                     stack_value[depth] = list_top
                     stack_count[depth] = 0
@@ -445,11 +501,17 @@ def read_page(
                 continue
 
         if skip_depth >= 0:
+            count = 1 if c > 32 else 0
             i += 1
             while i < n and data[i] != 60:
                 if 0xE3 <= data[i] <= 0xE9 and not in_link:
                     skipped += 1
+                count += data[i] > 32 and (data[i] & 0xC0) != 0x80
                 i += 1
+            if (stack_bits[skip_depth] & SKIP) != 0:
+                controls += count
+            else:
+                hidden += count
             continue
 
         # text up to the next tag
@@ -512,16 +574,18 @@ def read_page(
                     if bullet:
                         o = put_bullet(out, o, number)
                         chars += 2
-                elif tab:
-                    out[o] = 9
-                    o += 1
-                    chars += 1
+                        flags |= IS_ITEM
                 elif space and num_pre == 0:
                     out[o] = 32
                     o += 1
                     chars += 1
-                space = tab = bullet = False
+                space = bullet = False
                 o = put(out, o, code)
+                read += code > 32 and code != 0x3000
+                if code == 0xFFFD:
+                    flags |= HAS_DAMAGE
+                if (known & (END | COMMA)) != 0:
+                    marks += 1
                 if code < 0x80:
                     if 48 <= code <= 57:
                         if (
@@ -568,7 +632,10 @@ def read_page(
     info[TITLE_START] = title_start
     info[TITLE_END] = title_end
     info[FIRST_TEXT] = first_text
-    info[NUM_CONTAINERS] = num_containers
+    info[NUM_NODES] = num_nodes
+    nodes[0, NODE_LAST] = k
+    info[HIDDEN_CHARS] = hidden
+    info[CONTROL_CHARS] = controls
     info[HEADING_START] = heading_start
     info[HEADING_END] = heading_end
     info[NUM_DEEPER] = num_deeper

@@ -15,11 +15,13 @@ from corpus.engine.compiled import kernel
 from corpus.extract.tables import (
     ATTRIBUTE_ARIA_HIDDEN,
     ATTRIBUTE_CLASS,
+    ATTRIBUTE_COLSPAN,
     ATTRIBUTE_HIDDEN,
     ATTRIBUTE_HREF,
     ATTRIBUTE_ID,
     ATTRIBUTE_ITEMPROP,
     ATTRIBUTE_ROLE,
+    ATTRIBUTE_ROWSPAN,
     ATTRIBUTE_STYLE,
     HASH_PRIME,
     HASH_START,
@@ -27,6 +29,7 @@ from corpus.extract.tables import (
     KIND_ITEMPROP,
     KIND_NAME,
     KIND_ROLE,
+    KIND_WORD,
 )
 
 Array = npt.NDArray[Any]
@@ -102,21 +105,54 @@ def hides(data: Array, i: int, end: int) -> bool:
 
 
 @kernel()
-def known_name(data: Array, i: int, end: int, kind: int, names: Array) -> int:
-    """The value of the first known name of a list: NAME_SKIPPED, a container's number, or 0."""
+def hints_of(data: Array, i: int, end: int, kind: int, names: Array) -> int:
+    """The hints of a list of names, and of the words of each: `newsList-body2` is news, list and body."""
     found = 0
     while i < end:
-        start = i
-        value, i = hash_until(data, i, end, HASH_START + kind, IS_BLANK)
-        if i > start:
-            row = lookup(names, value)
-            if row >= 0:
-                if names[row, 1] < 0:
-                    return int(names[row, 1])
-                if found == 0:
-                    found = int(names[row, 1])
-        i += 1
+        if IS_BLANK[data[i]]:
+            i += 1
+            continue
+        name = HASH_START + kind
+        word = HASH_START + KIND_WORD
+        was_lower = False
+        length = 0
+        while i < end and not IS_BLANK[data[i]]:
+            c: Any = np.int64(data[i])
+            is_upper = 65 <= c <= 90
+            if is_upper:
+                c |= 32
+            is_lower = 97 <= c <= 122
+            if length > 0 and (not is_lower or (is_upper and was_lower)):
+                found |= hint(names, word)
+                word = HASH_START + KIND_WORD
+                length = 0
+            if is_lower:
+                word = (word ^ c) * HASH_PRIME
+                length += 1
+            was_lower = is_lower and not is_upper
+            name = (name ^ c) * HASH_PRIME
+            i += 1
+        found |= hint(names, name)
+        if length > 0 and kind == KIND_NAME:
+            found |= hint(names, word)
     return found
+
+
+@kernel()
+def hint(names: Array, key: int) -> int:
+    """The value of a key, or 0."""
+    row = lookup(names, key)
+    return int(names[row, 1]) if row >= 0 else 0
+
+
+@kernel()
+def decimal(data: Array, i: int, end: int) -> int:
+    """The number at i, 0xFFFF at most; 0 where there is none."""
+    value = 0
+    while i < end and 48 <= data[i] <= 57:
+        value = min(value * 10 + (data[i] - 48), 0xFFFF)
+        i += 1
+    return value
 
 
 @kernel()
@@ -215,9 +251,9 @@ def end_of_comment(data: Array, i: int, with_comments: bool) -> int:
 
 @kernel()
 def attributes(data: Array, i: int, names: Array, with_quotes: bool) -> tuple[int, int, int]:
-    """Read the attributes that begin at i: where the tag ends (-1: nowhere), bits, and what class, id or role named.
+    """Read the attributes that begin at i: where the tag ends (-1: nowhere), bits, and the hints of class, id and role.
 
-    The bits are HIDDEN, HAS_HREF and IS_CLOSED (`/>`); the value is NAME_SKIPPED, a container's number, or 0.
+    The bits are HIDDEN, HAS_HREF and IS_CLOSED (`/>`); from bit 8 on colspan, from bit 24 on rowspan.
     """
     n = len(data)
     bits = value = 0
@@ -272,6 +308,10 @@ def attributes(data: Array, i: int, names: Array, with_quotes: bool) -> tuple[in
         elif known == ATTRIBUTE_STYLE:
             if hides(data, start, stop):
                 bits |= HIDDEN
+        elif known == ATTRIBUTE_COLSPAN:
+            bits |= decimal(data, start, stop) << 8
+        elif known == ATTRIBUTE_ROWSPAN:
+            bits |= decimal(data, start, stop) << 24
         else:
             kind = KIND_NAME
             if known == ATTRIBUTE_ROLE:
@@ -280,9 +320,7 @@ def attributes(data: Array, i: int, names: Array, with_quotes: bool) -> tuple[in
                 kind = KIND_ITEMPROP
             elif known != ATTRIBUTE_CLASS and known != ATTRIBUTE_ID:
                 continue
-            named = known_name(data, start, stop, kind, names)
-            if named < 0 or value == 0:
-                value = named
+            value |= hints_of(data, start, stop, kind, names)
     return -1, bits, value
 
 

@@ -33,7 +33,6 @@ LINK = 4096
 HEADING = 8192
 PARAGRAPH = 1 << 14
 FORM = 1 << 15
-HEADER = 1 << 16  # skipped where it is no part of another element
 VOID = 1 << 17
 TITLE = 1 << 18
 IGNORED = (
@@ -41,7 +40,7 @@ IGNORED = (
 )  # html, head and body: their attributes say nothing about the text (style="display:none" until loaded)
 CLOSES_PARAGRAPH = 1 << 20
 FIRST_HEADING = 1 << 21
-CONTAINER = 1 << 22  # may be the article; on the stack only
+NODE = 1 << 22  # has a row among the nodes; on the stack only
 RUBY = 1 << 23  # a part of a ruby annotation: the next part, or a block, ends it
 FOREIGN = 1 << 24  # XML inside HTML: there `<x/>` is a whole element
 CODE = 1 << 25  # raw text that nobody reads, also where it never ends
@@ -53,10 +52,10 @@ HOLDS_HTML = 1 << 27  # a part of foreign content in which HTML is at home
 BLOCK = BREAK | PUSH | CLOSES_PARAGRAPH
 ELEMENTS: Mapping[str, int] = {
     **dict.fromkeys(
-        "address blockquote center details div fieldset figcaption figure hgroup menu search section summary".split(),
+        "address article aside blockquote center details dialog div fieldset figcaption figure footer header hgroup main menu "
+        "nav search section summary".split(),
         BLOCK,
     ),
-    **dict.fromkeys("article main".split(), BLOCK),
     **dict.fromkeys("h2 h3 h4 h5 h6".split(), BLOCK | HEADING),
     "h1": BLOCK | HEADING | FIRST_HEADING,
     **dict.fromkeys("ul dir dl".split(), BLOCK | LIST),
@@ -64,7 +63,6 @@ ELEMENTS: Mapping[str, int] = {
     "li": BLOCK | ITEM,
     **dict.fromkeys("dt dd".split(), BLOCK | TERM),
     **dict.fromkeys("pre listing".split(), BLOCK | PRE),
-    "header": BLOCK | HEADER,
     "table": BLOCK | TABLE,
     **dict.fromkeys("td th".split(), PUSH | CELL),
     **dict.fromkeys("tr tbody thead tfoot caption".split(), BREAK | ROW),
@@ -73,7 +71,6 @@ ELEMENTS: Mapping[str, int] = {
     **dict.fromkeys("area base col embed img input link meta param source track wbr".split(), VOID),
     "form": BREAK | FORM | CLOSES_PARAGRAPH,
     "a": LINK,
-    **dict.fromkeys("nav footer aside dialog".split(), BLOCK | SKIP),
     **dict.fromkeys("noscript template button select datalist object canvas audio video map".split(), PUSH | SKIP),
     "svg": PUSH | SKIP | FOREIGN,
     "ruby": PUSH,
@@ -91,27 +88,69 @@ BREAKING_OUT = (
 ).split()
 ELEMENTS = {**ELEMENTS, **{name: ELEMENTS.get(name, 0) | BREAKS_OUT for name in BREAKING_OUT}}
 
-# What a class or id says about its element. Whole names only: parts of names ("content-header") mislead.
-SKIPPED_NAMES = (
-    "breadcrumb breadcrumbs crumb crumbs bread position location curpos nav navbar navigation navheader navfooter "
-    "docnav subnav topnav mainnav menu submenu topbar toolbar pagination pager pagebar page-nav pages toc header "
-    "site-header topleftheader footer site-footer copyright share sharing bdsharebuttonbox social qrcode login search "
-    "comments comment-list related relate related-posts recommend hot-list rank ranking ad ads advert adsense tags "
-    "tag-list friendlink friend-link links debug skip-link sr-only headerlink mw-editsection reference sup--normal"
-).split()
-CONTAINER_NAMES = (
-    "js_content artibody article content main zoom ucap-content trs_editor article-content article_content "
-    "article-body articlebody content-article post-content entry-content post_text main-content detail-content endtext "
-    "main_content articlecontent article_text newscontent news_content pages_content vsb_content contenttext "
-    "cnblogs_post_body content_views article-detail article-holder t_f postmessage rich_media_content"
-).split()
-THREAD_NAMES = "t_f postmessage post_text reply_content d_post_content topic-richtext".split()  # one a post
-CONTAINER_NAMES += [name for name in THREAD_NAMES if name not in CONTAINER_NAMES]
-CONTAINER_ELEMENTS = ("article", "main")
-SKIPPED_ROLES = "navigation menu menubar banner contentinfo search dialog".split()
-NAME_SKIPPED = -1  # value of a skipped name; containers have values from 1 on
+# What a class, id, role or itemprop says about its element, as bits. Whole names, and the words that they are made of
+# ("hotNewsList" is hot, news and list), each list from the markup of the platforms that Chinese sites are built with.
+(BODY_HINT, CONTENT_HINT, COMMENT_HINT, RELATED_HINT, SIDE_HINT, NAV_HINT, FOOT_HINT) = (1, 2, 4, 8, 16, 32, 64)
+(SHARE_HINT, AD_HINT, META_HINT, HEAD_HINT, POST_HINT, POPUP_HINT, NUMBERS_HINT) = (
+    128,
+    256,
+    512,
+    1024,
+    2048,
+    4096,
+    8192,
+)
+NAME_HINTS = {
+    BODY_HINT: "js_content artibody article-content article_content articlecontent article-body articlebody entry-content "
+    "content-article post-content post_content post-body main-content detail-content endtext main_content trs_editor "
+    "article_text article-text newscontent news_content news-content pages_content vsb_content contenttext post_text "
+    "cnblogs_post_body content_views article-detail article-holder rich_media_content ucap-content zoom markdown-body "
+    "articletext textbody con_txt lemma-summary show_text article-main article_body entry-body news_txt news-text rm_txt_con",
+    POST_HINT: "t_f postmessage reply_content d_post_content topic-richtext reply-content richcontent answer-content",
+    NUMBERS_HINT: "gutter lineno linenos line-numbers line-number line-numbers-rows hljs-ln-numbers rouge-gutter linenumber "
+    "linenodiv ln-num pre-numbering blob-num",
+    NAV_HINT: "curpos page-nav docnav headerlink skip-link mw-editsection",
+    POPUP_HINT: "sr-only debug",
+    SHARE_HINT: "bdsharebuttonbox",
+}
+WORD_HINTS = {
+    CONTENT_HINT: "article artical arti content contents post entry text txt detail details main news story read body",
+    COMMENT_HINT: "comment comments cmt cmts comm pinglun pl discuss reply replies respond review disqus gitalk valine",
+    RELATED_HINT: "related relate relation relative recommend recommended recom rec tuijian xiangguan hot rank ranking "
+    "guess similar like latest popular top10 rand more",
+    SIDE_HINT: "side sidebar aside right rightbar sider widget column2 leftbar",
+    NAV_HINT: "nav navbar navigation navi menu menus submenu crumb crumbs breadcrumb breadcrumbs bread position location "
+    "pager pages pagination pagebar paging toc catalog directory subnav topnav tab tabs prev next",
+    FOOT_HINT: "footer foot copyright bottom friendlink friendlinks links link beian",
+    SHARE_HINT: "share sharing social qrcode weixin digg tool tools toolbar vote action actions btn btns button app download "
+    "player video",
+    AD_HINT: "ad ads adv advert adbox adsense gg guanggao banner promotion promo sponsor",
+    META_HINT: "meta info author byline date time pubtime source src from tag tags keyword keywords label editor copy "
+    "statement disclaimer declare summary abstract desc property",
+    HEAD_HINT: "header head top topbar logo search login register user profile",
+    POPUP_HINT: "popup modal dialog tooltip toast mask tip tips notice",
+}
+ROLE_HINTS = {
+    NAV_HINT: "navigation menu menubar",
+    HEAD_HINT: "banner search",
+    FOOT_HINT: "contentinfo",
+    POPUP_HINT: "dialog",
+    SIDE_HINT: "complementary",
+    CONTENT_HINT: "main article",
+}
+APART_HINT = 1 << 14  # the element itself says that it is beside the article
+ELEMENT_HINTS = {
+    "nav": NAV_HINT | APART_HINT,
+    "footer": FOOT_HINT | APART_HINT,
+    "aside": SIDE_HINT | APART_HINT,
+    "dialog": POPUP_HINT | APART_HINT,
+    "header": HEAD_HINT,
+    "article": CONTENT_HINT,
+    "main": CONTENT_HINT,
+}
 (ATTRIBUTE_CLASS, ATTRIBUTE_ID, ATTRIBUTE_STYLE, ATTRIBUTE_HIDDEN) = (1, 2, 3, 4)
 (ATTRIBUTE_ARIA_HIDDEN, ATTRIBUTE_ROLE, ATTRIBUTE_ITEMPROP, ATTRIBUTE_HREF) = (5, 6, 7, 8)
+(ATTRIBUTE_COLSPAN, ATTRIBUTE_ROWSPAN) = (9, 10)
 ATTRIBUTES = {
     "class": ATTRIBUTE_CLASS,
     "id": ATTRIBUTE_ID,
@@ -121,6 +160,8 @@ ATTRIBUTES = {
     "role": ATTRIBUTE_ROLE,
     "itemprop": ATTRIBUTE_ITEMPROP,
     "href": ATTRIBUTE_HREF,
+    "colspan": ATTRIBUTE_COLSPAN,
+    "rowspan": ATTRIBUTE_ROWSPAN,
 }
 
 # Classes of characters, as bits.
@@ -132,7 +173,9 @@ INSIDE = 16  # a line that holds one may be page furniture
 BYLINE = 32  # a line that holds one may name the author
 SPACE = 64  # collapses with its neighbours into one space
 DROPPED = 128  # noncharacters and NUL
+COMMA = 256  # inside a sentence
 
+COMMAS = "，、,"
 END_MARKS = "。！？；…!?.;:：”」』）)"
 OPENERS = "（(【[［〔■◆★●•-—<>«»›|· \u3000"
 
@@ -143,10 +186,10 @@ HASH_PRIME = 1099511628211
 class Tables(NamedTuple):
     """The arguments of the reader, in its order."""
 
-    elements: Array  # int64[slots, 3]: hash, bits, number of the container it may be, or 0
-    names: Array  # int64[slots, 2]: hash (of kind and name), value
+    elements: Array  # int64[slots, 3]: hash, bits, hints
+    names: Array  # int64[slots, 2]: hash (of kind and name), attribute or hints
     references: Array  # int64[slots, 4]: hash, first code point, second or 0, whether it needs no semicolon
-    characters: Array  # uint8[65536]
+    characters: Array  # uint16[65536]
 
 
 def name_hash(name: str, kind: int = 0) -> int:
@@ -172,24 +215,17 @@ def _hash_table(rows: Iterable[tuple[int, ...]], slots: int, width: int) -> Arra
     return table
 
 
-THREAD_NUMBERS = frozenset(CONTAINER_NAMES.index(name) + 1 for name in THREAD_NAMES)
-KIND_ATTRIBUTE, KIND_NAME, KIND_ROLE, KIND_ITEMPROP = 1, 2, 3, 4
+KIND_ATTRIBUTE, KIND_NAME, KIND_WORD, KIND_ROLE, KIND_ITEMPROP = 1, 2, 3, 4, 5
 
 
 @lru_cache(maxsize=1)
 def tables(start: str, inside: str, byline: str) -> Tables:
     """The tables of the reader; the arguments are the characters that the line rules (lines.py) want to be told of."""
     named: list[tuple[int, int]] = [(name_hash(name, KIND_ATTRIBUTE), value) for name, value in ATTRIBUTES.items()]
-    named += [(name_hash(name, KIND_NAME), NAME_SKIPPED) for name in SKIPPED_NAMES]
-    containers = [*CONTAINER_NAMES, *(f"<{name}>" for name in CONTAINER_ELEMENTS)]
-    named += [(name_hash(name, KIND_NAME), index) for index, name in enumerate(containers, 1)]
-    named += [(name_hash(name, KIND_ROLE), NAME_SKIPPED) for name in SKIPPED_ROLES]
-    named += [(name_hash("main", KIND_ROLE), containers.index("<main>") + 1)]
-    named += [(name_hash("articlebody", KIND_ITEMPROP), containers.index("articlebody") + 1)]
-    elements = [
-        (name_hash(name), bits, containers.index(f"<{name}>") + 1 if name in CONTAINER_ELEMENTS else 0)
-        for name, bits in ELEMENTS.items()
-    ]
+    for kind, hints in ((KIND_NAME, NAME_HINTS), (KIND_WORD, WORD_HINTS), (KIND_ROLE, ROLE_HINTS)):
+        named += [(name_hash(name, kind), hint) for hint, names in hints.items() for name in names.split()]
+    named.append((name_hash("articlebody", KIND_ITEMPROP), BODY_HINT))
+    elements = [(name_hash(name), bits, ELEMENT_HINTS.get(name, 0)) for name, bits in ELEMENTS.items()]
     references = []
     for name, text in html.entities.html5.items():
         if name.endswith(";"):
@@ -198,20 +234,21 @@ def tables(start: str, inside: str, byline: str) -> Tables:
             references.append((name_hash(name[:-1]), codes[0], codes[1] if len(codes) > 1 else 0, int(is_legacy)))
     return Tables(
         _hash_table(elements, 512, 3),
-        _hash_table(named, 1024, 2),
+        _hash_table(named, 2048, 2),
         _hash_table(references, 8192, 4),
         _characters(start, inside, byline),
     )
 
 
 def _characters(start: str, inside: str, byline: str) -> Array:
-    bits = np.zeros(0x10000, np.uint8)
+    bits = np.zeros(0x10000, np.uint16)
     for code in range(0x10000):
         character = chr(code)
         if character.isalnum() and not character.isdecimal():
             bits[code] = LETTER
     for characters, bit in (
         (END_MARKS, END),
+        (COMMAS, COMMA),
         (OPENERS, OPENER),
         (start, START),
         (inside, INSIDE),

@@ -44,7 +44,7 @@ def test_text_alone_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_author_goes_into_meta() -> None:
-    html = f"<meta name=author content=李四><p>{document(1)}"
+    html = f"<meta name=author content=李四><p>作者：李四</p><p>{document(1)}"
     record = Record("1", 1, html.encode(), "html", fields={"warc_date": "2020"})
     ((_, page),) = pages.with_pages([record], ExtractConfig())
     assert to_document(record, page, Counts())["meta"] == '{"author":"李四","warc_date":"2020"}'.encode()

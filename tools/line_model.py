@@ -1,0 +1,184 @@
+"""Train the line model of extraction (corpus/extract/lines.table) on pages with hand-made main text.
+
+    python -m tools.line_model FOLDER... --out corpus/extract/lines.table
+
+A FOLDER has gold.jsonl (file, gold, optional, title; as in docs/extraction.md) and pages/. A line is of the article when
+it stands in the gold text. Each page is also seen without its names (class, id, role), and twice cut to a few of its
+paragraphs, once without some of its furniture: what a short article on a large page looks like. Trees are scikit-learn's;
+the table holds numbers only. The threshold is part of the bias: `--share` of a line's probability is enough to stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from corpus.encoding import UndecodableError, decode
+from corpus.extract import facts, features, reader
+from corpus.extract.article import Reading, judge, read
+from corpus.extract.model import LineModel
+
+Array = npt.NDArray[Any]
+
+SHARE = 0.25  # chosen on pages of other sites (docs/extraction.md)
+TREES = {"max_depth": 4, "max_iter": 100, "learning_rate": 0.1, "l2_regularization": 5.0, "min_samples_leaf": 30}
+NO_TREES = LineModel(*(np.zeros(shape, np.int32) for shape in (0, 0, 0, (0, 2), 1)))
+MAX_SHORT_LINES = 4  # of an article that is cut short
+MIN_CUT_LETTERS = 25
+LOST_RATIO = 0.06  # of the elements that a cut page loses
+PAGE_WEIGHT = 30.0  # of each page, spread over its lines by the root of their length
+_NUMBER = re.compile(r"^\s*\d{1,4}\.\s+")
+_NOTE = re.compile(r"\[(?:\d+|注 ?\d+|编辑|編輯)\]")
+
+
+class Examples(NamedTuple):
+    """Lines of a page: features float32[lines, NUM_FEATURES], 1 of the article, 0 not, -1 either; weights."""
+
+    x: Array
+    y: Array
+    weights: Array
+
+
+def letters(text: str) -> str:
+    """Letters and digits of a line, without an item's number and marks of notes."""
+    return "".join(filter(str.isalnum, _NOTE.sub("", _NUMBER.sub("", text))))
+
+
+def labels(row: dict[str, Any], texts: list[str]) -> Array:
+    """int64[lines]: 1 where a line stands in the gold text, -1 where it may stay or go, else 0."""
+    gold = [text for text in map(letters, row["gold"].split("\n")) if text]
+    known, whole = set(gold), "".join(gold)
+    either = {letters(line) for line in [*(row.get("optional") or []), row.get("title") or ""]}
+    found = []
+    for text in map(letters, texts):
+        if not text or text in either:
+            found.append(-1)
+        elif len(text) < 30:
+            found.append(int(text in known or (len(text) >= 5 and text in whole)))
+        else:
+            parts = [text[at : at + 6] for at in range(0, len(text) - 5, 3)]
+            found.append(int(text in whole or sum(part in whole for part in parts) > 0.6 * len(parts)))
+    y = np.array(found)
+    for index in (y == 1).nonzero()[
+        0
+    ]:  # a short line that stands elsewhere too counts beside other lines of the article
+        if len(letters(texts[index])) < 8 and (y[max(0, index - 6) : index + 7] == 1).sum() < 2:
+            y[index] = 0
+    return y
+
+
+def page_examples(row: dict[str, Any], page: bytes, chance: random.Random) -> list[Examples]:
+    """A page as it is, without names, and twice cut short."""
+    reading = read(page)
+    title = facts.headline(page, facts.head_metas(page)).title
+    texts = [str(reading.out.data[start:end], "utf-8") for start, end in reading.lines[:, :2].tolist()]
+    y = labels(row, texts)
+    found = [examples(one, y, title, 1.0) for one in (reading, without_names(reading))]
+    long = [int(at) for at in (y == 1).nonzero()[0] if reading.lines[at, reader.LINE_READ] >= MIN_CUT_LETTERS]
+    for loses in (False, True):
+        if len(long) >= MAX_SHORT_LINES:
+            size = chance.randint(1, MAX_SHORT_LINES)
+            first = chance.randrange(len(long) - size + 1)
+            kept = range(long[first], long[first + size - 1] + 1)
+            stays = np.array([label != 1 or index in kept for index, label in enumerate(y)])
+            if loses:
+                stays &= ~_lost(reading, kept, chance)
+            cut = reading._replace(lines=np.ascontiguousarray(reading.lines[stays]))
+            found.append(examples(without_names(cut) if chance.random() < 0.5 else cut, y[stays], title, 0.5))
+    return found
+
+
+def examples(reading: Reading, y: Array, title: str | None, weight: float) -> Examples:
+    """The features of a page's lines."""
+    x = np.zeros((max(2, len(y)), features.NUM_FEATURES), np.float32)
+    judge(reading, title, NO_TREES, x)
+    weights = np.sqrt(np.minimum(reading.lines[:, reader.LINE_READ], 200) + 1.0)
+    return Examples(x[: len(y)], y, weights / max(1.0, weights.sum()) * PAGE_WEIGHT * weight)
+
+
+def without_names(reading: Reading) -> Reading:
+    """The page as if its elements had no class, id or role."""
+    nodes = reading.nodes.copy()
+    nodes[:, reader.NODE_HINTS] = 0
+    return reading._replace(nodes=nodes)
+
+
+def _lost(reading: Reading, kept: range, chance: random.Random) -> Array:
+    """bool[lines]: those in elements drawn to be lost, none of which holds a line that is kept."""
+    parents = reading.nodes[:, reader.NODE_PARENT]
+    is_lost = np.array([chance.random() < LOST_RATIO for _ in parents])
+    holds = np.zeros(len(parents), np.bool_)
+    for row in kept:
+        node = int(reading.lines[row, reader.LINE_NODE])
+        while node > 0 and not holds[node]:
+            holds[node] = True
+            node = int(parents[node])
+    for node in range(1, len(parents)):
+        is_lost[node] = (is_lost[node] or is_lost[parents[node]]) and not holds[node]
+    is_lost[0] = False
+    return np.asarray(is_lost[reading.lines[:, reader.LINE_NODE]])
+
+
+def folder_examples(folder: Path) -> list[Examples]:
+    """All pages of a folder that can be decoded."""
+    found: list[Examples] = []
+    for line in (folder / "gold.jsonl").read_text("utf-8").splitlines():
+        row = json.loads(line)
+        try:
+            page = decode((folder / "pages" / Path(row["file"]).name).read_bytes()).text.encode()
+        except UndecodableError as error:
+            print(f"{row['file']}: left out ({error})")
+            continue
+        found += page_examples(row, page, random.Random(row["file"]))
+    return found
+
+
+def train(found: list[Examples], share: float, seed: int = 0) -> LineModel:
+    """Boosted trees over all examples."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    x, y, weights = (np.concatenate(part) for part in zip(*found, strict=True))
+    model = HistGradientBoostingClassifier(**TREES, early_stopping=False, random_state=seed)
+    model.fit(x[y >= 0], y[y >= 0], weights[y >= 0])
+    roots: list[int] = []
+    nodes: list[tuple[float, ...]] = []
+    for (tree,) in model._predictors:  # no public way to the trees
+        roots.append(len(nodes))
+        for node in tree.nodes:
+            is_leaf = bool(node["is_leaf"])
+            feature, threshold = (-1, node["value"]) if is_leaf else (node["feature_idx"], node["num_threshold"])
+            nodes.append((feature, threshold, roots[-1] + int(node["left"]), roots[-1] + int(node["right"])))
+    bias = float(np.ravel(model._baseline_prediction)[0]) - math.log(share / (1 - share))
+    return LineModel(
+        np.array(roots, np.int32),
+        np.array([node[0] for node in nodes], np.int16),
+        np.array([node[1] for node in nodes], np.float32),
+        np.array([node[2:] for node in nodes], np.int32),
+        np.array([bias], np.float32),
+    )
+
+
+def main() -> None:
+    """Train and write."""
+    parser = argparse.ArgumentParser(prog="python -m tools.line_model", description=__doc__.splitlines()[0])
+    parser.add_argument("folders", type=Path, nargs="+", help="folders with gold.jsonl and pages/")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--share", type=float, default=SHARE, help=f"probability that is enough (default: {SHARE})")
+    arguments = parser.parse_args()
+    found = [example for folder in arguments.folders for example in folder_examples(folder)]
+    model = train(found, arguments.share)
+    with arguments.out.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **model._asdict())
+    print(f"{len(found):,} pages and variants, {sum(len(one.y) for one in found):,} lines -> {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()
