@@ -72,6 +72,7 @@ python -m corpus verify build/my
     "explain": """
 python -m corpus explain build/my https://example.org/page.html
 python -m corpus explain build/my '00003.jsonl.gz:offset 1234' --json
+python -m corpus explain build/my https://example.org/page.html --lines --input 'crawl/*.warc.gz'
 """,
 }
 
@@ -154,7 +155,13 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     pruning.add_argument("--yes", action="store_true", help="remove them")
     pruning.add_argument("--json", action="store_true", help="print JSON")
     names = "a URL, a document id (hex, or its beginning), SHARD:ROW, text/SHARD:ROW, or a bad record's FILE:offset N"
-    explain.add_argument("key", metavar="KEY", help=names)
+    explain.add_argument("key", metavar="KEY", help=names + "; with --lines also a file of HTML")
+    explain.add_argument(
+        "--lines", action="store_true", help="print each line of the page: kept, or by which rule it went"
+    )
+    explain.add_argument(
+        "--input", nargs="+", default=[], metavar="GLOB", help="for --lines: the files that the build read"
+    )
     retune.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="filter.FAMILY.STATISTIC.min|max=VALUE"
     )
@@ -362,7 +369,12 @@ def _verify(arguments: argparse.Namespace) -> None:
 def _explain(arguments: argparse.Namespace) -> None:
     from corpus.report.explain import explain, explain_json
 
-    if arguments.json:
+    if arguments.lines:
+        from corpus.report.page_lines import explain_lines
+
+        for line in explain_lines(arguments.out, arguments.key, arguments.input):
+            print(line)
+    elif arguments.json:
         print(json.dumps(explain_json(arguments.out, arguments.key), ensure_ascii=False, indent=1))
     else:
         print(explain(arguments.out, arguments.key))

@@ -22,7 +22,7 @@ STATISTICS_SHOWN = 12
 EDITS_SHOWN = 8
 TITLE_CHARS = 60
 TEXT_COLUMNS = 100
-PASSAGE = "substrings.passage"  # whose count is of characters
+IN_CHARACTERS = ("substrings.passage", "extract.")  # kinds whose count is of characters
 OPERATORS = {"min": "<", "max": ">"}
 
 
@@ -188,8 +188,8 @@ def _edit(edit: Mapping[str, Any]) -> str:
     'substrings.passage of 161 characters at line 3'
     """
     line = f" at line {edit['line']}" if edit.get("line") else ""
-    if edit["kind"] == PASSAGE:
-        return f"{PASSAGE} of {edit['count']:,} characters{line}"
+    if edit["kind"].startswith(IN_CHARACTERS):
+        return f"{plain(edit['kind'])} of {edit['count']:,} characters{line}"
     times = f" {edit['count']:,} times" if edit.get("count", 1) > 1 else ""
     return f"{plain(edit['kind'])}{line}{times}"
 

@@ -78,7 +78,7 @@ def _body(facts: Facts) -> Iterator[str]:
         yield f'<p class="warning"><b>Conservation broken.</b> {escape_html(breach)}</p>\n'
     yield from _cards(facts)
     yield f'<h2 id="funnel">Funnel</h2>\n<figure class="scroll">{funnel_bars(funnel_rows(facts))}</figure>\n'
-    for name in ("reasons", "failures", "edits", "statistics"):
+    for name in ("reasons", "failures", "left_out", "edits", "statistics"):
         if name in shown:
             yield from _section(shown[name], facts)
     if facts.samples:

@@ -203,7 +203,7 @@ def _decided(stages: Mapping[str, Folder], shard: str | None, twin: str, fate: M
 
 
 def _sidecar_events(stage: str, folder: Folder, document: Document) -> Iterator[Event]:
-    row = _row(folder, "statistics", document)
+    row = _row(folder, "statistics", document) | _row(folder, "edits", document)
     if row.get("edits"):
         yield Event(stage, "edited", {"edits": row["edits"]})
     statistics = {

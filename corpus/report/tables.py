@@ -18,6 +18,7 @@ TITLES = {
     "funnel": "Funnel",
     "reasons": "Why documents were dropped",
     "failures": "Records that could not be read",
+    "left_out": "What extraction left out",
     "edits": "What was changed in texts",
     "statistics": "Statistics",
     "samples": "Near the limits",
@@ -106,6 +107,7 @@ def tables(facts: Facts) -> Iterator[Table]:
         _funnel(facts),
         _reasons(facts),
         _failures(facts),
+        _left_out(facts),
         _edits(facts),
         _statistics(facts),
         *_groups(facts),
@@ -138,6 +140,25 @@ def _failures(facts: Facts) -> Table:
     rows = [(one.rule, one.place, one.detail) for one in facts.failures]
     caption = "The first few of each kind; explain takes the place as a key."
     return Table("failures", caption, ("rule", "place", "detail"), rows, frozenset())
+
+
+def _left_out(facts: Facts) -> Table:
+    """What extraction did with the characters of pages; white space does not count."""
+    counts: Counter[str] = Counter()
+    for step in facts.funnel.steps:
+        counts.update(
+            {key: count for key, count in step.counts.extra.items() if key.startswith(("characters_", "lines_"))}
+        )
+    total = counts.pop("characters_read", 0)
+    found = {key.partition(".")[2]: count for key, count in counts.items() if key.startswith("characters_removed.")}
+    rows = [
+        (rule, f"{counts[f'lines_removed.{rule}']:,}", f"{count:,}", share(count, total))
+        for rule, count in sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    kept = total - sum(found.values())
+    rows = [("kept", "", f"{kept:,}", share(kept, total)), *rows] if total else []
+    caption = "Characters of the pages that were read, white space aside; `corpus explain` has them for each document."
+    return Table("left_out", caption, ("rule", "lines", "characters", "share"), rows, frozenset({1, 2, 3}))
 
 
 def _edits(facts: Facts) -> Table:

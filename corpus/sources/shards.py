@@ -6,6 +6,7 @@ as they are. That is what keeps reading JSONL cheaper than filtering it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, TypedDict
 
@@ -30,8 +31,21 @@ class Row(TypedDict):
     text: bytes
 
 
+EDITS_SCHEMA = pa.schema(
+    [
+        pa.field("row", pa.uint32(), nullable=False),
+        pa.field("edits", pa.list_(pa.struct([("kind", pa.string()), ("line", pa.uint32()), ("count", pa.uint32())]))),
+    ],
+    metadata={"wenhai.edits": "1"},
+)
+
+
 class Shards:
-    """The parts of a task: a part is closed once it holds `shard_bytes` of text."""
+    """The parts of a task: a part is closed once it holds `shard_bytes` of text.
+
+    What extraction left out of pages stands beside a part, in edits/: one row for each document that lost something,
+    with characters by rule.
+    """
 
     def __init__(self, task: str, out: Output, shard_bytes: int) -> None:
         self._task, self._out, self._shard_bytes = task, out, shard_bytes
@@ -49,8 +63,8 @@ class Shards:
             self._close()
         self._stack.__exit__(kind, error, trace)
 
-    def add(self, identity: bytes, source: str, row: Row) -> None:
-        """Add a document."""
+    def add(self, identity: bytes, source: str, row: Row, removed: Mapping[str, tuple[int, int]] | None = None) -> None:
+        """Add a document, and the lines and characters that each rule of extraction removed from its page."""
         size = len(row["text"])
         if self._part_bytes + size > self._shard_bytes and self._part_rows:
             self._close()
@@ -59,25 +73,29 @@ class Shards:
         self._ids.append(identity)
         self._sources.append(source)
         self._rows.append(row)
+        if removed:
+            edits = [{"kind": f"extract.{rule}", "line": None, "count": found[1]} for rule, found in removed.items()]
+            self._edits.append({"row": self._part_rows, "edits": edits})
         self._part_rows += 1
         self._part_bytes += size
         self._held_bytes += size
         if self._held_bytes >= FLUSH_BYTES or len(self._rows) >= FLUSH_ROWS:
             self._flush()
 
-    @property
-    def _file(self) -> str:
-        return f"data/{self._task}-{self._part:0{PART_DIGITS}d}.parquet"
+    def _file(self, kind: str = "data") -> str:
+        return f"{kind}/{self._task}-{self._part:0{PART_DIGITS}d}.parquet"
 
     def _open(self) -> None:
-        path = self._stack.enter_context(self._out.create(self._file))
+        path = self._stack.enter_context(self._out.create(self._file()))
         self._writer = self._stack.enter_context(TableWriter(path, DOCUMENT_SCHEMA))
+        self._edits_writer: TableWriter | None = None  # opened when a page lost something: texts have none
         self._part_bytes = self._part_rows = 0
 
     def _clear(self) -> None:
         self._ids: list[bytes] = []
         self._sources: list[str] = []
         self._rows: list[Row] = []
+        self._edits: list[dict[str, Any]] = []
         self._held_bytes = 0
 
     def _flush(self) -> None:
@@ -92,13 +110,20 @@ class Shards:
             columns[name] = [row[name] for row in self._rows]  # type: ignore[literal-required]
         arrays = [pa.array(columns[field.name], field.type) for field in DOCUMENT_SCHEMA]
         self._writer.write(pa.Table.from_arrays(arrays, schema=DOCUMENT_SCHEMA))
+        if self._edits:
+            if self._edits_writer is None:
+                path = self._stack.enter_context(self._out.create(self._file("edits")))
+                self._edits_writer = self._stack.enter_context(TableWriter(path, EDITS_SCHEMA))
+            self._edits_writer.write(pa.Table.from_pylist(self._edits, schema=EDITS_SCHEMA))
         self._clear()
 
     def _close(self) -> None:
         self._flush()
-        name, rows = self._file, self._part_rows
+        rows, edits = self._part_rows, self._edits_writer
         self._stack.close()
-        self._out.set_rows(name, rows)
+        self._out.set_rows(self._file(), rows)
+        if edits is not None:
+            self._out.set_rows(self._file("edits"), edits.rows)
 
 
 class Fates:

@@ -124,7 +124,7 @@ class Extract(Stage):
                 continue
             counts.documents_out += 1
             counts.bytes_out += len(row["text"])
-            shards.add(identity, source, row)
+            shards.add(identity, source, row, page.removed if page is not None else None)
         if damaged:
             _add(counts, "damaged_files", 1)
             _add(counts, "recovered_documents", counts.documents_out - before)
@@ -134,7 +134,7 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
     """The columns of a record's document, all but id, row and source; `page` is what extraction made of an HTML record.
 
     A pure function of both but for `counts.extra`, where undone double encodings are counted, and the lines that go
-    because they hold U+FFFD where bytes were decoded here. Raises `_Rejected` with the kind of error when the record has
+    because they hold U+FFFD where bytes were decoded here, and what extraction left out of a page. Raises `_Rejected` with the kind of error when the record has
     no usable text.
     """
     text, title, date, encoding = record.text, record.title, record.date, record.charset
@@ -145,6 +145,7 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
             raise _Rejected(page.error, page.detail)
         data, repaired, encoding = page.text, page.repaired, page.encoding
         title, date = title or page.title, date or page.date
+        _count_characters(page, counts)
         if page.author and "author" not in fields:
             fields = {**fields, "author": page.author}
     else:
@@ -177,6 +178,15 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
         "meta": _meta(fields),
         "text": data,
     }
+
+
+def _count_characters(page: Extracted, counts: Counts) -> None:
+    """What a page has and what went, by rule: `lines_removed.RULE`, `characters_removed.RULE`, `characters_read`."""
+    if page.num_read:
+        _add(counts, "characters_read", page.num_read)
+    for rule, (num_lines, characters) in page.removed.items():
+        _add(counts, f"lines_removed.{rule}", num_lines)
+        _add(counts, f"characters_removed.{rule}", characters)
 
 
 def _meta(fields: Mapping[str, Any]) -> bytes | None:

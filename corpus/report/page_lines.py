@@ -1,0 +1,77 @@
+"""Every line of a page, with why it stays or goes: extraction done again, in the open, for a person at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from corpus.document import document_id
+from corpus.encoding import decode
+from corpus.engine import storage
+from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.stage import Folder
+from corpus.report.lookup import Document, find
+from corpus.report.safe import plain_url, snippet
+from corpus.report.summary import FIRST_STAGE, folders
+from corpus.sources import BadRecord, Record, SourcesConfig, read
+
+MAX_PAGES = 3
+TEXT_CHARS = 100
+
+
+def explain_lines(out: str, key: str, inputs: Sequence[str]) -> Iterator[str]:
+    """The lines of the pages that `key` names (as `explain` takes it, or a file of HTML), one a line of text.
+
+    A build names its inputs without their folders, so `inputs` says where they are: files, folders, globs or URLs.
+
+    Each has the rule that it goes by, or `keep`, how likely it is to be of the article (log-odds), and its text, masked.
+
+    Raises:
+        WenhaiError: nothing has that name, it is no page, or the inputs do not hold it.
+    """
+    if Path(key).is_file():
+        yield from page_lines(Path(key).read_bytes(), None)
+        return
+    extract = folders(out)[FIRST_STAGE]
+    for document in find(out, key)[:MAX_PAGES]:
+        record = _record(extract, document, inputs)
+        yield f"document {document.id}  {plain_url(document.url) if document.url else ''}"
+        yield from page_lines(record.raw, record.charset)
+
+
+def page_lines(raw: bytes, charset: str | None) -> Iterator[str]:
+    """The lines of one page."""
+    from corpus.extract import article, facts, lines
+    from corpus.extract.formulas import with_tex
+
+    page = decode(raw, charset).text.encode()
+    reading = article.read(with_tex(page))
+    title = facts.headline(page, facts.head_metas(page)).title
+    found = article.judge(reading, title)
+    for row, score, rule in zip(reading.lines.tolist(), found.scores.tolist(), found.rules.tolist(), strict=True):
+        text = snippet(str(reading.out.data[row[0] : row[1]], "utf-8"), TEXT_CHARS)
+        yield f"  {'keep' if rule == lines.KEPT else lines.RULES[rule]:<12} {score:+6.2f}  {text}"
+    removed, num_read = article.account(reading, found.rules)
+    parts = ", ".join(f"{rule} {count:,}" for rule, (_, count) in removed.items())
+    yield f"  {num_read:,} characters read, {num_read - article.num_removed(removed):,} kept" + (
+        f"; {parts}" if parts else ""
+    )
+
+
+def _record(extract: Folder, document: Document, inputs: Sequence[str]) -> Record:
+    """The record that a document was made of, found by its id."""
+    if not inputs:
+        raise UsageError("--lines reads the page again: say where it is, --input FILE... (as for `corpus run`).")
+    known = storage.read_json(storage.join(extract.url, "stage.json"))
+    sources = SourcesConfig.model_validate(known["config"]["sources"])
+    for file in storage.list_inputs(inputs):
+        for record in read(file.url, sources):
+            if isinstance(record, BadRecord):
+                continue
+            if document_id(record.source or sources.source, record.key, record.raw).hex() == document.id:
+                if record.kind != "html" or record.text is not None:
+                    raise WenhaiError(
+                        f"document {document.id} was read as {record.kind}, not as a page: it has no lines."
+                    )
+                return record
+    raise WenhaiError(f"document {document.id}: none of these inputs holds it. Name the files that the build read.")
