@@ -20,6 +20,7 @@ PAIRS = tuple(
     (f"{page}.md", f"{page}.zh.md")
     for page in (
         "README",
+        "docs/extraction",
         "docs/filter",
         "docs/dedup",
         "docs/scale",
