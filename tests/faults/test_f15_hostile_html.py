@@ -48,6 +48,14 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "references": lambda n: TEXT + "&ampampampampampampampampamp" * n,
     "giant table": lambda n: "<table>" + "<tr><td>甲<td>乙" * n + "</table><p>" + TEXT,
     "wide row": lambda n: "<table><tr>" + "<td>甲" * n + "</table><p>" + TEXT,
+    "spanned rows": lambda n: (
+        "<table><tr>" + "<td rowspan=1000000000>甲" * 64 + "<tr><td>乙" * n + "</table><p>" + TEXT
+    ),
+    "spanned columns": lambda n: "<table>" + "<tr><td colspan=1000000000>甲" * n + "</table><p>" + TEXT,
+    "the last of many": lambda n: "<div></div>" * n + f"<div class=content><p>{TEXT}</p></div>",
+    "labels": lambda n: "<p>作者：甲" * n + "<p>" + TEXT,
+    "formulas": lambda n: "<math><mi>x</mi></math>" * n + "<p>" + TEXT,
+    "data": lambda n: f"<p>{TEXT}<script>window.__DATA__={{" + '"a":"文字，很多。",' * n + '"b":1}</script>',
     "containers": lambda n: "<div class=content>甲。</div>" * n + TEXT,
     "links": lambda n: "<a href=x>甲</a>\n" * n + "<p>" + TEXT,
     "meta": lambda n: "<meta " * n + "<p>" + TEXT,
