@@ -47,6 +47,7 @@ LIFTED_SCORE = 0.8
 MAX_LEVEL_WEIGHT = 50  # characters of a row or item by which it counts
 MIN_WHOLE_SCORE = -1.5  # mean of a table's rows, or lines of code, of which one stays
 LEVEL_SCORE = 0.01
+MIN_STRAY_LETTERS = 8  # fewer at an end, alone in their element, are no part of the article
 COMMENT_SCORE = 2.0  # what a line below an article and a head of comments needs
 APART_SCORE = 2.0  # what a line in nav, footer, aside or dialog needs
 MIN_ENTRIES = 2  # lines with labels, of the four around a line
@@ -271,6 +272,7 @@ def choose(
                 up = nodes[up, NODE_PARENT]
             if rules[row] == OTHER and covered[row].sum() > 0:
                 rules[row] = WORDS
+    _trim(lines, nodes, rules)
     last = -1
     for row in range(len(lines)):  # a heading between lines that stay
         if rules[row] == KEPT and lines[row, LINE_READ] > 0:
@@ -282,6 +284,26 @@ def choose(
             ):
                 rules[row - 1] = KEPT
             last = row
+
+
+@kernel()
+def _trim(lines: Array, nodes: Array, rules: Array) -> None:
+    """A few letters at the article's beginning or end, in an element of which nothing else stays, go with the rest."""
+    kept = np.zeros(len(nodes), np.int64)
+    for row in range(len(lines)):
+        if rules[row] == KEPT and lines[row, LINE_READ] > 0:
+            kept[nodes[lines[row, LINE_NODE], NODE_PARENT]] += 1
+    for step in (1, -1):
+        row = 0 if step == 1 else len(lines) - 1
+        while 0 <= row < len(lines):
+            if rules[row] == KEPT and lines[row, LINE_READ] > 0:
+                is_plain = (lines[row, LINE_FLAGS] & (IS_HEADING | IS_PRE | IS_FOLDED)) == 0
+                is_short = lines[row, LINE_LETTERS] < MIN_STRAY_LETTERS and lines[row, LINE_MARKS] == 0
+                around = nodes[lines[row, LINE_NODE], NODE_PARENT]
+                if not (is_plain and is_short and kept[around] == 1):
+                    break
+                rules[row] = OTHER
+            row += step
 
 
 @kernel()

@@ -45,6 +45,7 @@ from corpus.extract.tables import (
     CLOSES_PARAGRAPH,
     CODE,
     COMMA,
+    CONCEALED_HINT,
     DROPPED,
     END,
     FIRST_HEADING,
@@ -427,7 +428,7 @@ def read_page(
                 if (bits & VOID) != 0 or is_whole:
                     continue
 
-                skips = (bits & SKIP) != 0 or (use_names and (found & HIDDEN) != 0)
+                skips = (bits & SKIP) != 0 or (use_names and ((found & HIDDEN) != 0 or (named & CONCEALED_HINT) != 0))
                 hints |= named
                 if skip_depth >= 0:
                     skips = key == stack_key[skip_depth]

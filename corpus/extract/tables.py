@@ -100,6 +100,8 @@ ELEMENTS = {**ELEMENTS, **{name: ELEMENTS.get(name, 0) | BREAKS_OUT for name in 
     4096,
     8192,
 )
+APART_HINT = 1 << 14  # the element itself says that it is beside the article
+CONCEALED_HINT = 1 << 15  # style sheets hide what is named so
 NAME_HINTS = {
     BODY_HINT: "js_content artibody article-content article_content articlecontent article-body articlebody entry-content "
     "content-article post-content post_content post-body main-content detail-content endtext main_content trs_editor "
@@ -110,7 +112,7 @@ NAME_HINTS = {
     NUMBERS_HINT: "gutter lineno linenos line-numbers line-number line-numbers-rows hljs-ln-numbers rouge-gutter linenumber "
     "linenodiv ln-num pre-numbering blob-num",
     NAV_HINT: "curpos page-nav docnav headerlink skip-link mw-editsection",
-    POPUP_HINT: "sr-only debug",
+    CONCEALED_HINT: "sr-only visually-hidden debug",
     SHARE_HINT: "bdsharebuttonbox",
 }
 WORD_HINTS = {
@@ -138,7 +140,6 @@ ROLE_HINTS = {
     SIDE_HINT: "complementary",
     CONTENT_HINT: "main article",
 }
-APART_HINT = 1 << 14  # the element itself says that it is beside the article
 ELEMENT_HINTS = {
     "nav": NAV_HINT | APART_HINT,
     "footer": FOOT_HINT | APART_HINT,
