@@ -63,6 +63,7 @@ _META_CHARSET = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]{
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]{2,40})""", re.IGNORECASE)
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # C1 is left out: double encoding is full of it
+_CONTROL_BYTES = bytes(filter(lambda byte: _CONTROL.match(chr(byte)), range(128)))
 
 # Python's codec for a WHATWG name: a superset of what the label names, because pages use more than they declare.
 _SUPERSETS = {"gbk": "gb18030", "gb2312": "gb18030", "big5": "big5hkscs", "cp950": "big5hkscs"}
@@ -134,7 +135,7 @@ def decode(data: bytes, header: str | None = None) -> Decoded:
         if found is not None:
             return Decoded(*found, 0.9, False)
     if utf8 is not None and (declared in (None, "utf-8") or utf8.isascii()):
-        if _CONTROL.search(utf8) and _control_ratio(utf8) > MAX_CONTROL_RATIO:
+        if len(data.translate(None, _CONTROL_BYTES)) < len(data) and _control_ratio(utf8) > MAX_CONTROL_RATIO:
             raise UndecodableError("control characters: a binary file?")
         return _repaired(utf8, "utf-8", 1.0)
     return _best(data, declared, utf8)
