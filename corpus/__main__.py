@@ -369,6 +369,8 @@ def _verify(arguments: argparse.Namespace) -> None:
 def _explain(arguments: argparse.Namespace) -> None:
     from corpus.report.explain import explain, explain_json
 
+    if arguments.lines and arguments.json:
+        raise UsageError("--lines prints text; leave out --json.")
     if arguments.lines:
         from corpus.report.page_lines import explain_lines
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from corpus.document import document_id
-from corpus.encoding import decode
+from corpus.encoding import UndecodableError, decode
 from corpus.engine import storage
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.stage import Folder
@@ -32,11 +32,13 @@ def explain_lines(out: str, key: str, inputs: Sequence[str]) -> Iterator[str]:
     if Path(key).is_file():
         yield from page_lines(Path(key).read_bytes(), None)
         return
-    extract = folders(out)[FIRST_STAGE]
-    for document in find(out, key)[:MAX_PAGES]:
-        record = _record(extract, document, inputs)
+    documents = find(out, key)
+    for document in documents[:MAX_PAGES]:
+        record = _record(folders(out)[FIRST_STAGE], document, inputs)
         yield f"document {document.id}  {plain_url(document.url) if document.url else ''}"
         yield from page_lines(record.raw, record.charset)
+    if len(documents) > MAX_PAGES:
+        yield f"{len(documents) - MAX_PAGES} more documents have this name; give an id to see one of them."
 
 
 def page_lines(raw: bytes, charset: str | None) -> Iterator[str]:
@@ -44,7 +46,10 @@ def page_lines(raw: bytes, charset: str | None) -> Iterator[str]:
     from corpus.extract import article, facts, lines
     from corpus.extract.formulas import with_tex
 
-    page = decode(raw, charset).text.encode()
+    try:
+        page = decode(raw, charset).text.encode()
+    except UndecodableError as error:
+        raise WenhaiError(f"this page cannot be decoded ({error}): it is no HTML, or too damaged to read.") from error
     reading = article.read(with_tex(page))
     title = facts.headline(page, facts.head_metas(page)).title
     found = article.judge(reading, title)
