@@ -178,6 +178,11 @@ def test_deep_lists_do_not_fill_memory_with_indents() -> None:
     assert peak_bytes < 100_000_000
 
 
+def test_a_page_of_captions_is_what_is_not_link() -> None:
+    html = "<h3>相关图片</h3><p>河岸上的灯亮起来的样子</p><p>桥头的老钟和站台</p>"
+    assert page(html).text == "河岸上的灯亮起来的样子\n桥头的老钟和站台"
+
+
 def test_a_footer_by_its_name_goes() -> None:
     html = f"<div class=content><p>{'</p><p>'.join(PARAGRAPHS)}</p></div><div id=footer>联系我们</div>"
     assert page(html).text == "\n".join(PARAGRAPHS)
