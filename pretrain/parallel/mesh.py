@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -160,6 +161,27 @@ def keep_freed_memory() -> None:
     libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
+@cache
+def use_one_gloo_worker() -> None:
+    """Give each gloo group that is created from now on one worker thread instead of two.
+
+    A worker writes the name of the collective it has finished into one string of its group, and takes no lock
+    (ProcessGroupGloo::runLoop of torch 2.13). A name of more than 15 characters lies on the heap: two workers that write
+    ALLGATHER_COALESCED at once, which every functional all-gather is called there, free one block twice ("malloc():
+    unaligned tcache chunk detected", a segmentation fault). torch takes no options for gloo.
+    """
+    gloo: Any = dist.ProcessGroupGloo
+    create = gloo.__init__
+
+    def create_with_one_worker(self: Any, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
+        options = gloo._Options()
+        options._threads, options._timeout = 1, timeout
+        options._devices = [gloo.create_default_device()]
+        create(self, store, rank, size, options)
+
+    gloo.__init__ = create_with_one_worker
+
+
 @contextmanager
 def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks: Path | None = None) -> Iterator[World]:
     """Join the run that torchrun or `--nproc` started (or a run of one), and leave it at the end.
@@ -213,6 +235,7 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks:
 
 def _meet(backend: str, timeout: datetime.timedelta) -> None:
     """Form the group of all ranks where the environment says they meet; without an environment, a group of one."""
+    use_one_gloo_worker()
     if "RANK" not in os.environ:
         store = dist.HashStore()  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)

@@ -67,7 +67,10 @@ PRIVATE = {  # file: {private name of torch: what for, where there is no public 
         "_fsdp_param_groups": "the same in 2.13, a list",
         "_root_post_backward_final_callback": "waits for the reductions",
     },
-    "pretrain/parallel/mesh.py": {"_set_pg_timeout": "init_device_mesh gives its groups the default timeout, 30 minutes"},
+    "pretrain/parallel/mesh.py": {
+        "_set_pg_timeout": "init_device_mesh gives its groups the default timeout, 30 minutes",
+        **dict.fromkeys(("_Options", "_devices", "_threads", "_timeout"), "gloo's options, for one worker a group"),
+    },
     "pretrain/parallel/params.py": {"__create_chunk_list__": "where this rank's part of a DTensor lies, as checkpoints ask it"},
     "pretrain/parallel/recompute.py": {
         # operators whose results are kept have no other name

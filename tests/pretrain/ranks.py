@@ -150,8 +150,11 @@ def _rank(rank: int, num_ranks: int, folder: Path, pipe: Connection) -> None:
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import _world
 
+    from pretrain.parallel.mesh import use_one_gloo_worker
+
     environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(num_ranks), "LOCAL_RANK": str(rank)}
     torch.set_num_threads(1)
+    use_one_gloo_worker()
     try:
         dist.init_process_group(
             "gloo",

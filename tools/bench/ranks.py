@@ -30,8 +30,11 @@ def _rank(meeting: str, rank: int, num_ranks: int, work: Callable[..., Any], arg
     import torch
     import torch.distributed as dist
 
+    from pretrain.parallel.mesh import use_one_gloo_worker
+
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(num_ranks)}
     torch.set_num_threads(1)
+    use_one_gloo_worker()
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=num_ranks, timeout=TIMEOUT)
     try:
         return work(*arguments)

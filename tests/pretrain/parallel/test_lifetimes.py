@@ -116,3 +116,14 @@ def count_deaths() -> Counter[bool]:
 def test_nodes_die_on_the_thread_that_made_them() -> None:
     """Where gathers take the input as it is, some sixth of them die on gloo's threads."""
     assert run_ranks(count_deaths, 2) == [{True: NUM_ROUNDS}] * 2
+
+
+def threads_of_a_group() -> int:
+    before = len(os.listdir("/proc/self/task"))
+    dist.new_group()
+    return len(os.listdir("/proc/self/task")) - before
+
+
+def test_a_gloo_group_has_one_worker() -> None:
+    """And one thread that waits for its peers. Two workers write into one string (`use_one_gloo_worker`)."""
+    assert run_ranks(threads_of_a_group, 2) == [2, 2]
