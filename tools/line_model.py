@@ -24,13 +24,13 @@ import numpy.typing as npt
 from corpus.encoding import UndecodableError, decode
 from corpus.extract import facts, features, reader
 from corpus.extract.article import Reading, judge, read
-from corpus.extract.model import LineModel
+from corpus.extract.model import DEPTH, LineModel
 
 Array = npt.NDArray[Any]
 
 SHARE = 0.25  # chosen on pages of other sites (docs/extraction.md)
-TREES = {"max_depth": 4, "max_iter": 100, "learning_rate": 0.1, "l2_regularization": 5.0, "min_samples_leaf": 30}
-NO_TREES = LineModel(*(np.zeros(shape, np.int32) for shape in (0, 0, 0, (0, 2), 1)))
+TREES = {"max_depth": DEPTH, "max_iter": 100, "learning_rate": 0.1, "l2_regularization": 5.0, "min_samples_leaf": 30}
+NO_TREES = LineModel(*(np.zeros(shape, np.float32) for shape in ((0, 1), (0, 1), (0, 1), 1)))
 MAX_SHORT_LINES = 4  # of an article that is cut short
 MIN_CUT_LETTERS = 25
 LOST_RATIO = 0.06  # of the elements that a cut page loses
@@ -148,22 +148,27 @@ def train(found: list[Examples], share: float, seed: int = 0) -> LineModel:
     x, y, weights = (np.concatenate(part) for part in zip(*found, strict=True))
     model = HistGradientBoostingClassifier(**TREES, early_stopping=False, random_state=seed)
     model.fit(x[y >= 0], y[y >= 0], weights[y >= 0])
-    roots: list[int] = []
-    nodes: list[tuple[float, ...]] = []
-    for (tree,) in model._predictors:  # no public way to the trees
-        roots.append(len(nodes))
-        for node in tree.nodes:
-            is_leaf = bool(node["is_leaf"])
-            feature, threshold = (-1, node["value"]) if is_leaf else (node["feature_idx"], node["num_threshold"])
-            nodes.append((feature, threshold, roots[-1] + int(node["left"]), roots[-1] + int(node["right"])))
     bias = float(np.ravel(model._baseline_prediction)[0]) - math.log(share / (1 - share))
-    return LineModel(
-        np.array(roots, np.int32),
-        np.array([node[0] for node in nodes], np.int16),
-        np.array([node[1] for node in nodes], np.float32),
-        np.array([node[2:] for node in nodes], np.int32),
+    trees = [tree.nodes for (tree,) in model._predictors]  # no public way to the trees
+    shape = (len(trees), 2**DEPTH - 1)
+    line_model = LineModel(
+        np.zeros(shape, np.int16),
+        np.full(shape, np.inf, np.float32),
+        np.zeros((len(trees), 2**DEPTH), np.float32),
         np.array([bias], np.float32),
     )
+    for tree, nodes in enumerate(trees):
+        places = [(0, 0, 0)]  # node, its place, its level
+        while places:
+            node, place, level = places.pop()
+            if not nodes[node]["is_leaf"]:
+                line_model.features[tree, place] = nodes[node]["feature_idx"]
+                line_model.thresholds[tree, place] = nodes[node]["num_threshold"]
+                places += [(int(nodes[node][side]), 2 * place + way, level + 1) for way, side in ((1, "left"), (2, "right"))]
+            else:
+                first = ((place + 1) << DEPTH - level) - (1 << DEPTH)
+                line_model.leaves[tree, first : first + (1 << DEPTH - level)] = nodes[node]["value"]
+    return line_model
 
 
 def main() -> None:

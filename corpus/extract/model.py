@@ -19,13 +19,15 @@ from corpus.engine.compiled import kernel
 Array = npt.NDArray[Any]
 
 
-class LineModel(NamedTuple):
-    """Trees as arrays over all their nodes; a leaf has feature -1 and its value as threshold."""
+DEPTH = 4
 
-    roots: Array  # int32[trees]
-    features: Array  # int16[nodes]
-    thresholds: Array  # float32[nodes]: to the left goes what is not above it
-    children: Array  # int32[nodes, 2]
+
+class LineModel(NamedTuple):
+    """Whole binary trees of DEPTH levels: node n of a tree has the children 2 n + 1 and 2 n + 2, its leaves come last."""
+
+    features: Array  # int16[trees, 2^DEPTH - 1]
+    thresholds: Array  # float32[trees, 2^DEPTH - 1]: to the left goes what is not above it
+    leaves: Array  # float32[trees, 2^DEPTH]
     bias: Array  # float32[1]
 
 
@@ -41,10 +43,9 @@ def line_model() -> LineModel:
 def score(model: Any, x: Array, row: int) -> Any:
     """Log-odds of the features in a row of x, float32[rows, features]."""
     total = model.bias[0]
-    for tree in range(len(model.roots)):
-        node = model.roots[tree]
-        while model.features[node] >= 0:
-            is_above = x[row, model.features[node]] > model.thresholds[node]
-            node = model.children[node, 1 if is_above else 0]
-        total += model.thresholds[node]
+    for tree in range(len(model.leaves)):
+        node = 0
+        for _ in range(DEPTH):
+            node = 2 * node + 1 + np.int64(x[row, model.features[tree, node]] > model.thresholds[tree, node])
+        total += model.leaves[tree, node - (1 << DEPTH) + 1]
     return total
