@@ -44,7 +44,7 @@ def score(model: Any, x: Array, row: int) -> Any:
     """Log-odds of the features in a row of x, float32[rows, features]."""
     total = model.bias[0]
     for tree in range(len(model.leaves)):
-        node = 0
+        node: Any = 0
         for _ in range(DEPTH):
             node = 2 * node + 1 + np.int64(x[row, model.features[tree, node]] > model.thresholds[tree, node])
         total += model.leaves[tree, node - (1 << DEPTH) + 1]

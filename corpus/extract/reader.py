@@ -5,7 +5,7 @@ and which elements end inside which. So this reader tokenizes as the HTML standa
 references, quoted attributes) and keeps a stack of block elements only, with the standard's implied end tags where they
 matter (p, li, dt, dd, cells and rows) and its scopes (an end tag in a cell closes nothing outside it). Formatting tags
 are passed over. Time and memory are linear in the page whatever it holds. The stack is 512 deep as in browsers; deeper
-elements are read, counted and not stacked, so that no text is lost by depth. What a browser would drop at the end of a
+elements are read and not stacked, so that no text is lost by depth. What a browser would drop at the end of a
 cut page is kept where it is more than one tag: a quote that never closes, a `<` without any `>` behind it, what follows
 a comment, title, textarea or iframe that never ends. Behind a script or style that never ends the rest is code.
 
@@ -48,7 +48,6 @@ from corpus.extract.tables import (
     CONCEALED_HINT,
     DROPPED,
     END,
-    FIRST_HEADING,
     FOREIGN,
     FORM,
     HASH_START,
@@ -97,13 +96,12 @@ LINE_COLUMNS = 11
 (IS_ITEM, HAS_DAMAGE, IS_FOLDED) = (256, 512, 1024)
 
 # Columns of a node: an element that holds lines. Row 0 is the page.
-(NODE_PARENT, NODE_FIRST, NODE_LAST, NODE_HINTS, NODE_KEY, NODE_BITS) = range(6)
-NODE_COLUMNS = 6
+(NODE_PARENT, NODE_HINTS, NODE_KEY, NODE_BITS) = range(4)
+NODE_COLUMNS = 4
 
 # What `info` holds.
-(NUM_LINES, OWN_LETTERS, SKIPPED_LETTERS, FORM_LETTERS, TITLE_START, TITLE_END, FIRST_TEXT) = range(7)
-(NUM_NODES, HEADING_START, HEADING_END, NUM_DEEPER, HIDDEN_CHARS, CONTROL_CHARS) = range(7, 13)
-INFO_COLUMNS = 13
+(NUM_LINES, NUM_NODES, OWN_LETTERS, SKIPPED_LETTERS, HIDDEN_CHARS, CONTROL_CHARS) = range(6)
+INFO_COLUMNS = 6
 
 
 @kernel()
@@ -183,8 +181,8 @@ def read_page(
         is_xml: whether `<x/>` is a whole element.
         out: uint8[>= 2 n + 64], the text; a line feed behind each line.
         lines: int32[>= 2 + 2 tags + line feeds + max_spanned, LINE_COLUMNS].
-        nodes: int64[>= 1 + tags, NODE_COLUMNS]: row of the element around it, first line, line behind the last, hints
-            (tables.py), the hash of its name, and what it is (tables.py).
+        nodes: int64[>= 1 + tags, NODE_COLUMNS]: row of the element around it, hints (tables.py), the hash of its name, and
+            what it is (tables.py).
         info: int64[INFO_COLUMNS].
         max_spanned: empty cells that what its cells span may add to a page; further ones are left out.
     """
@@ -207,15 +205,12 @@ def read_page(
     c: Any = 0  # a byte; signed, as numba would make a float of signed and unsigned
     code: Any = 0
     k = 0  # lines
-    num_deeper = 0
     num_nodes = 1
     nodes[0, :] = 0
     num_tables = column = num_rows = 0
     spans = np.zeros((MAX_TABLES, MAX_SPAN), np.int64)  # rows that a cell above goes on into, for each column
     hints = read = marks = row_of = hidden = controls = 0
-    own = skipped = form_own = 0
-    title_start = title_end = heading_start = heading_end = -1
-    first_text = n
+    own = skipped = 0
     want_break = 0  # 1: end the line if it holds anything; 2: end it anyway (inside pre)
     space = bullet = begun = pre_start = False
     number = chars = links = linked = letters = flags = 0
@@ -278,13 +273,10 @@ def read_page(
                 if (bits & TABLE) != 0:
                     num_tables -= 1
                     column = stack_count[depth]
-                nodes[stack_node[depth], NODE_LAST] = k
             if (bits & PRE) != 0:
                 num_pre -= 1
             if (bits & HEADING) != 0:
                 num_headings -= 1
-            if (bits & FIRST_HEADING) != 0 and heading_end < 0 and heading_start >= 0:
-                heading_end = o
             if (bits & LIST) != 0:
                 list_top = stack_value[depth]
             if (bits & ITEM) != 0:
@@ -393,19 +385,14 @@ def read_page(
                 if (bits & RAW) != 0:
                     if is_whole:
                         continue
-                    is_title = (bits & TITLE) != 0 and title_start < 0 and skip_depth < 0
                     stop = n
                     if not endless[row]:
                         stop, i = end_of_raw(data, end, key)
                     if stop == n and (bits & CODE) == 0:
                         endless[row] = True
-                        stop = end
-                        while is_title and stop < n and data[stop] != 60:
-                            stop += 1
-                        i = stop
-                    if is_title:
-                        title_start = end
-                        title_end = stop
+                        i = end
+                        while i < n and (bits & TITLE) != 0 and data[i] != 60:
+                            i += 1
                     continue
                 if (bits & LINK) != 0:
                     in_link = (found & HAS_HREF) != 0 and not is_whole
@@ -437,7 +424,6 @@ def read_page(
                 if not (skips or is_node or (bits & PUSH) != 0):
                     continue
                 if depth == MAX_DEPTH:
-                    num_deeper += 1
                     continue
                 around = stack_node[depth - 1] if depth > 0 else 0
                 stack_node[depth] = around
@@ -445,7 +431,6 @@ def read_page(
                 if is_node:
                     stack_node[depth] = num_nodes
                     nodes[num_nodes, NODE_PARENT] = around
-                    nodes[num_nodes, NODE_FIRST] = k
                     nodes[num_nodes, NODE_HINTS] = hints
                     nodes[num_nodes, NODE_KEY] = key
                     nodes[num_nodes, NODE_BITS] = bits
@@ -486,8 +471,6 @@ def read_page(
                     pre_start = True
                 if (bits & HEADING) != 0:
                     num_headings += 1
-                if (bits & FIRST_HEADING) != 0 and heading_start < 0 and skip_depth < 0 and not skips:
-                    heading_start = o
                 if skips and skip_depth < 0:
                     skip_depth = depth
                 stack_key[depth] = key
@@ -610,8 +593,6 @@ def read_page(
                         flags |= IS_HEADING
                     if num_pre > 0:
                         flags |= IS_PRE
-                    if first_text == n:
-                        first_text = i
                 last = known
                 if (known & LETTER) != 0:
                     letters += 1
@@ -621,22 +602,12 @@ def read_page(
                             links = 1
                     else:
                         own += 1
-                        if in_form:
-                            form_own += 1
                 code = second
                 second = 0
 
     info[NUM_LINES] = k
+    info[NUM_NODES] = num_nodes
     info[OWN_LETTERS] = own
     info[SKIPPED_LETTERS] = skipped
-    info[FORM_LETTERS] = form_own
-    info[TITLE_START] = title_start
-    info[TITLE_END] = title_end
-    info[FIRST_TEXT] = first_text
-    info[NUM_NODES] = num_nodes
-    nodes[0, NODE_LAST] = k
     info[HIDDEN_CHARS] = hidden
     info[CONTROL_CHARS] = controls
-    info[HEADING_START] = heading_start
-    info[HEADING_END] = heading_end
-    info[NUM_DEEPER] = num_deeper

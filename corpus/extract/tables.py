@@ -39,7 +39,6 @@ IGNORED = (
     1 << 19
 )  # html, head and body: their attributes say nothing about the text (style="display:none" until loaded)
 CLOSES_PARAGRAPH = 1 << 20
-FIRST_HEADING = 1 << 21
 NODE = 1 << 22  # has a row among the nodes; on the stack only
 RUBY = 1 << 23  # a part of a ruby annotation: the next part, or a block, ends it
 FOREIGN = 1 << 24  # XML inside HTML: there `<x/>` is a whole element
@@ -57,7 +56,7 @@ ELEMENTS: Mapping[str, int] = {
         BLOCK,
     ),
     **dict.fromkeys("h2 h3 h4 h5 h6".split(), BLOCK | HEADING),
-    "h1": BLOCK | HEADING | FIRST_HEADING,
+    "h1": BLOCK | HEADING,
     **dict.fromkeys("ul dir dl".split(), BLOCK | LIST),
     "ol": BLOCK | LIST | ORDERED,
     "li": BLOCK | ITEM,
