@@ -30,13 +30,22 @@ Array = npt.NDArray[Any]
 
 SHARE = 0.25  # chosen on pages of other sites (docs/extraction.md)
 TREES = {"max_depth": DEPTH, "max_iter": 100, "learning_rate": 0.1, "l2_regularization": 5.0, "min_samples_leaf": 30}
-NO_TREES = LineModel(*(np.zeros(shape, np.float32) for shape in ((0, 1), (0, 1), (0, 1), 1)))
 MAX_SHORT_LINES = 4  # of an article that is cut short
 MIN_CUT_LETTERS = 25
 LOST_RATIO = 0.06  # of the elements that a cut page loses
 PAGE_WEIGHT = 30.0  # of each page, spread over its lines by the root of their length
 _NUMBER = re.compile(r"^\s*\d{1,4}\.\s+")
 _NOTE = re.compile(r"\[(?:\d+|注 ?\d+|编辑|編輯)\]")
+
+
+def no_trees(count: int = 0, bias: float = 0.0) -> LineModel:
+    """Trees that say nothing."""
+    return LineModel(
+        np.zeros((count, 2**DEPTH - 1), np.int16),
+        np.full((count, 2**DEPTH - 1), np.inf, np.float32),
+        np.zeros((count, 2**DEPTH), np.float32),
+        np.array([bias], np.float32),
+    )
 
 
 class Examples(NamedTuple):
@@ -99,7 +108,7 @@ def page_examples(row: dict[str, Any], page: bytes, chance: random.Random) -> li
 def examples(reading: Reading, y: Array, title: str | None, weight: float) -> Examples:
     """The features of a page's lines."""
     x = np.zeros((max(2, len(y)), features.NUM_FEATURES), np.float32)
-    judge(reading, title, NO_TREES, x)
+    judge(reading, title, no_trees(), x)
     weights = np.sqrt(np.minimum(reading.lines[:, reader.LINE_READ], 200) + 1.0)
     return Examples(x[: len(y)], y, weights / max(1.0, weights.sum()) * PAGE_WEIGHT * weight)
 
@@ -150,13 +159,7 @@ def train(found: list[Examples], share: float, seed: int = 0) -> LineModel:
     model.fit(x[y >= 0], y[y >= 0], weights[y >= 0])
     bias = float(np.ravel(model._baseline_prediction)[0]) - math.log(share / (1 - share))
     trees = [tree.nodes for (tree,) in model._predictors]  # no public way to the trees
-    shape = (len(trees), 2**DEPTH - 1)
-    line_model = LineModel(
-        np.zeros(shape, np.int16),
-        np.full(shape, np.inf, np.float32),
-        np.zeros((len(trees), 2**DEPTH), np.float32),
-        np.array([bias], np.float32),
-    )
+    line_model = no_trees(len(trees), bias)
     for tree, nodes in enumerate(trees):
         places = [(0, 0, 0)]  # node, its place, its level
         while places:
