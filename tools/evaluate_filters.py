@@ -91,7 +91,7 @@ def tables(data: Path, recipe: str, judge: Filter, pages: Judged) -> Iterable[tu
             yield f"{whose} on {name} (for information)", by_kind(judged(chosen, read(path)), targets=False)
     names = sorted(path.stem for path in RECIPES.glob("*.toml") if _has_filter(path))
     yield "every recipe on texts by source: share of documents kept", by_source(data / "text", names)
-    yield "personal data in made-up strings (tools/pii_canaries.py)", by_personal_kind()
+    yield "personal data in made-up strings (tools/pii_canaries)", by_personal_kind()
 
 
 def judged(judge: Filter, items: list[dict[str, Any]]) -> Judged:

@@ -27,7 +27,6 @@ python -m tools.bench pretrain
 python -m tools.bench offload --plot docs/offload-memory.svg
 python -m tools.bench checkpoint
 python -m tools.bench generate
-python -m tools.bench.retune build/demo
 """
 
 
