@@ -41,9 +41,9 @@ from corpus.dedup.minhash import SignatureArray, minhash
 from corpus.dedup.ranks import rank_words, read_facts
 from corpus.engine.errors import WenhaiError
 from tools.bench.peers import environment
-from tools.curves import Curve, write_svg
 from tools.evaluate_encoding import print_table
 from tools.planted_duplicates import KINDS, Planted, passages, plant, read_pairs
+from tools.plot import Floats, Line, write_lines
 
 PAIRS = 200  # of each kind, and of each step of the S-curve
 NGRAMS = range(3, 10)
@@ -70,7 +70,6 @@ TAILS = Path(__file__).parent / "site_tails.txt"
 RANKED_TEXTS, RANKED_CHARS = 60, (300, 6000)  # of each source; a longer text is cut
 TAG = re.compile(r"<script.*?</script>|<style.*?</style>|<[^>]*>", re.DOTALL)
 
-Floats = npt.NDArray[np.float64]
 Shingles = npt.NDArray[np.uint64]
 
 
@@ -103,7 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.svg:
         shown = [curve for curve in curves if curve.name.startswith(f"n = {chosen.ngram},")]
         mark = (chosen.threshold, f"threshold {chosen.threshold}")
-        write_svg(options.svg, shown, "Jaccard", "share of pairs found", mark)
+        left = float(np.floor(min(curve.x.min() for curve in shown) * 10)) / 10
+        write_lines(options.svg, shown, "Jaccard", "share of pairs found", left, mark)
 
 
 def recall_table(documents: Sequence[Planted], kept: dict[str, set[int]]) -> list[list[str]]:
@@ -212,7 +212,7 @@ def stranger_table(folder: Path, seed: int) -> list[list[str]]:
     return table
 
 
-def measure_curves(folder: Path, pairs: int, seed: int = 0) -> list[Curve]:
+def measure_curves(folder: Path, pairs: int, seed: int = 0) -> list[Line]:
     """For every shingle length and choice of bands: the share of pairs that meet, by Jaccard, and the theory's.
 
     The last curve is of the pairs that the defaults find, verification and all. A pair is a passage's beginning with two
@@ -271,10 +271,10 @@ def _ranks(texts: Sequence[str]) -> npt.NDArray[np.uint64]:
     return rank_words(np.diff(offsets), read_facts(documents, None, DedupConfig()), DedupConfig())
 
 
-def _curve(name: str, similarities: Floats, found: npt.NDArray[np.bool_], chances: Floats) -> Curve:
+def _curve(name: str, similarities: Floats, found: npt.NDArray[np.bool_], chances: Floats) -> Line:
     error = np.sqrt((chances * (1 - chances)).sum(axis=1)) / similarities.shape[1]
     share = found.reshape(similarities.shape).mean(axis=1)
-    return Curve(name, similarities.mean(axis=1), share, chances.mean(axis=1), error)
+    return Line(name, similarities.mean(axis=1), chances.mean(axis=1), measured=share, error=error)
 
 
 def _signatures(texts: Sequence[str], config: DedupConfig) -> SignatureArray:
@@ -282,12 +282,13 @@ def _signatures(texts: Sequence[str], config: DedupConfig) -> SignatureArray:
     return minhash(codes, offsets, config.ngram, config.num_permutations)
 
 
-def curve_table(curves: Sequence[Curve]) -> list[list[str]]:
+def curve_table(curves: Sequence[Line]) -> list[list[str]]:
     """Measured / promised share by Jaccard; the last column is the largest difference in standard errors."""
     rows = [["pairs that meet", *(f"j {step:.2f}" for step in STEPS), "worst"]]
     for curve in curves:
-        cells = [f"{found:.2f}/{chance:.2f}" for found, chance in zip(curve.measured, curve.theory, strict=True)]
-        error = np.abs(curve.measured - curve.theory) / np.maximum(curve.error, 1 / (2 * PAIRS))
+        assert curve.measured is not None and curve.error is not None
+        cells = [f"{found:.2f}/{chance:.2f}" for found, chance in zip(curve.measured, curve.y, strict=True)]
+        error = np.abs(curve.measured - curve.y) / np.maximum(curve.error, 1 / (2 * PAIRS))
         rows.append([curve.name, *cells, f"{error.max():.1f}"])
     return rows
 

@@ -13,9 +13,9 @@ from corpus.dedup import DedupConfig
 from corpus.engine.errors import UsageError
 from tests.corpus.texts import document
 from tools import evaluate_contamination, evaluate_dedup
-from tools.curves import Curve, write_svg
 from tools.evaluate_dedup import BANDS, jaccards, promised
 from tools.planted_duplicates import KINDS, Planted, edited, full_width, passages, plant
+from tools.plot import Line, write_lines
 
 
 def sentences(seed: int) -> str:
@@ -114,7 +114,7 @@ def test_all_tables_and_the_drawing(
 
 def test_a_drawing_escapes_its_words(tmp_path: Path) -> None:
     points = np.array([0.5, 1.0])
-    write_svg(tmp_path / "a.svg", [Curve("<b>", points, points, points, points * 0)], "x", "y")
+    write_lines(tmp_path / "a.svg", [Line("<b>", points, points, measured=points, error=points * 0)], "x", "y")
     text = (tmp_path / "a.svg").read_text()
     assert "<b>" not in text and "&lt;b&gt;" in text and text.count("<circle") == 2
 
