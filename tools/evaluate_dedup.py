@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.svg:
         shown = [curve for curve in curves if curve.name.startswith(f"n = {chosen.ngram},")]
         mark = (chosen.threshold, f"threshold {chosen.threshold}")
-        left = float(np.floor(min(curve.x.min() for curve in shown) * 10)) / 10
+        left = round(min(float(curve.x.min()) for curve in shown), 1)
         write_lines(options.svg, shown, "Jaccard", "share of pairs found", left, mark)
 
 
