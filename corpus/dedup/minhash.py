@@ -26,7 +26,6 @@ SEED = np.uint64(0x77656E686169)  # "wenhai"; another seed is another family of 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 / golden ratio
 MIX = np.uint64(0xD6E8FEB86659FD93)
 NO_SHINGLE = np.uint32(0xFFFFFFFF)  # every minimum of a document shorter than the shingle
-BAND_BITS = 8
 EXACT_BAND = 255
 
 
