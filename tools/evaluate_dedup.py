@@ -20,7 +20,6 @@ FOLDER holds `text/*.jsonl` (prose), `dups/*.jsonl` (labelled pairs) and `html/`
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import re
 import sys
@@ -41,7 +40,7 @@ from corpus.dedup.minhash import SignatureArray, minhash
 from corpus.dedup.ranks import rank_words, read_facts
 from corpus.engine.errors import WenhaiError
 from tools.bench.peers import environment
-from tools.evaluate_encoding import print_table
+from tools.evaluations import plain, read_texts
 from tools.planted_duplicates import KINDS, Planted, passages, plant, read_pairs
 from tools.plot import Floats, Line, write_lines
 
@@ -97,8 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         survivor_table(options.data / "text", options.seed),
     ]
     for table in tables:
-        print_table(table)
-        print()
+        print(plain(table) + "\n")
     if options.svg:
         shown = [curve for curve in curves if curve.name.startswith(f"n = {chosen.ngram},")]
         mark = (chosen.threshold, f"threshold {chosen.threshold}")
@@ -195,8 +193,7 @@ def stranger_table(folder: Path, seed: int) -> list[list[str]]:
 
     The mean of j^rows over random pairs of different documents (estimated j, none above a half), times a billion.
     """
-    lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text("utf-8").split("\n") if line]
-    texts = [json.loads(line)["text"] for line in lines]
+    texts = [text for texts in read_texts(folder).values() for text in texts]
     a, b = np.random.default_rng(seed).integers(0, len(texts), (2, STRANGERS))
     a, b = a[a != b], b[a != b]
     shown = sorted({rows for _, rows in BANDS})
@@ -246,8 +243,7 @@ def survivor_table(folder: Path, seed: int) -> list[list[str]]:
     _, known, unseen = re.split(r"^#.*\n(?!#)", TAILS.read_text("utf-8"), flags=re.MULTILINE)
     changes: dict[str, list[str]] = {"tails of the list": known.splitlines(), "tails unseen": unseen.splitlines()}
     rows = [["which copy stays"], *([name] for name in (*changes, "cut by 10 %"))]
-    for path in sorted(folder.glob("*.jsonl")):
-        texts = [json.loads(line)["text"] for line in path.read_text("utf-8").split("\n") if line]
+    for source, texts in read_texts(folder).items():
         long = [text[: RANKED_CHARS[1]] for text in texts if len(text) >= RANKED_CHARS[0]]
         if not long:
             continue
@@ -258,7 +254,7 @@ def survivor_table(folder: Path, seed: int) -> list[list[str]]:
         ]
         copies.append([[text[: len(text) * 9 // 10] for text in drawn]])
         clean = _ranks(drawn)
-        rows[0].append(f"{path.stem} ({len(drawn)})")
+        rows[0].append(f"{source} ({len(drawn)})")
         for row, others in zip(rows[1:], copies, strict=True):
             row.append(f"{np.mean([clean > _ranks(other) for other in others]):.2f}")
     return rows

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from corpus.encoding import UndecodableError, decode
 from corpus.whatwg import decode_as
+from tools.evaluations import plain, read_texts
 
 LIES = ("utf-8", "iso-8859-1", "gbk", "big5")
 LENGTHS = (40, 100, 300, 1000)
@@ -41,9 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True, help="see above")
     parser.add_argument("--passages", type=int, default=NUM_PASSAGES, help="of each length and script")
     options = parser.parse_args(arguments)
-    print_table(legacy_table(options.data / "legacy"))
+    print(plain(legacy_table(options.data / "legacy")))
     print()
-    print_table(passage_table(options.data / "text", options.passages))
+    print(plain(passage_table(options.data / "text", options.passages)))
 
 
 def legacy_table(folder: Path) -> list[list[str]]:
@@ -129,10 +130,7 @@ def _passages(folder: Path, length: int, count: int, traditional: bool) -> tuple
     """Passages of prose, all in Traditional characters or every second one."""
     import opencc
 
-    texts = [
-        json.loads(line)["text"] for path in sorted(folder.glob("*.jsonl")) for line in path.read_bytes().splitlines()
-    ]
-    long_enough = [text for text in texts if len(text) > length]
+    long_enough = [text for texts in read_texts(folder).values() for text in texts if len(text) > length]
     chance = random.Random(length)
     to_traditional, to_simplified = opencc.OpenCC("s2t"), opencc.OpenCC("t2s")
     found: list[str] = []
@@ -201,14 +199,6 @@ def _detectors() -> Iterator[tuple[str, Detector]]:
 
 def _share(found: list[bool]) -> str:
     return f"{sum(found) / len(found):.2f}" if found else "-"
-
-
-def print_table(rows: list[list[str]]) -> None:
-    """Columns in a line, the first to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        print("  ".join([row[0].ljust(widths[0]), *cells]))
 
 
 if __name__ == "__main__":
