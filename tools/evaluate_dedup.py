@@ -360,7 +360,7 @@ def _kept_by_peers(documents: Sequence[Planted]) -> dict[str, set[int]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "documents.jsonl")
         environment.write_documents(path, [document.text for document in documents])
-        datatrove = environment.call("datatrove_minhash.py", str(path))
+        datatrove = environment.call("datatrove_minhash.py", "duplicates", str(path))
         text_dedup = environment.call("text_dedup_minhash.py", str(path), folder=environment.TEXT_DEDUP)
     return {"datatrove": set(datatrove["kept"]), "text-dedup": set(text_dedup["kept"])}
 

@@ -118,7 +118,7 @@ def compare(texts: pa.LargeStringArray, config: DedupConfig, with_peers: bool) -
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "documents.jsonl")
             environment.write_documents(path, sample)
-            found = environment.call("datatrove_signatures.py", str(path))
+            found = environment.call("datatrove_minhash.py", "signatures", str(path))
         peers["datatrove 0.10.1, its signature step, cmn_Hani"] = found["mb_a_second"]
     print(f"{len(sample):,} of the documents, {size / 1e6:,.1f} MB; x is classic, everything, to that row")
     for scheme, rate in rates.items():
