@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from corpus.crawl.folders import CRAWL
@@ -75,21 +76,27 @@ python -m corpus explain build/my '00003.jsonl.gz:offset 1234' --json
 python -m corpus explain build/my https://example.org/page.html --lines --input 'crawl/*.warc.gz'
 """,
 }
+ROOMS = {  # verbs whose options and work (`add_arguments`, `main`) are in a module of their own
+    "crawl": ("corpus.crawl.command", "fetch web pages from seeds on, politely, into WARC files"),
+    "commoncrawl": ("corpus.commoncrawl.command", "fetch captures or whole files of Common Crawl into WARC files"),
+    "filter": ("corpus.filters.adapters.command", "filter JSON lines from stdin, or files, without a build folder"),
+    "quality": ("corpus.filters.quality.command", "train a quality model for the filter, or try one"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    words = sys.argv[1:] if arguments is None else arguments
+    words = sys.argv[1:] if arguments is None else list(arguments)
     return run_command("corpus", build_parser(words), words)
 
 
-def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of `python -m corpus`; the filter's options live with its kernels, so only its own verb loads them."""
+def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of `python -m corpus`; of `ROOMS` only the one whose verb comes first is loaded."""
     parser = argparse.ArgumentParser(prog="python -m corpus", description="Turn Chinese text into a clean dataset.")
     add_examples(parser, "\n".join(text.strip() for text in EXAMPLES.values()))
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
 
-    def verb(name: str, command: Command, text: str) -> argparse.ArgumentParser:
+    def verb(name: str, command: Command | None, text: str) -> argparse.ArgumentParser:
         added = verbs.add_parser(name, help=text, description=text)
         add_examples(added, EXAMPLES[name])
         added.set_defaults(command=command)
@@ -105,29 +112,12 @@ def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     plan.add_argument("--workers", type=int, metavar="N", help="processes to reckon with (default: one a core)")
     plan.add_argument("--json", action="store_true", help="print JSON")
 
-    crawling = verb("crawl", _crawl, "fetch web pages from seeds on, politely, into WARC files")
-    if "crawl" in arguments:
-        from corpus.crawl.command import add_arguments as add_crawl_arguments
-
-        add_crawl_arguments(crawling)
-
-    fetching = verb("commoncrawl", _commoncrawl, "fetch captures or whole files of Common Crawl into WARC files")
-    if "commoncrawl" in arguments:
-        from corpus.commoncrawl.command import add_arguments as add_commoncrawl_arguments
-
-        add_commoncrawl_arguments(fetching)
-
-    stream = verb("filter", _filter, "filter JSON lines from stdin, or files, without a build folder")
-    if "filter" in arguments:
-        from corpus.filters.adapters.command import add_arguments
-
-        add_arguments(stream)
-
-    quality = verb("quality", _quality, "train a quality model for the filter, or try one")
-    if "quality" in arguments:
-        from corpus.filters.quality.command import add_arguments as add_quality_arguments
-
-        add_quality_arguments(quality)
+    for name, (module, text) in ROOMS.items():
+        added = verb(name, None, text)
+        if words[:1] == [name]:
+            room = import_module(module)
+            room.add_arguments(added)
+            added.set_defaults(command=room.main)
 
     retune = verb(
         "retune", _retune, "show what other thresholds would keep, from stored statistics, without reading text"
@@ -213,12 +203,6 @@ def _run(arguments: argparse.Namespace) -> None:
         print(f"report: {report}", file=sys.stderr)
 
 
-def _commoncrawl(arguments: argparse.Namespace) -> None:
-    from corpus.commoncrawl.command import commoncrawl
-
-    commoncrawl(arguments)
-
-
 def _plan(arguments: argparse.Namespace) -> None:
     from corpus.build import stages
     from corpus.dedup.earlier import check_earlier
@@ -288,24 +272,6 @@ def _crawled_so_far(out: str) -> list[str]:
     """The archive files of OUT's crawl: under its final name a file is complete."""
     folder = join(out, CRAWL, "data")
     return [] if is_remote(out) else [join(folder, name) for name in names(folder, ".warc.gz")]
-
-
-def _crawl(arguments: argparse.Namespace) -> None:
-    from corpus.crawl.command import main as crawl_command
-
-    crawl_command(arguments)
-
-
-def _filter(arguments: argparse.Namespace) -> None:
-    from corpus.filters.adapters.command import main as filter_documents
-
-    filter_documents(arguments)
-
-
-def _quality(arguments: argparse.Namespace) -> None:
-    from corpus.filters.quality.command import main as quality_command
-
-    quality_command(arguments)
 
 
 def _status(arguments: argparse.Namespace) -> None:

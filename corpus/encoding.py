@@ -25,7 +25,6 @@ from dataclasses import dataclass
 import cchardet
 from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
 
-from corpus.escapes import decode_escapes
 from corpus.mojibake import (
     COMMON_HAN,
     MAX_SCORED_CHARS,
@@ -69,16 +68,17 @@ _CONTROL_BYTES = bytes(filter(lambda byte: _CONTROL.match(chr(byte)), range(128)
 _SUPERSETS = {"gbk": "gb18030", "gb2312": "gb18030", "big5": "big5hkscs", "cp950": "big5hkscs"}
 _SUPERSETS |= {"shift_jis": "cp932", "euc_kr": "cp949", "iso8859-11": "cp874"}
 _EXTRA_LABELS = {"cp936": "gb18030", "windows-936": "gb18030", "ms936": "gb18030", "cp950": "big5hkscs"}
-_EXTRA_LABELS |= {"ms950": "big5hkscs", "euc-tw": "euc_tw", "x-euc-tw": "euc_tw"}
+_EXTRA_LABELS |= {"ms950": "big5hkscs"}
 _EXTRA_LABELS |= {
     "x-mac-cyrillic": "mac_cyrillic",
     "x-mac-ukrainian": "mac_cyrillic",
     "cp437": "cp437",
     "ibm437": "cp437",
 }
-_EXTRA_LABELS |= {"hz-gb-2312": "hz", "hz": "hz", "iso-2022-cn": "iso2022_cn", "iso-2022-cn-ext": "iso2022_cn"}
 _EXTRA_LABELS |= {"utf-32": "utf-32", "utf-32le": "utf-32-le", "utf-32be": "utf-32-be"}
-_CHINESE = ("gb18030", "big5hkscs", "euc_tw")
+_CHINESE = ("gb18030", "big5hkscs")
+# Seven-bit Chinese looks like ASCII and reads as nonsense: ISO-2022-CN (RFC 1922), and four characters of HZ (RFC 1843).
+_SEVEN_BIT = re.compile(rb"\x1b\$\)[AEG]|~\{(?:[\x21-\x77][\x21-\x7e]){4,}(?:~\}|\n)")
 _SINGLE_BYTE = re.compile(r"cp12\d\d|iso8859|koi8|latin|mac|ibm|cp866|cp874", re.IGNORECASE)
 _BOMS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -112,7 +112,7 @@ def decode(data: bytes, header: str | None = None) -> Decoded:
     'utf-8'
 
     Raises:
-        UndecodableError: no candidate makes plausible text.
+        UndecodableError: no candidate makes plausible text, or it is HZ or ISO-2022-CN.
     """
     for bom, name in _BOMS:
         if data.startswith(bom):
@@ -130,10 +130,8 @@ def decode(data: bytes, header: str | None = None) -> Decoded:
             raise UndecodableError("control characters: a binary file?")
         return Decoded(text, wide, 0.9, False)
     utf8 = _strict(data, "utf-8") if wide is None else None
-    if utf8 is not None and ("~{" in utf8 or "\x1b" in utf8) and utf8.isascii():
-        found = decode_escapes(data, declared=declared in ("hz", "iso2022_cn"))
-        if found is not None:
-            return Decoded(*found, 0.9, False)
+    if utf8 is not None and ("~{" in utf8 or "\x1b" in utf8) and utf8.isascii() and _SEVEN_BIT.search(data):
+        raise UndecodableError("HZ or ISO-2022-CN, which browsers refuse as well: convert it to UTF-8 first")
     if utf8 is not None and (declared in (None, "utf-8") or utf8.isascii()):
         if len(data.translate(None, _CONTROL_BYTES)) < len(data) and _control_ratio(utf8) > MAX_CONTROL_RATIO:
             raise UndecodableError("control characters: a binary file?")
@@ -207,7 +205,7 @@ def _candidates(data: bytes, declared: str | None) -> Iterator[str]:
         if name is not None and name not in tried:
             tried.add(name)
             yield name
-    for name in (codec_of(detect_encoding(data)), codec_of(cchardet.detect(data[:65_536])["encoding"]), "euc_tw"):
+    for name in (codec_of(detect_encoding(data)), codec_of(cchardet.detect(data[:65_536])["encoding"])):
         if name is not None and name not in tried:
             tried.add(name)
             yield name

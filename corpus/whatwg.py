@@ -15,8 +15,6 @@ import codecs
 import re
 from functools import cache
 
-from corpus.euc_tw import decode_euc_tw
-
 # Runs of characters behind the pair that the first one has, as hexadecimal digits.
 _BIG5_MISSING = (
     "877a㡵𡵓𣚞𦀡㻬𥣞㫵竼龗𤅡𨤍𣇪𠪊𣉞䌊蒄龖鐯䤰蘓墖靊鈘秐稲晠権袝瑌篅枂稬剏遆㓦珄𥶹瓆鿇垳䤯呌䄱𣚎堘穲𧭥讏䚮𦺈䆁𥶙箮𢒼鿈𢓁𢓉𢓌鿉蔄𣖻䂴鿊䓡𪷿拁灮鿋"
@@ -47,10 +45,8 @@ def decode_as(data: bytes, codec: str, *, replace: bool = False) -> str:
 
     Raises:
         LookupError: no such codec.
-        ValueError: bad bytes without `replace`, and in EUC-TW always.
+        ValueError: bad bytes without `replace`.
     """
-    if codec == "euc_tw":
-        return decode_euc_tw(data)
     if codec not in _READ_OTHERWISE:
         return data.decode(codec, "replace" if replace else "strict")
     text = data.decode(codec, "whatwg.replace" if replace else "whatwg.strict")

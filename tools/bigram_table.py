@@ -18,7 +18,6 @@ import html
 import io
 import json
 import re
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -37,7 +36,7 @@ from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from corpus.filters.quality import bigrams
 from corpus.filters.statistics.tables import script_pairs
-from tools.debian_pages import Apt
+from tools.debian_pages import Apt, run
 
 DOCUMENTATION = {  # licence by the package's copyright file
     "debian-edu-doc-zh-cn": "GPL-2+",
@@ -172,11 +171,11 @@ def read_sources(work: Path) -> Iterator[Source]:
         for package, licence in DOCUMENTATION.items():
             archive = apt.download(package)
             unpacked = Path(scratch) / package
-            _run("dpkg", "-x", str(archive), str(unpacked))
-            name = f"Debian {package} {_run('dpkg', '-f', str(archive), 'Version').strip()}"
+            run(["dpkg", "-x", str(archive), str(unpacked)])
+            name = f"Debian {package} {run(['dpkg', '-f', str(archive), 'Version']).strip()}"
             archive.unlink()
             yield count(name, licence, 1.0, _documentation(unpacked))
-        _run("npm", "pack", "--silent", "--pack-destination", scratch, POETRY)
+        run(["npm", "pack", "--silent", "--pack-destination", scratch, POETRY])
         [packed] = Path(scratch).glob("*.tgz")
         members = dict(_members(packed))
         for kind, wanted, weight in (("classics", CLASSICS, 1.0), ("verse", VERSE, 0.1)):
@@ -231,16 +230,6 @@ def _fold() -> npt.NDArray[np.uint16]:
         if 0x4E00 <= ord(traditional) < 0xA000 and 0x4E00 <= ord(simplified) < 0xA000:
             fold[ord(traditional)] = ord(simplified)
     return fold
-
-
-def _run(*command: str) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    except OSError as error:
-        raise WenhaiError(f"{command[0]}: {error.strerror}. Debian's tools and npm are needed.") from error
-    if done.returncode != 0:
-        raise WenhaiError(f"{' '.join(command[:2])}: {done.stderr.strip()[-200:]}")
-    return done.stdout
 
 
 if __name__ == "__main__":

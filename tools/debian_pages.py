@@ -69,8 +69,8 @@ def fetch(out: Path, work: Path, say: Callable[[str], None]) -> int:
                 break
             continue
         root = work / "unpacked"
-        _run(["dpkg", "-x", str(archive), str(root)], DOWNLOAD_TIMEOUT_SECONDS)
-        version = _run(["dpkg", "-f", str(archive), "Version"], DOWNLOAD_TIMEOUT_SECONDS).strip()
+        run(["dpkg", "-x", str(archive), str(root)])
+        version = run(["dpkg", "-f", str(archive), "Version"]).strip()
         found = list(chinese_pages(root, package))
         copyright_file = (root / "usr/share/doc" / package / "copyright").resolve()
         if copyright_file.is_relative_to(root.resolve()) and copyright_file.is_file():
@@ -133,7 +133,7 @@ class Apt:
 
     def _download(self, package: str) -> Path:
         folder = self._folder / "archives"
-        _run(["apt-get", *self._options, "-q", "download", package], DOWNLOAD_TIMEOUT_SECONDS, folder)
+        run(["apt-get", *self._options, "-q", "download", package], cwd=folder)
         found = sorted(folder.glob(f"{package}_*.deb"))
         if not found:
             raise WenhaiError(f"apt-get downloaded no {package}")
@@ -145,7 +145,7 @@ class Apt:
             (folder / name).mkdir(parents=True, exist_ok=True)
         self._options = ["-o", f"Dir::State::Lists={folder}/lists", "-o", f"Dir::Cache={folder}/cache"]
         try:
-            _run(["apt-get", *self._options, "-q", "update"], UPDATE_TIMEOUT_SECONDS)
+            run(["apt-get", *self._options, "-q", "update"], UPDATE_TIMEOUT_SECONDS)
             if not any((folder / "lists").glob("*_Packages*")):  # apt's exit status is 0 even with no network
                 raise WenhaiError("apt-get update: no package list could be fetched (is there a network?)")
         except WenhaiError:
@@ -153,7 +153,8 @@ class Apt:
             raise
 
 
-def _run(command: list[str], timeout_seconds: int, cwd: Path | None = None) -> str:
+def run(command: list[str], timeout_seconds: int = DOWNLOAD_TIMEOUT_SECONDS, cwd: Path | None = None) -> str:
+    """What a command prints; raises `WenhaiError` with its last word where it fails, is not there, or takes too long."""
     environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     name = " ".join(word for word in command[:1] + command[-2:] if not word.startswith("-"))
     try:
@@ -170,6 +171,8 @@ def _run(command: list[str], timeout_seconds: int, cwd: Path | None = None) -> s
         )
     except subprocess.TimeoutExpired as error:
         raise WenhaiError(f"{name}: no answer after {timeout_seconds} s") from error
+    except OSError as error:
+        raise WenhaiError(f"{command[0]}: {error.strerror}") from error
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()[-1]
         raise WenhaiError(f"{name}: {last}")

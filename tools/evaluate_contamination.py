@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from corpus.dedup.contamination import build_index, find, load_index
 from corpus.engine.storage import File, list_inputs
-from tools.evaluate_encoding import print_table
+from tools.evaluations import plain, read_texts
 from tools.planted_duplicates import convert, edited, full_width
 
 NGRAMS = (8, 10, 13, 16, 20)
@@ -43,11 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True, help="see above")
     options = parser.parse_args(arguments)
     files = tuple(list_inputs([str(path) for path in sorted(options.data.glob("eval/**/test_public.json"))]))
-    prose = [
-        json.loads(line)["text"]
-        for path in sorted(options.data.glob("text/*.jsonl"))
-        for line in path.read_text("utf-8").split("\n")[:-1]
-    ]
+    prose = [text for texts in read_texts(options.data / "text").values() for text in texts]
     rows = [["n", "items", "long enough", *CHANGES, "prose", "any n-gram", f"share > {SHARE}", "MB/s"]]
     chance = random.Random(0)
     whole = [text for text in _sentences(files) if len(text) >= MIN_CHARS]
@@ -63,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rate = column.nbytes / 1e6 / (time.process_time() - start)
         over = sum(match.share > SHARE for match in matches)
         rows.append([*row, str(len(prose)), str(len(matches)), str(over), f"{rate:.0f}"])
-    print_table(rows)
+    print(plain(rows))
 
 
 def _sentences(files: Sequence[File]) -> list[str]:

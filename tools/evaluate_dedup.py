@@ -20,7 +20,6 @@ FOLDER holds `text/*.jsonl` (prose), `dups/*.jsonl` (labelled pairs) and `html/`
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import re
 import sys
@@ -41,9 +40,9 @@ from corpus.dedup.minhash import SignatureArray, minhash
 from corpus.dedup.ranks import rank_words, read_facts
 from corpus.engine.errors import WenhaiError
 from tools.bench.peers import environment
-from tools.curves import Curve, write_svg
-from tools.evaluate_encoding import print_table
+from tools.evaluations import plain, read_texts
 from tools.planted_duplicates import KINDS, Planted, passages, plant, read_pairs
+from tools.plot import Floats, Line, write_lines
 
 PAIRS = 200  # of each kind, and of each step of the S-curve
 NGRAMS = range(3, 10)
@@ -70,7 +69,6 @@ TAILS = Path(__file__).parent / "site_tails.txt"
 RANKED_TEXTS, RANKED_CHARS = 60, (300, 6000)  # of each source; a longer text is cut
 TAG = re.compile(r"<script.*?</script>|<style.*?</style>|<[^>]*>", re.DOTALL)
 
-Floats = npt.NDArray[np.float64]
 Shingles = npt.NDArray[np.uint64]
 
 
@@ -98,12 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         survivor_table(options.data / "text", options.seed),
     ]
     for table in tables:
-        print_table(table)
-        print()
+        print(plain(table) + "\n")
     if options.svg:
         shown = [curve for curve in curves if curve.name.startswith(f"n = {chosen.ngram},")]
         mark = (chosen.threshold, f"threshold {chosen.threshold}")
-        write_svg(options.svg, shown, "Jaccard", "share of pairs found", mark)
+        left = round(min(float(curve.x.min()) for curve in shown), 1)
+        write_lines(options.svg, shown, "Jaccard", "share of pairs found", left, mark)
 
 
 def recall_table(documents: Sequence[Planted], kept: dict[str, set[int]]) -> list[list[str]]:
@@ -195,8 +193,7 @@ def stranger_table(folder: Path, seed: int) -> list[list[str]]:
 
     The mean of j^rows over random pairs of different documents (estimated j, none above a half), times a billion.
     """
-    lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text("utf-8").split("\n") if line]
-    texts = [json.loads(line)["text"] for line in lines]
+    texts = [text for texts in read_texts(folder).values() for text in texts]
     a, b = np.random.default_rng(seed).integers(0, len(texts), (2, STRANGERS))
     a, b = a[a != b], b[a != b]
     shown = sorted({rows for _, rows in BANDS})
@@ -212,7 +209,7 @@ def stranger_table(folder: Path, seed: int) -> list[list[str]]:
     return table
 
 
-def measure_curves(folder: Path, pairs: int, seed: int = 0) -> list[Curve]:
+def measure_curves(folder: Path, pairs: int, seed: int = 0) -> list[Line]:
     """For every shingle length and choice of bands: the share of pairs that meet, by Jaccard, and the theory's.
 
     The last curve is of the pairs that the defaults find, verification and all. A pair is a passage's beginning with two
@@ -246,8 +243,7 @@ def survivor_table(folder: Path, seed: int) -> list[list[str]]:
     _, known, unseen = re.split(r"^#.*\n(?!#)", TAILS.read_text("utf-8"), flags=re.MULTILINE)
     changes: dict[str, list[str]] = {"tails of the list": known.splitlines(), "tails unseen": unseen.splitlines()}
     rows = [["which copy stays"], *([name] for name in (*changes, "cut by 10 %"))]
-    for path in sorted(folder.glob("*.jsonl")):
-        texts = [json.loads(line)["text"] for line in path.read_text("utf-8").split("\n") if line]
+    for source, texts in read_texts(folder).items():
         long = [text[: RANKED_CHARS[1]] for text in texts if len(text) >= RANKED_CHARS[0]]
         if not long:
             continue
@@ -258,7 +254,7 @@ def survivor_table(folder: Path, seed: int) -> list[list[str]]:
         ]
         copies.append([[text[: len(text) * 9 // 10] for text in drawn]])
         clean = _ranks(drawn)
-        rows[0].append(f"{path.stem} ({len(drawn)})")
+        rows[0].append(f"{source} ({len(drawn)})")
         for row, others in zip(rows[1:], copies, strict=True):
             row.append(f"{np.mean([clean > _ranks(other) for other in others]):.2f}")
     return rows
@@ -271,10 +267,10 @@ def _ranks(texts: Sequence[str]) -> npt.NDArray[np.uint64]:
     return rank_words(np.diff(offsets), read_facts(documents, None, DedupConfig()), DedupConfig())
 
 
-def _curve(name: str, similarities: Floats, found: npt.NDArray[np.bool_], chances: Floats) -> Curve:
+def _curve(name: str, similarities: Floats, found: npt.NDArray[np.bool_], chances: Floats) -> Line:
     error = np.sqrt((chances * (1 - chances)).sum(axis=1)) / similarities.shape[1]
     share = found.reshape(similarities.shape).mean(axis=1)
-    return Curve(name, similarities.mean(axis=1), share, chances.mean(axis=1), error)
+    return Line(name, similarities.mean(axis=1), chances.mean(axis=1), measured=share, error=error)
 
 
 def _signatures(texts: Sequence[str], config: DedupConfig) -> SignatureArray:
@@ -282,12 +278,13 @@ def _signatures(texts: Sequence[str], config: DedupConfig) -> SignatureArray:
     return minhash(codes, offsets, config.ngram, config.num_permutations)
 
 
-def curve_table(curves: Sequence[Curve]) -> list[list[str]]:
+def curve_table(curves: Sequence[Line]) -> list[list[str]]:
     """Measured / promised share by Jaccard; the last column is the largest difference in standard errors."""
     rows = [["pairs that meet", *(f"j {step:.2f}" for step in STEPS), "worst"]]
     for curve in curves:
-        cells = [f"{found:.2f}/{chance:.2f}" for found, chance in zip(curve.measured, curve.theory, strict=True)]
-        error = np.abs(curve.measured - curve.theory) / np.maximum(curve.error, 1 / (2 * PAIRS))
+        assert curve.measured is not None and curve.error is not None
+        cells = [f"{found:.2f}/{chance:.2f}" for found, chance in zip(curve.measured, curve.y, strict=True)]
+        error = np.abs(curve.measured - curve.y) / np.maximum(curve.error, 1 / (2 * PAIRS))
         rows.append([curve.name, *cells, f"{error.max():.1f}"])
     return rows
 
@@ -363,7 +360,7 @@ def _kept_by_peers(documents: Sequence[Planted]) -> dict[str, set[int]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "documents.jsonl")
         environment.write_documents(path, [document.text for document in documents])
-        datatrove = environment.call("datatrove_minhash.py", str(path))
+        datatrove = environment.call("datatrove_minhash.py", "duplicates", str(path))
         text_dedup = environment.call("text_dedup_minhash.py", str(path), folder=environment.TEXT_DEDUP)
     return {"datatrove": set(datatrove["kept"]), "text-dedup": set(text_dedup["kept"])}
 

@@ -28,6 +28,7 @@ from corpus.engine.config import RECIPES, load_toml
 from corpus.engine.errors import UsageError
 from corpus.filters import Filter, load
 from corpus.filters.personal_data import KINDS
+from tools.evaluations import plain, read_texts
 from tools.pii_canaries import canaries, score
 
 FOLDS = 5
@@ -75,9 +76,8 @@ python -m tools.evaluate_filters --data FOLDER --set filter.blocklist.blocklist_
         parser.error("--data FOLDER, or WENHAI_TEST_DATA, must name a folder with labelled/ and text/")
     judge = load(arguments.recipe, arguments.set)
     pages = judged(judge, read(arguments.data / "labelled/pages_dev.jsonl"))
-    show = markdown if arguments.markdown else plain
     for title, rows in tables(arguments.data, arguments.recipe, judge, pages):
-        print(f"{show(title, rows)}\n")
+        print((markdown(title, rows) if arguments.markdown else f"{title}\n{plain(rows, range(9))}") + "\n")
 
 
 def tables(data: Path, recipe: str, judge: Filter, pages: Judged) -> Iterable[tuple[str, list[Row]]]:
@@ -91,7 +91,7 @@ def tables(data: Path, recipe: str, judge: Filter, pages: Judged) -> Iterable[tu
             yield f"{whose} on {name} (for information)", by_kind(judged(chosen, read(path)), targets=False)
     names = sorted(path.stem for path in RECIPES.glob("*.toml") if _has_filter(path))
     yield "every recipe on texts by source: share of documents kept", by_source(data / "text", names)
-    yield "personal data in made-up strings (tools/pii_canaries.py)", by_personal_kind()
+    yield "personal data in made-up strings (tools/pii_canaries)", by_personal_kind()
 
 
 def judged(judge: Filter, items: list[dict[str, Any]]) -> Judged:
@@ -163,10 +163,9 @@ def by_source(folder: Path, recipes: Sequence[str]) -> list[Row]:
     """For each file of texts, the share of documents and of characters that each recipe keeps."""
     rows = [["text", "documents", *recipes]]
     filters = [load(recipe) for recipe in recipes]
-    for path in sorted(folder.glob("*.jsonl")):
-        texts = [item["text"] for item in read(path)]
+    for source, texts in read_texts(folder).items():
         sizes = np.array([len(text) for text in texts])
-        row = [path.stem, f"{len(texts):,}"]
+        row = [source, f"{len(texts):,}"]
         for judge in filters:
             kept = judge.apply(texts).kept
             row.append(f"{kept.mean():.1%} ({sizes[kept].sum() / sizes.sum():.1%} of characters)")
@@ -214,13 +213,6 @@ def read(path: Path) -> list[dict[str, Any]]:
             return [json.loads(line) for line in file]
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
-
-
-def plain(title: str, rows: list[Row]) -> str:
-    """Columns in line, for a terminal."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([title, *lines])
 
 
 def markdown(title: str, rows: list[Row]) -> str:

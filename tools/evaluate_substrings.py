@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import random
 import sys
 import time
@@ -33,7 +32,7 @@ from corpus.dedup.records import RECORD_DTYPE
 from corpus.dedup.sentences import Sentences, read_sentences
 from corpus.dedup.substrings import Mask, Ranks
 from corpus.engine.errors import UsageError, WenhaiError
-from tools.evaluate_encoding import print_table
+from tools.evaluations import plain, read_texts
 from tools.planted_duplicates import convert, full_width
 
 MIN_DOCUMENT = 1000  # characters
@@ -55,10 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True, help="see above")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    paths = sorted(options.data.glob("text/*.jsonl"))
-    sources = {
-        path.stem: [json.loads(line)["text"] for line in path.read_text("utf-8").split("\n")[:-1]] for path in paths
-    }
+    sources = read_texts(options.data / "text")
     if not any(sources.values()):
         raise UsageError(f"{options.data}/text: holds no *.jsonl with documents.")
     long = sorted({text for texts in sources.values() for text in texts if len(text) >= MIN_DOCUMENT})
@@ -172,7 +168,7 @@ def _planted_table(texts: Sequence[str], seed: int) -> None:
             rows.append(row)
     print("Share of planted characters removed at each min_chars, by the stages and by the oracle; beside: characters")
     print("cut that were neither planted nor found by the oracle. Characters that folding skips are not counted.")
-    print_table(rows)
+    print(plain(rows))
 
 
 def _natural_table(name: str, texts: list[str]) -> None:
@@ -185,7 +181,7 @@ def _natural_table(name: str, texts: list[str]) -> None:
         removed, found = cut(texts, ranks, min_chars), oracle(texts, ranks, min_chars)
         shares = [_share(removed, counted), _share(found, counted), str(int((removed & ~found & counted).sum()))]
         rows.append([name, str(min_chars), str(len(texts)), str(int(counted.sum())), *shares])
-    print_table(rows)
+    print(plain(rows))
 
 
 def _cost_table(texts: Sequence[str]) -> None:
@@ -208,7 +204,7 @@ def _cost_table(texts: Sequence[str]) -> None:
         windows = len(found.keys) / (len(sentences.bounds) - 1)
         shuffled = len(best) * RECORD_DTYPE.itemsize / len(data)
         rows.append([str(min_chars), f"{windows:.2f}", f"{shuffled:.3f}", *(f"{speed:.0f}" for speed in fastest)])
-    print_table(rows)
+    print(plain(rows))
 
 
 def _passage(text: str, length: int, chance: random.Random) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 from corpus.engine.cli import add_examples
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.evaluation.kneser_ney import ORDERS
-from tools.bench.plot import Line, write_lines
+from tools.plot import Line, write_lines
 
 EXAMPLES = """
 python -m tools.loss_curves build/one build/eight --svg curves.svg

@@ -23,7 +23,7 @@ from pretrain.config import ParallelConfig, ScheduleKind
 from pretrain.parallel.schedule import Action, actions, stage_ranks
 from pretrain.parallel.simulate import Timeline, most_held, simulate
 from pretrain.plan.time.timeline import COLORS, MEANINGS
-from tools.bench.plot import style, text
+from tools.plot import style, svg, text
 
 EXAMPLES = """
 python -m tools.schedules --ranks 4 --micro-batches 8
@@ -115,9 +115,7 @@ def as_svg(drawings: Sequence[Drawing]) -> str:
     height = top + 12 + MARGIN
     blocks = "<style>svg rect[class]{stroke:none}svg .faint[class]{fill-opacity:.25}</style>"
     ground = f'<rect class="ground" width="{WIDTH}" height="{height}"/>'
-    body = "\n".join([style(), blocks, ground, *parts])
-    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">\n{body}\n</svg>\n'
+    return svg(WIDTH, height, [style(), blocks, ground, *parts], font_size=11)
 
 
 def _block(action: Action, start: int, end: int, is_first: bool, top: int, scale: float) -> str:

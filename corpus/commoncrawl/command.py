@@ -75,8 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
 
 
-def commoncrawl(arguments: argparse.Namespace) -> None:
-    """Run the verb.
+def main(arguments: argparse.Namespace) -> None:
+    """Run `python -m corpus commoncrawl`.
 
     Raises:
         UsageError: the options do not fit together.

@@ -6,17 +6,14 @@ stored one after another lie some 2 kB apart. A joined request reads these bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from corpus.commoncrawl.config import FetchConfig
-
-Rows = Sequence[dict[str, Any]]
 
 
 @dataclass(frozen=True)

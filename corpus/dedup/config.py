@@ -61,9 +61,8 @@ class SubstringsConfig(Strict):
 class DedupConfig(Strict):
     """Parameters of exact and near-duplicate removal."""
 
-    scheme: Literal["classic", "one_permutation", "datasketch"] = Field(
-        default="classic",
-        description="one_permutation: faster, less exact below k shingles; datasketch: its very signatures, for its indexes",
+    scheme: Literal["classic", "datasketch"] = Field(
+        default="classic", description="datasketch: its very signatures, for its indexes; an order slower"
     )
     ngram: int = Field(default=4, ge=1, le=64, description="characters a shingle, after folding")
     num_permutations: int = Field(

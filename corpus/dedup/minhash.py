@@ -5,9 +5,8 @@ maps x -> a x + b mod 2^32 with odd a; a signature holds the k minima, and the s
 estimates the Jaccard similarity j of their n-gram sets with standard error sqrt(j (1 - j) / k).
 
 `python -m tools.bench signatures`: at k = 112, folding included, it runs at half the speed of hashing the shingles alone,
-one-permutation hashing at three quarters. Its error is the theory's at every length; theirs is 0.92 of it at 600 shingles
-and 1.2 times it at 30. Classic is the default for that: short documents are the ones that fail, and its minima are
-independent, as the S-curve assumes.
+where one-permutation hashing would run at three quarters. Its error is the theory's at every length (theirs is 1.2 times
+it at 30 shingles): short documents are the ones that fail, and the minima are independent, as the S-curve assumes.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ SEED = np.uint64(0x77656E686169)  # "wenhai"; another seed is another family of 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 / golden ratio
 MIX = np.uint64(0xD6E8FEB86659FD93)
 NO_SHINGLE = np.uint32(0xFFFFFFFF)  # every minimum of a document shorter than the shingle
-BAND_BITS = 8
 EXACT_BAND = 255
 
 

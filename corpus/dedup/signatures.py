@@ -15,18 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corpus.dedup import datasketch_scheme, one_permutation
+from corpus.dedup import datasketch_scheme
 from corpus.dedup.config import DedupConfig
 from corpus.dedup.fold import fold
 from corpus.dedup.keys import KEY_DTYPE, DocumentKeys, document_keys, id_array, text_buffers
 from corpus.dedup.minhash import Keys, SignatureArray, band_keys, exact_band_keys, minhash
 from corpus.dedup.ranks import Facts, rank_words
 
-SCHEMES = {
-    "classic": minhash,
-    "one_permutation": one_permutation.minhash,
-    "datasketch": datasketch_scheme.minhash,
-}
+SCHEMES = {"classic": minhash, "datasketch": datasketch_scheme.minhash}
 APART = 0x9E3779B9  # of which both halves differ from 0: sketches are the lower one
 
 

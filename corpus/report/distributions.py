@@ -5,9 +5,8 @@ other statistics it is counted how many lie below each grid value and how many a
 that any one pair of limits on the grid keeps is exact. For several statistics moved at once there is a sample of the
 documents' places on all grids, one byte each, chosen by a hash of their ordinals.
 
-Two passes over the numeric columns of the `statistics` sidecars, one row group in memory, some 6 us a document
-(`python -m tools.bench.retune OUT`); beyond `MAX_ROWS` documents evenly spread shards stand for all, and the report
-says so.
+Two passes over the numeric columns of the `statistics` sidecars, one row group in memory; beyond `MAX_ROWS` documents
+evenly spread shards stand for all, and the report says so.
 """
 
 from __future__ import annotations

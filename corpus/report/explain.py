@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rich.cells import cell_len
+
 from corpus.report import ledger
 from corpus.report.ledger import Event
 from corpus.report.lookup import Document, find
-from corpus.report.safe import num_columns, plain, plain_url, snippet
+from corpus.report.safe import plain, plain_url, snippet
 
 ID_DIGITS = 12
 STATISTICS_SHOWN = 12
@@ -111,7 +113,7 @@ def wrapped(text: str, columns: int = TEXT_COLUMNS) -> list[str]:
     """
     lines, used = [""], 0
     for char in text:
-        wide = num_columns(char)
+        wide = cell_len(char)
         if used + wide > columns:
             lines.append("")
             used = 0

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rich.cells import cell_len
+
 from corpus.document import read_table
 from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Folder
-from corpus.report.safe import cut_middle, num_columns, snippet
+from corpus.report.safe import cut_middle, snippet
 from corpus.report.summary import MIXTURE_STAGE, folders, share, size
 
 SOURCE = "source"
@@ -129,7 +131,7 @@ def _lines(groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _line(name: str, values: Sequence[str]) -> str:
-    return name + " " * (NAME_COLUMNS + 1 - num_columns(name)) + "".join(f"{value:>12}" for value in values)
+    return name + " " * (NAME_COLUMNS + 1 - cell_len(name)) + "".join(f"{value:>12}" for value in values)
 
 
 def _sum(kind: str, name: str, groups: Sequence[Group]) -> Group:

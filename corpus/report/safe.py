@@ -13,6 +13,8 @@ import html
 import re
 import unicodedata
 
+from rich.cells import cell_len
+
 SNIPPET_CHARS = 160
 URL_CHARS = 120
 MAX_SCAN_CHARS = 8192
@@ -58,22 +60,17 @@ def cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def num_columns(text: str) -> int:
-    """Terminal columns: Han and other wide characters take two."""
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
-
-
 def cut_middle(text: str, limit: int) -> str:
     """At most `limit` terminal columns, the beginning and the end: names of one folder differ there.
 
     >>> cut_middle("github:古文原文/南史/卷六.txt", 18)
     'github:…/卷六.txt'
     """
-    if num_columns(text) <= limit:
+    if cell_len(text) <= limit:
         return text
     head, tail = 2 * limit // 5, limit - 2 * limit // 5 - 1
-    first = next(end for end in range(len(text), -1, -1) if num_columns(text[:end]) <= head)
-    last = next(start for start in range(len(text) + 1) if num_columns(text[start:]) <= tail)
+    first = next(end for end in range(len(text), -1, -1) if cell_len(text[:end]) <= head)
+    last = next(start for start in range(len(text) + 1) if cell_len(text[start:]) <= tail)
     return f"{text[:first]}…{text[last:]}"
 
 

@@ -1,6 +1,6 @@
 """What other rules would keep of a build, exactly: every stored document is judged again by its stored statistics.
 
-One row group in memory and only the columns of the rules are read. `python -m tools.bench.retune` times it.
+One row group in memory and only the columns of the rules are read.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from corpus.engine.config import Strict
 
 Kind = Literal["warc", "jsonl", "parquet", "text", "html", "mediawiki", "sogou", "book"]
+REFUSED_ENCODINGS = frozenset("hz hz-gb-2312 iso-2022-cn iso-2022-cn-ext euc-tw x-euc-tw".split())
 
 
 class SourcesConfig(Strict):
@@ -44,3 +45,10 @@ class SourcesConfig(Strict):
     """Input files are read by one task until they add up to this many bytes (as stored)."""
     shard_bytes: int = Field(default=256 << 20, gt=0)
     """A shard of documents is closed after this many bytes of text."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_read(cls, encoding: str | None) -> str | None:
+        if encoding is not None and encoding.lower().replace("_", "-") in REFUSED_ENCODINGS:
+            raise ValueError(f"{encoding} is not read, as by browsers: convert the files to UTF-8 first, with iconv")
+        return encoding

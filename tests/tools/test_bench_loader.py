@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from tokenizer.shards import open_split
-from tools.bench import loader, plot, resident
+from tools import plot
+from tools.bench import loader, resident
 from tools.bench.peers import environment
 
 ROOT = Path(__file__).parents[2]

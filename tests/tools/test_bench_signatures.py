@@ -25,8 +25,8 @@ def test_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     path.write_text("".join(json.dumps({"text": document(seed)}) + "\n" for seed in range(6)))
     called = []
 
-    def call(script: str, path: str) -> dict[str, Any]:
-        called.append((script, len(Path(path).read_text().splitlines())))
+    def call(script: str, step: str, path: str) -> dict[str, Any]:
+        called.append((script, step, len(Path(path).read_text().splitlines())))
         return {"mb_a_second": 0.001}
 
     monkeypatch.setattr(timing, "RUNS", 1)
@@ -37,10 +37,10 @@ def test_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr(environment, "call", call)
     signatures.run(SimpleNamespace(input=[str(path)], column="text", peers=False, data=None))  # type: ignore[arg-type]
     told = capsys.readouterr().out
-    assert called == [("datatrove_signatures.py", 6)]
-    assert len(re.findall(r": everything .* x ", told)) == 2
+    assert called == [("datatrove_minhash.py", "signatures", 6)]
+    assert len(re.findall(r": everything .* x ", told)) == 1
     assert re.search(r"datatrove 0\.10\.1.* 0\.001 MB/s x ", told) and "datasketch MinHash.bulk" in told
-    assert len(re.findall(r"^ +all ( +[\d.]+){4}$", told, re.MULTILINE)) == len(signatures.LENGTHS)
+    assert len(re.findall(r"^ +all ( +[\d.]+){3}$", told, re.MULTILINE)) == len(signatures.LENGTHS)
 
 
 def test_every_shingle_is_hashed_once() -> None:

@@ -12,10 +12,10 @@ import pytest
 from corpus.dedup import DedupConfig
 from corpus.engine.errors import UsageError
 from tests.corpus.texts import document
-from tools import evaluate_contamination, evaluate_dedup, evaluate_repeated_lines
-from tools.curves import Curve, write_svg
+from tools import evaluate_contamination, evaluate_dedup
 from tools.evaluate_dedup import BANDS, jaccards, promised
 from tools.planted_duplicates import KINDS, Planted, edited, full_width, passages, plant
+from tools.plot import Line, write_lines
 
 
 def sentences(seed: int) -> str:
@@ -114,7 +114,7 @@ def test_all_tables_and_the_drawing(
 
 def test_a_drawing_escapes_its_words(tmp_path: Path) -> None:
     points = np.array([0.5, 1.0])
-    write_svg(tmp_path / "a.svg", [Curve("<b>", points, points, points, points * 0)], "x", "y")
+    write_lines(tmp_path / "a.svg", [Line("<b>", points, points, measured=points, error=points * 0)], "x", "y")
     text = (tmp_path / "a.svg").read_text()
     assert "<b>" not in text and "&lt;b&gt;" in text and text.count("<circle") == 2
 
@@ -124,9 +124,3 @@ def test_planted_items_are_found(data: Path, capsys: pytest.CaptureFixture[str])
     rows = [line.split() for line in capsys.readouterr().out.strip().splitlines()]
     assert len(rows) == 1 + len(evaluate_contamination.NGRAMS)
     assert all(row[3:6] == ["1/1"] * 3 for row in rows[1:])
-
-
-def test_planted_chrome_is_cut(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    evaluate_repeated_lines.main(["--data", str(data), "--show", "1"])
-    rows = [line.split() for line in capsys.readouterr().out.strip().splitlines()]
-    assert rows[-1][-1] == "100.0%" and rows[-1][2] == "80" and rows[-2][:3] == ["prose", "80", "0"]

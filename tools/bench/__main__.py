@@ -17,7 +17,7 @@ python -m tools.bench filters --input 'data/*.parquet' --column text
 python -m tools.bench filters --input 'data/*.jsonl.zst' --recipe my.toml --peers --memory
 python -m tools.bench rooms --data build/demo
 python -m tools.bench extraction --labelled pages-with-gold --peers --worst 25
-python -m tools.bench dedup --documents 1_000_000 --peers
+python -m tools.bench dedup --documents 1_000_000
 python -m tools.bench signatures --input 'data/*.jsonl' --peers
 python -m tools.bench pipeline --input 'data/*.jsonl' --peers
 python -m tools.bench frontier --urls 1_000_000
@@ -27,8 +27,11 @@ python -m tools.bench pretrain
 python -m tools.bench offload --plot docs/offload-memory.svg
 python -m tools.bench checkpoint
 python -m tools.bench generate
-python -m tools.bench.retune build/demo
 """
+BENCHES = (
+    *("rooms", "filters", "extraction", "dedup", "signatures", "pipeline", "frontier"),
+    *("loader", "encode", "pretrain", "offload", "checkpoint", "generate"),
+)
 
 
 def main() -> None:
@@ -40,21 +43,7 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=(
-            "rooms",
-            "filters",
-            "extraction",
-            "dedup",
-            "signatures",
-            "pipeline",
-            "frontier",
-            "loader",
-            "encode",
-            "pretrain",
-            "offload",
-            "checkpoint",
-            "generate",
-        ),
+        choices=BENCHES,
         default="rooms",
         help="default: rooms",
     )

@@ -1,10 +1,8 @@
-"""Candidates to clusters on synthetic signatures with planted clusters: rates, memory, recall, beside duckdb.
+"""Candidates to clusters on synthetic signatures with planted clusters: rates, memory and recall.
 
 A band row is one of documents x bands (the row of the exact key, which is grouped as well, is not counted). Seconds are
 CPU seconds of the tasks: reading, grouping, comparing, writing, hashing of outputs; not of loading numba and kernels,
 which a process does once. A process for each stage, so that the peak of memory is its own.
-
-With `--peers` duckdb does the same job on the first million documents (peers/duckdb_group.py).
 """
 
 from __future__ import annotations
@@ -26,13 +24,9 @@ from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members
 from corpus.document import read_table
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder, Stage
-from tools.bench.peers import environment
 from tools.bench.planted import SHARD_DOCUMENTS, Planted, cluster_of
 
-REQUIREMENTS = environment.FOLDER / "duckdb.txt"
-ENVIRONMENT = environment.ROOT / "build/peers/duckdb"
 KERNELS = ("corpus.dedup.buckets", "corpus.dedup.members", "corpus.dedup.candidates", "corpus.dedup.clusters")
-PEER_DOCUMENTS = 1_000_000  # at most: duckdb holds its table in memory
 
 
 def run(arguments: Namespace) -> None:
@@ -47,10 +41,10 @@ def run(arguments: Namespace) -> None:
         Clusters(config),
     ]
     try:
-        rows, total, peak, folders, seconds = documents * config.bands, 0.0, 0.0, {}, {}
+        rows, total, peak, folders = documents * config.bands, 0.0, 0.0, {}
         for i in range(len(stages)):
             cpu, clock, megabytes, url = in_child(stages, i, out, arguments.workers)
-            folders[stages[i].name], seconds[stages[i].name] = Folder.open(url), cpu
+            folders[stages[i].name] = Folder.open(url)
             note = "made up, not counted" if i == 0 else f"{rows / 1e6 / cpu:8,.1f} M rows/s"
             print(f"{stages[i].name:<12}{cpu:9.1f} CPU-s{clock:9.1f} s {megabytes:8,.0f} MB  {note}", flush=True)
             if i:
@@ -59,8 +53,6 @@ def run(arguments: Namespace) -> None:
         counted = {**folders["candidates"].counts.extra, **folders["clusters"].counts.extra}
         print(", ".join(f"{name} {value:,}" for name, value in counted.items()))
         recall(folders["clusters"], documents, arguments.planted)
-        if arguments.peers:
-            peer(folders["signatures"], config, seconds["buckets"] / rows, total / rows)
     finally:
         shutil.rmtree(out)
 
@@ -106,32 +98,4 @@ def recall(clusters: Folder, documents: int, share: float) -> None:
         f"planted: {wanted.sum() - alone:,} documents in {(wanted > 1).sum():,} clusters, the largest {wanted.max():,}; "
         f"found in one component: {best.sum():,} ({best.sum() / (wanted.sum() - alone):.5f}), "
         f"of the largest {best[1]:,}; components of more than one cluster: {mixed}"
-    )
-
-
-def peer(signatures: Folder, config: DedupConfig, grouping: float, everything: float) -> None:
-    """Duckdb's grouping of the same rows, and its way through the whole job, beside our CPU seconds a row."""
-    environment.install(ENVIRONMENT, REQUIREMENTS)
-    most = PEER_DOCUMENTS * (config.bands + 1)
-    files, rows = [], 0
-    for file in signatures.files("bands"):
-        if rows + file.rows <= most:
-            files.append(file.url)
-            rows += file.rows
-    found = environment.call("duckdb_group.py", str(config.threshold), *files, folder=ENVIRONMENT)
-    million, name = found["rows"] / 1e6, f"duckdb {found['version']}"
-    for what, seconds in found["seconds"].items():
-        ratio = seconds / found["rows"] / grouping
-        print(
-            f"{name}, {what}: {seconds:.1f} CPU-s, {million / seconds:,.1f} M rows/s; the stage buckets: x {ratio:.1f}"
-        )
-    total = sum(found["steps"].values())
-    told = ", ".join(f"{what} {seconds:.1f}" for what, seconds in found["steps"].items())
-    ratio = total / found["rows"] / everything
-    print(
-        f"{name}, the whole job ({told}): {total:.1f} CPU-s, {million / total:,.1f} M rows/s; all stages: x {ratio:.1f}"
-    )
-    print(f"{name} found: " + ", ".join(f"{what} {count:,}" for what, count in found["counts"].items()))
-    print(
-        f"{name} memory: {found['peak_mb']:,} MB, {found['grouped_mb']:,} to group, {found['table_mb']:,} before that"
     )

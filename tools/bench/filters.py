@@ -33,7 +33,6 @@ from corpus.filters.measure import measure_all
 from corpus.filters.quality.model import Header, Model
 from corpus.filters.statistic import Batch
 from corpus.sources import SourcesConfig, read
-from tools.bench import words
 from tools.bench.inputs import read_documents, spread
 from tools.bench.peers import environment
 from tools.bench.timing import cpu_seconds, num_bytes, one_core, show, speed, wall_seconds
@@ -73,7 +72,6 @@ def run(arguments: argparse.Namespace) -> None:
         parts(texts, judge)
         around(texts, judge)
         compare(few, judge, arguments.peers)
-        words.compare(texts, judge.resources.blocklist.words, arguments.peers)
     two_cores(texts, judge, arguments.recipe, cores)
     if arguments.memory:
         memory(texts, arguments.recipe)

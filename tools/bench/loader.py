@@ -31,8 +31,8 @@ from pretrain.data.megatron import index_bytes, open_megatron
 from tokenizer.shard_writer import create_shard
 from tools.bench import resident
 from tools.bench.peers import environment
-from tools.bench.plot import Line, write_lines
 from tools.bench.timing import one_core
+from tools.plot import Line, write_lines
 
 NUM_TOKENS = 1 << 29
 DOCUMENT_TOKENS = 1_000  # about; their logarithms are normal, as those of web pages are

@@ -46,8 +46,8 @@ from pretrain.optim import create_state
 from pretrain.parallel import mesh
 from pretrain.plan.demand.memory import estimate
 from pretrain.step import Run, train_step
-from tools.bench.plot import Line, write_lines
 from tools.bench.random_run import configuration, random_run, random_tokens
+from tools.plot import Line, write_lines
 
 ROWS = {
     "offload": "offload, fused AdamW",

@@ -22,7 +22,7 @@ import pyarrow as pa
 from corpus.dedup import DedupConfig
 from corpus.dedup.fold import Codes, Offsets, fold
 from corpus.dedup.keys import document_keys, id_array, text_buffers
-from corpus.dedup.minhash import band_keys, hash_shingles, longest_text
+from corpus.dedup.minhash import band_keys, hash_shingles, longest_text, minhash
 from corpus.dedup.signatures import SCHEMES, sign_texts
 from corpus.engine.compiled import kernel
 from tools.bench.inputs import read_documents, spread
@@ -33,7 +33,6 @@ MAX_BYTES = 32_000_000
 PEER_BYTES = 500_000
 REPEATS = 20  # of ours on the sample, which is signed in milliseconds
 SEED = 0
-FAST = ("classic", "one_permutation")
 JACCARDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 PAIRS = 400  # of each Jaccard: an RMSE is known to 1 in sqrt(2 x pairs), 3.5 %
 LENGTHS = (600, 60, 30)  # shingles a text
@@ -59,32 +58,26 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def parts(texts: pa.LargeStringArray, config: DedupConfig) -> None:
-    """What signing costs, part by part, and all of it by each scheme that hashes shingles by arithmetic."""
+    """What signing costs, part by part, and all of it, by the default scheme."""
     size, n, k = num_bytes(texts), config.ngram, config.num_permutations
     offsets, data = text_buffers(texts)
     codes, code_offsets = fold(offsets, data)
     ids = pa.array([bytes(16)] * len(texts), pa.binary(16))
-    signatures = SCHEMES["classic"](codes, code_offsets, n, k)
+    signatures = minhash(codes, code_offsets, n, k)
 
     def hashing() -> None:
         hash_all(*fold(offsets, data), n)
-
-    def minima(scheme: str) -> None:
-        SCHEMES[scheme](*fold(offsets, data), n, k)
 
     alone = speed(size, hashing)
     show("limit: hashing the shingles alone", alone)
     show("  fold", speed(size, lambda: fold(offsets, data)))
     show("  hash of each shingle, folded before", speed(size, lambda: hash_all(codes, code_offsets, n)))
-    for scheme in FAST:
-        show(f"{scheme}: hashes and minima alone", speed(size, partial(SCHEMES[scheme], codes, code_offsets, n, k)))
+    show("  hashes and minima, folded before", speed(size, lambda: minhash(codes, code_offsets, n, k)))
     keyed = partial(document_keys, id_array(ids), offsets, data, codes, code_offsets)
     show("exact keys and ranks", speed(size, keyed))
     show("band keys", speed(size, partial(band_keys, signatures, config.bands, config.rows)))
-    for scheme in FAST:
-        chosen = config.model_copy(update={"scheme": scheme})
-        show(f"{scheme}: fold and minima", speed(size, partial(minima, scheme)), alone)
-        show(f"{scheme}: everything", speed(size, partial(sign_texts, ids, texts, chosen)), alone)
+    show("fold and minima", speed(size, lambda: minhash(*fold(offsets, data), n, k)), alone)
+    show("classic: everything", speed(size, lambda: sign_texts(ids, texts, config)), alone)
     print()
 
 
@@ -125,7 +118,7 @@ def compare(texts: pa.LargeStringArray, config: DedupConfig, with_peers: bool) -
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "documents.jsonl")
             environment.write_documents(path, sample)
-            found = environment.call("datatrove_signatures.py", str(path))
+            found = environment.call("datatrove_minhash.py", "signatures", str(path))
         peers["datatrove 0.10.1, its signature step, cmn_Hani"] = found["mb_a_second"]
     print(f"{len(sample):,} of the documents, {size / 1e6:,.1f} MB; x is classic, everything, to that row")
     for scheme, rate in rates.items():

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from warcio.archiveiterator import ArchiveIterator
 
+from corpus.toml import plain
 from tools.fake_site import world
 from tools.fake_site.expected import Row, Seen, digest_of
 from tools.fake_site.faults import HANGING_UP
@@ -22,7 +21,6 @@ from tools.fake_site.robots import CRAWL_DELAYS
 from tools.fake_site.site import Web
 
 ROOT = Path(__file__).resolve().parents[2]
-BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def write_config(path: Path, web: Web, **changes: Any) -> None:
@@ -30,27 +28,7 @@ def write_config(path: Path, web: Web, **changes: Any) -> None:
     config = world.crawl_config(web)
     for key, value in changes.items():
         config[key] = config[key] | value if isinstance(value, dict) else value
-    path.write_text("\n".join(toml_lines({"crawl": config})) + "\n", "utf-8")
-
-
-def toml_lines(values: Mapping[str, Any], name: str = "") -> list[str]:
-    """A mapping of numbers, strings, lists and mappings as TOML. (A JSON scalar or list of them is one of TOML, too.)
-
-    >>> toml_lines({"a": {"b": [1, "x"], "c": {"d.e": True}}})
-    ['[a]', 'b = [1, "x"]', '[a.c]', '"d.e" = true']
-    """
-    lines = [f"[{name}]"] if name and any(not isinstance(value, dict) for value in values.values()) else []
-    for key, value in values.items():
-        if not isinstance(value, dict):
-            lines.append(f"{_key(key)} = {json.dumps(value, ensure_ascii=False)}")
-    for key, value in values.items():
-        if isinstance(value, dict):
-            lines += toml_lines(value, f"{name}.{_key(key)}" if name else _key(key))
-    return lines
-
-
-def _key(key: str) -> str:
-    return key if BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+    path.write_text(plain({"crawl": config}), "utf-8")
 
 
 def command(config: Path, out: Path, *arguments: str) -> list[str]:

@@ -142,18 +142,8 @@ def start(log: Path, port: int = 0, **options: Any) -> Iterator[Web]:
         RuntimeError: the server did not start.
     """
     text = json.dumps(options, default=str)
-    command = [
-        sys.executable,
-        "-m",
-        "tools.fake_site",
-        "--port",
-        str(port),
-        "--log",
-        str(log.resolve()),
-        "--options",
-        text,
-    ]
-    command.append("--until-eof")
+    command = [sys.executable, "-m", "tools.fake_site", "--port", str(port), "--log", str(log.resolve())]
+    command += ["--options", text, "--until-eof"]
     folder = Path(__file__).resolve().parents[2]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder) as process:
         assert process.stdin is not None and process.stdout is not None

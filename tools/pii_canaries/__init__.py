@@ -1,7 +1,6 @@
 """How well personal data are found: strings made up as people write them on Chinese pages, and their look-alikes.
 
-    python -m tools.pii_canaries                 the table: precision and recall of each kind with 95 % intervals
-    python -m tools.pii_canaries --misses 20     and what was missed or found wrongly
+`python -m tools.evaluate_filters` prints precision and recall of each kind with 95 % intervals.
 
 Every value comes from a generator (area codes, check digits and all) and belongs to nobody. A kind's value counts as
 found where a span of that kind covers it and little more; a span that covers no value of its kind is a false one,
@@ -78,12 +77,11 @@ def _surround(chance: Chance, core: str) -> str:
 
 
 class Score(NamedTuple):
-    """Counts by kind, and the texts that were missed or found wrongly."""
+    """Counts by kind."""
 
     values: Counter[str]
     hits: Counter[str]
     found: Counter[str]
-    wrong: list[tuple[str, str, str]]
 
 
 def score(items: list[Canary]) -> Score:
@@ -91,11 +89,9 @@ def score(items: list[Canary]) -> Score:
     texts = pa.array([item.text for item in items], pa.large_string())
     spans = find_personal_data(texts, *buffers(texts)).spans
     values, hits, found = Counter[str](), Counter[str](), Counter[str]()
-    wrong = []
     for row, item in enumerate(items):
         here = spans.get(row, [])
         found.update(span.kind for span in here)
-        matched = set()
         for kind, value in item.values:
             values[kind] += 1
             start = item.text.index(value)
@@ -103,8 +99,4 @@ def score(items: list[Canary]) -> Score:
                 covers = span.start <= start and span.end >= start + len(value)
                 if span.kind == kind and covers and span.end - span.start <= len(value) + MAX_EXCESS_CHARS:
                     hits[kind] += 1
-                    matched.add(span)
-            if not matched:
-                wrong.append(("missed", kind, item.text))
-        wrong += [("false", span.kind, item.text) for span in here if span not in matched]
-    return Score(values, hits, found, wrong)
+    return Score(values, hits, found)

@@ -33,7 +33,7 @@ _WRITTEN_IN_PATH, _WRITTEN_IN_QUERY = (
     [f"%{byte:02X}" if pattern.match(bytes([byte])) else chr(byte) for byte in range(256)]
     for pattern in (_IN_PATH, _IN_QUERY)
 )
-_STATEFUL = ("utf-16", "utf-32", "hz", "iso2022", "utf-7")  # a query is UTF-8 on pages in them
+_STATEFUL = ("utf-16", "utf-32", "iso2022", "utf-7")  # a query is UTF-8 on pages in them
 
 
 class Parts(NamedTuple):
@@ -148,10 +148,7 @@ def _query(query: str, encoding: str) -> str:
     if query.isascii() or encoding.startswith(_STATEFUL):
         data = query.encode()
     else:
-        try:
-            data = query.encode(encoding, "wenhai.reference")
-        except LookupError:  # a codec of ours that only decodes (EUC-TW), for which browsers use UTF-8
-            data = query.encode()
+        data = query.encode(encoding, "wenhai.reference")
     return "".join([_WRITTEN_IN_QUERY[byte] for byte in data])
 
 

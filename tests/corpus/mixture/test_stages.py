@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from corpus.document import read_table, write_table
 from corpus.engine.errors import UsageError, WenhaiError
@@ -20,7 +21,6 @@ from corpus.mixture import Mixture, MixtureConfig, MixtureTotals
 from corpus.mixture.stages import COPIES_SCHEMA, GROUPS_SCHEMA, LEFT_OUT
 from corpus.report import mixture
 from corpus.report.mixture import ALL, REST, TOP_GROUPS, read_groups, render, top_groups, wholes
-from corpus.report.safe import num_columns
 from tests.corpus.mixture.build import STATISTIC, Doc, mix
 
 SOURCES = ("baike", "web", "forum-a", "forum-b")
@@ -186,7 +186,7 @@ def test_sources_without_number_are_added_up_in_bounded_memory(tmp_path: Path, m
 def test_wide_names_stand_in_their_column(tmp_path: Path) -> None:
     docs = [Doc(n, f"文库/史部/正史类/卷{n}/正文.txt", 10) for n in range(3)]
     lines = render(read_groups(mix(tmp_path, [docs], config(sources={"*": 2})).folders["mixture"])).splitlines()
-    assert {num_columns(line) for line in lines} == {98} and all("…" in line for line in lines[1:-1])
+    assert {cell_len(line) for line in lines} == {98} and all("…" in line for line in lines[1:-1])
     assert len({line[:20] for line in lines[1:-1]}) == 3  # the ends of the names are shown, where they differ
 
 

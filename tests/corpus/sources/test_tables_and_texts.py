@@ -163,3 +163,9 @@ def test_a_kind_in_the_configuration_wins(tmp_path: Path) -> None:
 def test_an_html_file_is_one_page(tmp_path: Path) -> None:
     (record,), _ = read_all(tmp_path / "a.html", b"<p>x")
     assert (record.kind, record.raw) == ("html", b"<p>x")
+
+
+@pytest.mark.parametrize("name", ["hz", "ISO-2022-CN", "euc_tw", "x-euc-tw"])
+def test_encodings_that_are_not_read_are_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match="convert the files to UTF-8"):
+        SourcesConfig(encoding=name)

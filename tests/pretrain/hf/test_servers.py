@@ -31,10 +31,10 @@ pytestmark = [
 
 
 def serve(kind: str, folder: Path, work: Path) -> Any:
-    """What `tools/harness/serve.py` prints."""
+    """What `serve.py` prints."""
     (work / "hub").mkdir()  # transformers serve looks for a cache
     variables = os.environ | peers.OFFLINE | {"HF_HOME": str(work), "TRANSFORMERS_OFFLINE": "1"}
-    script = REQUIREMENTS.parent / "serve.py"
+    script = Path(__file__).parent / "serve.py"
     command = [str(peers.python(ENVIRONMENT)), "-P", str(script), kind, str(folder), str(work), str(COUNT)]
     done = subprocess.run(
         command, input=json.dumps(PROMPTS), capture_output=True, text=True, env=variables, check=False

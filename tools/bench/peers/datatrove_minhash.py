@@ -1,6 +1,6 @@
-"""datatrove's MinHash deduplication on documents; runs in the peers' environment.
+"""datatrove's MinHash deduplication on documents, or its signature step alone, timed; runs in the peers' environment.
 
-    python datatrove_minhash.py DOCUMENTS.jsonl
+    python datatrove_minhash.py duplicates|signatures DOCUMENTS.jsonl
 
 Its setting for Chinese, as FineWeb-2 runs it: word 5-grams (language `cmn_Hani`, jieba), 14 buckets of 8 hashes, 64 bits.
 """
@@ -8,11 +8,14 @@ Its setting for Chinese, as FineWeb-2 runs it: word 5-grams (language `cmn_Hani`
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+from datatrove.data import Document
 from datatrove.executor.local import LocalPipelineExecutor
 from datatrove.pipeline.dedup import MinhashDedupSignature
 from datatrove.pipeline.dedup.minhash import (
@@ -24,18 +27,19 @@ from datatrove.pipeline.dedup.minhash import (
 from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
 from datatrove.utils.hashing import HashConfig
+from datatrove.utils.word_tokenizers import load_word_tokenizer
 
 LANGUAGE = "cmn_Hani"
+CONFIG = MinhashConfig(n_grams=5, num_buckets=14, hashes_per_bucket=8, hash_config=HashConfig(precision=64))
+PARTS = 3  # each timed by itself: different documents, so that no run is of text that was seen
 
 
-def main(path: str) -> None:
-    """Print the line numbers of the documents that it keeps."""
-    config = MinhashConfig(n_grams=5, num_buckets=14, hashes_per_bucket=8, hash_config=HashConfig(precision=64))
-    documents = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+def duplicates(texts: list[str]) -> dict[str, Any]:
+    """The line numbers of the documents that it keeps."""
     with tempfile.TemporaryDirectory() as out:
         source = Path(out, "in")
         source.mkdir()
-        lines = [json.dumps({"text": entry["text"], "id": str(row)}) for row, entry in enumerate(documents)]
+        lines = [json.dumps({"text": text, "id": str(row)}) for row, text in enumerate(texts)]
         Path(source, "documents.jsonl").write_text("\n".join(lines))
 
         def run(name: str, steps: list[Any], tasks: int = 1) -> None:
@@ -44,13 +48,30 @@ def main(path: str) -> None:
         def reader() -> Any:
             return JsonlReader(str(source), glob_pattern="*.jsonl", compression=None)
 
-        run("signatures", [reader(), MinhashDedupSignature(f"{out}/signatures", config=config, language=LANGUAGE)])
-        run("buckets", [MinhashDedupBuckets(f"{out}/signatures", f"{out}/buckets", config=config)], config.num_buckets)
-        run("clusters", [MinhashDedupCluster(f"{out}/buckets", f"{out}/remove", config=config)])
+        run("signatures", [reader(), MinhashDedupSignature(f"{out}/signatures", config=CONFIG, language=LANGUAGE)])
+        run("buckets", [MinhashDedupBuckets(f"{out}/signatures", f"{out}/buckets", config=CONFIG)], CONFIG.num_buckets)
+        run("clusters", [MinhashDedupCluster(f"{out}/buckets", f"{out}/remove", config=CONFIG)])
         run("filter", [reader(), MinhashDedupFilter(f"{out}/remove"), JsonlWriter(f"{out}/kept", compression=None)])
         kept = [json.loads(line) for file in Path(out, "kept").glob("*.jsonl") for line in file.open()]
-    print(json.dumps({"documents": len(documents), "kept": sorted(int(document["id"]) for document in kept)}))
+    return {"documents": len(texts), "kept": sorted(int(document["id"]) for document in kept)}
+
+
+def signatures(texts: list[str]) -> dict[str, Any]:
+    """The median MB of text for each CPU second."""
+    load_word_tokenizer(LANGUAGE).word_tokenize("预热一下分词器")
+    rates = []
+    for part in range(PARTS):
+        documents = [Document(text=text, id=str(row)) for row, text in enumerate(texts[part::PARTS])]
+        with tempfile.TemporaryDirectory() as out:
+            step = MinhashDedupSignature(out, config=CONFIG, language=LANGUAGE)
+            start = time.process_time()
+            step.run(iter(documents))
+            spent = time.process_time() - start
+        rates.append(sum(len(document.text.encode()) for document in documents) / 1e6 / spent)
+    return {"documents": len(texts), "mb_a_second": statistics.median(rates)}
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    with open(sys.argv[2], encoding="utf-8") as lines:
+        found = [json.loads(line)["text"] for line in lines]
+    print(json.dumps({"duplicates": duplicates, "signatures": signatures}[sys.argv[1]](found)))

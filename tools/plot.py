@@ -1,4 +1,4 @@
-"""Lines over a common axis, drawn as an SVG that follows the reader's light or dark setting."""
+"""Lines over a common axis, and dots measured beside them, drawn as an SVG on its own ground, for light and dark readers."""
 
 from __future__ import annotations
 
@@ -10,57 +10,89 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tools.curves import COLORS, GROUNDS
-
 WIDTH, HEIGHT, MARGIN = 640, 360, 60  # pixels
 NUM_TICKS = 5
 NAME_HEIGHT = 16  # pixels between the names of two lines
+COLORS = (  # on light ground, on dark
+    ("#1b6ca8", "#6cb6ff"),
+    ("#c0392b", "#ff8a7a"),
+    ("#1e8449", "#57c785"),
+    ("#7d3c98", "#d2a8ff"),
+    ("#9a6700", "#e3b341"),
+)
+GROUNDS = (("#ffffff", "#1f2328"), ("#0d1117", "#e6edf3"))  # ground and ink
 
 Floats = npt.NDArray[np.float64]
 
 
 class Line(NamedTuple):
-    """Values `y` at `x`, each float64[points]; a dashed one lets a line below it be seen."""
+    """Values `y` at `x`, each float64[points]; a dashed one lets a line below it be seen.
+
+    `measured` are dots beside a line of theory, each with one standard `error`.
+    """
 
     name: str
     x: Floats
     y: Floats
     dashed: bool = False
+    measured: Floats | None = None
+    error: Floats | None = None
 
 
-def write_lines(path: Path, lines: Sequence[Line], x_label: str, y_label: str) -> None:
-    """Draw all lines into one frame; both axes begin at 0 and end at a round number."""
+def write_lines(
+    path: Path,
+    lines: Sequence[Line],
+    x_label: str,
+    y_label: str,
+    left: float = 0.0,
+    mark: tuple[float, str] | None = None,
+) -> None:
+    """Draw all lines into one frame, from `left` and 0 to round numbers, with a named vertical line at `mark`."""
     right = round_up(max(float(line.x.max()) for line in lines))
     top = round_up(max(float(line.y.max()) for line in lines))
 
     def point(x: float, y: float) -> tuple[float, float]:
-        across = MARGIN + x / right * (WIDTH - 2 * MARGIN)
+        across = MARGIN + (x - left) / (right - left) * (WIDTH - 2 * MARGIN)
         return across, HEIGHT - MARGIN - y / top * (HEIGHT - 2 * MARGIN)
 
     parts = [style(), f'<rect class="ground" width="{WIDTH}" height="{HEIGHT}"/>']
     parts.append(f'<path class="ink line" d="M{MARGIN},{MARGIN} V{HEIGHT - MARGIN} H{WIDTH - MARGIN}"/>')
     for tick in range(NUM_TICKS + 1):
-        x, y = right * tick / NUM_TICKS, top * tick / NUM_TICKS
+        x, y = left + (right - left) * tick / NUM_TICKS, top * tick / NUM_TICKS
         parts.append(text(point(x, 0)[0], HEIGHT - MARGIN + 18, f"{x:,g}", anchor="middle"))
         parts.append(text(MARGIN - 8, point(0, y)[1] + 4, f"{y:,g}", anchor="end"))
     parts.append(text(WIDTH - MARGIN, HEIGHT - MARGIN + 40, x_label, anchor="end"))
     parts.append(text(MARGIN / 2, MARGIN - 24, y_label))
+    if mark:
+        across = point(mark[0], 0)[0]
+        parts.append(f'<path class="ink line" stroke-dasharray="4 4" d="M{across:.1f},{MARGIN} V{HEIGHT - MARGIN}"/>')
+        parts.append(text(across, MARGIN - 6, mark[1], anchor="middle"))
     named_at: list[float] = []  # heights
     for index, line in enumerate(lines):
         color = f"c{index % len(COLORS)}"
         points = " ".join("{:.1f},{:.1f}".format(*point(x, y)) for x, y in zip(line.x, line.y, strict=True))
         dashes = ' stroke-dasharray="6 6"' if line.dashed else ""
         parts.append(f'<polyline class="{color} line"{dashes} points="{points}"/>')
+        if line.measured is not None and line.error is not None:  # such lines end together: named at their beginning
+            for x, y, error in zip(line.x, line.measured, line.error, strict=True):
+                (across, up), low, high = point(x, y), *(point(x, y + sign * error)[1] for sign in (-1, 1))
+                parts.append(f'<path class="{color} line" d="M{across:.1f},{low:.1f} V{high:.1f}"/>')
+                parts.append(f'<circle class="{color}" cx="{across:.1f}" cy="{up:.1f}" r="3"/>')
+            parts.append(text(MARGIN + 10, MARGIN + NAME_HEIGHT * (index + 1), line.name, color))
+            continue
         height = point(0, float(line.y[-1]))[1] - 8
         while any(abs(height - other) < NAME_HEIGHT for other in named_at):
             height -= NAME_HEIGHT
         named_at.append(height)
         parts.append(text(WIDTH - MARGIN, height, line.name, color, "end"))
-    body = "\n".join(parts)
-    size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
-    path.write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">\n{body}\n</svg>\n'
-    )
+    path.write_text(svg(WIDTH, HEIGHT, parts))
+
+
+def svg(width: int, height: int, parts: Sequence[str], font_size: int = 12) -> str:
+    """The file of a drawing."""
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="{font_size}">'
+    return "\n".join([start, *parts, "</svg>\n"])
 
 
 def round_up(value: float) -> float:
