@@ -4,8 +4,8 @@ A code point becomes a symbol by one table: 0 where no word holds it, SKIP where
 a word (only in a folded view, see folding.py), else its number in the words' alphabet. Folding is part of that table and
 costs nothing: text is read where it lies. Two neighbouring symbols that begin no word are one bit in a small table,
 which is nearly all of a text; only from the others is the tree of words walked. (An Aho-Corasick automaton of the same
-words is slower: its state decides the next load and the next branch; `tools.bench filters --peers` has one.) Edges are in one hash table, so
-200,000 words cost memory by their characters. One engine everywhere: a corpus does not depend on the machine.
+words is slower: its state decides the next load and the next branch.) Edges are in one hash table, so 200,000 words cost
+memory by their characters. One engine everywhere: a corpus does not depend on the machine.
 
 Where asked for, a word that begins or ends with a Latin letter or a digit is found only where the text does not go on
 in kind: 加v is in 加V：abc and in 加v123, not in 添加Vue.
