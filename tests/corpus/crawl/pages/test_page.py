@@ -138,6 +138,11 @@ def test_an_end_tag_without_a_name_is_nothing() -> None:
     assert read("甲</ x>乙").text_bytes == 6
 
 
+def test_a_title_that_never_ends_is_text() -> None:
+    found = read("<title>甲<p>乙")
+    assert (found.title, found.text_bytes) == (None, 6)
+
+
 def test_plain_text_has_no_links() -> None:
     found = read("<a href=x>文海&amp;</a>", "Text/Plain; charset=utf-8")
     assert (found.links, found.title, found.text_bytes, found.chinese_bytes) == ((), None, 24, 6)
