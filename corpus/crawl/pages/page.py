@@ -108,8 +108,8 @@ def read_page(body: bytes, content_type: str | None, url: str) -> Page:
         bare = _CALENDAR.sub(b"", bare.lower())
     title = " ".join(_plain(page[first : min(last, first + 4 * MAX_TITLE_CHARS)]).split())[:MAX_TITLE_CHARS] or None
     said: list[dict[str, str]] = [{} for _ in range(k)]
-    noted = np.nonzero(ends[:k, :, 0] >= 0)
-    for row, number, (first, last) in zip(*(column.tolist() for column in (*noted, ends[noted])), strict=True):
+    noted = ends[:k, :, 0] >= 0
+    for (row, number), (first, last) in zip(np.argwhere(noted).tolist(), ends[:k][noted].tolist(), strict=True):
         said[row][reader.ATTRIBUTES[number]] = _plain(page[first:last])
     links, metas, base, language = _tags(rows[:k].tolist(), said, text, url)
     return Page(
