@@ -1,6 +1,6 @@
 """Many plain pages over many hosts: the web that speed is measured on.
 
-A page has some 8 KB and 15 links, or as `large` one the weight of a page of a news site, 22 KB: lists of other articles
+A page has some 8 KB and 15 links, or as `large` one the weight of a page of a news site, 21 KB: lists of other articles
 (`MANY_LINKS`), style and script around the text.
 """
 
@@ -15,9 +15,9 @@ from tools.fake_site.wire import Answer, Asked, Reply
 
 NUM_HOSTS = 64
 NUM_LINKS = 12
-PARAGRAPHS = 19
+PARAGRAPHS = 20
 MANY_LINKS = 90
-STYLE = "<style>" + ".list li a:hover{color:#c00;text-decoration:underline}\n" * 60 + "</style>"
+STYLE = "<style>" + ".list li a:hover{color:#c00;text-decoration:underline}\n" * 40 + "</style>"
 SCRIPT = "<script>" + "window.dataLayer=window.dataLayer||[];dataLayer.push({event:'view'});\n" * 50 + "</script>"
 CASE = "many pages"
 

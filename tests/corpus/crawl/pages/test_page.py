@@ -54,6 +54,7 @@ def links(text: str) -> list[tuple[str, str]]:
         ("<noscript><a href=x></noscript><template><a href=y></template>", [("a", "x"), ("a", "y")]),
         ("<a href=x", []),
         ("<a href='x>y</a><p>z", [("a", "x")]),  # a quote that never closes
+        ('<a href="x>y</a><a href=z title="', [("a", '"x')]),  # one that closes in another tag, which is cut off
         ("a < b <3 <a href=x>", [("a", "x")]),
     ],
 )
