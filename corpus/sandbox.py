@@ -12,7 +12,7 @@ Limits: seconds of CPU per item, read by the parent from the child's clock (ten 
 that waits); address space beyond the child's size at its start (RLIMIT_AS), so that an allocation fails there and then.
 The kernel's out-of-memory killer is pointed at the child. It dies with its parent, and leaves after some idle seconds.
 
-Messages are lengths and bytes, nothing is unpickled. What the process costs is printed by `python -m tools.bench extraction --html`.
+Messages are lengths and bytes, nothing is unpickled.
 """
 
 from __future__ import annotations

@@ -250,50 +250,58 @@ def end_of_comment(data: Array, i: int, with_comments: bool) -> int:
 
 
 @kernel()
+def next_attribute(data: Array, i: int, key: int, with_quotes: bool) -> tuple[int, int, int, int]:
+    """The first attribute from i on: hash of its name (`key` is the empty one's), its value's ends, and where it ends.
+
+    The hash is 0 where the tag ends before an attribute; its end is -1 where the page ends before the tag.
+    """
+    n = len(data)
+    while i < n and (data[i] == 47 or IS_BLANK[data[i]]):
+        i += 1
+    if i < n and data[i] == 62:
+        return 0, i, i, i + 1
+    if i < n and data[i] == 61:  # an equals sign may begin a name
+        key = (key ^ 61) * HASH_PRIME
+        i += 1
+    key, i = hash_until(data, i, n, key, ENDS_ATTRIBUTE)
+    while i < n and IS_BLANK[data[i]]:
+        i += 1
+    start = stop = i
+    if i < n and data[i] == 61:
+        i += 1
+        while i < n and IS_BLANK[data[i]]:
+            i += 1
+        start, stop = i, n
+        if with_quotes and i < n and (data[i] == 34 or data[i] == 39):
+            quote = data[i]
+            start = stop = i + 1
+            while stop < n and data[stop] != quote:
+                stop += 1
+        i = stop + 1
+        if stop == n:  # no quotes, or none that closes
+            i = start
+            while i < n and data[i] != 62 and not IS_BLANK[data[i]]:
+                i += 1
+            stop = i
+    if i >= n:
+        return 0, n, n, -1
+    return key, start, stop, i
+
+
+@kernel()
 def attributes(data: Array, i: int, names: Array, with_quotes: bool) -> tuple[int, int, int]:
     """Read the attributes that begin at i: where the tag ends (-1: nowhere), bits, and the hints of class, id and role.
 
     The bits are HIDDEN, HAS_HREF and IS_CLOSED (`/>`); from bit 8 on colspan, from bit 24 on rowspan.
     """
-    n = len(data)
     bits = value = 0
-    while i < n:
-        c = np.int64(data[i])
-        if c == 62:
-            return i + 1, bits, value
-        if c == 32 or c == 47 or 9 <= c <= 13:
-            if c == 47 and i + 1 < n and data[i + 1] == 62:
+    while True:
+        before = i
+        key, start, stop, i = next_attribute(data, i, HASH_START + KIND_ATTRIBUTE, with_quotes)
+        if key == 0:
+            if i - 2 >= before and data[i - 2] == 47:
                 bits |= IS_CLOSED
-            i += 1
-            continue
-        key = HASH_START + KIND_ATTRIBUTE
-        if data[i] == 61:  # an equals sign may begin a name
-            key = (key ^ 61) * HASH_PRIME
-            i += 1
-        key, i = hash_until(data, i, n, key, ENDS_ATTRIBUTE)
-        while i < n and (data[i] == 32 or 9 <= data[i] <= 13):
-            i += 1
-        start = stop = i
-        if i < n and data[i] == 61:
-            i += 1
-            while i < n and (data[i] == 32 or 9 <= data[i] <= 13):
-                i += 1
-            if i >= n:
-                return -1, bits, value
-            quote = data[i]
-            start = i
-            closed = False
-            if (quote == 34 or quote == 39) and with_quotes:
-                start = i + 1
-                stop = start
-                while stop < n and data[stop] != quote:
-                    stop += 1
-                closed = stop < n
-                i = stop + 1 if closed else start
-            if not closed:
-                while i < n and data[i] != 62 and data[i] != 32 and not 9 <= data[i] <= 13:
-                    i += 1
-                stop = i
+            return i, bits, value
         row = lookup(names, key)
         if row < 0:
             continue
@@ -321,7 +329,6 @@ def attributes(data: Array, i: int, names: Array, with_quotes: bool) -> tuple[in
             elif known != ATTRIBUTE_CLASS and known != ATTRIBUTE_ID:
                 continue
             value |= hints_of(data, start, stop, kind, names)
-    return -1, bits, value
 
 
 @kernel()

@@ -204,7 +204,8 @@ def name_hash(name: str, kind: int = 0) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
-def _hash_table(rows: Iterable[tuple[int, ...]], slots: int, width: int) -> Array:
+def hash_table(rows: Iterable[tuple[int, ...]], slots: int, width: int) -> Array:
+    """int64[slots, width] for syntax.lookup: rows that begin with a hash; of equal ones the last counts."""
     table = np.zeros((slots, width), np.int64)
     for row in rows:
         slot = (row[0] >> 17) & (slots - 1)
@@ -219,6 +220,18 @@ KIND_ATTRIBUTE, KIND_NAME, KIND_WORD, KIND_ROLE, KIND_ITEMPROP = 1, 2, 3, 4, 5
 
 
 @lru_cache(maxsize=1)
+def references() -> Array:
+    """The third of the tables: the character references of HTML."""
+    found = []
+    for name, text in html.entities.html5.items():
+        if name.endswith(";"):
+            codes = [ord(character) for character in text]
+            is_legacy = name[:-1] in html.entities.html5
+            found.append((name_hash(name[:-1]), codes[0], codes[1] if len(codes) > 1 else 0, int(is_legacy)))
+    return hash_table(found, 8192, 4)
+
+
+@lru_cache(maxsize=1)
 def tables(start: str, inside: str, byline: str) -> Tables:
     """The tables of the reader; the arguments are the characters that the line rules (lines.py) want to be told of."""
     named: list[tuple[int, int]] = [(name_hash(name, KIND_ATTRIBUTE), value) for name, value in ATTRIBUTES.items()]
@@ -226,16 +239,10 @@ def tables(start: str, inside: str, byline: str) -> Tables:
         named += [(name_hash(name, kind), hint) for hint, names in hints.items() for name in names.split()]
     named.append((name_hash("articlebody", KIND_ITEMPROP), BODY_HINT))
     elements = [(name_hash(name), bits, ELEMENT_HINTS.get(name, 0)) for name, bits in ELEMENTS.items()]
-    references = []
-    for name, text in html.entities.html5.items():
-        if name.endswith(";"):
-            codes = [ord(character) for character in text]
-            is_legacy = name[:-1] in html.entities.html5
-            references.append((name_hash(name[:-1]), codes[0], codes[1] if len(codes) > 1 else 0, int(is_legacy)))
     return Tables(
-        _hash_table(elements, 512, 3),
-        _hash_table(named, 2048, 2),
-        _hash_table(references, 8192, 4),
+        hash_table(elements, 512, 3),
+        hash_table(named, 2048, 2),
+        references(),
         _characters(start, inside, byline),
     )
 

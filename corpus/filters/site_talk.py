@@ -100,22 +100,6 @@ def site_talk_ratio(batch: Batch) -> Floats:
 
 
 @kernel(leaf=True)
-def _ends_sentence(data: Array, i: Any, end: Any) -> Any:
-    """Bytes of the mark at byte i that ends a sentence: 。！？… ! ? or a line feed; 0 where none stands."""
-    byte = data[i]
-    if byte == 10 or byte == 0x21 or byte == 0x3F:
-        return 1
-    if i + 2 < end:
-        if byte == 0xE3:
-            return 3 * (data[i + 1] == 0x80 and data[i + 2] == 0x82)
-        if byte == 0xEF:
-            return 3 * (data[i + 1] == 0xBC and (data[i + 2] == 0x81 or data[i + 2] == 0x9F))
-        if byte == 0xE2:
-            return 3 * (data[i + 1] == 0x80 and data[i + 2] == 0xA6)
-    return 0
-
-
-@kernel(leaf=True)
 def _slot(first: Any, second: Any) -> Any:
     """The place of a pair of code points in the table."""
     key = (np.uint64(first) << np.uint64(21)) | np.uint64(second)
@@ -151,9 +135,9 @@ def _talk(
         new_pair = old_pair = np.int64(0)
         in_core, before = True, np.uint32(0)
         while i < end:
-            size = _ends_sentence(data, i, end)
-            feed = data[i] == 10
             c, i = decode(data, i)
+            feed = c == 10
+            ends = feed or c == 0x21 or c == 0x3F or c == 0x3002 or c == 0xFF01 or c == 0xFF1F or c == 0x2026  # 。！？…
             if in_core and place >= core:
                 in_core = False
                 if pairs >= MIN_PAIRS:
@@ -171,7 +155,7 @@ def _talk(
                 if place <= core:
                     seen[slot] = row + 1
             before = c if han else np.uint32(0)
-            if size == 0 and i < end:
+            if not ends and i < end:
                 continue
             best[:] = 0
             score = 0
@@ -183,7 +167,7 @@ def _talk(
                 hit += 1
             if length == 0:
                 continue
-            title = score == 0 and length < TITLE_BELOW and (feed or size == 0)
+            title = score == 0 and length < TITLE_BELOW and (feed or not ends)
             score = max(score - length // CHARS_A_POINT, 0)
             chars += length
             alone += length * (score >= ALONE)

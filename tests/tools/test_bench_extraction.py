@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import statistics
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from corpus.engine.errors import UsageError
 from tools.bench import extraction
 from tools.bench.extraction import NAMES, author_is, score, shingles, title_is
 from tools.bench.peers.extract_pages import EXTRACTORS, one
@@ -37,6 +39,18 @@ def test_facts_are_right_or_wrong() -> None:
     assert author_is("李四、张三", "张三") and not author_is("李四", "张三") and not author_is("", "")
 
 
+def test_without_pages_it_says_what_it_needs() -> None:
+    with pytest.raises(UsageError, match=r"--labelled: a folder"):
+        extraction.run(SimpleNamespace(labelled=None))  # type: ignore[arg-type]
+
+
+def test_real_pages_with_and_without_names(test_data: Path) -> None:
+    rows = [row for row in extraction.labelled(test_data / "html_real") if row["gold"]]
+    assert len(rows) > 90
+    for pages in (rows, [row | {"html": NAMES.sub("", row["html"])} for row in rows]):
+        assert statistics.mean(score(row, extraction.ours(row["html"])["text"]).f1 for row in pages) > 0.94
+
+
 def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pages").mkdir()
     text = GOLD.replace("\n", "</p><p>") * 4
@@ -50,7 +64,7 @@ def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypat
     (tmp_path / "gold.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = {row["file"]: extraction.ours("<p>" + "别的文字" * 9) for row in rows}
     monkeypatch.setattr(extraction, "peers", lambda *_: {"a peer": found})
-    arguments = {"labelled": tmp_path, "html": None, "strip_classes": True, "peers": True, "out": None, "worst": 1}
+    arguments = {"labelled": tmp_path, "strip_classes": True, "peers": True, "out": None, "worst": 1}
     extraction.run(SimpleNamespace(**arguments))  # type: ignore[arg-type]
     _, _, ours, peer, genre, worst = capsys.readouterr().out.splitlines()
     assert "1.00  1.00   1.00,1.00    1/1" in ours and " +0.000 [" in ours

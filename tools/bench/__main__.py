@@ -52,7 +52,7 @@ def main() -> None:
         type=Path,
         help="the output folder of a finished build; dedup, frontier, loader, checkpoint: where to work",
     )
-    parser.add_argument("--html", type=Path, help="rooms, extraction: a WARC file of pages, for extraction's speed")
+    parser.add_argument("--html", type=Path, help="rooms: a WARC file of pages, for extraction's speed")
     parser.add_argument("--labelled", type=Path, help="extraction: a folder with gold.jsonl and pages/")
     parser.add_argument("--strip-classes", action="store_true", help="extraction: pages without class and id")
     parser.add_argument("--worst", type=int, default=10, help="extraction: how many of our worst pages (default: 10)")

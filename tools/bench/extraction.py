@@ -1,15 +1,13 @@
 """Extraction of main text, title, date and author on labelled pages, beside other extractors, and its speed.
 
-    python -m tools.bench extraction --labelled DIR --peers          quality, DIR: gold.jsonl and pages/NAME (or NAME.gz)
-    python -m tools.bench extraction --html build/demo-input/demo-0000.warc.gz            MB/s, also of a folder of .html
+    python -m tools.bench extraction --labelled DIR --peers                   DIR: gold.jsonl and pages/NAME (or NAME.gz)
 
 Precision, recall and F1 are of multisets of 4-character shingles of letters and digits, means over the pages with gold
 text; a line that is the title or one of the page's `optional` lines counts neither for nor against, as do footnote marks
 and the numbers of ordered lists. A sentence (split at 。！？ and line ends) is present when all of it stands in the output.
 An author is right when it is the gold or one of several names given; precision is over all that are given. `folds`
 are the lowest and highest mean of five groups of sites; rules are not fitted anew for each. The interval is of a bootstrap over pages, paired.
-Without `--labelled` the pages are those of our own templates (tools/pages). All peers get the page as we decoded it. Speeds
-are of CPU time, the median of three runs; the limit is a parser that builds a tree and does nothing with it.
+All peers get the page as we decoded it; ms and MB/s are of CPU time, over all pages and their bytes in UTF-8.
 """
 
 from __future__ import annotations
@@ -29,21 +27,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from corpus.encoding import UndecodableError, decode
+from corpus.engine.errors import UsageError
 from corpus.extract import ExtractConfig, RefusedPage, extract_html
-from corpus.extract.child import extract_payload, pack
-from corpus.sandbox import Limits, Sandbox
-from corpus.sources import Record, SourcesConfig, read
-from corpus.sources.pages import BATCH_BYTES, CHILD
 from tools.bench.peers import environment
-from tools.bench.timing import cpu_seconds
-from tools.pages import make_page
-from tools.pages.templates import TEMPLATES
 
 ENVIRONMENT = environment.ROOT / "build/peers/extraction"
 REQUIREMENTS = environment.FOLDER / "extraction.txt"
 NAMES = re.compile(r"""\s(?:class|id)\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]+)""", re.IGNORECASE)
 NGRAM, GOOD, FEW_HAN, FOLDS, RESAMPLES = 4, 0.9, 200, 5, 2_000
-PAGES_PER_TEMPLATE, MAX_PAGES, MAX_SLOW_PAGES = 5, 400, 60  # the last: for trafilatura's speed
 _NOTE = re.compile(r"\[(?:\d+|注 ?\d+|编辑|編輯)\]")
 _NUMBER = re.compile(r"^\s*\d{1,4}\.\s+", re.MULTILINE)
 _HAN = re.compile("[\u4e00-\u9fff]")
@@ -64,11 +55,14 @@ class Score(NamedTuple):
 
 
 def run(arguments: Namespace) -> None:
-    """Print the tables."""
-    if arguments.html:
-        speeds(arguments.html.name, list(given_pages(arguments.html)))
-        return
-    rows = list(labelled(arguments.labelled) if arguments.labelled else templates())
+    """Print the tables.
+
+    Raises:
+        UsageError: no `--labelled`.
+    """
+    if arguments.labelled is None:
+        raise UsageError("extraction needs --labelled: a folder with gold.jsonl and pages/.")
+    rows = list(labelled(arguments.labelled))
     if arguments.strip_classes:
         rows = [row | {"html": NAMES.sub("", row["html"])} for row in rows]
     results = {"ours": {row["file"]: ours(row["html"]) for row in [rows[0], *rows]}}
@@ -87,15 +81,6 @@ def labelled(folder: Path) -> Iterator[Row]:
             yield row | {"html": decode(raw).text}
         except UndecodableError:
             yield row | {"html": ""}
-
-
-def templates() -> Iterator[Row]:
-    """Pages of our own templates as rows."""
-    for name in TEMPLATES:
-        for seed in range(PAGES_PER_TEMPLATE):
-            page = make_page(name, seed)
-            row = {"file": f"{name} {seed}", "site": name, "genre": name, "gold": page.text, "html": page.html}
-            yield row | {"title": page.title, "date": page.date, "author": page.author}
 
 
 def ours(html: str) -> Found:
@@ -128,7 +113,7 @@ def report(rows: list[Row], results: dict[str, dict[str, Found]], num_worst: int
         f"{len(rows)} pages, {len({row['site'] for row in rows})} sites, {len(rows) - len(texts)} of them without gold text"
     )
     print(
-        f"{'':12} P     R     F1    >0.9  folds        sentences failed title date  author P,R  lists<200 ms    ours-F1 [95%]"
+        f"{'':12} P     R     F1    >0.9  folds        sentences failed title date  author P,R  lists<200     ms   MB/s ours-F1 [95%]"
     )
     for name, found in results.items():
         print(f"{name:12} {summary(rows, texts, scores[name], found)} {against(scores['ours'], scores[name])}")
@@ -157,11 +142,12 @@ def summary(rows: list[Row], texts: list[Row], scores: list[Score], found: dict[
     right = sum(author_is(found[row["file"]]["author"], row.get("author") or "") for row in given)
     author = f"{right / max(1, len(given)):.2f},{fact(texts, found, 'author', author_is)}"
     lists = [len(_HAN.findall(found[row["file"]]["text"])) < FEW_HAN for row in rows if not row["gold"]]
+    num_bytes, ms = sum(len(row["html"].encode()) for row in rows), sum(found[row["file"]]["ms"] for row in rows)
     return (
         f"{p:.3f} {r:.3f} {f1:.3f} {statistics.mean(one.f1 > GOOD for one in scores):.3f} {means[0]:.3f}..{means[-1]:.3f} "
         f"{sum(one.present for one in scores) / max(1, sum(one.sentences for one in scores)):9.3f} "
         f"{sum(one.failed for one in scores):6} {facts[0]:>5} {facts[1]:>5} {author:>11} {sum(lists):4}/{len(lists):<4} "
-        f"{statistics.mean(one['ms'] for one in found.values()):6.1f}"
+        f"{ms / len(rows):6.1f} {num_bytes / 1e3 / ms:6.1f}"
     )
 
 
@@ -219,53 +205,3 @@ def against(ours: list[Score], theirs: list[Score]) -> str:
     picks = np.random.default_rng(0).integers(0, len(apart), (RESAMPLES, len(apart)))
     low, high = np.percentile(apart[picks].mean(axis=1), [2.5, 97.5])
     return f"{apart.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
-
-
-def given_pages(path: Path) -> Iterator[str]:
-    """The text of at most MAX_PAGES pages."""
-    if path.is_dir():
-        files = sorted(path.rglob("*.html"))
-        yield from (decode(file.read_bytes()).text for file in files[:: max(1, len(files) // MAX_PAGES)])
-        return
-    records = (record for record in read(str(path), SourcesConfig()) if isinstance(record, Record))
-    for _, record in zip(range(MAX_PAGES), records, strict=False):
-        yield decode(record.raw, record.charset).text
-
-
-def speeds(title: str, pages: list[str]) -> None:
-    """MB/s of each way over the same pages."""
-    from resiliparse.extract.html2text import extract_plain_text
-    from resiliparse.parse.html import HTMLTree
-
-    size, slow = num_bytes(pages), pages[:: max(1, len(pages) // MAX_SLOW_PAGES)]
-    items = [pack(ExtractConfig(), "utf-8", page.encode()) for page in pages]
-    trafilatura = ExtractConfig.model_validate({"backend": "trafilatura"})
-    ways: dict[str, Callable[[], object]] = {
-        "limit: resiliparse builds the tree": lambda: [HTMLTree.parse(page) for page in pages],
-        "resiliparse main_content": lambda: [extract_plain_text(page, main_content=True) for page in pages],
-        "trafilatura fast": lambda: [extract_html(page, trafilatura) for page in slow],
-        "ours": lambda: [extract_html(page, ExtractConfig()) for page in pages],
-        "ours, from bytes": lambda: [extract_payload(item) for item in items],
-    }
-    rates = {
-        name: (num_bytes(slow) if "trafilatura" in name else size) / cpu_seconds(way) for name, way in ways.items()
-    }
-    batches: list[list[bytes]] = [[]]
-    for item in items:
-        if sum(map(len, batches[-1])) > BATCH_BYTES:
-            batches.append([])
-        batches[-1].append(item)
-    with Sandbox(CHILD, Limits(60.0, 1024)) as sandbox:
-        work = cpu_seconds(
-            lambda: [sandbox.map(batch) for batch in batches], lambda: time.process_time() + sandbox.cpu_seconds()
-        )
-    rates["ours, from bytes, in the killable child"] = size / work
-    print(f"{title}: {len(pages):,} pages, {size:.1f} MB\n{'':44}{'MB/s':>8}{'of parse':>10}{'of trafilatura':>16}")
-    parse, fast = next(iter(rates.values())), rates["trafilatura fast"]
-    for name, rate in rates.items():
-        print(f"{name:44}{rate:8.1f}{rate / parse:10.2f}{rate / fast:16.1f}")
-
-
-def num_bytes(pages: list[str]) -> float:
-    """Megabytes of pages in UTF-8."""
-    return sum(len(page.encode()) for page in pages) / 1e6

@@ -1,7 +1,7 @@
 """Many plain pages over many hosts: the web that speed is measured on.
 
-A page has some 3 KB and 15 links, or as `large` one the weight of a page of a news site: a navigation and lists of other
-articles (`MANY_LINKS`), style and script around the text.
+A page has some 8 KB and 15 links, or as `large` one the weight of a page of a news site, 21 KB: lists of other articles
+(`MANY_LINKS`), style and script around the text.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from tools.fake_site.site import Web, anchor
+from tools.fake_site.prose import headline
+from tools.fake_site.site import Web, anchor, html_of, text_of
 from tools.fake_site.wire import Answer, Asked, Reply
-from tools.pages import headline, make_article
-from tools.pages.templates import TEMPLATES
 
 NUM_HOSTS = 64
 NUM_LINKS = 12
+PARAGRAPHS = 20
 MANY_LINKS = 90
-STYLE = "<style>" + ".list li a:hover{color:#c00;text-decoration:underline}\n" * 60 + "</style>"
+STYLE = "<style>" + ".list li a:hover{color:#c00;text-decoration:underline}\n" * 40 + "</style>"
 SCRIPT = "<script>" + "window.dataLayer=window.dataLayer||[];dataLayer.push({event:'view'});\n" * 50 + "</script>"
 CASE = "many pages"
 
@@ -40,20 +40,9 @@ def _host(web: Web, number: int, pages: int, large: bool) -> None:
     site.seed()
 
 
-def _article(number: int) -> tuple[str, str]:
-    """A made-up page, cut in two where the links go."""
-    article = make_article(number)
-    names = sorted(TEMPLATES)
-    html = TEMPLATES[names[number % len(names)]](article, random.Random(number))[0]
-    html = html.replace('href="', 'data-href="')  # the template's own links lead nowhere
-    before, _, after = html.rpartition("</body>")
-    return before, "</body>" + after
-
-
 @cache
 def _page(host: int, index: int, pages: int, port: int, large: bool) -> bytes:
     """Page `index` of a host: links to its children in a tree of `NUM_LINKS` a page, to its parent, and to other hosts."""
-    before, after = _article(host + NUM_HOSTS * index)
     children = range(index * NUM_LINKS + 1, min(pages, (index + 1) * NUM_LINKS + 1))
     links = [f"/p/{child}.html" for child in children]
     links += ["/", f"/p/{(index - 1) // NUM_LINKS}.html"] if index > NUM_LINKS else ["/"]
@@ -63,8 +52,7 @@ def _page(host: int, index: int, pages: int, port: int, large: bool) -> bytes:
         chance = random.Random(f"{host} {index}")
         links += [f"/p/{chance.randrange(1, pages)}.html" if pages > 1 else "/" for _ in range(MANY_LINKS)]
         texts += [headline(chance) for _ in range(MANY_LINKS)]
-        before, after = STYLE + before, SCRIPT + after
-    title = f"<h2>第{host}站第{index}篇</h2>"
-    return (
-        before + title + "".join(anchor(link, text=text) for link, text in zip(links, texts, strict=True)) + after
-    ).encode()
+    items = [anchor(link, text=text) for link, text in zip(links, texts, strict=True)]
+    key, (head, extra) = f"{host} {index}", (STYLE, SCRIPT) if large else ("", "")
+    extra += f"<h2>第{host}站第{index}篇</h2>"
+    return html_of(key, items, head, text_of(key, PARAGRAPHS), extra=extra).encode()

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from tools.fake_site.expected import ALLOWED, KEPT, UNKNOWN, Expected, Family, Truth, digest_of
+from tools.fake_site.prose import headline, sentence
 from tools.fake_site.wire import Answer, Asked, Computed, Reply, page
-from tools.pages import headline, sentence
 
 NOT_FOUND = Answer(b"<title>404</title>", 404)
 

@@ -6,6 +6,8 @@ nothing to train, and a few pages suffice to overrule a wrong guess.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from corpus.crawl.pages.page import Page, PageLink
 from corpus.crawl.urls.url import name_of
 
@@ -17,12 +19,11 @@ PRIOR_TEXT_BYTES = 300
 # A host's name weighs as much as so many pages: a .cn host whose first pages are English is down to half after four.
 PRIOR_PAGES = 4
 
-# Top-level domains of places where Chinese is written, and those that are written in Chinese.
-CHINESE_SUFFIXES = frozenset("cn tw hk mo".split())
-OF_SINGAPORE = "sg"
-# What a host's name makes us expect: nearly all of .cn is Chinese, .sg is one part in a few, and other hosts were found
-# through links on Chinese pages, which makes them likelier to be Chinese than the web at large.
-PRIOR_CHINESE_SUFFIX, PRIOR_SINGAPORE, PRIOR_ELSEWHERE = 0.9, 0.4, 0.3
+# What the top-level domain of a host makes us expect: nearly all of .cn is Chinese, and so are places where Chinese is
+# written and domains written in it; .sg is one part in a few; other hosts were found through links on Chinese pages, which
+# makes them likelier to be Chinese than the web at large.
+PRIORS = {"cn": 0.9, "tw": 0.9, "hk": 0.9, "mo": 0.9, "sg": 0.4}
+PRIOR_ELSEWHERE = 0.3
 # What a page's declarations make us expect of a page without text.
 PRIOR_DECLARED, PRIOR_UNDECLARED, PRIOR_OTHER = 0.9, 0.3, 0.1
 CHINESE_CODECS = frozenset(("gb18030", "gbk", "gb2312", "big5", "big5hkscs", "cp950", "euc_tw", "hz", "iso2022_cn"))
@@ -39,10 +40,8 @@ OTHER_LANGUAGE = 0.1
 def page_evidence(page: Page) -> float:
     """How Chinese a page is: its text, and what it declares as long as there is little text."""
     share = min(1.0, page.chinese_bytes / (WHOLLY_CHINESE * page.text_bytes)) if page.text_bytes else 0.0
-    if page.language:
-        prior = PRIOR_DECLARED if is_chinese(page.language) else PRIOR_OTHER
-    else:
-        prior = PRIOR_DECLARED if page.encoding in CHINESE_CODECS else PRIOR_UNDECLARED
+    declared = is_chinese(page.language) if page.language else page.encoding in CHINESE_CODECS
+    prior = PRIOR_DECLARED if declared else PRIOR_OTHER if page.language else PRIOR_UNDECLARED
     return (prior * PRIOR_TEXT_BYTES + share * page.text_bytes) / (PRIOR_TEXT_BYTES + page.text_bytes)
 
 
@@ -63,9 +62,10 @@ def host_prior(host: str) -> float:
     (0.9, 0.3)
     """
     suffix = name_of(host).rpartition(".")[2]
-    if suffix in CHINESE_SUFFIXES or (suffix.startswith("xn--") and _is_han(suffix)):
-        return PRIOR_CHINESE_SUFFIX
-    return PRIOR_SINGAPORE if suffix == OF_SINGAPORE else PRIOR_ELSEWHERE
+    with suppress(UnicodeError):
+        if suffix.startswith("xn--") and _share_of_han(suffix[4:].encode("ascii").decode("punycode")) == 1.0:
+            return PRIORS["cn"]
+    return PRIORS.get(suffix, PRIOR_ELSEWHERE)
 
 
 def link_priority(link: PageLink, page: float, host: float, depth: int) -> float:
@@ -92,13 +92,6 @@ def is_chinese(language: str) -> bool:
     """
     first = language.strip().lower().replace("_", "-").split("-")[0]
     return first in ("zh", "zho", "chi", "cmn", "yue", "wuu", "nan", "hak", "lzh", "cn", "tw", "x")
-
-
-def _is_han(label: str) -> bool:
-    try:
-        return _share_of_han(label[4:].encode("ascii").decode("punycode")) == 1.0
-    except UnicodeError:
-        return False
 
 
 def _share_of_han(text: str) -> float | None:

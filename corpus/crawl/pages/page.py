@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from functools import lru_cache
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ import xxhash
 from corpus.crawl.pages import reader
 from corpus.crawl.urls.url import BadUrl, normalize
 from corpus.encoding import decode
-from corpus.extract import lines, tables
+from corpus.extract.tables import references
 
 MAX_LINKS = 2_000  # links of a page that are kept, in the page's order
 MAX_OTHER_TAGS = 200  # meta, base and html tags
@@ -44,7 +44,7 @@ _CALENDAR = re.compile(
 )
 MAX_CALENDAR_BYTES = 16 << 10
 _REFRESH = re.compile(
-    r"\s{0,20}[0-9.]{1,20}\s{0,20}[;,\s]\s{0,20}(?:url\s{0,20}=\s{0,20})?(.*)", re.IGNORECASE | re.DOTALL
+    r"""(?is)\s{0,20}[0-9.]{1,20}\s{0,20}[;,\s]\s{0,20}(?:url\s{0,20}=\s{0,20})?(?:'([^']*)|"([^"]*)|(.*))"""
 )
 _GIANT_NUMBER = re.compile(r"&#[0-9]{1000,}")  # no character; int() refuses numbers of 4,300 digits
 _LINK_RELATIONS = ("canonical", "alternate", "next", "prev", "amphtml")
@@ -90,17 +90,28 @@ def read_page(body: bytes, content_type: str | None, url: str) -> Page:
     """
     decoded = decode(body, content_type)
     page = decoded.text.encode()
+    data, left = np.frombuffer(page, np.uint8), np.array([MAX_OTHER_TAGS, MAX_LINKS])
+    out = np.empty(len(data), "<u4")
+    rows = np.empty((left.sum(), 3), np.int32)
+    ends = np.empty((len(rows), len(reader.ATTRIBUTES), 2), np.int32)
     is_html = not (content_type or "").lstrip().lower().startswith("text/plain")
-    rows, info, text, bare = _read(page, is_html)
-    title = _title(page, info)
-    links, metas, base, language = _tags(page, rows, text, url)
-    han, kana = info[reader.NUM_COUNTS + reader.HAN], info[reader.NUM_COUNTS + reader.KANA]
-    han += info[reader.NUM_COUNTS + reader.NUMERAL]
-    chinese = han + info[reader.NUM_COUNTS + reader.PUNCTUATION] if kana <= MAX_KANA_RATIO * han else 0
-    text_bytes = sum(info[reader.NUM_COUNTS :])
+    k, o, first, last = reader.read_tags(data, references(), reader.CHARACTERS, is_html, left, out, rows, ends)
+    codes = out[:o]
+    classes = reader.CHARACTERS[codes]
+    sizes = 1 + (codes > 0x7F) + (codes > 0x7FF) + (codes > 0xFFFF)  # in UTF-8
+    _white, number, numeral, other, han, mark, kana = np.bincount(classes, sizes, reader.KANA + 1).astype(int).tolist()
+    han += numeral
+    text_bytes = number + other + han + mark + kana
+    text = codes.tobytes().decode("utf-32-le")
+    bare = codes[classes > reader.NUMERAL].tobytes().decode("utf-32-le").encode()
     if len(bare) <= MAX_CALENDAR_BYTES:
         bare = _CALENDAR.sub(b"", bare.lower())
-    head = text[: 4 * SOFT_404_HEAD_CHARS].decode("utf-8", "ignore")[:SOFT_404_HEAD_CHARS]
+    title = " ".join(_plain(page[first : min(last, first + 4 * MAX_TITLE_CHARS)]).split())[:MAX_TITLE_CHARS] or None
+    said: list[dict[str, str]] = [{} for _ in range(k)]
+    noted = ends[:k, :, 0] >= 0
+    for (row, number), (first, last) in zip(np.argwhere(noted).tolist(), ends[:k][noted].tolist(), strict=True):
+        said[row][reader.ATTRIBUTES[number]] = _plain(page[first:last])
+    links, metas, base, language = _tags(rows[:k].tolist(), said, text, url)
     return Page(
         links=links,
         base=base,
@@ -108,10 +119,11 @@ def read_page(body: bytes, content_type: str | None, url: str) -> Page:
         title=title,
         meta_robots=metas,
         text_bytes=text_bytes,
-        chinese_bytes=chinese,
+        chinese_bytes=han + mark if kana <= MAX_KANA_RATIO * han else 0,
         content=xxhash.xxh3_128_digest(bare),
         language=language,
-        soft_404=text_bytes <= MAX_SOFT_404_BYTES and any(_MISSING.search(part) for part in (title or "", head)),
+        soft_404=text_bytes <= MAX_SOFT_404_BYTES
+        and any(_MISSING.search(part) for part in (title or "", text[:SOFT_404_HEAD_CHARS])),
     )
 
 
@@ -120,117 +132,47 @@ def warm_up() -> None:
     read_page(b"<a href=x>x</a>", None, "http://a.test/")
 
 
-@lru_cache(maxsize=1)
-def _tables() -> tables.Tables:
-    return tables.tables(lines.START_CHARACTERS, lines.INSIDE_CHARACTERS, lines.BYLINE_CHARACTERS)
-
-
-def _read(page: bytes, is_html: bool) -> tuple[list[list[int]], list[int], bytes, bytes]:
-    """Rows of the tags, `info` of the reader, the text, and the text without numbers and white space."""
-    found = _tables()
-    data = np.frombuffer(page, np.uint8)
-    out = np.empty(2 * len(data) + 64, np.uint8)
-    bare = np.empty(2 * len(data) + 64, np.uint8)
-    rows = np.empty((MAX_LINKS + MAX_OTHER_TAGS, reader.ROW_COLUMNS), np.int32)
-    info = np.zeros(reader.INFO_COLUMNS, np.int64)
-    reader.read_tags(
-        data,
-        found.elements,
-        found.references,
-        is_html,
-        MAX_LINKS,
-        out,
-        bare,
-        rows,
-        info,
-    )
-    facts = info.tolist()
-    text, letters = out[: facts[reader.TEXT_BYTES]].tobytes(), bare[: facts[reader.BARE_BYTES]].tobytes()
-    return rows[: facts[reader.NUM_ROWS]].tolist(), facts, text, letters
-
-
-def _title(page: bytes, info: list[int]) -> str | None:
-    start, end = info[reader.TITLE_START], info[reader.TITLE_END]
-    if start < 0:
-        return None
-    return " ".join(_plain(page[start : min(end, start + 4 * MAX_TITLE_CHARS)]).split())[:MAX_TITLE_CHARS] or None
-
-
 def _plain(data: bytes) -> str:
     """A piece of the page, character references decoded; a character cut off at an end is left out."""
     text = data.decode("utf-8", "ignore")
     return html.unescape(_GIANT_NUMBER.sub("&#9999999", text)) if "&" in text else text
 
 
-def _value(page: bytes, row: list[int], attribute: int) -> str | None:
-    start, end = row[reader.FIRST_VALUE + 2 * attribute], row[reader.FIRST_VALUE + 2 * attribute + 1]
-    return _plain(page[start:end]) if start >= 0 else None
-
-
 def _tags(
-    page: bytes, rows: list[list[int]], text: bytes, url: str
+    rows: list[list[int]], said: list[dict[str, str]], text: str, url: str
 ) -> tuple[tuple[PageLink, ...], tuple[tuple[str, str], ...], str | None, str | None]:
     """Links, named meta elements, base and language."""
     links: list[PageLink] = []
     metas: list[tuple[str, str]] = []
     base = language = None
-    for row in rows:
-        tag = row[reader.TAG]
-        if tag == reader.TAG_A or tag == reader.TAG_AREA:
-            if (target := _value(page, row, reader.HREF)) is not None:
-                links.append(_anchor(page, row, text, target))
-        elif tag == reader.TAG_FRAME:
-            if target := _value(page, row, reader.SRC):
-                links.append(PageLink(target, "", None, False, "frame"))
-        elif tag == reader.TAG_LINK:
-            if link := _relation(page, row):
-                links.append(link)
-        elif tag == reader.TAG_META:
-            content = _value(page, row, reader.CONTENT)
-            equivalent = (_value(page, row, reader.HTTP_EQUIV) or "").strip().lower()
-            name = (_value(page, row, reader.NAME) or "").strip().lower()
-            if content is None:
-                continue
-            if equivalent == "refresh":
-                if target := refresh_target(content):
-                    links.append(PageLink(target, "", None, False, "refresh"))
+    for (tag, start, end), values in zip(rows, said, strict=True):
+        name = reader.TAGS[tag]
+        target, content, hreflang = values.get("href"), values.get("content"), values.get("hreflang")
+        relations = values.get("rel", "").lower().split()
+        if name in ("a", "area") and target is not None:
+            words = text[start:end].encode()[:MAX_LINK_TEXT_BYTES].decode("utf-8", "ignore").strip()
+            links.append(PageLink(target, words, hreflang, not _NO_FOLLOW.isdisjoint(relations), name))
+        elif name in ("frame", "iframe") and values.get("src"):
+            links.append(PageLink(values["src"], "", None, False, "frame"))
+        elif name == "link" and target:
+            kind = next((word for word in relations if word in _LINK_RELATIONS), None)
+            media = values.get("type", "").lower()
+            if kind and "stylesheet" not in relations and not any(one in media for one in _NO_PAGE_TYPES):
+                links.append(PageLink(target, "", hreflang, False, kind))
+        elif name == "meta" and content is not None:
+            equivalent = values.get("http-equiv", "").strip().lower()
+            if equivalent == "refresh" and (refreshed := refresh_target(content)):
+                links.append(PageLink(refreshed, "", None, False, "refresh"))
             elif equivalent == "content-language":
                 language = language or content
-            if name:
-                metas.append((name, content))
-        elif tag == reader.TAG_BASE:
-            if base is None and (target := _value(page, row, reader.HREF)) is not None:
-                base = _absolute(target, url)
-        elif tag == reader.TAG_HTML:
-            language = _value(page, row, reader.LANG) or _value(page, row, reader.XML_LANG) or language
+            if named := values.get("name", "").strip().lower():
+                metas.append((named, content))
+        elif name == "base" and base is None and target is not None:
+            with suppress(BadUrl):
+                base = normalize(target, url)
+        elif name == "html":
+            language = values.get("lang") or values.get("xml:lang") or language
     return tuple(links), tuple(metas), base, language.strip()[:35] if language else None
-
-
-def _anchor(page: bytes, row: list[int], text: bytes, target: str) -> PageLink:
-    start, end = row[reader.TEXT_START], row[reader.TEXT_END]
-    words = text[start : min(end, start + MAX_LINK_TEXT_BYTES)].decode("utf-8", "ignore").strip()
-    relations = _value(page, row, reader.REL)
-    nofollow = relations is not None and not _NO_FOLLOW.isdisjoint(relations.lower().split())
-    kind = "a" if row[reader.TAG] == reader.TAG_A else "area"
-    return PageLink(target, words, _value(page, row, reader.HREFLANG), nofollow, kind)
-
-
-def _relation(page: bytes, row: list[int]) -> PageLink | None:
-    """The page that a link element names, if it is one of ours to visit."""
-    target = _value(page, row, reader.HREF)
-    words = (_value(page, row, reader.REL) or "").lower().split()
-    kind = next((word for word in words if word in _LINK_RELATIONS), None)
-    media = (_value(page, row, reader.TYPE) or "").lower()
-    if not target or kind is None or "stylesheet" in words or any(name in media for name in _NO_PAGE_TYPES if media):
-        return None
-    return PageLink(target, "", _value(page, row, reader.HREFLANG), False, kind)
-
-
-def _absolute(target: str, url: str) -> str | None:
-    try:
-        return normalize(target, url)
-    except BadUrl:
-        return None
 
 
 def refresh_target(content: str) -> str | None:
@@ -240,7 +182,4 @@ def refresh_target(content: str) -> str | None:
     ('/新/', None)
     """
     found = _REFRESH.match(content)
-    target = found[1].strip() if found else ""
-    if target[:1] in ("'", '"'):
-        target = target[1:].partition(target[0])[0]
-    return target or None
+    return (found[1] or found[2] or found[3] or "").strip() or None if found else None

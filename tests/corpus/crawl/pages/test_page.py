@@ -54,6 +54,7 @@ def links(text: str) -> list[tuple[str, str]]:
         ("<noscript><a href=x></noscript><template><a href=y></template>", [("a", "x"), ("a", "y")]),
         ("<a href=x", []),
         ("<a href='x>y</a><p>z", [("a", "x")]),  # a quote that never closes
+        ('<a href="x>y</a><a href=z title="', [("a", '"x')]),  # one that closes in another tag, which is cut off
         ("a < b <3 <a href=x>", [("a", "x")]),
     ],
 )
@@ -136,6 +137,11 @@ def test_a_giant_character_reference_costs_itself() -> None:
 def test_an_end_tag_without_a_name_is_nothing() -> None:
     assert read("甲</>乙").text_bytes == 6
     assert read("甲</ x>乙").text_bytes == 6
+
+
+def test_a_title_that_never_ends_is_text() -> None:
+    found = read("<title>甲<p>乙")
+    assert (found.title, found.text_bytes) == (None, 6)
 
 
 def test_plain_text_has_no_links() -> None:

@@ -12,20 +12,23 @@ from hypothesis import strategies as st
 
 from corpus.crawl.pages import reader
 from corpus.crawl.pages.page import read_page, warm_up
-from corpus.extract import lines, tables
+from corpus.extract.tables import references
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def rows_of(page: str, num_rows: int) -> list[list[int]]:
-    """What `read_tags` notes of the tags of a page."""
-    found = tables.tables(lines.START_CHARACTERS, lines.INSIDE_CHARACTERS, lines.BYLINE_CHARACTERS)
+def tags_of(page: str, num_tags: int) -> tuple[list[int], list[dict[str, str]]]:
+    """What `read_tags` notes of a page: for each tag its place in TAGS, and the values of its attributes."""
     data = np.frombuffer(page.encode(), np.uint8)
-    rows = np.empty((2 * num_rows, reader.ROW_COLUMNS), np.int32)
-    out, bare = np.empty((2, 2 * len(data) + 64), np.uint8)
-    info = np.zeros(reader.INFO_COLUMNS, np.int64)
-    reader.read_tags(data, found.elements, found.references, True, num_rows, out, bare, rows, info)
-    return rows[: info[reader.NUM_ROWS]].tolist()  # type: ignore[no-any-return]
+    out, rows = np.empty(len(data), "<u4"), np.empty((2 * num_tags, 3), np.int32)
+    ends = np.empty((2 * num_tags, len(reader.ATTRIBUTES), 2), np.int32)
+    left = np.array([num_tags, num_tags])
+    k, *_ = reader.read_tags(data, references(), reader.CHARACTERS, True, left, out, rows, ends)
+    values = [
+        {name: page[a:b] for name, (a, b) in zip(reader.ATTRIBUTES, row, strict=True) if a >= 0}
+        for row in ends[:k].tolist()
+    ]
+    return rows[:k, reader.TAG].tolist(), values
 
 
 def near(names: list[str]) -> list[str]:
@@ -40,21 +43,16 @@ def near(names: list[str]) -> list[str]:
 
 def test_every_name_of_a_tag_is_known_and_no_other() -> None:
     names = [name for name in near([*reader.TAGS]) if name.lower() not in ("script", "style", "title", "iframe")]
-    shown = {name: tag for name, tag in reader.TAGS.items() if tag != reader.TAG_HIDDEN}
-    expected = [shown[name.lower()] for name in names if name.lower() in shown]
-    assert [row[reader.TAG] for row in rows_of("".join(f"<{name}>" for name in names), len(names))] == expected
+    noted = reader.TAGS[: reader.NUM_NOTED_TAGS]
+    expected = [noted.index(name.lower()) for name in names if name.lower() in noted]
+    assert tags_of("".join(f"<{name}>" for name in names), len(names))[0] == expected
 
 
 def test_every_name_of_an_attribute_is_known_and_no_other() -> None:
     names = near([*reader.ATTRIBUTES])
     page = "".join(f"<a {name}=v>" for name in names)
-    found = rows_of(page, len(names))
-    for name, row in zip(names, found, strict=True):
-        noted = [column for column in range(reader.FIRST_VALUE, reader.ROW_COLUMNS) if row[column] >= 0]
-        expected = reader.ATTRIBUTES.index(name.lower()) if name.lower() in reader.ATTRIBUTES else None
-        first = None if expected is None else reader.FIRST_VALUE + 2 * expected
-        assert noted == ([] if first is None else [first, first + 1]), name
-        assert first is None or page[row[first] : row[first + 1]] == "v"
+    known = set(reader.ATTRIBUTES)
+    assert tags_of(page, len(names))[1] == [{name.lower(): "v"} if name.lower() in known else {} for name in names]
 
 
 VALUES = st.text("ab1 文好/?=&.<>\n", max_size=10)
