@@ -38,13 +38,14 @@ COMMONEST = (
 
 _GOOD = COMMON_HAN | set(map(chr, (*range(0x3000, 0x3018), *range(0xFF01, 0xFF5F)))) | set("“”‘’—…·")
 _DEBRIS = re.compile("[\ue000-\uf8ff\x80-\x9f\ufffd\U000f0000-\U0010ffff]")
-_ASCII = re.compile(r"[\x00-\x7f]+")
+_ASCII = bytes(range(128))
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 # Windows-1252 as browsers read it: the five undefined bytes are the C1 controls of the same number, so every byte is
 # some character and Latin-1 is contained in it.
 _WINDOWS_1252 = {
     ord(bytes([byte]).decode("cp1252")): byte for byte in range(128, 160) if byte not in b"\x81\x8d\x8f\x90\x9d"
 }
+_BEYOND_1252 = re.compile("[^\0-\xff" + "".join(map(chr, _WINDOWS_1252)) + "]")
 
 
 def score(text: str) -> float:
@@ -55,14 +56,18 @@ def score(text: str) -> float:
     >>> score("学而时习之，不亦说乎？") > 0.25 > score("瀛﹁€屾椂涔犱箣")
     True
     """
-    sample = _ASCII.sub("", text[: MAX_SCORED_CHARS * 2])
+    sample = _without_ascii(text[: MAX_SCORED_CHARS * 2])
     if len(sample) < MAX_SCORED_CHARS:
-        sample = _ASCII.sub("", text[: MAX_SCORED_CHARS * 50])
+        sample = _without_ascii(text[: MAX_SCORED_CHARS * 50])
     sample = sample[:MAX_SCORED_CHARS]
     if not sample:
         return 0.0
     good = sum(map(_GOOD.__contains__, sample))
     return (good - 2 * len(_DEBRIS.findall(sample))) / len(sample)
+
+
+def _without_ascii(text: str) -> str:
+    return text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
 
 
 def repair_mojibake(text: str) -> str | None:
@@ -112,7 +117,7 @@ def replace_surrogates(text: str) -> str:
 
 def _wrong_bytes(text: str) -> tuple[bytes, tuple[str, ...]]:
     """The bytes the text may have been made of, with the codecs they may really be in."""
-    with suppress(UnicodeEncodeError):
+    if not _BEYOND_1252.search(text):
         return text.translate(_WINDOWS_1252).encode("latin-1"), ("utf-8", "gb18030", "big5hkscs")
     with suppress(UnicodeEncodeError):  # a lone surrogate
         return text.encode("gb18030"), ("utf-8", "big5hkscs")
