@@ -50,7 +50,7 @@ _TITLED = re.compile(
 )
 _KEY_END = re.compile("[&<>\"'\\s_|-]")
 _BLOCK = re.compile(
-    r"(?i)</?(?:p|div|li|[uod]l|t[rdh]|d[td]|table|h[1-6r]|br|section|article|header|footer|form|main|body)(?=[\s/>])[^<>]*>"
+    r"</?(?:p|P|div|DIV|li|LI|[uod]l|[UOD]L|[td][rdht]|[TD][RDHT]|[hb][1-6r]|[HB][1-6R]|section|article|header|footer|form|body)(?=[\s/>])[^<>]*>"
 )
 _CODE = re.compile(rb"<(?:script|style|!--)[^<]*", re.IGNORECASE)
 _DATE = re.compile(r"(?<!\d)((?:19|20)\d\d)\s*[-/.年]\s*(\d{1,2})\s*[-/.月]\s*(\d{1,2})(?!\d)")
@@ -119,7 +119,7 @@ def headline(page: bytes, metas: dict[bytes, bytes]) -> tuple[str | None, int]:
     best: tuple[str | None, int] = None, -1
     best_score, tops = 0.0, []
     for place, worth, texts in _headings(page, start):
-        if worth > 0.5 and not _SITE.search(texts[-1]):
+        if worth > 0.5 and len(texts[-1]) >= 4 and not _SITE.search(texts[-1]):
             tops.append((texts[-1][:MAX_TITLE_CHARS], place))
         for title, text in product(titles, texts):
             if (score := agreement(text, title)) and score + worth > best_score:
@@ -132,7 +132,7 @@ def headline(page: bytes, metas: dict[bytes, bytes]) -> tuple[str | None, int]:
         for place, worth, text in _places(page, title, start):
             if (score := agreement(text, title)) and score + worth > best_score:
                 best, best_score = (text[:MAX_TITLE_CHARS], place), score + worth
-    cut = best[0] or (without_site(titles[0]) if titles else "")
+    cut = best[0] or (without_site(titles[-1]) if titles else "")
     if letters(cut) and not _SITE.search(cut):
         return cut, best[1]
     found = _TITLED.search(page, start)
@@ -194,7 +194,7 @@ def author_of(page: bytes, metas: dict[bytes, bytes], near: Near, lines: Iterabl
     """The person or account that a byline near the headline or at the foot, JSON-LD, or an element of that class names."""
     if name := _first(byline, near[1]):
         return name
-    place = page.find(b"application/ld+json")
+    place = page.find(b"application/ld+json", 0, 2 * MAX_HEAD_BYTES)
     place = page.find(b'"author"', place, page.find(b"</script", place)) if place >= 0 else -1
     found = _JSON_AUTHOR.match(page, place + 8, place + 400) if place >= 0 else None
     given = clean_author(_ESCAPE.sub(lambda code: chr(int(code[1], 16)), plain(found[1]))) if found else None
@@ -307,7 +307,7 @@ def _headings(page: bytes, start: int) -> Iterator[tuple[int, float, list[str]]]
     for tag in islice(_HEADING.finditer(page, start), MAX_HEADINGS):
         pieces = [" ".join(piece.split()) for piece in _TAG.split(html.unescape(str(tag[2], "utf-8", "ignore")))]
         if pieces := [piece for piece in pieces if piece]:
-            yield tag.end(1), 0.9 if tag[1] == b"1" else 0.5, [*pieces[:8], " ".join(pieces)]
+            yield tag.end(1), 0.9 if tag[1] == b"1" else 0.5, list(dict.fromkeys([*pieces[:8], " ".join(pieces)]))
 
 
 def _places(page: bytes, title: str, start: int) -> Iterator[tuple[int, float, str]]:

@@ -47,7 +47,7 @@ class Extract(Stage):
     """Records of the input files to documents."""
 
     name: ClassVar[str] = "extract"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     files: tuple[File, ...]
     sources: SourcesConfig = field(default_factory=SourcesConfig)

@@ -123,6 +123,8 @@ def test_hostile_heads_cost_linear_time() -> None:
         "<h1 ",
         ">山路<",
         "<time ",
+        "<h2><i>",
+        "<link canonical=",
         "作者：",
         "<p class=author",
         "2021-03-04 ",
