@@ -39,6 +39,7 @@ def page(head: str, body: str, foot: str = "") -> Page:
             None,
         ),
         ("<title>-文海网</title>", "<h1>山路修宽了</h1>", "山路修宽了"),
+        ("<title>山路修宽了_文海新闻网</title>", "<h1>文海新闻网</h1><b>山路修宽了</b>", "山路修宽了"),
         ("<title>文海网首页</title>", "", ""),
         ("", '<td class="newstitle">山路修宽了的那一天</td>', "山路修宽了的那一天"),
     ],
