@@ -87,7 +87,7 @@ def labels(row: dict[str, Any], texts: list[str]) -> Array:
 def page_examples(row: dict[str, Any], page: bytes, chance: random.Random) -> list[Examples]:
     """A page as it is, without names, and twice cut short."""
     reading = read(page)
-    title = facts.headline(page, facts.head_metas(page)).title
+    title = facts.headline(page, facts.head_metas(page))[0]
     texts = [str(reading.out.data[start:end], "utf-8") for start, end in reading.lines[:, :2].tolist()]
     y = labels(row, texts)
     found = [examples(one, y, title, 1.0) for one in (reading, without_names(reading))]

@@ -26,24 +26,21 @@ _SCRIPT = re.compile(rb"<script\b([^>]*)>", re.IGNORECASE)
 _SCRIPT_END = re.compile(rb"</script", re.IGNORECASE)
 _ASSIGNED = re.compile(r"""(?<![=!<>])=\s*(?=[\[{]\s*["\[{])""")
 _UNDEFINED = re.compile(r"(?<=[:,\[])undefined(?=[,}\]])")
-_KEYS = (
-    r"(?:article|post|html|rich)?_?(?:content|body|text|html)s?(?:_?html|_noencode)?"
-    r"|__html|paragraphs|blocks|detail|markdown|value|data|desc|description"
+_KEY = re.compile(
+    r"(?i:(?:article|post|html|rich)?_?(?:content|body|text|html)s?(?:_?html|_noencode)?"
+    r"|__html|paragraphs|blocks|detail|markdown|value|data|desc|description)"
 )
-_KEY = re.compile(_KEYS, re.IGNORECASE)
 _TITLE_KEYS = ("title", "headline", "articleTitle", "subject")
 _BLOCK_KEYS = ("text", "content", "value", "insert", "html", "data", "children")
 _OWNED = frozenset("title headline url link author user nickname avatar cover uid userName".split())
 _STRING = r"""("(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')"""
-_LITERAL = re.compile(rf"""\b((?i:{_KEYS})|(?:msg_)?title)["']?\s*[:=]\s*(?:JsDecode\(\s*)?{_STRING}""", re.DOTALL)
+_LITERAL = re.compile(rf"""\b({_KEY.pattern}|(?:msg_)?title)["']?\s*[:=]\s*(?:JsDecode\(\s*)?{_STRING}""", re.DOTALL)
 _PARSED = re.compile(rf"JSON\.parse\(\s*{_STRING}", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _NOT_HAN = re.compile(r"<[^<>]*>|[^\u3400-\u4dbf\u4e00-\u9fff]+")
 _MARKUP = re.compile(r"</?(?:p|div|br|section|span|h[1-6]|ul|li|strong|img|figure)\b[^<>]*>", re.IGNORECASE)
 
-
-# A text, its key, and the title beside or above it: None for an entry of a list of titled entries.
-Found = tuple[str, str, str | None]
+Found = tuple[str, str, str | None]  # key, text, title beside or above: None for an entry of a list of titled entries
 
 
 def article_html(page: bytes) -> bytes | None:
@@ -64,9 +61,9 @@ def article_html(page: bytes) -> bytes | None:
         script = page[start.end() : end.start()].decode("utf-8", "replace")
         left -= len(script)
         for key, text, title in _texts(script.strip(), b"json" in start[1].lower()):
-            han = _NOT_HAN.sub("", text)
             if not re.search("[。！？；]", text):
                 continue
+            han = _NOT_HAN.sub("", text)
             heads[han[:30]] = max(heads.get(han[:30], 0), len(han))
             rank = len(han), "<" in text  # of two alike the one that has paragraphs
             if rank >= most and title is not None and _KEY.fullmatch(key):
@@ -76,6 +73,11 @@ def article_html(page: bytes) -> bytes | None:
         return None
     headline = html.escape(html.unescape(best[0]).strip())
     return (f"<h1>{headline}</h1>\n" * bool(headline) + _as_html(best[1])).encode("utf-8", "replace")
+
+
+def _is_short(text: str) -> bool:
+    """Whether code cannot hold MIN_HAN Han characters, of three bytes or escaped."""
+    return len(text.encode("utf-8", "replace")) - len(text) < 2 * MIN_HAN and text.count("\\u") < MIN_HAN
 
 
 def _parsed(text: str, start: int = 0) -> tuple[Any, int]:
@@ -88,8 +90,9 @@ def _parsed(text: str, start: int = 0) -> tuple[Any, int]:
 
 def _texts(script: str, is_json: bool) -> Iterator[Found]:
     """The strings of a script's JSON, and of what is no JSON the literals under keys of articles."""
-    if script[:3] == "%7B":
-        script = unquote(script)
+    script = unquote(script) if script[:3] == "%7B" else script
+    if _is_short(script):
+        return
     script = _UNDEFINED.sub("null", script)
     code, position, failures = [], 0, 0
     for start in [0] if is_json else (match.end() for match in _ASSIGNED.finditer(script)):
@@ -106,7 +109,7 @@ def _texts(script: str, is_json: bool) -> Iterator[Found]:
         for parsed in _PARSED.finditer(piece):
             yield from _texts(_unescaped(parsed[1]), True)
         title = ""
-        for key, literal in _LITERAL.findall(piece):
+        for key, literal in [] if _is_short(piece) else _LITERAL.findall(piece):
             if key.endswith("title"):
                 title = _unescaped(literal) or title
             else:
@@ -128,26 +131,16 @@ def _strings(value: Any) -> Iterator[Found]:
             own = next((value[name] for name in _TITLE_KEYS if isinstance(value.get(name), str)), title)
             stack += [(name, item, None if title is None else own) for name, item in value.items()]
         elif isinstance(value, list):
-            text = _paragraphs(value) if _KEY.fullmatch(key) else ""
-            if text:
-                yield key, text, title
-                continue
-            entries = sum(isinstance(item, dict) and not _OWNED.isdisjoint(item) for item in value)
-            stack += [(key, item, None if entries > 1 and key != "@graph" else title) for item in value]
+            entries = [isinstance(item, dict) and not _OWNED.isdisjoint(item) for item in value]
+            lines = [_block(block) for block in value] if _KEY.fullmatch(key) else []
+            if any(lines) and not any(owned and line for owned, line in zip(entries, lines, strict=True)):
+                marked = any(map(_MARKUP.search, lines))  # paragraphs, or an editor's blocks
+                yield key, "".join(f"<p>{line}</p>" for line in lines) if marked else "\n".join(lines), title
+            else:
+                stack += [(key, item, None if sum(entries) > 1 and key != "@graph" else title) for item in value]
 
 
-def _paragraphs(blocks: list[Any]) -> str:
-    """The text of a list of strings or of an editor's blocks; nothing for entries that have titles or authors."""
-    lines = []
-    for block in blocks:
-        text = _block(block, 6)
-        if isinstance(block, dict) and text and not _OWNED.isdisjoint(block):
-            return ""
-        lines.append(text)
-    return "".join(f"<p>{line}</p>" for line in lines) if any(map(_MARKUP.search, lines)) else "\n".join(lines)
-
-
-def _block(block: Any, depth: int) -> str:
+def _block(block: Any, depth: int = 6) -> str:
     if isinstance(block, dict) and depth > 0:
         return next((text for key in _BLOCK_KEYS if (text := _block(block.get(key), depth - 1))), "")
     if isinstance(block, list) and depth > 0:
@@ -167,8 +160,6 @@ def _unescaped(literal: str) -> str:
 
 
 def _as_html(text: str) -> str:
-    if _MARKUP.search(text):
-        return text
-    if _MARKUP.search(plain := html.unescape(text)):
-        return plain
+    if _MARKUP.search(text) or _MARKUP.search(html.unescape(text)):
+        return text if _MARKUP.search(text) else html.unescape(text)
     return "\n".join(f"<p>{html.escape(line.strip())}</p>" for line in text.splitlines() if line.strip())

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import html
 import re
+from itertools import accumulate
 from typing import Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -26,54 +27,45 @@ MAX_RENDERED_BYTES = 1_000_000  # of one formula with its glyphs; MathJax's SVG 
 
 _BLOCKS = rb"p|h[1-6]|[uod]l|li|d[dt]|t[rdh]|table|body|html|article|section|main|footer|header|figure|pre|blockquote"
 _START = re.compile(
-    rb"<(?:!--|(script|style|textarea|title|iframe|xmp|(?:\w{1,9}:)?math|img|mjx-container"
+    rb"<(?=[!stimxd]|\w{1,9}:)(?:!--|(script|style|textarea|title|iframe|xmp|(?:\w{1,9}:)?math|img|mjx-container"
     rb"|(?:span|div)(?=\s[^<>]*?(?:MathJax|MJXc-|katex|ztext-math|mwe-math-el)))(?=[\s/>]))",
     re.IGNORECASE,
 )
 _REST = re.compile(rb"""(?:[^>"'=]++|=\s*(?:"[^"]*"|'[^']*')|[="'])*+>""")  # of a tag, quoted as the HTML standard says
 _ATTRIBUTE = re.compile(rb"""(?<=[\s"'/])([^\s"'>/=]++)\s*+=\s*+(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
-_RAW_END = {name: re.compile(rb"</%b[^>]*>" % name, re.I) for name in b"script style textarea title iframe xmp".split()}
+_RAW = frozenset(b"script style textarea title iframe xmp".split())
 _INSIDE = re.compile(rb"<(/?)(?:(span|div|mjx-container)|%b)(?=[\s/>])" % _BLOCKS, re.I)
 _MATH = re.compile(rb"<(?:\w{1,9}:)?math(?=[\s>])", re.I)
 _MATH_END = re.compile(rb"<(?:(/(?:\w{1,9}:)?math\s*>)|(?:\w{1,9}:)?math[\s>]|/?(?:%b|div)[\s>])" % _BLOCKS, re.I)
 _ANNOTATION = re.compile(
-    rb"""<(?:\w{1,9}:)?annotation\s[^<>]*encoding\s*=\s*["']?(?:application/x-tex|image/tex|text/x-latex|(?:La)?TeX)\b"""
-    rb"[^<>]*>((?:[^<]|<(?![/!a-z]))*+)",
-    re.I,
+    rb"""(?i)<(?:\w{1,9}:)?annotation\s[^<>]*encoding\s*=\s*["']?[a-z/-]{0,15}tex\b[^<>]*>((?:[^<]|<(?![/!a-z]))*+)"""
 )
 _DATA_MATHML = re.compile(rb"""\sdata-mathml\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _KATEX_TEXT = re.compile(rb"""<span class=["']katex-mathml["']>([^<]*)</span>""")
-_MATHJAX = re.compile(
-    rb"(?:^|\s)(?:MathJax(?:_(?:Preview|SVG|CHTML|PHTML|MathML|Display|SVG_Display))?|MJXc-display)(?:\s|$)"
-)
-_CONTAINER = re.compile(rb"(?:^|\s)(?:ztext-math|mwe-math-element|katex(?:-display|--display|--inline)?)(?:\s|$)")
+_MATHJAX = ("MathJax", "MJXc-display")  # begin the class of what MathJax draws
+_CONTAINER = set("ztext-math mwe-math-element katex katex-display katex--display katex--inline".split())
+_IMAGE = set("mathcode equation tex latex math mathjax math-inline math-block formula".split())
 _SOURCE_FOLLOWS = re.compile(
     rb"\s*<(?:script\s[^<>]*\bmath/(?:tex|mml)|(?:span|div)\s[^<>]*class=[\"']?(?:MathJax|mjx-chtml|MJXc-))"
 )
+_IMAGE_MARK = re.compile(rb"(?i)tex|math|equation|formula|/eq\?|eeimg")  # one is in each tag that _image takes
 _SERVICE = re.compile(
-    rb"(?:/equation\?tex=|codecogs\.com/\w+\.(?:latex|image)\?|latex\.csdn\.net/eq\?|/math\?(?:formula|math)=|/chart\?[^#]*?chl="
-    rb"|upmath\.me/\w+/|latex\.php\?latex=|/gr/latex\?)([^#\0]*?)(?:[#\0]|$|&(?:ch\w+|bg|fg|s)=)"
-)
-_IMAGE = re.compile(
-    rb"\b(?:mathcode|equation|tex|latex|math(?:jax|-inline|-block)?|formula|mwe-math-fallback-image-\w+)(?:\s|$)"
+    r"(?:/equation\?tex=|codecogs\.com/\w+\.(?:latex|image)\?|latex\.csdn\.net/eq\?|/math\?(?:formula|math)="
+    r"|upmath\.me/\w+/|latex\.php\?latex=)([^#\0]*?)(?:[#\0]|$|&(?:bg|fg|s)=)"
 )
 _NO_TEX = re.compile(r"[\u4e00-\u9fff]|\.(?:png|gif|jpe?g|svg|webp)$|^(?:img|image|latex|formula|equation|math)$", re.I)
-_STYLE = re.compile(
-    r"(?:\\(?:(?:display|text)style|inline|large|dpi\{\d{1,4}\}|(?:bg|fn)_\w{1,20}|space)(?![A-Za-z])\s{0,9}){1,8}"
-)
+_STYLE = re.compile(r"^(?:\\(?:displaystyle|textstyle|inline|large|dpi\{\d+\}|(?:bg|fn)_\w+|space)(?![A-Za-z])\s*)+")
 _DELIMITED = re.compile(r"(\\\[|\$\$)(.+)(?:\\\]|\$\$)|(?:\\\(|\$)(.+)(?:\\\)|\$)")
 
 
 @kernel()
 def _is_marked(data: Any) -> bool:
-    """Whether `math`, `atex` (katex, latex), `?tex`, `eeim` or `cht=` stands in the page; no branches: many bytes at once."""
+    """Whether `math`, `atex` (katex, latex) or `?tex` stands in the page; no branches: many bytes at once."""
     found = False
     for i in range(len(data) - 3):
         a, b, c, d = data[i], data[i + 1], data[i + 2], data[i + 3]
         found |= (a == 109) & (b == 97) & (c == 116) & (d == 104)
         found |= ((a == 97) | (a == 63)) & (b == 116) & (c == 101) & (d == 120)
-        found |= (a == 101) & (b == 101) & (c == 105) & (d == 109)
-        found |= (a == 99) & (b == 104) & (c == 116) & (d == 61)
     return found
 
 
@@ -103,37 +95,37 @@ def with_tex(page: bytes) -> bytes:
 def _element(page: bytes, name: bytes, tag: re.Match[bytes]) -> tuple[int, bytes | None]:
     """Where to go on behind an element (0: nowhere), and what stands in its place."""
     start = tag.end()
-    if name in _RAW_END:
-        end = _RAW_END[name].search(page, start)
-        kind = _attributes(tag[0]).get("type", "") if name == b"script" and b"math/" in tag[0] else ""
+    if name == b"img":
+        return start, _image(_attributes(tag[0])) if _IMAGE_MARK.search(tag[0]) else None
+    if name in _RAW:
+        end = re.compile(b"(?i)</%b[^>]*>" % name).search(page, start)
+        kind = _attributes(tag[0]).get("type", "") if b"math/" in tag[0] else ""
         if end is None or not kind.startswith(("math/tex", "math/mml")):
             return (end.end() if end else 0), None
         source, display = page[start : end.start()], "display" in kind
         return end.end(), _formula(source, start, display) or _dollars(source.decode("utf-8", "replace"), display)
-    attributes = _attributes(tag[0])
-    if name == b"img":
-        return start, _image(attributes)
     if name.endswith(b"math"):
         end = _MATH_END.search(page, start)
         if end is None or end[1] is None:  # the search ended at the next formula or block: so it stays linear
             return start, None
         return end.end(), _formula(b"<math" + page[tag.start() : end.end()], start, False)
-    classes = attributes.get("class", "").encode()
-    is_mathjax = _MATHJAX.search(classes) is not None
-    if not (is_mathjax or name == b"mjx-container" or _CONTAINER.search(classes)):
+    attributes = _attributes(tag[0])
+    classes = attributes.get("class", "")
+    is_mathjax = any(word.startswith(_MATHJAX) for word in classes.split())
+    if not (is_mathjax or name == b"mjx-container" or not _CONTAINER.isdisjoint(classes.split())):
         return start, None
     stop, position = _closing(page, name, start)
     if stop < 0:
         return position, None
     inside = attributes.get("data-mathml", "").encode() or page[start:stop]
     declared = attributes.get("display", attributes.get("data-eeimg"))
-    display = declared in ("true", "block", "2") or b"isplay" in classes
+    display = declared in ("true", "block", "2") or "isplay" in classes
     if "data-tex" in attributes:
         return position, _dollars(attributes["data-tex"], display)
     if is_mathjax and _SOURCE_FOLLOWS.match(page, position):
         return position, b""
     formula = _formula(inside, start, display or b"fallback-image-display" in inside)
-    return (start if formula is None and b"mwe-math" in classes else position), formula  # there an image may follow
+    return (start if formula is None and "mwe-math" in classes else position), formula  # there an image may follow
 
 
 def _closing(page: bytes, name: bytes, start: int) -> tuple[int, int]:
@@ -173,19 +165,20 @@ def _formula(data: bytes, place: int, display: bool) -> bytes | None:
 
 def _image(tag: dict[str, str]) -> bytes | None:
     """The formula that an image of a formula names in its alternative text or in its address."""
-    addresses = "\0".join(tag.get(name, "") for name in ("src", "data-actualsrc", "data-src", "data-original"))
-    service = _SERVICE.search(addresses.encode())
+    service = _SERVICE.search(
+        "\0".join(tag.get(name, "") for name in ("src", "data-actualsrc", "data-src", "data-original"))
+    )
     classes = tag.get("class", "")
-    if not (service or "eeimg" in tag or _IMAGE.search(classes.encode())):
+    if not (service or "eeimg" in tag or not _IMAGE.isdisjoint(classes.split()) or "mwe-math-fallback" in classes):
         return None
     tex = tag.get("data-latex") or tag.get("data-tex") or tag.get("alt", "")
     if _NO_TEX.search(tex) and "\\" not in tex:
         tex = ""
     if service and not any(sign in tex for sign in "\\^_{="):
-        query = service[1].replace(b"&plus;", b"%2B").replace(b"&space;", b" ")
-        if re.search(rb"%(?:2B|3D|2C|28)", query, re.I):  # what encodes these writes a space as a plus sign
-            query = query.replace(b"+", b" ")
-        tex = unquote_to_bytes(query).decode("utf-8", "replace") or tex
+        query = service[1].replace("&plus;", "%2B").replace("&space;", " ")
+        if re.search("%(?:2B|3D|2C|28)", query, re.I):  # what encodes these writes a space as a plus sign
+            query = query.replace("+", " ")
+        tex = unquote(query) or tex
     return _dollars(tex, tag.get("eeimg") == "2" or "display" in classes or "math-block" in classes)
 
 
@@ -200,30 +193,18 @@ def _dollars(tex: str, display: bool) -> bytes | None:
         tex, display = delimited[2] or delimited[3], display or delimited[1] is not None
     if tex.endswith("\\\\"):  # so 知乎 declares display
         tex, display = tex[:-2], True
-    for _ in range(4):
-        style = _STYLE.match(tex)
-        tex = tex[style.end() if style else 0 :].strip()
-        tex = tex[1:-1] if _is_braced(tex) else tex
+    for _ in range(2):
+        tex = _STYLE.sub("", tex).strip()
+        depths = list(accumulate((sign == "{") - (sign == "}") for sign in re.sub(r"\\.", "", tex)))
+        if tex.startswith("{") and 0 in depths and depths.index(0) == len(depths) - 1:  # closes at the end
+            tex = tex[1:-1].strip()
     mark = "$$" if display else "$"
-    return html.escape(mark + tex.strip() + mark).encode("utf-8", "replace") if tex.strip() else None
-
-
-def _is_braced(tex: str) -> bool:
-    """Whether the brace at the start closes at the end."""
-    depth = 0
-    for brace in re.finditer(r"\\.|[{}]", tex):
-        depth += {"{": 1, "}": -1}.get(brace[0], 0)
-        if depth <= 0:
-            return brace.end() == len(tex) and tex.startswith("{")
-    return False
+    return html.escape(mark + tex + mark).encode("utf-8", "replace") if tex else None
 
 
 def _attributes(tag: bytes) -> dict[str, str]:
     """The attributes of a tag, the first of each name."""
-    found: dict[str, str] = {}
-    for name, *values in _ATTRIBUTE.findall(tag):
-        found.setdefault(_text(name).lower(), _text(b"".join(values)))
-    return found
+    return {_text(name).lower(): _text(b"".join(values)) for name, *values in reversed(_ATTRIBUTE.findall(tag))}
 
 
 def _text(data: bytes) -> str:

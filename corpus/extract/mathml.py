@@ -29,12 +29,10 @@ _SYMBOLS = _pairs(
     r" ⇔ \Leftrightarrow … \ldots ⋯ \cdots ⋮ \vdots ⋱ \ddots ∘ \circ ⊕ \oplus ⊗ \otimes ⟨ \langle ⟩ \rangle ‖ \Vert ∥ \parallel"
     r" ⊥ \perp ∠ \angle ℓ \ell \ \backslash − - ′ ' ″ ''"
 )
-_SYMBOLS |= {"\xa0": " ", **dict.fromkeys("\u2061\u2062\u2063\u2064\u200b", "")} | {
-    sign: "\\" + sign for sign in "{}%#&$_"
-}
-_FUNCTIONS = set(
-    "sin cos tan cot sec csc arcsin arccos arctan log ln lg exp lim max min sup inf det dim ker gcd".split()
+_SYMBOLS |= (
+    {sign: "\\" + sign for sign in "{}%#&$_"} | dict.fromkeys("\u2061\u2062\u2063\u2064\u200b", "") | {"\xa0": " "}
 )
+_FUNCTIONS = set("sin cos tan cot sec csc arcsin arccos arctan log ln lg exp lim max min sup inf det dim ker".split())
 _LIMITS = set(r"\sum \prod \int \iint \oint \lim \max \min \sup \inf \det \cup \cap".split())
 _FONTS = _pairs(r"double-struck \mathbb bold \mathbf script \mathcal fraktur \mathfrak")
 _ACCENTS = _pairs(
@@ -92,13 +90,13 @@ def _node(name: str, attributes: str, parts: list[str]) -> str:
     if name == "msqrt":
         return "\\sqrt{" + _joined(parts) + "}"
     if name == "mfenced":
-        fences: dict[str, str] = dict(
+        given: dict[str, str] = dict(
             re.findall(r"""(open|close|separators)\s*=\s*["']([^"']*)["']""", html.unescape(attributes))
         )
-        first, last = (_SYMBOLS.get(sign, sign) for sign in (fences.get("open", "("), fences.get("close", ")")))
-        return first + fences.get("separators", ",")[:1].join(parts) + last
-    if name in ("mtr", "mlabeledtr"):
-        return " & ".join(parts[name == "mlabeledtr" :])
+        first, last = (_SYMBOLS.get(sign, sign) for sign in (given.get("open", "("), given.get("close", ")")))
+        return first + given.get("separators", ",")[:1].join(parts) + last
+    if name == "mtr":
+        return " & ".join(parts)
     if name == "mtable":
         return "\\begin{matrix} " + " \\\\ ".join(parts) + " \\end{matrix}"
     return _joined(parts[:1] if name == "semantics" else parts)

@@ -35,17 +35,15 @@ PARAGRAPH = 1 << 14
 FORM = 1 << 15
 VOID = 1 << 17
 TITLE = 1 << 18
-IGNORED = (
-    1 << 19
-)  # html, head and body: their attributes say nothing about the text (style="display:none" until loaded)
+# html, head and body: their attributes say nothing about the text (style="display:none" until loaded)
+IGNORED = 1 << 19
 CLOSES_PARAGRAPH = 1 << 20
 NODE = 1 << 22  # has a row among the nodes; on the stack only
 RUBY = 1 << 23  # a part of a ruby annotation: the next part, or a block, ends it
 FOREIGN = 1 << 24  # XML inside HTML: there `<x/>` is a whole element
 CODE = 1 << 25  # raw text that nobody reads, also where it never ends
-BREAKS_OUT = (
-    1 << 26
-)  # its start tag ends foreign content (HTML standard, 13.2.6.5; not font, which asks for attributes)
+# Its start tag ends foreign content (HTML standard, 13.2.6.5; not font, which asks for attributes).
+BREAKS_OUT = 1 << 26
 HOLDS_HTML = 1 << 27  # a part of foreign content in which HTML is at home
 
 BLOCK = BREAK | PUSH | CLOSES_PARAGRAPH
@@ -90,15 +88,8 @@ ELEMENTS = {**ELEMENTS, **{name: ELEMENTS.get(name, 0) | BREAKS_OUT for name in 
 # What a class, id, role or itemprop says about its element, as bits. Whole names, and the words that they are made of
 # ("hotNewsList" is hot, news and list), each list from the markup of the platforms that Chinese sites are built with.
 (BODY_HINT, CONTENT_HINT, COMMENT_HINT, RELATED_HINT, SIDE_HINT, NAV_HINT, FOOT_HINT) = (1, 2, 4, 8, 16, 32, 64)
-(SHARE_HINT, AD_HINT, META_HINT, HEAD_HINT, POST_HINT, POPUP_HINT, NUMBERS_HINT) = (
-    128,
-    256,
-    512,
-    1024,
-    2048,
-    4096,
-    8192,
-)
+(SHARE_HINT, AD_HINT, META_HINT, HEAD_HINT) = (128, 256, 512, 1024)
+(POST_HINT, POPUP_HINT, NUMBERS_HINT) = (2048, 4096, 8192)
 APART_HINT = 1 << 14  # the element itself says that it is beside the article
 CONCEALED_HINT = 1 << 15  # style sheets hide what is named so
 NAME_HINTS = {
@@ -148,21 +139,12 @@ ELEMENT_HINTS = {
     "article": CONTENT_HINT,
     "main": CONTENT_HINT,
 }
-(ATTRIBUTE_CLASS, ATTRIBUTE_ID, ATTRIBUTE_STYLE, ATTRIBUTE_HIDDEN) = (1, 2, 3, 4)
-(ATTRIBUTE_ARIA_HIDDEN, ATTRIBUTE_ROLE, ATTRIBUTE_ITEMPROP, ATTRIBUTE_HREF) = (5, 6, 7, 8)
-(ATTRIBUTE_COLSPAN, ATTRIBUTE_ROWSPAN) = (9, 10)
 ATTRIBUTES = {
-    "class": ATTRIBUTE_CLASS,
-    "id": ATTRIBUTE_ID,
-    "style": ATTRIBUTE_STYLE,
-    "hidden": ATTRIBUTE_HIDDEN,
-    "aria-hidden": ATTRIBUTE_ARIA_HIDDEN,
-    "role": ATTRIBUTE_ROLE,
-    "itemprop": ATTRIBUTE_ITEMPROP,
-    "href": ATTRIBUTE_HREF,
-    "colspan": ATTRIBUTE_COLSPAN,
-    "rowspan": ATTRIBUTE_ROWSPAN,
+    name: place
+    for place, name in enumerate("class id style hidden aria-hidden role itemprop href colspan rowspan".split(), 1)
 }
+(ATTRIBUTE_CLASS, ATTRIBUTE_ID, ATTRIBUTE_STYLE, ATTRIBUTE_HIDDEN, ATTRIBUTE_ARIA_HIDDEN) = range(1, 6)
+(ATTRIBUTE_ROLE, ATTRIBUTE_ITEMPROP, ATTRIBUTE_HREF, ATTRIBUTE_COLSPAN, ATTRIBUTE_ROWSPAN) = range(6, 11)
 
 # Classes of characters, as bits.
 LETTER = 1

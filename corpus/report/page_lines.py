@@ -51,7 +51,7 @@ def page_lines(raw: bytes, charset: str | None) -> Iterator[str]:
     except UndecodableError as error:
         raise WenhaiError(f"this page cannot be decoded ({error}): it is no HTML, or too damaged to read.") from error
     reading = article.read(with_tex(page))
-    title = facts.headline(page, facts.head_metas(page)).title
+    title = facts.headline(page, facts.head_metas(page))[0]
     found = article.judge(reading, title)
     for row, score, rule in zip(reading.lines.tolist(), found.scores.tolist(), found.rules.tolist(), strict=True):
         text = snippet(str(reading.out.data[row[0] : row[1]], "utf-8"), TEXT_CHARS)

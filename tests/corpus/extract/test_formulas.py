@@ -48,7 +48,6 @@ ONCE = {
     "an image of codecogs": r'<img src="https://latex.codecogs.com/gif.latex?\dpi{120}&space;\large&space;x^2" title="x^2" />',
     "简书": '<img class="math-inline" alt="x^2" src="https://math.jianshu.com/math?formula=x%5E2" mathimg="1">',
     "upmath": '<img src="https://i.upmath.me/svg/x%5E2">',
-    "Google's chart": '<img src="http://chart.googleapis.com/chart?cht=tx&chl=x%5E2&chs=40">',
     "WordPress": '<img src="https://s0.wp.com/latex.php?latex=x%5E2&bg=ffffff&fg=000&s=0" alt="x^2" class="latex">',
 }
 
