@@ -54,6 +54,8 @@ def extract_article(page: bytes, table_form: str = "tabs") -> Article:
     rules = judge(reading, title).rules
     if table_form == "drop":
         rules[(rules == lines.KEPT) & _is_table(reading)] = lines.TABLES
+    text = bytes(reading.out.data[: int(reading.lines[-1, reader.LINE_END]) if len(reading.lines) else 0])
+    next_page = facts.next_page(page) if any(word in text for word in facts.NEXT_PAGE) else None
     near, shown = facts.near_headline(page, place), _bylines(reading, rules)
     removed, num_read = account(reading, rules)
     kept = num_read - num_removed(removed)
@@ -73,7 +75,7 @@ def extract_article(page: bytes, table_form: str = "tabs") -> Article:
     if table_form == "markdown":
         text = _with_markdown(text, reading, rules)
     date, author = facts.publication_day(page, metas, near, shown), facts.author_of(page, metas, near, shown)
-    return Article(title, date, author, text, num_read, removed)
+    return Article(title, date, author, text, num_read, removed, next_page)
 
 
 def read(page: bytes) -> Reading:

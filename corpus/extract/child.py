@@ -37,6 +37,7 @@ class Extracted(msgspec.Struct, array_like=True, frozen=True):
     text: bytes = b""
     num_read: int = 0  # characters of the page without white space
     removed: dict[str, tuple[int, int]] = {}  # by rule: lines, characters
+    next_page: str | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -73,7 +74,7 @@ def extract_page(raw: bytes, charset: str | None, config: ExtractConfig) -> Extr
         page = extract_utf8(decoded.text.encode(), config)
     except RefusedPage as refused:
         return Extracted(refused.kind, str(refused), decoded.encoding, decoded.repaired)
-    facts = (page.title, page.date, page.author, page.text, page.num_read, page.removed)
+    facts = (page.title, page.date, page.author, page.text, page.num_read, page.removed, page.next_page)
     return Extracted(None, "", decoded.encoding, decoded.repaired, *facts)
 
 

@@ -61,3 +61,4 @@ class Article(NamedTuple):
     text: bytes
     num_read: int = 0
     removed: dict[str, tuple[int, int]] = {}
+    next_page: str | None = None  # the link of the page that the article goes on on, as the page has it

@@ -39,6 +39,9 @@ _HEADING = re.compile(rb"<[hH]([123])(?:\s[^<>]*+)?>([^<]*+(?:<(?!/?[hH][1-6])[^
 _ELEMENT = re.compile(rb"<([^<>]{1,800})>([^<]{0,500})")
 _TAG = re.compile(r"<[^<>]*>")
 _LINK = re.compile(rb"(?i)<link[^<>]{0,200}canonical[^<>]{0,99}?[/_t](20\d\d|19\d\d)[-/_]?([01]\d)[-/_]?(\d\d)[/_.-]")
+NEXT_PAGE = tuple(word.encode() for word in ("下一页", "下一頁", "下页"))
+_NEXT = re.compile(rb"<a\s([^<>]{1,800})>\s*(?:<[^<>]{0,100}>\s*)?(?:" + b"|".join(NEXT_PAGE) + rb")")
+_HREF = re.compile(rb"""(?i)href\s*=\s*["']?\s*([^"'<>\s]{1,500})""")
 _JSON_AUTHOR = re.compile(rb"""\s*:\s*\[?\s*(?:\{[^{}\[\]]{0,200}?"name"\s*:\s*)?"((?:[^"\\\n]|\\u[\da-fA-F]{4})+)""")
 _ESCAPE = re.compile(r"\\u(?!d[89a-f])([\da-f]{4})", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[_|｜\s·•»–—－-]+|(?=[（(【])")
@@ -203,6 +206,17 @@ def author_of(page: bytes, metas: dict[bytes, bytes], near: Near, lines: Iterabl
     name = clean_author(plain(metas.get(b"author", b"")))
     place = page.find(f">{name}<".encode(), max(0, page.find(b"<body"))) if name else -1
     return name if place >= 0 and not _NOT_AUTHOR.search(page, max(0, place - 150), place) else None
+
+
+def next_page(page: bytes) -> str | None:
+    """The link of one of NEXT_PAGE.
+
+    >>> next_page("<a href=./a_3.html>第三页</a> <a class=n href='a_2.html'><b>下一页</b></a>".encode())
+    'a_2.html'
+    """
+    found = _NEXT.search(page)
+    link = _HREF.search(found[1]) if found else None
+    return plain(link[1]) if link else None
 
 
 def _hinted(page: bytes) -> str | None:

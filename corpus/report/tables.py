@@ -147,7 +147,11 @@ def _left_out(facts: Facts) -> Table:
     counts: Counter[str] = Counter()
     for step in facts.funnel.steps:
         counts.update(
-            {key: count for key, count in step.counts.extra.items() if key.startswith(("characters_", "lines_"))}
+            {
+                key: count
+                for key, count in step.counts.extra.items()
+                if key.startswith(("characters_", "lines_", "goes_on"))
+            }
         )
     total = counts.pop("characters_read", 0)
     found = {key.partition(".")[2]: count for key, count in counts.items() if key.startswith("characters_removed.")}
@@ -158,6 +162,8 @@ def _left_out(facts: Facts) -> Table:
     kept = total - sum(found.values())
     rows = [("kept", "", f"{kept:,}", share(kept, total)), *rows] if total else []
     caption = "Characters of the pages that were read, white space aside; `corpus explain` has them for each document."
+    if counts["goes_on"]:
+        caption += f" {counts['goes_on']:,} articles go on on another page (meta.next_page); pages are not joined."
     return Table("left_out", caption, ("rule", "lines", "characters", "share"), rows, frozenset({1, 2, 3}))
 
 

@@ -11,10 +11,12 @@ formats can only be read from their front: give a build at least as many of thos
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
+from urllib.parse import urljoin
 
 import msgspec
 
@@ -32,6 +34,9 @@ from corpus.sources.shards import Fates, Row, Shards
 MIN_SPAN_BYTES = 16 << 20
 MAX_META_BYTES = 64 << 10
 MAX_FIELD_CHARS = 4096  # of a url, title or date; longer ones are cut
+
+MAX_PARTS = 30  # of one article; larger numbers are its own
+_PART_NUMBER = re.compile(r"[_-](\d{1,3})(?=\.\w{3,5}$)|[?&](?:page|p|pn)=(\d{1,3})$")
 
 _META = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
@@ -148,6 +153,9 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
         _count_characters(page, counts)
         if page.author and "author" not in fields:
             fields = {**fields, "author": page.author}
+        if page.next_page and record.url and data and (following := continuation(record.url, page.next_page)):
+            fields = {**fields, "next_page": following}
+            _add(counts, "goes_on", 1)
     else:
         if text is None:
             try:
@@ -178,6 +186,34 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
         "meta": _meta(fields),
         "text": data,
     }
+
+
+def continuation(url: str, link: str) -> str | None:
+    """The address of a link where it is another part of the same article, by the number at the end of the name or in the query.
+
+    >>> continuation("http://a.cn/2023/t1_88.html", "t1_88_2.html"), continuation("http://a.cn/t?id=7", "?id=7&page=2")
+    ('http://a.cn/2023/t1_88_2.html', 'http://a.cn/t?id=7&page=2')
+    >>> continuation("http://a.cn/2023/t1_88.html", "t1_89.html"), continuation("http://a.cn/t1.html", "javascript:go(2)")
+    (None, None)
+    """
+    try:
+        following = urljoin(url, link)
+    except ValueError:  # no address
+        return None
+    (stem, number), (next_stem, next_number) = _parts(url.partition("#")[0]), _parts(following.partition("#")[0])
+    if (
+        next_number > MAX_PARTS
+        or next_stem not in (stem, url)
+        or next_number != (number if next_stem == stem else 1) + 1
+    ):
+        return None
+    return following
+
+
+def _parts(url: str) -> tuple[str, int]:
+    """An address without the number of the part, and that number, 1 where there is none."""
+    found = _PART_NUMBER.search(url)
+    return (url[: found.start()] + url[found.end() :], int(found[1] or found[2])) if found else (url, 1)
 
 
 def _count_characters(page: Extracted, counts: Counts) -> None:
