@@ -2,6 +2,7 @@
 
     python -m tools.line_model FOLDER... --out corpus/extract/lines.table
     python -m tools.line_model FOLDER...                                           F1 on sites that were not trained on
+    python -m tools.line_model --shipped FOLDER...                                 F1 where the other sites choose the share
 
 A FOLDER has gold.jsonl (file, gold, optional, title; as in docs/extraction.md) and pages/. A line is of the article when
 it stands in the gold text. Each page is also seen without its names (class, id, role), and twice cut to a few of its
@@ -26,11 +27,12 @@ import numpy.typing as npt
 from corpus.encoding import UndecodableError, decode
 from corpus.extract import facts, features, lines, reader
 from corpus.extract.article import Reading, judge, read
-from corpus.extract.model import DEPTH, LineModel
+from corpus.extract.model import DEPTH, LineModel, line_model
 from tools.bench.extraction import FOLDS, GOOD, score
 
 Array = npt.NDArray[Any]
 
+SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
 SHARE = 0.25  # chosen on pages of other sites (docs/extraction.md)
 TREES = {"max_depth": DEPTH, "max_iter": 100, "learning_rate": 0.1, "l2_regularization": 5.0, "min_samples_leaf": 30}
 MAX_SHORT_LINES = 4  # of an article that is cut short
@@ -39,6 +41,8 @@ LOST_RATIO = 0.06  # of the elements that a cut page loses
 PAGE_WEIGHT = 30.0  # of each page, spread over its lines by the root of their length
 _NUMBER = re.compile(r"^\s*\d{1,4}\.\s+")
 _NOTE = re.compile(r"\[(?:\d+|注 ?\d+|编辑|編輯)\]")
+
+LabelledPage = tuple[dict[str, Any], bytes]  # a row of gold.jsonl, the page in UTF-8
 
 
 def no_trees(count: int = 0, bias: float = 0.0) -> LineModel:
@@ -139,7 +143,7 @@ def _lost(reading: Reading, kept: range, chance: random.Random) -> Array:
     return np.asarray(is_lost[reading.lines[:, reader.LINE_NODE]])
 
 
-def labelled_pages(folder: Path) -> list[tuple[dict[str, Any], bytes]]:
+def labelled_pages(folder: Path) -> list[LabelledPage]:
     """Rows and pages, in UTF-8, of a folder; those that cannot be decoded are left out and named."""
     found = []
     for line in (folder / "gold.jsonl").read_text("utf-8").splitlines():
@@ -151,21 +155,39 @@ def labelled_pages(folder: Path) -> list[tuple[dict[str, Any], bytes]]:
     return found
 
 
-def cross_validate(pages: list[tuple[dict[str, Any], bytes]], found: list[list[Examples]], share: float) -> list[float]:
+def page_f1(row: dict[str, Any], page: bytes, model: LineModel) -> float:
+    """F1 of the text that a model chooses of a page."""
+    reading = read(page)
+    title = facts.headline(page, facts.head_metas(page))[0]
+    result = np.empty(len(reading.out), np.uint8)
+    size = lines.join(reading.out, reading.lines, judge(reading, title, model).rules, result)
+    return score(row, bytes(result.data[:size]).decode()).f1
+
+
+def cross_validate(pages: list[LabelledPage], found: list[list[Examples]], share: float) -> list[float]:
     """F1 of each page with gold text by trees that were trained without a fifth of the sites, its own among them."""
-    fold_of = [zlib.crc32(row["site"].encode()) % FOLDS for row, _ in pages]
-    values = []
-    for fold in range(FOLDS):
-        others = [one for at, examples in zip(fold_of, found, strict=True) if at != fold for one in examples]
-        model = train(others, share)
-        for at, (row, page) in zip(fold_of, pages, strict=True):
-            if at == fold and row["gold"]:
-                reading = read(page)
-                title = facts.headline(page, facts.head_metas(page))[0]
-                result = np.empty(len(reading.out), np.uint8)
-                size = lines.join(reading.out, reading.lines, judge(reading, title, model).rules, result)
-                values.append(score(row, bytes(result.data[:size]).decode()).f1)
-    return values
+    fold_of = [fold(row) for row, _ in pages]
+    models = [
+        train([one for at, examples in zip(fold_of, found, strict=True) if at != left for one in examples], share)
+        for left in range(FOLDS)
+    ]
+    return [page_f1(row, page, models[at]) for at, (row, page) in zip(fold_of, pages, strict=True) if row["gold"]]
+
+
+def cross_validate_share(pages: list[LabelledPage], model: LineModel) -> list[float]:
+    """F1 of each page with gold text by the share of SHARES that is best on the pages of the other folds of sites."""
+    pages = [(row, page) for row, page in pages if row["gold"]]
+    fold_of = np.array([fold(row) for row, _ in pages])
+    biases = [model.bias + np.float32(math.log(SHARE / (1 - SHARE)) - math.log(one / (1 - one))) for one in SHARES]
+    by_share = np.array([[page_f1(*page, model._replace(bias=bias)) for page in pages] for bias in biases])
+    best = [int(by_share[:, fold_of != left].mean(1).argmax()) for left in range(FOLDS)]
+    print("shares chosen without each fold:", *(SHARES[at] for at in best))
+    return [float(by_share[best[at], index]) for index, at in enumerate(fold_of.tolist())]
+
+
+def fold(row: dict[str, Any]) -> int:
+    """The fifth of all sites that a page belongs to."""
+    return zlib.crc32(row["site"].encode()) % FOLDS
 
 
 def train(found: list[Examples], share: float, seed: int = 0) -> LineModel:
@@ -177,21 +199,21 @@ def train(found: list[Examples], share: float, seed: int = 0) -> LineModel:
     model.fit(x[y >= 0], y[y >= 0], weights[y >= 0])
     bias = float(np.ravel(model._baseline_prediction)[0]) - math.log(share / (1 - share))
     trees = [tree.nodes for (tree,) in model._predictors]  # no public way to the trees
-    line_model = no_trees(len(trees), bias)
+    made = no_trees(len(trees), bias)
     for tree, nodes in enumerate(trees):
         places = [(0, 0, 0)]  # node, its place, its level
         while places:
             node, place, level = places.pop()
             if not nodes[node]["is_leaf"]:
-                line_model.features[tree, place] = nodes[node]["feature_idx"]
-                line_model.thresholds[tree, place] = nodes[node]["num_threshold"]
+                made.features[tree, place] = nodes[node]["feature_idx"]
+                made.thresholds[tree, place] = nodes[node]["num_threshold"]
                 places += [
                     (int(nodes[node][side]), 2 * place + way, level + 1) for way, side in ((1, "left"), (2, "right"))
                 ]
             else:
                 first = ((place + 1) << DEPTH - level) - (1 << DEPTH)
-                line_model.leaves[tree, first : first + (1 << DEPTH - level)] = nodes[node]["value"]
-    return line_model
+                made.leaves[tree, first : first + (1 << DEPTH - level)] = nodes[node]["value"]
+    return made
 
 
 def main() -> None:
@@ -200,14 +222,15 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+", help="folders with gold.jsonl and pages/")
     parser.add_argument("--out", type=Path, help="where to write the table; without it, F1 by folds of sites")
     parser.add_argument("--share", type=float, default=SHARE, help=f"probability that is enough (default: {SHARE})")
+    parser.add_argument("--shipped", action="store_true", help="cross-validate the share alone, on the shipped trees")
     arguments = parser.parse_args()
     pages = [page for folder in arguments.folders for page in labelled_pages(folder)]
-    by_page = [page_examples(row, page, random.Random(row["file"])) for row, page in pages]
+    by_page = [] if arguments.shipped else [page_examples(*page, random.Random(page[0]["file"])) for page in pages]
     if arguments.out is None:
-        values = cross_validate(pages, by_page, arguments.share)
+        shipped = line_model() if arguments.shipped else None
+        values = cross_validate_share(pages, shipped) if shipped else cross_validate(pages, by_page, arguments.share)
         good = sum(value > GOOD for value in values) / len(values)
-        mean = sum(values) / len(values)
-        print(f"{len(values)} pages, each by trees without its site: F1 {mean:.3f}, {good:.3f} above {GOOD}")
+        print(f"{len(values)} pages: F1 {sum(values) / len(values):.3f}, {good:.3f} above {GOOD}")
         return
     found = [one for examples in by_page for one in examples]
     model = train(found, arguments.share)

@@ -42,6 +42,7 @@ NUM_HINTS = 14
 NUM_KINDS = len(KINDS)
 LEVELS = 4  # elements around a line that are described
 NUM_LEVEL = 9
+FLAGS = (IS_ENDED, IS_HEADING, IS_ITEM, IS_PRE, IS_FOLDED, IN_FORM, HAS_YEAR)
 LINE_FEATURES = 24
 PLACE_FEATURES = 23
 NUM_FEATURES = 2 * NUM_HINTS + 2 * NUM_KINDS + LINE_FEATURES + LEVELS * NUM_LEVEL + PLACE_FEATURES
@@ -195,13 +196,8 @@ def describe(
         c = _set(x, at, c, letters / read)
         c = _set(x, at, c, lines[r, LINE_MARKS])
         c = _set(x, at, c, lines[r, LINE_MARKS] / read)
-        c = _set(x, at, c, np.float32((flags & IS_ENDED) != 0))
-        c = _set(x, at, c, np.float32((flags & IS_HEADING) != 0))
-        c = _set(x, at, c, np.float32((flags & IS_ITEM) != 0))
-        c = _set(x, at, c, np.float32((flags & IS_PRE) != 0))
-        c = _set(x, at, c, np.float32((flags & IS_FOLDED) != 0))
-        c = _set(x, at, c, np.float32((flags & IN_FORM) != 0))
-        c = _set(x, at, c, np.float32((flags & HAS_YEAR) != 0))
+        for bit in FLAGS:
+            c = _set(x, at, c, np.float32((flags & bit) != 0))
         c = _set(x, at, c, read)
         c = _set(x, at, c, verdicts[r])
         c = _set(x, at, c, own[before])
