@@ -43,6 +43,17 @@ class Judged(NamedTuple):
     rules: tables.Array
 
 
+class Chosen(NamedTuple):
+    """The lines that the article is taken from, what went by each rule, and the lines in which date and author may stand."""
+
+    reading: Reading
+    judged: Judged
+    removed: dict[str, tuple[int, int]]
+    num_read: int
+    bylines: list[str]
+    next_page: str | None
+
+
 def extract_article(page: bytes, table_form: str = "tabs") -> Article:
     """The article of a page in UTF-8; where the page shows little, the one that a script of it holds.
 
@@ -50,32 +61,39 @@ def extract_article(page: bytes, table_form: str = "tabs") -> Article:
     """
     metas = facts.head_metas(page)
     title, place = facts.headline(page, metas)
-    reading = read(with_tex(page))
-    rules = judge(reading, title).rules
-    if table_form == "drop":
-        rules[(rules == lines.KEPT) & _is_table(reading)] = lines.TABLES
-    text = bytes(reading.out.data[: int(reading.lines[-1, reader.LINE_END]) if len(reading.lines) else 0])
-    next_page = facts.next_page(page) if any(word in text for word in facts.NEXT_PAGE) else None
-    near, shown = facts.near_headline(page, place), _bylines(reading, rules)
-    removed, num_read = account(reading, rules)
-    kept = num_read - num_removed(removed)
-    if kept < MIN_SHOWN_CHARS and (held := article_html(page)) is not None:
-        inner = read(with_tex(held))
-        inner_rules = np.zeros(len(inner.lines), np.uint8)
-        inner_removed, inner_read = account(inner, inner_rules)
-        if inner_read - num_removed(inner_removed) > kept:
-            removed["replaced"] = (int((rules == 0).sum()), kept)
-            for rule, (count, characters) in inner_removed.items():
-                before = removed.get(rule, (0, 0))
-                removed[rule] = (before[0] + count, before[1] + characters)
-            reading, rules, num_read = inner, inner_rules, num_read + inner_read
+    reading, (_, rules), removed, num_read, bylines, next_page = choose_lines(page, title, table_form)
     result = np.empty(len(reading.out), np.uint8)
     size = lines.join(reading.out, reading.lines, rules, result)
     text = bytes(result.data[:size])
     if table_form == "markdown":
         text = _with_markdown(text, reading, rules)
-    date, author = facts.publication_day(page, metas, near, shown), facts.author_of(page, metas, near, shown)
+    near = facts.near_headline(page, place)
+    date, author = facts.publication_day(page, metas, near, bylines), facts.author_of(page, metas, near, bylines)
     return Article(title, date, author, text, num_read, removed, next_page)
+
+
+def choose_lines(page: bytes, title: str | None, table_form: str = "tabs") -> Chosen:
+    """The lines of a page, or of the article in one of its scripts, and which of them stay."""
+    reading = read(with_tex(page))
+    judged = judge(reading, title)
+    if table_form == "drop":
+        judged.rules[(judged.rules == lines.KEPT) & _is_table(reading)] = lines.TABLES
+    text = bytes(reading.out.data[: int(reading.lines[-1, reader.LINE_END]) if len(reading.lines) else 0])
+    next_page = facts.next_page(page) if any(word in text for word in facts.NEXT_PAGE) else None
+    bylines = _bylines(reading, judged.rules)
+    removed, num_read = account(reading, judged.rules)
+    kept = num_read - num_removed(removed)
+    if kept < MIN_SHOWN_CHARS and (held := article_html(page)) is not None:
+        inner = read(with_tex(held))
+        stay = Judged(np.zeros(len(inner.lines), np.float32), np.zeros(len(inner.lines), np.uint8))
+        inner_removed, inner_read = account(inner, stay.rules)
+        if inner_read - num_removed(inner_removed) > kept:
+            removed["replaced"] = (int((judged.rules == 0).sum()), kept)
+            for rule, (count, characters) in inner_removed.items():
+                before = removed.get(rule, (0, 0))
+                removed[rule] = (before[0] + count, before[1] + characters)
+            reading, judged, num_read = inner, stay, num_read + inner_read
+    return Chosen(reading, judged, removed, num_read, bylines, next_page)
 
 
 def read(page: bytes) -> Reading:
@@ -140,10 +158,8 @@ def account(reading: Reading, rules: tables.Array) -> tuple[dict[str, tuple[int,
     counts = np.bincount(rules, minlength=num_rules).tolist()
     removed = dict(zip(lines.RULES, zip(counts, characters, strict=True), strict=True))
     del removed["kept"]
-    removed["hidden"], removed["controls"] = (
-        (0, int(reading.info[reader.HIDDEN_CHARS])),
-        (0, int(reading.info[reader.CONTROL_CHARS])),
-    )
+    removed["hidden"] = (0, int(reading.info[reader.HIDDEN_CHARS]))
+    removed["controls"] = (0, int(reading.info[reader.CONTROL_CHARS]))
     removed = {rule: found for rule, found in removed.items() if any(found)}
     return removed, characters[0] + num_removed(removed)
 

@@ -276,12 +276,8 @@ def choose(
     last = -1
     for row in range(len(lines)):  # a heading between lines that stay
         if rules[row] == KEPT and lines[row, LINE_READ] > 0:
-            if (
-                last >= 0
-                and last == row - 2
-                and rules[row - 1] >= LINKS
-                and (lines[row - 1, LINE_FLAGS] & IS_HEADING) != 0
-            ):
+            is_heading = (lines[row - 1, LINE_FLAGS] & IS_HEADING) != 0
+            if last >= 0 and last == row - 2 and is_heading and rules[row - 1] >= LINKS:
                 rules[row - 1] = KEPT
             last = row
 

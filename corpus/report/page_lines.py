@@ -44,23 +44,20 @@ def explain_lines(out: str, key: str, inputs: Sequence[str]) -> Iterator[str]:
 def page_lines(raw: bytes, charset: str | None) -> Iterator[str]:
     """The lines of one page."""
     from corpus.extract import article, facts, lines
-    from corpus.extract.formulas import with_tex
 
     try:
         page = decode(raw, charset).text.encode()
     except UndecodableError as error:
         raise WenhaiError(f"this page cannot be decoded ({error}): it is no HTML, or too damaged to read.") from error
-    reading = article.read(with_tex(page))
     title = facts.headline(page, facts.head_metas(page))[0]
-    found = article.judge(reading, title)
+    reading, found, removed, num_read, *_ = article.choose_lines(page, title)
+    if "replaced" in removed:
+        yield "  the page shows hardly any text; these are the lines of the article in one of its scripts"
     for row, score, rule in zip(reading.lines.tolist(), found.scores.tolist(), found.rules.tolist(), strict=True):
         text = snippet(str(reading.out.data[row[0] : row[1]], "utf-8"), TEXT_CHARS)
         yield f"  {'keep' if rule == lines.KEPT else lines.RULES[rule]:<12} {score:+6.2f}  {text}"
-    removed, num_read = article.account(reading, found.rules)
-    parts = ", ".join(f"{rule} {count:,}" for rule, (_, count) in removed.items())
-    yield f"  {num_read:,} characters read, {num_read - article.num_removed(removed):,} kept" + (
-        f"; {parts}" if parts else ""
-    )
+    parts = "".join(f", {rule} {count:,}" for rule, (_, count) in removed.items())
+    yield f"  {num_read:,} characters read: {num_read - article.num_removed(removed):,} kept{parts}"
 
 
 def _record(extract: Folder, document: Document, inputs: Sequence[str]) -> Record:

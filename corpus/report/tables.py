@@ -145,14 +145,9 @@ def _failures(facts: Facts) -> Table:
 def _left_out(facts: Facts) -> Table:
     """What extraction did with the characters of pages; white space does not count."""
     counts: Counter[str] = Counter()
+    kinds = ("characters_", "lines_", "goes_on")
     for step in facts.funnel.steps:
-        counts.update(
-            {
-                key: count
-                for key, count in step.counts.extra.items()
-                if key.startswith(("characters_", "lines_", "goes_on"))
-            }
-        )
+        counts.update({key: count for key, count in step.counts.extra.items() if key.startswith(kinds)})
     total = counts.pop("characters_read", 0)
     found = {key.partition(".")[2]: count for key, count in counts.items() if key.startswith("characters_removed.")}
     rows = [

@@ -10,7 +10,7 @@ import pytest
 
 from corpus.__main__ import main
 from corpus.engine.errors import WenhaiError
-from corpus.report.page_lines import explain_lines
+from corpus.report.page_lines import explain_lines, page_lines
 from tests.corpus.texts import document
 
 PAGE = """<title>河边的人_文海网</title><div class=nav><a href=/>首页</a> <a href=/n>新闻</a> <a href=/s>体育</a></div>
@@ -38,7 +38,7 @@ def test_lines_of_a_page_of_a_build(build: tuple[Path, Path], capsys: pytest.Cap
     rules = {line.split(maxsplit=2)[2]: line.split()[0] for line in printed[1:-1] if len(line.split()) > 2}
     assert rules["责任编辑：张三"] == "labels" and "首页 新闻 体育" in rules and rules["首页 新闻 体育"] != "keep"
     assert list(rules.values()).count("keep") > 5
-    total = re.search(r"([\d,]+) characters read, ([\d,]+) kept; .*hidden 3", printed[-1])
+    total = re.search(r"([\d,]+) characters read: ([\d,]+) kept, .*hidden 3", printed[-1])
     assert total is not None
     read, kept = (int(number.replace(",", "")) for number in total.groups())
     assert 0 < kept < read
@@ -64,3 +64,11 @@ def test_what_has_no_lines_is_told(build: tuple[Path, Path]) -> None:
     ):
         with pytest.raises(WenhaiError, match=message):
             list(explain_lines(str(out), key, inputs))
+
+
+def test_lines_of_an_article_in_a_script() -> None:
+    data = json.dumps({"props": {"content": f"<p>{document(3)}</p>"}}, ensure_ascii=False)
+    page = f"<title>河</title><p>请打开脚本</p><script id=__NEXT_DATA__ type=application/json>{data}</script>"
+    printed = list(page_lines(page.encode(), None))
+    assert "in one of its scripts" in printed[0] and document(3)[:20] in "".join(printed[1:])
+    assert "请打开脚本" not in "".join(printed) and "other 5, replaced 0" in printed[-1]
