@@ -119,12 +119,8 @@ def sizes(page: bytes) -> tuple[int, int, int, int]:
     """Of the reader's buffers for a page: bytes, lines, nodes, and empty cells for what cells span."""
     num_tags = page.count(b"<")
     spanned = min(reader.MAX_SPAN * num_tags, reader.MAX_SPANNED)  # memory that is not touched costs nothing
-    return (
-        2 * len(page) + 64 + 2 * num_tags + spanned,
-        2 * num_tags + page.count(b"\n") + 2 + spanned,
-        num_tags + 1,
-        spanned,
-    )
+    num_rows = 2 * num_tags + page.count(b"\n") + 2 + spanned
+    return 2 * len(page) + 64 + 2 * num_tags + spanned, num_rows, num_tags + 1, spanned
 
 
 def judge(reading: Reading, title: str | None, model: LineModel | None = None, x: tables.Array | None = None) -> Judged:
