@@ -227,10 +227,9 @@ def main() -> None:
     pages = [page for folder in arguments.folders for page in labelled_pages(folder)]
     by_page = [] if arguments.shipped else [page_examples(*page, random.Random(page[0]["file"])) for page in pages]
     if arguments.out is None:
-        shipped = line_model() if arguments.shipped else None
-        values = cross_validate_share(pages, shipped) if shipped else cross_validate(pages, by_page, arguments.share)
-        good = sum(value > GOOD for value in values) / len(values)
-        print(f"{len(values)} pages: F1 {sum(values) / len(values):.3f}, {good:.3f} above {GOOD}")
+        trained = cross_validate(pages, by_page, arguments.share) if by_page else None
+        values = np.array(trained or cross_validate_share(pages, line_model()))
+        print(f"{len(values)} pages: F1 {values.mean():.3f}, {(values > GOOD).mean():.3f} above {GOOD}")
         return
     found = [one for examples in by_page for one in examples]
     model = train(found, arguments.share)

@@ -54,7 +54,9 @@ _SERVICE = re.compile(
     r"|upmath\.me/\w+/|latex\.php\?latex=)([^#\0]*?)(?:[#\0]|$|&(?:bg|fg|s)=)"
 )
 _NO_TEX = re.compile(r"[\u4e00-\u9fff]|\.(?:png|gif|jpe?g|svg|webp)$|^(?:img|image|latex|formula|equation|math)$", re.I)
-_STYLE = re.compile(r"^(?:\\(?:displaystyle|textstyle|inline|large|dpi\{\d+\}|(?:bg|fn)_\w+|space)(?![A-Za-z])\s*)+")
+_STYLE = re.compile(
+    r"^(?:\\(?:(?:display|text)style|inline|large|dpi\{\d{1,4}\}|(?:bg|fn)_\w{1,20}|space)(?![a-zA-Z])\s{0,9}){1,8}"
+)
 _DELIMITED = re.compile(r"(\\\[|\$\$)(.+)(?:\\\]|\$\$)|(?:\\\(|\$)(.+)(?:\\\)|\$)")
 
 
