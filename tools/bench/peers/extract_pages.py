@@ -61,7 +61,7 @@ def justext(html: str) -> Found:
 def newspaper4k(html: str) -> Found:
     from newspaper import Article
 
-    article = Article("http://www.example.org/", language="zh")
+    article = Article("http://www.example.org/", language="zh", fetch_images=False)  # else it asks the page's hosts
     article.download(input_html=html)
     article.parse()
     day = article.publish_date.date().isoformat() if article.publish_date else None
