@@ -168,7 +168,8 @@ def use_one_gloo_worker() -> None:
     A worker writes the name of the collective it has finished into one string of its group, and takes no lock
     (ProcessGroupGloo::runLoop of torch 2.13). A name of more than 15 characters lies on the heap: two workers that write
     ALLGATHER_COALESCED at once, which every functional all-gather is called there, free one block twice ("malloc():
-    unaligned tcache chunk detected", a segmentation fault). torch takes no options for gloo.
+    unaligned tcache chunk detected", a segmentation fault). `init_process_group` takes no options for gloo; interfaces
+    are chosen as it does.
     """
     gloo: Any = dist.ProcessGroupGloo
     create = gloo.__init__
@@ -176,7 +177,8 @@ def use_one_gloo_worker() -> None:
     def create_with_one_worker(self: Any, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
         options = gloo._Options()
         options._threads, options._timeout = 1, timeout
-        options._devices = [gloo.create_default_device()]
+        names = filter(None, os.environ.get("GLOO_SOCKET_IFNAME", "").split(","))
+        options._devices = [gloo.create_device(interface=name) for name in names] or [gloo.create_default_device()]
         create(self, store, rank, size, options)
 
     gloo.__init__ = create_with_one_worker

@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 from pretrain.config import RunConfig
 from pretrain.parallel.products import Matrix, products
 from pretrain.parallel.tensor import TensorAxis
-from tests.pretrain.ranks import reused_ranks, run_ranks
+from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 
 NUM_ROUNDS = 300
@@ -118,7 +118,8 @@ def test_nodes_die_on_the_thread_that_made_them() -> None:
     assert run_ranks(count_deaths, 2) == [{True: NUM_ROUNDS}] * 2
 
 
-def threads_of_a_group() -> int:
+def threads_of_a_group(interface: str) -> int:
+    os.environ["GLOO_SOCKET_IFNAME"] = interface
     before = len(os.listdir("/proc/self/task"))
     dist.new_group()
     return len(os.listdir("/proc/self/task")) - before
@@ -126,4 +127,9 @@ def threads_of_a_group() -> int:
 
 def test_a_gloo_group_has_one_worker() -> None:
     """And one thread that waits for its peers. Two workers write into one string (`use_one_gloo_worker`)."""
-    assert run_ranks(threads_of_a_group, 2) == [2, 2]
+    assert run_ranks(threads_of_a_group, 2, "") == run_ranks(threads_of_a_group, 2, "lo") == [2, 2]
+
+
+def test_an_interface_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(RanksFailed, match="nowhere0"):
+        run_ranks(threads_of_a_group, 1, "nowhere0")
