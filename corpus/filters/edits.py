@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from corpus.filters import boilerplate, normalizing
 from corpus.filters.personal_data import Kind, PersonalData, masked
 from corpus.filters.statistic import buffers
-from corpus.filters.statistics import line_kernel
-from corpus.filters.statistics.tables import HAN_SIMPLIFIED, HAN_TRADITIONAL, class_table
+from corpus.kernels import line_kernel
+from corpus.kernels.tables import HAN_SIMPLIFIED, HAN_TRADITIONAL, class_table
 from corpus.normalize import normalize_with_changes
 
 ScriptPolicy = Literal["keep", "simplified", "traditional"]
