@@ -62,7 +62,7 @@ class BlocklistOptions(Strict):
 
 
 class QualityOptions(Strict):
-    """[filter.quality]: files of a trained model (quality.py) and of a KenLM model (language_model.py).
+    """[filter.quality]: files of a trained model (quality/model.py) and of a KenLM model (quality/language_model.py).
 
     Without a file its statistics are not measured.
     """
