@@ -80,7 +80,7 @@ ROOMS = {  # verbs whose options and work (`add_arguments`, `main`) are in a mod
     "crawl": ("corpus.crawl.command", "fetch web pages from seeds on, politely, into WARC files"),
     "commoncrawl": ("corpus.commoncrawl.command", "fetch captures or whole files of Common Crawl into WARC files"),
     "filter": ("corpus.filters.adapters.command", "filter JSON lines from stdin, or files, without a build folder"),
-    "quality": ("corpus.filters.quality.command", "train a quality model for the filter, or try one"),
+    "quality": ("corpus.quality.command", "train a quality model for the filter, or try one"),
 }
 
 

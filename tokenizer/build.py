@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 
-from corpus.engine import storage
-from corpus.engine.errors import UsageError
-from corpus.engine.run import RUN_NAME, current
-from corpus.engine.stage import MANIFEST_NAME, Folder, Stage
+from corpus.engine.stage import Stage
 from tokenizer.config import TokenizerConfig
+from tokenizer.documents import text_files
 from tokenizer.encode import Encoding, FileEncoding
 from tokenizer.sample import FileSampling, Sampling
 from tokenizer.sources import FileWeighing, Sharing, Weighing
@@ -35,27 +32,3 @@ def stages(
     files = tuple(text_files(text))
     sampled = [FileWeighing(recipe, files), Sharing(recipe), FileSampling(recipe, files), TokenizerTraining(recipe)]
     return [*([given] if given else sampled), FileEncoding(recipe, files)]
-
-
-def text_files(patterns: Sequence[str]) -> list[storage.File]:
-    """The Parquet files of folders, globs, URLs or other builds, sorted; a finished build is read through its manifest.
-
-    Raises:
-        UsageError: a pattern matches nothing, or two name the same file.
-    """
-    files = sorted(_text_files(patterns), key=lambda file: file.url)
-    for one, other in pairwise(files):
-        if one.url == other.url:
-            raise UsageError(f"{one.url}: listed twice among --text. Name each file once.")
-    return files
-
-
-def _text_files(patterns: Sequence[str]) -> Iterator[storage.File]:
-    for pattern in patterns:
-        if storage.exists(storage.join(pattern, RUN_NAME)):
-            yield from current(pattern, "text").files()
-        elif storage.exists(storage.join(pattern, MANIFEST_NAME)):
-            yield from Folder.open(pattern).files()
-        else:
-            folder = not pattern.endswith(".parquet")
-            yield from storage.list_inputs([storage.join(pattern, "*.parquet") if folder else pattern])

@@ -1,4 +1,4 @@
-"""Reads documents out of any Parquet file with a `text` column: ours, or another corpus.
+"""Finds and reads documents in any Parquet file with a `text` column: ours, or another corpus.
 
 Ours have a 16-byte `id`; for others the id is the xxh3-128 of the text, so equal texts fall into the same split. Every
 decision about a document (sample, split, order) is a keyed hash of its id: neither its place nor its shard counts.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 
 from corpus.engine import storage
 from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.run import RUN_NAME, current
+from corpus.engine.stage import MANIFEST_NAME, Folder
 from corpus.engine.storage import File
 
 BATCH_ROWS = 1024
@@ -41,6 +44,19 @@ class Batch:
     num_invalid: int  # rows left out because their text is not UTF-8
     num_bytes: int  # UTF-8 bytes of `texts`
     num_invalid_bytes: int
+
+
+def text_files(patterns: Sequence[str]) -> list[File]:
+    """The Parquet files of folders, globs, URLs or other builds, sorted; a finished build is read through its manifest.
+
+    Raises:
+        UsageError: a pattern matches nothing, or two name the same file.
+    """
+    files = sorted(_text_files(patterns), key=lambda file: file.url)
+    for one, other in pairwise(files):
+        if one.url == other.url:
+            raise UsageError(f"{one.url}: listed twice among --text. Name each file once.")
+    return files
 
 
 def read_documents(path: Path) -> Iterator[Batch]:
@@ -102,6 +118,17 @@ def is_below(keys: Keys, ratio: float) -> NDArray[np.bool_]:
         return np.ones(len(keys), dtype=np.bool_)
     below: NDArray[np.bool_] = keys < np.uint64(limit)
     return below
+
+
+def _text_files(patterns: Sequence[str]) -> Iterator[File]:
+    for pattern in patterns:
+        if storage.exists(storage.join(pattern, RUN_NAME)):
+            yield from current(pattern, "text").files()
+        elif storage.exists(storage.join(pattern, MANIFEST_NAME)):
+            yield from Folder.open(pattern).files()
+        else:
+            folder = not pattern.endswith(".parquet")
+            yield from storage.list_inputs([storage.join(pattern, "*.parquet") if folder else pattern])
 
 
 def _batch(record: pa.RecordBatch, file_name: str) -> Batch:

@@ -35,7 +35,7 @@ import numpy.typing as npt
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from corpus.filters.quality import bigrams
-from corpus.filters.statistics.tables import script_pairs
+from corpus.kernels.tables import script_pairs
 from tools.debian_pages import Apt, run
 
 DOCUMENTATION = {  # licence by the package's copyright file

@@ -27,7 +27,7 @@ from corpus.engine.cli import add_examples
 from corpus.engine.config import RECIPES, load_toml
 from corpus.engine.errors import UsageError
 from corpus.filters import Filter, load
-from corpus.filters.personal_data import KINDS
+from corpus.personal_data import KINDS
 from tools.evaluations import plain, read_texts
 from tools.pii_canaries import canaries, score
 

@@ -14,7 +14,7 @@ from corpus.extract.formulas import with_tex
 from corpus.extract.model import LineModel, line_model
 from corpus.extract.rows import fold_rows
 from corpus.extract.words import KINDS, WORDS
-from corpus.filters.automaton import Automaton
+from corpus.kernels.automaton import Automaton
 
 MAX_LINES_ABOVE = 12  # of the article, where date and author may stand
 MAX_LINES_BELOW = 10

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from corpus.filters.automaton import COVERED_CHARS, DISTINCT_WORDS, MAX_WORD_CHARS, Automaton
-from corpus.filters.folding import fold_for_matching, matching_table, skipped_characters
 from corpus.filters.list_file import read_list
 from corpus.filters.statistic import Batch, Floats, share, statistic
+from corpus.kernels.automaton import COVERED_CHARS, DISTINCT_WORDS, MAX_WORD_CHARS, Automaton
+from corpus.kernels.folding import fold_for_matching, matching_table, skipped_characters
 
 FOLDER = Path(__file__).parent / "lists"
 BUILT_IN = ("advertising", "crypto", "gambling", "invoice", "lottery", "porn", "seo")

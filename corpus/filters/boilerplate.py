@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
-from corpus.filters.automaton import Automaton
+from corpus.kernels.automaton import Automaton
 
 MAX_LINE_CHARS = 120
 MAX_LINE_BYTES = 4 * MAX_LINE_CHARS

@@ -16,9 +16,9 @@ from corpus.engine.config import Strict
 from corpus.filters.blocklist import BUILT_IN
 from corpus.filters.edits import ScriptPolicy
 from corpus.filters.measure import FAMILIES, STATISTICS
-from corpus.filters.personal_data import KINDS, Kind
 from corpus.filters.resources import load_resources
 from corpus.filters.site_talk import load_words
+from corpus.personal_data import KINDS, Kind
 
 EMPTY_RULE = "length.num_chars"
 
@@ -62,7 +62,7 @@ class BlocklistOptions(Strict):
 
 
 class QualityOptions(Strict):
-    """[filter.quality]: files of a trained model (quality.py) and of a KenLM model (language_model.py).
+    """[filter.quality]: files of a trained model (quality/model.py) and of a KenLM model (quality/language_model.py).
 
     Without a file its statistics are not measured.
     """

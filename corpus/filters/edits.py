@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus.filters import boilerplate, normalizing
-from corpus.filters.personal_data import Kind, PersonalData, masked
 from corpus.filters.statistic import buffers
-from corpus.filters.statistics import line_kernel
-from corpus.filters.statistics.tables import HAN_SIMPLIFIED, HAN_TRADITIONAL, class_table
+from corpus.kernels import line_kernel
+from corpus.kernels.tables import HAN_SIMPLIFIED, HAN_TRADITIONAL, class_table
 from corpus.normalize import normalize_with_changes
+from corpus.personal_data import Kind, PersonalData, masked
 
 ScriptPolicy = Literal["keep", "simplified", "traditional"]
 

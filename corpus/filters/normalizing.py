@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from corpus import normalize
 from corpus.engine.compiled import kernel
-from corpus.filters.statistics.kernels import decode
-from corpus.filters.statistics.tables import CODE_POINTS
+from corpus.kernels.code_points import decode
+from corpus.kernels.tables import CODE_POINTS
 
 Array = npt.NDArray[Any]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from corpus.filters.personal_data import KINDS, Kind
 from corpus.filters.statistic import Batch, Floats, statistic
+from corpus.personal_data import KINDS, Kind
 
 
 def _count(batch: Batch, kind: Kind) -> Floats:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from corpus.filters.decide import PASSES, Limit
 from corpus.filters.measure import STATISTICS
-from corpus.report.safe import plain_url, snippet
+from corpus.safe import plain_url, snippet
 
 NEAREST = 5  # a side of a limit
 SPREAD = 5

@@ -27,11 +27,11 @@ import numpy.typing as npt
 
 from corpus.engine import durable
 from corpus.engine.compiled import kernel
-from corpus.filters.automaton import Automaton
-from corpus.filters.folding import fold_for_matching, matching_table, skipped_characters
 from corpus.filters.list_file import read_list
 from corpus.filters.statistic import Batch, Floats, share, statistic
-from corpus.filters.statistics.kernels import decode
+from corpus.kernels.automaton import Automaton
+from corpus.kernels.code_points import decode
+from corpus.kernels.folding import fold_for_matching, matching_table, skipped_characters
 
 Array = npt.NDArray[Any]
 

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corpus.filters.personal_data import PersonalData, find_personal_data
-from corpus.filters.statistics import line_kernel, repetition_kernel
-from corpus.filters.statistics.tables import class_table
+from corpus.kernels import line_kernel, repetition_kernel
+from corpus.kernels.tables import class_table
+from corpus.personal_data import PersonalData, find_personal_data
 
 if TYPE_CHECKING:
     from corpus.filters.resources import Resources

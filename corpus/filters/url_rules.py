@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from corpus.filters.automaton import MAX_WORD_CHARS, Automaton
-from corpus.filters.folding import fold_for_matching, matching_table
 from corpus.filters.list_file import read_list
+from corpus.kernels.automaton import MAX_WORD_CHARS, Automaton
+from corpus.kernels.folding import fold_for_matching, matching_table
 
 MAX_HOST_CHARS = 253  # RFC 1035
 _HOST = re.compile(r"(?!.*\.\.)[\w\-.。．｡]+|\[[0-9A-Fa-f:.]+\]")

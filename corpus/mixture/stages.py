@@ -29,7 +29,7 @@ from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import fetch
 from corpus.mixture.config import MAX_COPIES, MixtureConfig
 from corpus.mixture.weights import NOT_MEASURED, OTHER, Weighed, copies_of, source_weights, stage_of, weigh
-from corpus.report.safe import cut_middle, snippet
+from corpus.safe import cut_middle, snippet
 
 LEFT_OUT = "mixture.left_out"
 ANY_SOURCE = "*"

@@ -18,9 +18,9 @@ from corpus.recipe import CardConfig, recorded_recipe
 from corpus.report.distributions import Group
 from corpus.report.explain import number
 from corpus.report.facts import Facts
-from corpus.report.safe import code_markdown, escape_markdown, plain, snippet
 from corpus.report.summary import folders, share, size
 from corpus.report.tables import EARLIER_CAPTION, EDITS_CAPTION, described, edit_counts, largest_only
+from corpus.safe import code_markdown, escape_markdown, plain, snippet
 
 CARD_NAME = "DATASET_CARD.md"
 SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from corpus.report import ledger
 from corpus.report.ledger import Event
 from corpus.report.lookup import Document, find
-from corpus.report.safe import plain, plain_url, snippet
+from corpus.safe import plain, plain_url, snippet
 
 ID_DIGITS = 12
 STATISTICS_SHOWN = 12

@@ -23,7 +23,6 @@ from corpus.report import mixture as mixing
 from corpus.report.distributions import Group, Measured, measure, spread
 from corpus.report.examples import Sample, read_samples
 from corpus.report.explain import number
-from corpus.report.safe import plain, snippet
 from corpus.report.summary import (
     CHOOSING_STAGES,
     LAST_STAGE,
@@ -34,6 +33,7 @@ from corpus.report.summary import (
     funnel,
     share,
 )
+from corpus.safe import plain, snippet
 
 TOP_ROWS = 15
 MAX_COUNTED_NAMES = 1 << 20  # distinct sources or domains held while counting

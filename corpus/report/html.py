@@ -19,11 +19,11 @@ from corpus.report.examples import Sample
 from corpus.report.explain import number
 from corpus.report.facts import Facts, gather
 from corpus.report.markdown import render_markdown
-from corpus.report.safe import escape_html
 from corpus.report.sliders import page_data
 from corpus.report.summary import share, size
 from corpus.report.svg import CHART_WIDTH, cell_bar, funnel_bars, histogram_chart
 from corpus.report.tables import CODE_COLUMNS, TITLES, Table, described, funnel_rows, tables
+from corpus.safe import escape_html
 
 HTML_NAME = "report.html"
 MARKDOWN_NAME = "report.md"

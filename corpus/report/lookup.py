@@ -21,8 +21,8 @@ from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Folder, shard_name
 from corpus.engine.storage import File
 from corpus.report.rows import files_of, matches, read_row
-from corpus.report.safe import domain, plain_url
 from corpus.report.summary import FIRST_STAGE, LAST_STAGE, folders
+from corpus.safe import domain, plain_url
 
 MIN_ID_DIGITS = 6
 MAX_FOUND = 20

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from corpus.report.examples import Sample
 from corpus.report.explain import number
 from corpus.report.facts import Facts
-from corpus.report.safe import code_markdown, cut, escape_markdown
 from corpus.report.summary import size
 from corpus.report.tables import CODE_COLUMNS, TITLES, Table, tables
+from corpus.safe import code_markdown, cut, escape_markdown
 
 SAMPLES_A_SIDE = 3
 TEXT_CHARS = 90

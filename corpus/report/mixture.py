@@ -12,8 +12,8 @@ from corpus.document import read_table
 from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Folder
-from corpus.report.safe import cut_middle, snippet
 from corpus.report.summary import MIXTURE_STAGE, folders, share, size
+from corpus.safe import cut_middle, snippet
 
 SOURCE = "source"
 TOP_GROUPS = 20  # of sources, by bytes; the rest is one line

@@ -11,8 +11,8 @@ from corpus.engine import storage
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.stage import Folder
 from corpus.report.lookup import Document, find
-from corpus.report.safe import plain_url, snippet
 from corpus.report.summary import FIRST_STAGE, folders
+from corpus.safe import plain_url, snippet
 from corpus.sources import BadRecord, Record, SourcesConfig, read
 
 MAX_PAGES = 3

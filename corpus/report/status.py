@@ -12,8 +12,8 @@ from corpus.crawl.folders import CRAWL, crawl_folders
 from corpus.engine import storage
 from corpus.engine.run import read_run
 from corpus.engine.stage import FINGERPRINT_LENGTH, MANIFEST_NAME, Folder
-from corpus.report.safe import snippet
 from corpus.report.summary import size, stage_order
+from corpus.safe import snippet
 
 RECORD_KINDS = ("done", "failed")
 FAILURES_SHOWN = 5

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from corpus.report.distributions import Distribution
 from corpus.report.explain import number
-from corpus.report.safe import escape_html
 from corpus.report.summary import share, size
+from corpus.safe import escape_html
 
 FUNNEL_WIDTH, LABEL_WIDTH, ROW_HEIGHT = 960, 210, 30
 CHART_WIDTH, CHART_HEIGHT, AXIS_HEIGHT, TOP_MARGIN = 300, 96, 18, 14

@@ -11,8 +11,8 @@ from corpus.report import mixture
 from corpus.report.distributions import Group
 from corpus.report.explain import number
 from corpus.report.facts import TOP_ROWS, Facts
-from corpus.report.safe import snippet
 from corpus.report.summary import DUPLICATE_RULES, share, size
+from corpus.safe import snippet
 
 TITLES = {
     "funnel": "Funnel",

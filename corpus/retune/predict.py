@@ -22,8 +22,8 @@ from corpus.engine.storage import File
 from corpus.filters.decide import PASSES, Limit, first_failed, limits
 from corpus.report import ledger
 from corpus.report.rows import column_names, read_row
-from corpus.report.safe import plain_url
 from corpus.retune.thresholds import Thresholds
+from corpus.safe import plain_url
 
 EXAMPLES = 10  # of documents that come in, and of those that go
 CHARACTERS = "length.num_chars"

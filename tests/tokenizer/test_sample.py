@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder
 from tests.tokenizer.texts import LINES, document, documents
-from tokenizer.build import text_files
 from tokenizer.config import TokenizerConfig
-from tokenizer.documents import UNIT, is_below
+from tokenizer.documents import UNIT, is_below, text_files
 from tokenizer.sample import (
     MARGIN,
     SCHEMA,

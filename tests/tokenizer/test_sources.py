@@ -18,8 +18,8 @@ from corpus.engine.run import run_stages
 from corpus.engine.storage import list_inputs
 from tests.tokenizer.texts import LINES, documents
 from tokenizer import sources
-from tokenizer.build import text_files
 from tokenizer.config import TokenizerConfig
+from tokenizer.documents import text_files
 from tokenizer.sources import MAX_CHARACTERS, FileWeighing, Group, Share, Sharing, Totals, fill, read_shares, shares
 from tokenizer.traditional import READ_CHARACTERS, is_traditional
 

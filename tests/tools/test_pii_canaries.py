@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from corpus.filters.personal_data import KINDS
-from corpus.filters.personal_data.numbers import is_id_card, is_luhn
+from corpus.personal_data import KINDS
+from corpus.personal_data.numbers import is_id_card, is_luhn
 from tools.pii_canaries import SEED, canaries, score
 from tools.pii_canaries.values import Chance, id_number, with_luhn_digit
 

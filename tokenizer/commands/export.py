@@ -10,8 +10,7 @@ from itertools import islice
 
 from corpus.engine import storage
 from corpus.engine.errors import UsageError
-from tokenizer.build import text_files
-from tokenizer.documents import read_documents
+from tokenizer.documents import read_documents, text_files
 from tokenizer.export.folder import export
 from tokenizer.export.libraries import require
 from tokenizer.export.proof import Document

@@ -12,8 +12,7 @@ from corpus.engine import storage
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.run import RUN_NAME, current
 from corpus.engine.stage import Folder
-from tokenizer.build import text_files
-from tokenizer.documents import read_documents
+from tokenizer.documents import read_documents, text_files
 from tokenizer.model import Tokenizer
 
 NUM_CHARACTERS = 5_000_000

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from corpus.filters.personal_data import find_personal_data
 from corpus.filters.statistic import buffers
+from corpus.personal_data import find_personal_data
 from tools.pii_canaries.look_alikes import look_alike
 from tools.pii_canaries.values import MAKERS, Chance
 

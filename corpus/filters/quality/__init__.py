@@ -1,1 +1,1 @@
-"""Is it good text? A shipped table of character pairs, a linear model of one's own, a language model; and their training."""
+"""Is it good text? A shipped table of character pairs, a linear model of one's own, a language model."""

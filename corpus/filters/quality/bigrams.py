@@ -31,7 +31,7 @@ import numpy.typing as npt
 from corpus.engine.compiled import kernel
 from corpus.engine.errors import WenhaiError
 from corpus.filters.statistic import Batch, Floats, Ints, statistic
-from corpus.filters.statistics.tables import script_pairs
+from corpus.kernels.tables import script_pairs
 
 Array = npt.NDArray[Any]
 

@@ -29,10 +29,10 @@ from corpus.engine import durable
 from corpus.engine.compiled import kernel
 from corpus.engine.config import Strict
 from corpus.engine.errors import UsageError
-from corpus.filters.folding import matching_table
 from corpus.filters.statistic import Batch, Floats, Ints, statistic
-from corpus.filters.statistics.kernels import decode
-from corpus.filters.statistics.tables import CODE_POINTS
+from corpus.kernels.code_points import decode
+from corpus.kernels.folding import matching_table
+from corpus.kernels.tables import CODE_POINTS
 
 Array = npt.NDArray[Any]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from corpus.filters.statistic import Batch, Floats, share, statistic
-from corpus.filters.statistics import tables
 from corpus.filters.statistics.length import HAN_CLASSES
-from corpus.filters.statistics.line_kernel import ISOLATED_LATIN, MOJIBAKE_CHARS, SENTENCE_ENDS, STRAY_MARKS
+from corpus.kernels import tables
+from corpus.kernels.line_kernel import ISOLATED_LATIN, MOJIBAKE_CHARS, SENTENCE_ENDS, STRAY_MARKS
 
 HABIT_CHARS = 500  # slips are shared out over at least this much text: one in a short document is no habit
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from corpus.filters.statistic import Batch, Floats, statistic
-from corpus.filters.statistics.line_kernel import NUM_CHARS
-from corpus.filters.statistics.tables import HAN, HAN_EXTENSION, HAN_RARE, HAN_SIMPLIFIED, HAN_TRADITIONAL
+from corpus.kernels.line_kernel import NUM_CHARS
+from corpus.kernels.tables import HAN, HAN_EXTENSION, HAN_RARE, HAN_SIMPLIFIED, HAN_TRADITIONAL
 
 HAN_CLASSES = (HAN, HAN_SIMPLIFIED, HAN_TRADITIONAL, HAN_RARE, HAN_EXTENSION)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from corpus.filters.statistic import Batch, Floats, share, statistic
-from corpus.filters.statistics import line_kernel as kernel
+from corpus.kernels import line_kernel as kernel
 
 
 def _of_lines(batch: Batch, column: int) -> Floats:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from corpus.filters.statistic import Batch, Floats, share, statistic
-from corpus.filters.statistics import repetition_kernel as kernel
-from corpus.filters.statistics.line_kernel import LONGEST_RUN
+from corpus.kernels import repetition_kernel as kernel
+from corpus.kernels.line_kernel import LONGEST_RUN
 
 
 def _top(batch: Batch, n: int) -> Floats:

@@ -7,9 +7,9 @@ documents, or the editor `[filter.edit] script = "simplified"`, which converts t
 from __future__ import annotations
 
 from corpus.filters.statistic import Batch, Floats, share, statistic
-from corpus.filters.statistics import tables
 from corpus.filters.statistics.length import HAN_CLASSES
-from corpus.filters.statistics.line_kernel import JAPANESE_HAN
+from corpus.kernels import tables
+from corpus.kernels.line_kernel import JAPANESE_HAN
 
 
 @statistic(unit="share of Han and kana")

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
 from corpus.filters import load, measure
-from corpus.filters.automaton import Automaton
 from corpus.filters.blocklist import BUILT_IN, read_words
 from corpus.filters.statistic import buffers
+from corpus.kernels.automaton import Automaton
 from tests.corpus.texts import document
 
 WORDS = ["甲乙", "甲乙丙", "乙", "丙甲", "a甲", "𠮷乙"]

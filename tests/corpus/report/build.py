@@ -19,7 +19,7 @@ from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, document_id, read_tabl
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import fetch
-from corpus.report.safe import plain_url, snippet
+from corpus.safe import plain_url, snippet
 
 MIN_CHARS, MAX_REPEATED = 12, 0.20
 RULE = "repetition.top_2_gram_ratio"

@@ -15,8 +15,8 @@ from tests.tokenizer.export.conftest import write
 from tests.tokenizer.test_scores import train_asterisks
 from tests.tokenizer.texts import documents
 from tokenizer.__main__ import main
-from tokenizer.build import text_files
 from tokenizer.commands.export import read_files
+from tokenizer.documents import text_files
 from tokenizer.export import folder, libraries
 from tokenizer.export.convert import ExportError, tokenizer_json
 from tokenizer.export.folder import export

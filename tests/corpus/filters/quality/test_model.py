@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from corpus.engine.errors import UsageError
 from corpus.filters import load, measure
 from corpus.filters.quality import model as quality
-from corpus.filters.quality import training
 from corpus.filters.quality.model import Header, Model, load_model
 from corpus.filters.statistic import buffers
+from corpus.quality import training
 from tests.corpus.texts import document
 
 NAMES = ("high", "low", "advertisement")

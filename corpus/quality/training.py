@@ -1,4 +1,4 @@
-"""Train the linear quality model (quality.py) on labelled documents: scikit-learn's logistic regression, seeded.
+"""Train the linear model of filters/quality/model.py on labelled documents: scikit-learn's logistic regression, seeded.
 
 A feature is the share of a document's n-grams that fall into a bucket, over the root of the bucket's mean share: shares
 of rare n-grams vary by about that root, so one penalty fits all. N-grams of fewer than MIN_DOCUMENTS documents get no
@@ -26,8 +26,8 @@ import xxhash
 from corpus.engine.errors import UsageError
 from corpus.filters import edits
 from corpus.filters.quality import model as quality
-from corpus.filters.quality.assessment import Assessment, assess, log_loss
 from corpus.filters.statistic import Floats, Ints, buffers
+from corpus.quality.assessment import Assessment, assess, log_loss
 
 BATCH_ROWS = 1024
 MAX_TEXT_BYTES = 1 << 16  # of one training document

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import date
 
-from corpus.filters.personal_data.window import Span, Window
+from corpus.personal_data.window import Span, Window
 
 ID_CARD_WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 ID_CARD_CHECKS = "10X98765432"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from corpus.filters.personal_data.window import Span, Window, is_in_url
+from corpus.personal_data.window import Span, Window, is_in_url
 
 _LOCAL_PART = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+-"
 MAX_LOCAL_CHARS = 64  # of an address, before the at sign (RFC 5321)

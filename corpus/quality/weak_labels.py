@@ -22,6 +22,8 @@ from corpus.engine.errors import UsageError
 from corpus.engine.stage import shard_name
 from corpus.engine.storage import fetch
 from corpus.filters.quality.model import ADVERTISEMENT
+from corpus.report.ledger import read_texts
+from corpus.report.summary import folders
 
 HIGH_WITHIN: dict[str, tuple[float, float]] = {
     "length.num_chars": (300, float("inf")),
@@ -42,9 +44,6 @@ def documents_of_build(out: str) -> dict[str, Iterator[str]]:
     Raises:
         UsageError: the build has no complete filter stage.
     """
-    from corpus.report.ledger import read_texts
-    from corpus.report.summary import folders
-
     stages = folders(out)
     if "filter" not in stages:
         raise UsageError(f"{out}: its filter stage is not complete. Finish the run first.")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from corpus.filters.personal_data.gate import PROVINCES
-from corpus.filters.personal_data.window import Span, Window
+from corpus.personal_data.gate import PROVINCES
+from corpus.personal_data.window import Span, Window
 
 _LETTER_PLATE = "[A-HJ-NP-Za-hj-np-z]"
 _PLATE = re.compile(

@@ -42,7 +42,7 @@ def snippet(text: str, limit: int = SNIPPET_CHARS) -> str:
 
 def mask(text: str) -> str:
     """`text` with personal data as typed placeholders, by the filters' editor; imported when first used (numba)."""
-    from corpus.filters.personal_data import mask as mask_personal
+    from corpus.personal_data import mask as mask_personal
 
     return mask_personal(text)
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
-from corpus.filters.statistics.kernels import decode
+from corpus.kernels.code_points import decode
 
 Array = npt.NDArray[Any]
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
-from corpus.filters.statistics.kernels import code_point_class, decode, mix
-from corpus.filters.statistics.tables import (
+from corpus.kernels.code_points import code_point_class, decode, mix
+from corpus.kernels.tables import (
     BULLET,
     CLASS_MASK,
     CLOSER,

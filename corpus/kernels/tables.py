@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import opencc
 
-CODE_POINTS = 0x20000  # planes 0 and 1; beyond them classes are ranges, see kernels.code_point_class
+CODE_POINTS = 0x20000  # planes 0 and 1; beyond them classes are ranges, see code_points.code_point_class
 
 # Classes. The kernel counts each; every code point has exactly one.
 OTHER = 0  # letters of other scripts, marks, unassigned

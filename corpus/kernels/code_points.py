@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
-from corpus.filters.statistics.tables import CODE_POINTS, HAN_EXTENSION, OTHER, PRIVATE_USE
+from corpus.kernels.tables import CODE_POINTS, HAN_EXTENSION, OTHER, PRIVATE_USE
 
 Array = npt.NDArray[Any]
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from corpus.filters.measure import measure
 from corpus.filters.resources import built_in
 from corpus.filters.statistic import Batch
-from corpus.filters.statistics import kernels, line_kernel, repetition_kernel, tables
+from corpus.kernels import code_points, line_kernel, repetition_kernel, tables
 
 LETTERS = '図広锟斤拷烫锛ÖÐ天地玄黄宇宙洪荒學説abZ19，。、；：！？…·-•\n \t\u3000。。"”)𠮷é\ue000\ufffdあア한👍'
 TEXTS = st.text(st.one_of(st.sampled_from(LETTERS), st.characters(codec="utf-8")), max_size=80)
@@ -79,7 +79,7 @@ def test_repetition_looks_at_a_bounded_part() -> None:
 
 
 def flags_of(character: str) -> int:
-    return int(kernels.code_point_class(tables.class_table(), np.uint32(ord(character))))
+    return int(code_points.code_point_class(tables.class_table(), np.uint32(ord(character))))
 
 
 def class_of(character: str) -> int:

@@ -12,9 +12,9 @@ from corpus.__main__ import main
 from corpus.build import stages
 from corpus.engine.run import run_stages
 from corpus.engine.storage import list_inputs
-from corpus.filters.quality.assessment import assess, render
 from corpus.filters.quality.model import load_model
-from corpus.filters.quality.weak_labels import documents_of_build
+from corpus.quality.assessment import assess, render
+from corpus.quality.weak_labels import documents_of_build
 from corpus.recipe import load_recipe
 from tests.corpus.filters.quality.test_model import classes
 

@@ -15,13 +15,11 @@ import numpy as np
 from corpus.engine.errors import UsageError
 from corpus.engine.storage import File, list_inputs
 from corpus.filters.quality import model as quality
-from corpus.filters.quality import training
-from corpus.filters.quality.assessment import Assessment, assess, render
+from corpus.quality import training
+from corpus.quality.assessment import Assessment, assess, render
 
 NAMED = {"good": "high", "bad": "low", "advertisement": quality.ADVERTISEMENT}
-WEAK = (
-    "labels are heuristics over the build's statistics, not anybody's judgement (corpus/filters/quality/weak_labels.py)"
-)
+WEAK = "labels are heuristics over the build's statistics, not anybody's judgement (corpus/quality/weak_labels.py)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,7 +138,7 @@ def _texts(name: str, files: list[File], column: str) -> Iterator[str]:
 
 
 def _of_build(arguments: argparse.Namespace) -> dict[str, list[str]]:
-    from corpus.filters.quality.weak_labels import documents_of_build
+    from corpus.quality.weak_labels import documents_of_build
 
     if any(getattr(arguments, option) for option in NAMED) or arguments.more:
         raise UsageError("--from-build takes its documents from the build; leave the other classes out.")

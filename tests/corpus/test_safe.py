@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.report.safe import domain, escape_markdown, plain, plain_url, snippet
+from corpus.safe import domain, escape_markdown, plain, plain_url, snippet
 
 HOSTILE = st.text(
     st.one_of(st.sampled_from("\x1b\x9b\x07[]0;m<>|`\\\u202e\u200b\u2028\r\n"), st.characters()), max_size=60

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from corpus.filters.statistics.tables import CODE_POINTS, script_pairs
+from corpus.kernels.tables import CODE_POINTS, script_pairs
 
 _DIGIT_ROWS = (  # code points of digits 1 to 9 in a row that NFKC leaves alone or spells with more than one character
     0x2474,  # ⑴

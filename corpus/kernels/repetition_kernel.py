@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
-from corpus.filters.statistics.kernels import code_point_class, decode
-from corpus.filters.statistics.tables import CLASS_MASK, NEWLINE, WHITESPACE
+from corpus.kernels.code_points import code_point_class, decode
+from corpus.kernels.tables import CLASS_MASK, NEWLINE, WHITESPACE
 
 Array = npt.NDArray[Any]
 

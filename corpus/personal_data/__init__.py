@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corpus.filters.personal_data.accounts import accounts, plate
-from corpus.filters.personal_data.addresses import email, ipv4, ipv6
-from corpus.filters.personal_data.gate import ACCOUNT, AT, DOTTED, GROUPS, NUMBER, PLATE, find_places
-from corpus.filters.personal_data.numbers import number
-from corpus.filters.personal_data.window import MAX_JOINT_CHARS, Span, Surroundings, is_in_url, is_named
+from corpus.personal_data.accounts import accounts, plate
+from corpus.personal_data.addresses import email, ipv4, ipv6
+from corpus.personal_data.gate import ACCOUNT, AT, DOTTED, GROUPS, NUMBER, PLATE, find_places
+from corpus.personal_data.numbers import number
+from corpus.personal_data.window import MAX_JOINT_CHARS, Span, Surroundings, is_in_url, is_named
 
 Kind = Literal[
     "email", "id_card", "bank_card", "mobile", "landline", "ipv4", "ipv6", "wechat", "qq", "passport", "plate"

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from corpus.__main__ import main
 from corpus.filters import load, measure
-from corpus.filters.personal_data import KINDS, confirm, find_personal_data, mask
-from corpus.filters.personal_data.gate import ACCOUNT, AT, DOTTED, GROUPS, NUMBER, PLATE, find_places
-from corpus.filters.personal_data.numbers import is_id_card, is_luhn
-from corpus.filters.personal_data.window import Surroundings
 from corpus.filters.statistic import buffers
+from corpus.personal_data import KINDS, confirm, find_personal_data, mask
+from corpus.personal_data.gate import ACCOUNT, AT, DOTTED, GROUPS, NUMBER, PLATE, find_places
+from corpus.personal_data.numbers import is_id_card, is_luhn
+from corpus.personal_data.window import Surroundings
 from tests.corpus.texts import document
 
 

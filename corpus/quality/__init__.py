@@ -1,0 +1,1 @@
+"""`python -m corpus quality`: training of the linear quality model, on labels or on a build, and its assessment."""
