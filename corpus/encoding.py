@@ -68,8 +68,8 @@ _CONTROL_BYTES = bytes(filter(lambda byte: _CONTROL.match(chr(byte)), range(128)
 _SUPERSETS = {"gbk": "gb18030", "gb2312": "gb18030", "big5": "big5hkscs", "cp950": "big5hkscs"}
 _SUPERSETS |= {"shift_jis": "cp932", "euc_kr": "cp949", "iso8859-11": "cp874"}
 _EXTRA_LABELS = {"cp936": "gb18030", "windows-936": "gb18030", "ms936": "gb18030", "cp950": "big5hkscs"}
-_EXTRA_LABELS |= {"ms950": "big5hkscs"}
 _EXTRA_LABELS |= {
+    "ms950": "big5hkscs",
     "x-mac-cyrillic": "mac_cyrillic",
     "x-mac-ukrainian": "mac_cyrillic",
     "cp437": "cp437",

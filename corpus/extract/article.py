@@ -16,8 +16,7 @@ from corpus.extract.rows import fold_rows
 from corpus.extract.words import KINDS, WORDS
 from corpus.kernels.automaton import Automaton
 
-MAX_LINES_ABOVE = 12  # of the article, where date and author may stand
-MAX_LINES_BELOW = 10
+MAX_LINES_ABOVE, MAX_LINES_BELOW = 12, 10  # the article, where date and author may stand
 MAX_BYLINE_CHARS = 16  # of a line that need not have one of BYLINE_CHARACTERS
 MAX_BYLINES = 100
 MIN_OWN_LETTERS = 50  # a page with fewer, and more than so many times as many hidden, is read again with what is hidden

@@ -60,7 +60,6 @@ RULES = (
 ).split()
 (KEPT, DAMAGED, LINE_NUMBERS, LABELS, NOTICES, HEADS, TABLES, LINKS, WORDS, OTHER, NAVIGATION) = range(11)
 _HINT_BITS = (5, 2, 3, 4, 6, 7, 8, 9, 10, 12)  # places of the hints (tables.py) in the order of the rules
-_HINT_RULES = tuple(range(NAVIGATION, NAVIGATION + len(_HINT_BITS)))
 
 # Verdicts on a line.
 PLAIN, FURNITURE, RELATED, COMMENTS, NOTICE = range(5)
@@ -265,9 +264,9 @@ def choose(
             rules[row] = OTHER
             up = node
             while up > 0 and rules[row] == OTHER:
-                for index in range(len(_HINT_RULES)):
+                for index in range(len(_HINT_BITS)):
                     if (nodes[up, NODE_HINTS] & 1 << _HINT_BITS[index]) != 0:
-                        rules[row] = _HINT_RULES[index]
+                        rules[row] = NAVIGATION + index
                         break
                 up = nodes[up, NODE_PARENT]
             if rules[row] == OTHER and covered[row].sum() > 0:

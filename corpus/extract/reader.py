@@ -197,7 +197,7 @@ def read_page(
     skip_depth = -1  # place on the stack of the element that is skipped
     list_top = -1
     num_pre = num_headings = 0
-    in_link = link_in_paragraph = in_paragraph = in_form = False
+    in_link = link_in_paragraph = in_paragraph = in_form = has_title = False
     link_depth = form_depth = 0
     with_quotes = with_tags = with_comments = True
     endless = np.zeros(len(elements), np.bool_)  # raw text elements that end nowhere in the rest of the page
@@ -385,13 +385,15 @@ def read_page(
                 if (bits & RAW) != 0:
                     if is_whole:
                         continue
+                    is_title = (bits & TITLE) != 0 and not has_title and skip_depth < 0
+                    has_title |= is_title
                     stop = n
                     if not endless[row]:
                         stop, i = end_of_raw(data, end, key)
                     if stop == n and (bits & CODE) == 0:
                         endless[row] = True
                         i = end
-                        while i < n and (bits & TITLE) != 0 and data[i] != 60:
+                        while i < n and is_title and data[i] != 60:
                             i += 1
                     continue
                 if (bits & LINK) != 0:

@@ -10,6 +10,7 @@ from corpus.encoding import UndecodableError, decode
 from corpus.engine import storage
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.stage import Folder
+from corpus.extract.config import ExtractConfig
 from corpus.report.lookup import Document, find
 from corpus.report.summary import FIRST_STAGE, folders
 from corpus.safe import plain_url, snippet
@@ -30,19 +31,21 @@ def explain_lines(out: str, key: str, inputs: Sequence[str]) -> Iterator[str]:
         WenhaiError: nothing has that name, it is no page, or the inputs do not hold it.
     """
     if Path(key).is_file():
-        yield from page_lines(Path(key).read_bytes(), None)
+        yield from page_lines(Path(key).read_bytes(), None, ExtractConfig())
         return
     documents = find(out, key)
     for document in documents[:MAX_PAGES]:
-        record = _record(folders(out)[FIRST_STAGE], document, inputs)
+        record, extraction = _record(folders(out)[FIRST_STAGE], document, inputs)
         yield f"document {document.id}  {plain_url(document.url) if document.url else ''}"
-        yield from page_lines(record.raw, record.charset)
+        yield from page_lines(record.raw, record.charset, extraction)
     if len(documents) > MAX_PAGES:
         yield f"{len(documents) - MAX_PAGES} more documents have this name; give an id to see one of them."
 
 
-def page_lines(raw: bytes, charset: str | None) -> Iterator[str]:
-    """The lines of one page."""
+def page_lines(raw: bytes, charset: str | None, extraction: ExtractConfig) -> Iterator[str]:
+    """The lines of one page, as our own extraction sees them."""
+    if extraction.backend != "wenhai":
+        raise WenhaiError(f"extract.backend = {extraction.backend!r} does not say which lines it leaves out, or why.")
     from corpus.extract import article, facts, lines
 
     try:
@@ -50,7 +53,7 @@ def page_lines(raw: bytes, charset: str | None) -> Iterator[str]:
     except UndecodableError as error:
         raise WenhaiError(f"this page cannot be decoded ({error}): it is no HTML, or too damaged to read.") from error
     title = facts.headline(page, facts.head_metas(page))[0]
-    reading, found, removed, num_read, *_ = article.choose_lines(page, title)
+    reading, found, removed, num_read, *_ = article.choose_lines(page, title, extraction.tables)
     if "replaced" in removed:
         yield "  the page shows hardly any text; these are the lines of the article in one of its scripts"
     for row, score, rule in zip(reading.lines.tolist(), found.scores.tolist(), found.rules.tolist(), strict=True):
@@ -60,8 +63,8 @@ def page_lines(raw: bytes, charset: str | None) -> Iterator[str]:
     yield f"  {num_read:,} characters read: {num_read - article.num_removed(removed):,} kept{parts}"
 
 
-def _record(extract: Folder, document: Document, inputs: Sequence[str]) -> Record:
-    """The record that a document was made of, found by its id."""
+def _record(extract: Folder, document: Document, inputs: Sequence[str]) -> tuple[Record, ExtractConfig]:
+    """The record that a document was made of, found by its id, and how the build extracts."""
     if not inputs:
         raise UsageError("--lines reads the page again: say where it is, --input FILE... (as for `corpus run`).")
     known = storage.read_json(storage.join(extract.url, "stage.json"))
@@ -75,5 +78,5 @@ def _record(extract: Folder, document: Document, inputs: Sequence[str]) -> Recor
                     raise WenhaiError(
                         f"document {document.id} was read as {record.kind}, not as a page: it has no lines."
                     )
-                return record
+                return record, ExtractConfig.model_validate(known["config"]["extract"])
     raise WenhaiError(f"document {document.id}: none of these inputs holds it. Name the files that the build read.")

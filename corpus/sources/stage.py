@@ -154,7 +154,7 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
         if page.author and "author" not in fields:
             fields = {**fields, "author": page.author}
         if page.next_page and record.url and data and (following := continuation(record.url, page.next_page)):
-            fields = {**fields, "next_page": following}
+            fields = {"next_page": following, **fields}
             _add(counts, "goes_on", 1)
     else:
         if text is None:

@@ -26,7 +26,7 @@ PRIORS = {"cn": 0.9, "tw": 0.9, "hk": 0.9, "mo": 0.9, "sg": 0.4}
 PRIOR_ELSEWHERE = 0.3
 # What a page's declarations make us expect of a page without text.
 PRIOR_DECLARED, PRIOR_UNDECLARED, PRIOR_OTHER = 0.9, 0.3, 0.1
-CHINESE_CODECS = frozenset(("gb18030", "gbk", "gb2312", "big5", "big5hkscs", "cp950", "euc_tw", "hz", "iso2022_cn"))
+CHINESE_CODECS = frozenset(("gb18030", "gbk", "gb2312", "big5", "big5hkscs", "cp950"))
 
 # Of a link's priority. The page that holds the link and the host it leads to say most and know it equally well; the
 # link's own text is a few characters; around an image or a page number it is none, and the page stands in.

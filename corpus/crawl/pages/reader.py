@@ -20,9 +20,7 @@ TAGS = ("a", "area", "link", "frame", "iframe", "meta", "base", "html", "noscrip
 NUM_LINK_TAGS, NUM_NOTED_TAGS = 5, 8
 # Attributes whose values are noted.
 ATTRIBUTES = ("href", "src", "rel", "hreflang", "content", "name", "http-equiv", "lang", "type", "xml:lang")
-(TAG, TEXT_START, TEXT_END) = range(
-    3
-)  # columns of a row: place in TAGS, and where the text of a link stands in the text
+(TAG, TEXT_START, TEXT_END) = range(3)  # columns of a row: place in TAGS, and where a link's text stands in the text
 
 # Classes of characters; the first three are not what pages are told apart by.
 (WHITE, NUMBER, NUMERAL, OTHER, HAN, PUNCTUATION, KANA) = range(7)

@@ -83,7 +83,7 @@ def read(page: str, use_names: bool = True) -> list[str]:
         ("<button>甲<p>乙</button>丙", ["丙"]),
         ("甲<p class='cut", ["甲"]),
         ("甲<!-- a -- ><p>乙<!-- b ><p>丙 <!--", ["甲", "乙", "丙"]),
-        ("<title>甲<p>乙<textarea>丙<iframe src=x>丁<title>戊", ["乙丙丁"]),
+        ("<title>甲<p>乙<textarea>丙<iframe src=x>丁<title>戊", ["乙丙丁戊"]),
         ("<textarea><p>甲</textarea>乙<textarea>丙<!-- 丁 -->", ["乙丙"]),
         ("甲<script>a < b; '</div>'<p>c", ["甲"]),
     ],

@@ -10,6 +10,7 @@ import pytest
 
 from corpus.__main__ import main
 from corpus.engine.errors import WenhaiError
+from corpus.extract.config import ExtractConfig
 from corpus.report.page_lines import explain_lines, page_lines
 from tests.corpus.texts import document
 
@@ -69,6 +70,16 @@ def test_what_has_no_lines_is_told(build: tuple[Path, Path]) -> None:
 def test_lines_of_an_article_in_a_script() -> None:
     data = json.dumps({"props": {"content": f"<p>{document(3)}</p>"}}, ensure_ascii=False)
     page = f"<title>河</title><p>请打开脚本</p><script id=__NEXT_DATA__ type=application/json>{data}</script>"
-    printed = list(page_lines(page.encode(), None))
+    printed = list(page_lines(page.encode(), None, ExtractConfig()))
     assert "in one of its scripts" in printed[0] and document(3)[:20] in "".join(printed[1:])
     assert "请打开脚本" not in "".join(printed) and "other 5, replaced 0" in printed[-1]
+
+
+def test_lines_go_by_the_builds_recipe() -> None:
+    page = (
+        f"<title>河</title><p>{document(4)}</p><table><tr><td>甲县</td><td>31万</td></tr></table><p>{document(5)}</p>"
+    )
+    kept, dropped = (list(page_lines(page.encode(), None, ExtractConfig(tables=form))) for form in ("tabs", "drop"))
+    assert [line.split()[0] for line in (*kept, *dropped) if "甲县" in line] == ["keep", "tables"]
+    with pytest.raises(WenhaiError, match="resiliparse"):
+        list(page_lines(page.encode(), None, ExtractConfig(backend="resiliparse")))

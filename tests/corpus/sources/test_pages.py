@@ -57,3 +57,5 @@ def test_a_page_that_goes_on_is_told() -> None:
     counts = Counts()
     assert to_document(record, page, counts)["meta"] == b'{"next_page":"http://a.cn/t1_2.html"}'
     assert counts.extra["goes_on"] == 1
+    given = Record("1", 1, html.encode(), "html", url="http://a.cn/t1.html", fields={"next_page": "第二页"})
+    assert to_document(given, page, Counts())["meta"] == '{"next_page":"第二页"}'.encode()
