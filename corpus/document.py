@@ -46,6 +46,8 @@ DOCUMENT_SCHEMA = pa.schema(
     metadata={"wenhai.documents": "1"},
 )
 
+_EDIT = pa.struct([("kind", pa.string()), ("line", pa.uint32()), ("count", pa.uint32())])
+EDITS = pa.field("edits", pa.list_(_EDIT))  # of a document; null when nothing was changed
 FATE_SCHEMA = pa.schema(
     [
         pa.field("id", pa.binary(16), nullable=False),

@@ -81,7 +81,7 @@ class EarlierBuilds:
 
     def manifests(self) -> tuple[File, ...]:
         """Both stages of every build, each as one input: a stage's fingerprint takes their digests."""
-        return tuple(manifest(folder) for build in self.builds for folder in (build.signatures, build.clusters))
+        return tuple(folder.file for build in self.builds for folder in (build.signatures, build.clusters))
 
     def config(self) -> dict[str, Any]:
         """What sets stages with earlier builds apart without opening them; nothing where there are none."""
@@ -111,11 +111,6 @@ def check_earlier(dedup: DedupConfig, out: str) -> EarlierBuilds:
     earlier = EarlierBuilds(dedup)
     _ = earlier.builds
     return earlier
-
-
-def manifest(folder: Folder) -> File:
-    """A whole stage as one input: a task that reads a range of every file need not list them all."""
-    return File(join(folder.url, MANIFEST_NAME), 0, folder.digest)
 
 
 def build_name(signatures_digest: str, clusters_digest: str) -> str:

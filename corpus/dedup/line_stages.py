@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from corpus.dedup.config import RepeatedLinesConfig
-from corpus.engine.stage import MANIFEST_NAME, Counts, Folder, Output, Stage, Task, shard_name
-from corpus.engine.storage import File, fetch, join
+from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
+from corpus.engine.storage import fetch
 
 GATE = "repeated_lines.num_chars"
 
@@ -84,12 +84,9 @@ class LineCounts(Stage):
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a range; their number follows the number of records."""
-        from corpus.dedup.records import partition_bits
+        from corpus.dedup.records import partition_tasks
 
-        folder = upstream["line_keys"]
-        files = folder.files("lines")
-        bits = partition_bits(sum(file.rows for file in files), len(files))
-        return [Task(f"{p:05d}", (_manifest(folder),), {"partition": p, "bits": bits}) for p in range(1 << bits)]
+        return partition_tasks((upstream["line_keys"].file,), upstream["line_keys"].files("lines"))
 
     def run(self, task: Task, out: Output) -> Counts:
         """Read this range of every shard's records, count, write what is repeated."""
@@ -99,7 +96,7 @@ class LineCounts(Stage):
         from corpus.dedup.repeated_lines import count_documents
 
         slots = records.band_slots(int(task.params["partition"]), int(task.params["bits"]))
-        files = _open(task.inputs[0]).files("lines")
+        files = Folder.of(task.inputs[0]).files("lines")
         runs = records.Runs(
             [records.section(file, *slots, records.RECORD_DTYPE) for file in files], records.RECORD_DTYPE
         )
@@ -127,23 +124,14 @@ class RepeatedLines(Stage):
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a shard: its documents, and all counts."""
-        counts = _manifest(upstream["line_counts"])
+        counts = upstream["line_counts"].file
         return [Task(shard_name(file), (file, counts)) for file in upstream["filter"].files()]
 
     def run(self, task: Task, out: Output) -> Counts:
         """Cut the lines row group by row group, measure again, drop what has become too short."""
-        from corpus.dedup.line_cutting import cut_lines
+        from corpus.dedup.cutting import cut_lines
         from corpus.dedup.records import map_array
         from corpus.dedup.repeated_lines import Counts as LineTable
 
-        tables = [map_array(file) for file in _open(task.inputs[1]).files("counts")]
+        tables = [map_array(file) for file in Folder.of(task.inputs[1]).files("counts")]
         return cut_lines(task, out, LineTable(tables), self.lines)
-
-
-def _manifest(folder: Folder) -> File:
-    """A whole stage as one input: a task that reads a range of every file need not list them all."""
-    return File(join(folder.url, MANIFEST_NAME), 0, folder.digest)
-
-
-def _open(manifest: File) -> Folder:
-    return Folder.open(manifest.url.removesuffix("/" + MANIFEST_NAME))

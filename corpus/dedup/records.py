@@ -42,6 +42,7 @@ import numpy.typing as npt
 
 from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
+from corpus.engine.stage import Task
 from corpus.engine.storage import File
 
 MAGIC = b"WHCUTS01"
@@ -68,6 +69,12 @@ def partition_bits(num_records: int, num_files: int = 1) -> int:
     (0, 9, 9)
     """
     return min(SLOT_BITS, (num_records // partition_records(num_files)).bit_length())
+
+
+def partition_tasks(inputs: tuple[File, ...], files: Sequence[File]) -> list[Task]:
+    """A task for each range of the keys of some files."""
+    bits = partition_bits(sum(file.rows for file in files), len(files))
+    return [Task(f"{p:05d}", inputs, {"partition": p, "bits": bits}) for p in range(1 << bits)]
 
 
 def partition_records(num_files: int) -> int:

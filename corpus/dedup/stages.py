@@ -30,8 +30,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from corpus.dedup.config import DedupConfig
-from corpus.dedup.earlier import NO_EARLIER, EarlierBuilds, manifest
-from corpus.engine.stage import MANIFEST_NAME, Counts, Folder, Output, Stage, Task, shard_name
+from corpus.dedup.earlier import NO_EARLIER, EarlierBuilds
+from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import File
 
 if TYPE_CHECKING:
@@ -127,13 +127,10 @@ class Buckets(Joining):
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a partition; their number follows the number of band records."""
-        from corpus.dedup.records import partition_bits
+        from corpus.dedup.records import partition_tasks
 
         signed = self.signed(upstream)
-        inputs = tuple(map(manifest, signed))
-        files = _files(signed, "bands")
-        bits = partition_bits(sum(file.rows for file in files), len(files))
-        return [Task(f"{p:05d}", inputs, {"partition": p, "bits": bits}) for p in range(1 << bits)]
+        return partition_tasks(tuple(folder.file for folder in signed), _files(signed, "bands"))
 
     def run(self, task: Task, out: Output) -> Counts:
         """Read this partition's range of every shard's bands, write what is shared, a section a shard."""
@@ -141,7 +138,7 @@ class Buckets(Joining):
         from corpus.dedup.buckets import shared_records
 
         first, last = records.band_slots(int(task.params["partition"]), int(task.params["bits"]))
-        signed = [_open(file) for file in task.inputs]
+        signed = [Folder.of(file) for file in task.inputs]
         runs = [records.section(file, first, last, records.RECORD_DTYPE) for file in _files(signed, "bands")]
         shared, cuts, extra = shared_records(records.Runs(runs, records.RECORD_DTYPE), len(signed[0].files("bands")))
         with out.create(f"buckets/{task.name}.bin", rows=len(shared)) as path:
@@ -165,11 +162,11 @@ class Members(Joining):
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a shard; those of earlier builds are named so that their files follow the others, as they do."""
-        inputs = tuple(manifest(upstream[name]) for name in self.upstream)
+        inputs = tuple(upstream[name].file for name in self.upstream)
         files = upstream["signatures"].files("keys")
         tasks = [Task(shard_name(file), inputs, {"shard": shard}) for shard, file in enumerate(files)]
         for build in self.earlier.builds:
-            inputs, before = (manifest(build.signatures), inputs[1], manifest(build.clusters)), len(tasks)
+            inputs, before = (build.signatures.file, inputs[1], build.clusters.file), len(tasks)
             for shard, file in enumerate(build.signatures.files("keys")):
                 params = {"shard": shard, "section": before + shard}
                 tasks.append(Task(f"earlier-{build.name}-{shard_name(file)}", inputs, params))
@@ -181,7 +178,7 @@ class Members(Joining):
         from corpus.dedup.buckets import SHARED_DTYPE
         from corpus.dedup.earlier import surviving
 
-        signatures, buckets, *earlier = map(_open, task.inputs)
+        signatures, buckets, *earlier = map(Folder.of, task.inputs)
         shard = int(task.params["shard"])
         number = int(task.params.get("section", shard))
         sections = [records.section(file, number, number + 1, SHARED_DTYPE) for file in buckets.files("buckets")]
@@ -220,7 +217,7 @@ class Candidates(Joining):
         from corpus.dedup.records import spread
 
         mine, *others = self.signed(upstream)
-        inputs = tuple(map(manifest, (mine, upstream["members"], *others)))
+        inputs = tuple(folder.file for folder in (mine, upstream["members"], *others))
         files = upstream["buckets"].files("buckets")
         sections = len(files) * spread(files)
         return [Task(f"{section:05d}", inputs, {"section": section}) for section in range(sections)]
@@ -233,7 +230,7 @@ class Candidates(Joining):
         from corpus.dedup.candidates import verify
         from corpus.dedup.members import MEMBER_DTYPE
 
-        signatures, members, *others = map(_open, task.inputs)
+        signatures, members, *others = map(Folder.of, task.inputs)
         bases, section = records.bases(_files([signatures, *others], "keys")), int(task.params["section"])
 
         def runs(kind: str, dtype: np.dtype[Any]) -> records.Runs:
@@ -272,7 +269,7 @@ class Clusters(Joining):
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task."""
-        return [Task("all", (*(manifest(upstream[name]) for name in self.upstream), *self.earlier.manifests()))]
+        return [Task("all", (*(upstream[name].file for name in self.upstream), *self.earlier.manifests()))]
 
     def run(self, task: Task, out: Output) -> Counts:
         """Resolve the edges group by group, then write each shard's drops and clusters."""
@@ -286,7 +283,7 @@ class Clusters(Joining):
         from corpus.document import write_table
         from corpus.engine import scratch
 
-        signatures, candidates, *earlier = map(_open, task.inputs)
+        signatures, candidates, *earlier = map(Folder.of, task.inputs)
         files = signatures.files("keys")
         bases, numbering = records.bases(files), Numbering.of(signatures, earlier)
         edges = [records.Runs([records.array_rows(file, EDGE_DTYPE)], EDGE_DTYPE) for file in candidates.files("edges")]
@@ -349,7 +346,3 @@ def _rows(signatures: Folder, kind: str, dtype: np.dtype[Any], shard: int) -> Ru
     from corpus.dedup.records import Runs, array_rows
 
     return Runs([array_rows(signatures.files(kind)[shard], dtype)], dtype)
-
-
-def _open(manifest: File) -> Folder:
-    return Folder.open(manifest.url.removesuffix("/" + MANIFEST_NAME))

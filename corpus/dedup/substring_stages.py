@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from corpus.dedup.config import SubstringsConfig
 from corpus.dedup.stages import Survivors
-from corpus.engine.stage import MANIFEST_NAME, Counts, Folder, Output, Stage, Task, shard_name
-from corpus.engine.storage import File, fetch, join
+from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
+from corpus.engine.storage import File, fetch
 
 if TYPE_CHECKING:
     from corpus.dedup.records import Array
@@ -109,12 +109,9 @@ class PassageRanks(Stage):
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a range; their number follows the number of records."""
-        from corpus.dedup.records import partition_bits
+        from corpus.dedup.records import partition_tasks
 
-        folder = upstream["passage_keys"]
-        files = folder.files("windows")
-        bits = partition_bits(sum(file.rows for file in files), len(files))
-        return [Task(f"{p:05d}", (_manifest(folder),), {"partition": p, "bits": bits}) for p in range(1 << bits)]
+        return partition_tasks((upstream["passage_keys"].file,), upstream["passage_keys"].files("windows"))
 
     def run(self, task: Task, out: Output) -> Counts:
         """Read this range of every shard's records, write what is shared, a section a shard."""
@@ -122,7 +119,7 @@ class PassageRanks(Stage):
         from corpus.dedup.substrings import shared_windows
 
         slots = records.band_slots(int(task.params["partition"]), int(task.params["bits"]))
-        files = _open(task.inputs[0]).files("windows")
+        files = Folder.of(task.inputs[0]).files("windows")
         runs = [records.section(file, *slots, records.RECORD_DTYPE) for file in files]
         shared, cuts = shared_windows(records.Runs(runs, records.RECORD_DTYPE))
         with out.create(f"best/{task.name}.bin", rows=len(shared)) as path:
@@ -151,7 +148,7 @@ class Substrings(Stage):
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a shard: what belongs to it, and its section of all ranges."""
-        ranges = _manifest(upstream["passage_ranks"])
+        ranges = upstream["passage_ranks"].file
         repeated = upstream["passage_keys"].files("repeated")
         shards = zip(_shards(self, upstream, "drops", "clusters"), repeated, strict=True)
         return [
@@ -164,14 +161,14 @@ class Substrings(Stage):
         import pyarrow as pa
 
         from corpus.dedup import records
-        from corpus.dedup.substring_cutting import cut_passages, moved
+        from corpus.dedup.cutting import cut_passages, moved
         from corpus.dedup.substrings import merge
         from corpus.document import read_table, write_table
 
         drops, clusters = records.map_array(task.inputs[2]), read_table(fetch(task.inputs[3].url))
         ranks = _ranks(task.inputs[1])
         ranks[drops["row"]] = 0
-        mine = [records.map_array(task.inputs[4]), *_sections(_open(task.inputs[5]), int(task.params["shard"]))]
+        mine = [records.map_array(task.inputs[4]), *_sections(Folder.of(task.inputs[5]), int(task.params["shard"]))]
         counts, dropped = cut_passages(task, out, ranks, merge(mine), self.substrings)
         drops = drops.copy()
         drops["row"] = moved(drops["row"], dropped)
@@ -219,12 +216,3 @@ def _sections(folder: Folder, shard: int) -> list[Array]:
 
     sections = [section(file, shard, shard + 1, RECORD_DTYPE) for file in folder.files("best")]
     return [Runs([run], RECORD_DTYPE).read() for run in sections]
-
-
-def _manifest(folder: Folder) -> File:
-    """A whole stage as one input: a task that reads a range of every file need not list them all."""
-    return File(join(folder.url, MANIFEST_NAME), 0, folder.digest)
-
-
-def _open(manifest: File) -> Folder:
-    return Folder.open(manifest.url.removesuffix("/" + MANIFEST_NAME))

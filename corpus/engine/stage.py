@@ -138,6 +138,16 @@ class Folder:
             raise WenhaiError(f"{url}: its manifest is not of format {MANIFEST_FORMAT}. Rebuild it with this version.")
         return cls(manifest["stage"], url, manifest)
 
+    @classmethod
+    def of(cls, manifest: File) -> Folder:
+        """The stage that a task reads as one input."""
+        return cls.open(manifest.url.removesuffix("/" + MANIFEST_NAME))
+
+    @cached_property
+    def file(self) -> File:
+        """A whole stage as one input, its manifest: a task that reads a range of every file need not list them all."""
+        return File(storage.join(self.url, MANIFEST_NAME), 0, self.digest)
+
     def files(self, kind: str = "data") -> list[File]:
         """The files of one kind, sorted by name, with full URLs."""
         return [

@@ -16,6 +16,7 @@ import opencc
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from corpus.document import EDITS
 from corpus.filters import boilerplate, normalizing
 from corpus.filters.statistic import buffers
 from corpus.kernels import line_kernel
@@ -24,8 +25,6 @@ from corpus.normalize import normalize_with_changes
 from corpus.personal_data import Kind, PersonalData, masked
 
 ScriptPolicy = Literal["keep", "simplified", "traditional"]
-
-EDIT = pa.struct([("kind", pa.string()), ("line", pa.uint32()), ("count", pa.uint32())])
 
 
 class Edits:
@@ -40,7 +39,7 @@ class Edits:
 
     def column(self, documents: int) -> pa.Array:
         """list<EDIT>[documents], null where nothing was changed."""
-        return pa.array([self._rows.get(row) for row in range(documents)], pa.list_(EDIT))
+        return pa.array([self._rows.get(row) for row in range(documents)], EDITS.type)
 
 
 def normalize(texts: pa.LargeStringArray, edits: Edits) -> pa.LargeStringArray:

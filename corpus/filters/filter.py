@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corpus.document import EDITS
 from corpus.filters import edits
 from corpus.filters.columns import slices, text_column, url_column
 from corpus.filters.config import FilterConfig
 from corpus.filters.decide import PASSES, first_failed, limits
-from corpus.filters.edits import EDIT, Edits
+from corpus.filters.edits import Edits
 from corpus.filters.measure import STATISTICS, measure_all
 from corpus.filters.resources import load_resources
 from corpus.filters.statistic import Batch, Floats
@@ -32,7 +33,7 @@ VERDICT_SCHEMA = pa.schema(
         pa.field("threshold", pa.float64()),
         pa.field("bound", pa.string()),  # "min" or "max"
         pa.field("text", pa.large_string(), nullable=False),  # after all edits
-        pa.field("edits", pa.list_(EDIT)),  # null when nothing was changed
+        EDITS,
         *(pa.field(key, pa.float64(), nullable=entry.optional) for key, entry in STATISTICS.items()),
     ]
 )

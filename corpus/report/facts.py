@@ -133,7 +133,7 @@ def _failures(files: Sequence[File]) -> list[Failure]:
     for table in (
         table for file in files for table in read_batches(storage.fetch(file.url), ["rule", "place", "detail"])
     ):
-        for rule in pc.unique(table["rule"]).to_pylist():
+        for rule in filter(lambda rule: rule.startswith("error:"), pc.unique(table["rule"]).to_pylist()):
             shown = found.setdefault(rule, [])
             rows = table.filter(pc.equal(table["rule"], rule)).slice(0, FAILURES_A_KIND - len(shown))
             shown += [

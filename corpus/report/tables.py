@@ -158,7 +158,7 @@ def _left_out(facts: Facts) -> Table:
     rows = [("kept", "", f"{kept:,}", share(kept, total)), *rows] if total else []
     caption = "Characters of the pages that were read, white space aside; `corpus explain` has them for each document."
     if counts["goes_on"]:
-        caption += f" {counts['goes_on']:,} articles go on on another page (meta.next_page); pages are not joined."
+        caption += f" {counts['goes_on']:,} articles go on on a page that did not follow (meta.next_page)."
     return Table("left_out", caption, ("rule", "lines", "characters", "share"), rows, frozenset({1, 2, 3}))
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 import pyarrow as pa
 
-from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, TableWriter
+from corpus.document import DOCUMENT_SCHEMA, EDITS, FATE_SCHEMA, TableWriter
 from corpus.engine.stage import Output
 
 FLUSH_BYTES = 8 << 20
@@ -31,13 +31,7 @@ class Row(TypedDict):
     text: bytes
 
 
-EDITS_SCHEMA = pa.schema(
-    [
-        pa.field("row", pa.uint32(), nullable=False),
-        pa.field("edits", pa.list_(pa.struct([("kind", pa.string()), ("line", pa.uint32()), ("count", pa.uint32())]))),
-    ],
-    metadata={"wenhai.edits": "1"},
-)
+EDITS_SCHEMA = pa.schema([pa.field("row", pa.uint32(), nullable=False), EDITS], metadata={"wenhai.edits": "1"})
 
 
 class Shards:
@@ -147,9 +141,9 @@ class Fates:
         if kind is None:
             self._out.set_rows(self._name, self._num_rows)
 
-    def add(self, identity: bytes, source: str, url: str | None, place: str, kind: str, detail: str) -> None:
+    def add(self, identity: bytes, source: str, url: str | None, place: str, rule: str, detail: str) -> None:
         """Add the fate of one record."""
-        row = {"id": identity, "source": source, "url": url, "place": place, "rule": f"error:{kind}", "detail": detail}
+        row = {"id": identity, "source": source, "url": url, "place": place, "rule": rule, "detail": detail}
         self._rows.append(row)
         if len(self._rows) >= FLUSH_ROWS:
             self._flush()

@@ -2,7 +2,8 @@
 
 A task reads a few whole files in order (consecutive small ones together) and writes `data/<task>-<part>.parquet`, a new
 part after every `shard_bytes` of text, and `fates/<task>.parquet` with one row for each record that could not become a
-document: rule `error:<kind>` and place `file:offset N`. Every record and every bad record is one document in.
+document: rule `error:<kind>` and place `file:offset N`. Every record and every bad record is one document in. A page that
+is another one's next page ends here, too, as a part of that document (articles.py).
 
 A plain JSONL file larger than `task_bytes`, and a wiki dump in bzip2, is cut into ranges, one task each: a line, or a
 stream of pages, belongs to the range it begins in. Any other large file is one task, because compressed and record
@@ -11,12 +12,10 @@ formats can only be read from their front: give a build at least as many of thos
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
-from urllib.parse import urljoin
 
 import msgspec
 
@@ -28,15 +27,14 @@ from corpus.engine.storage import File
 from corpus.extract import ExtractConfig
 from corpus.extract.child import Extracted
 from corpus.sources import DAMAGE_KINDS, BadRecord, Record, SourcesConfig, can_be_cut, read
+from corpus.sources.articles import Articles, Document
 from corpus.sources.pages import with_pages
 from corpus.sources.shards import Fates, Row, Shards
 
 MIN_SPAN_BYTES = 16 << 20
 MAX_META_BYTES = 64 << 10
+JOINED = "extract.joined"  # the fate of a page whose text became part of an article's
 MAX_FIELD_CHARS = 4096  # of a url, title or date; longer ones are cut
-
-MAX_PARTS = 30  # of one article; larger numbers are its own
-_PART_NUMBER = re.compile(r"[_-](\d{1,3})(?=\.\w{3,5}$)|[?&](?:page|p|pn)=(\d{1,3})$")
 
 _META = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
@@ -52,7 +50,7 @@ class Extract(Stage):
     """Records of the input files to documents."""
 
     name: ClassVar[str] = "extract"
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
 
     files: tuple[File, ...]
     sources: SourcesConfig = field(default_factory=SourcesConfig)
@@ -105,31 +103,36 @@ class Extract(Stage):
     def _read_file(self, url: str, span: tuple[int, int] | None, counts: Counts, shards: Shards, fates: Fates) -> None:
         base = url.rsplit("/", 1)[-1]
         before, damaged = counts.documents_out, False
+        articles = Articles(shards, counts)
         for record, page in with_pages(read(url, self.sources, span), self.extraction):
             counts.documents_in += 1
             if isinstance(record, BadRecord):
                 detail = record.detail
                 if record.kind in DAMAGE_KINDS:
                     damaged = True
+                    articles.end()
                     detail += f"; {counts.documents_out - before:,} documents of the file came before"
                 counts.error(record.kind)
                 place = f"{base}:offset {record.offset}"
                 identity = document_id(self.sources.source, place, b"")
-                fates.add(identity, self.sources.source, None, place, record.kind, detail)
+                fates.add(identity, self.sources.source, None, place, f"error:{record.kind}", detail)
                 continue
             counts.bytes_in += len(record.raw)
             source = _clip(record.source) or self.sources.source
-            identity = document_id(source, record.key, record.raw)
+            identity, place = document_id(source, record.key, record.raw), f"{base}:offset {record.offset}"
             try:
                 row = to_document(record, page, counts)
             except _Rejected as error:
                 counts.error(error.kind)
-                place = f"{base}:offset {record.offset}"
-                fates.add(identity, source, _clip(record.url), place, error.kind, str(error))
+                fates.add(identity, source, _clip(record.url), place, f"error:{error.kind}", str(error))
                 continue
-            counts.documents_out += 1
-            counts.bytes_out += len(row["text"])
-            shards.add(identity, source, row, page.removed if page is not None else None)
+            removed, link = (page.removed, page.next_page) if page is not None else ({}, None)
+            article = articles.add(Document(identity, source, row, removed), link)
+            if article is not None:
+                counts.drop(JOINED)
+                detail = f"its text is part of {article.row['url']}"
+                fates.add(identity, source, row["url"], place, JOINED, detail)
+        articles.end()
         if damaged:
             _add(counts, "damaged_files", 1)
             _add(counts, "recovered_documents", counts.documents_out - before)
@@ -153,9 +156,6 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
         _count_characters(page, counts)
         if page.author and "author" not in fields:
             fields = {**fields, "author": page.author}
-        if page.next_page and record.url and data and (following := continuation(record.url, page.next_page)):
-            fields = {"next_page": following, **fields}
-            _add(counts, "goes_on", 1)
     else:
         if text is None:
             try:
@@ -186,34 +186,6 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
         "meta": _meta(fields),
         "text": data,
     }
-
-
-def continuation(url: str, link: str) -> str | None:
-    """The address of a link where it is another part of the same article, by the number at the end of the name or in the query.
-
-    >>> continuation("http://a.cn/2023/t1_88.html", "t1_88_2.html"), continuation("http://a.cn/t?id=7", "?id=7&page=2")
-    ('http://a.cn/2023/t1_88_2.html', 'http://a.cn/t?id=7&page=2')
-    >>> continuation("http://a.cn/2023/t1_88.html", "t1_89.html"), continuation("http://a.cn/t1.html", "javascript:go(2)")
-    (None, None)
-    """
-    try:
-        following = urljoin(url, link)
-    except ValueError:  # no address
-        return None
-    (stem, number), (next_stem, next_number) = _parts(url.partition("#")[0]), _parts(following.partition("#")[0])
-    if (
-        next_number > MAX_PARTS
-        or next_stem not in (stem, url)
-        or next_number != (number if next_stem == stem else 1) + 1
-    ):
-        return None
-    return following
-
-
-def _parts(url: str) -> tuple[str, int]:
-    """An address without the number of the part, and that number, 1 where there is none."""
-    found = _PART_NUMBER.search(url)
-    return (url[: found.start()] + url[found.end() :], int(found[1] or found[2])) if found else (url, 1)
 
 
 def _count_characters(page: Extracted, counts: Counts) -> None:

@@ -63,11 +63,15 @@ class Ranks:
             process.start()
             theirs.close()
 
-    def run(self, function: Callable[..., Any], *args: Any, stays: bool, deadline_seconds: float) -> list[Any]:
-        """`function(*args)` on every rank; their results by rank. After one that does not stay the ranks end."""
+    def run(self, function: Callable[..., Any], *args: Any, keeps_groups: bool, deadline_seconds: float) -> list[Any]:
+        """`function(*args)` on every rank; their results by rank.
+
+        A rank does not end before all have answered: of a group that one rank has made and left, another may not have
+        made its connections yet.
+        """
         for pipe in self._pipes:
             with suppress(OSError):  # a rank that died as it started is told by its exit code
-                pipe.send((stays, function, args))
+                pipe.send((keeps_groups, function, args))
         answers = _collect(self._processes, self._pipes, time.monotonic() + deadline_seconds)
         self.num_groups = max(num_groups for num_groups, _ in answers)
         return [value for _, value in answers]
@@ -88,7 +92,7 @@ def run_ranks(function: Callable[..., Any], num_ranks: int, *args: Any, deadline
     """`function(*args)` on every rank of a new process group; their results by rank."""
     ranks = Ranks(num_ranks)
     try:
-        return ranks.run(function, *args, stays=False, deadline_seconds=deadline_seconds)
+        return ranks.run(function, *args, keeps_groups=False, deadline_seconds=deadline_seconds)
     finally:
         ranks.end()
 
@@ -100,7 +104,7 @@ def reused_ranks(function: Callable[..., Any], num_ranks: int, *args: Any, deadl
         _reused.pop(next(iter(_reused))).end()
     ranks = ranks or Ranks(num_ranks)
     try:
-        values = ranks.run(function, *args, stays=True, deadline_seconds=deadline_seconds)
+        values = ranks.run(function, *args, keeps_groups=True, deadline_seconds=deadline_seconds)
     except BaseException:
         ranks.end()
         raise
@@ -163,10 +167,9 @@ def _rank(rank: int, num_ranks: int, folder: Path, pipe: Connection) -> None:
             world_size=num_ranks,
             timeout=datetime.timedelta(seconds=60),
         )
-        stays = True
-        while stays:
-            stays, function, args = pipe.recv()
-            if stays:
+        while True:
+            keeps_groups, function, args = pipe.recv()
+            if keeps_groups:
                 _keep_groups()
             os.environ.clear()
             os.environ |= environment

@@ -48,14 +48,3 @@ def test_the_author_goes_into_meta() -> None:
     record = Record("1", 1, html.encode(), "html", fields={"warc_date": "2020"})
     ((_, page),) = pages.with_pages([record], ExtractConfig())
     assert to_document(record, page, Counts())["meta"] == '{"author":"李四","warc_date":"2020"}'.encode()
-
-
-def test_a_page_that_goes_on_is_told() -> None:
-    html = f"<p>{document(1)}</p><a href=t1_2.html>下一页</a><a href=t2.html>下一篇</a>"
-    record = Record("1", 1, html.encode(), "html", url="http://a.cn/t1.html")
-    ((_, page),) = pages.with_pages([record], ExtractConfig())
-    counts = Counts()
-    assert to_document(record, page, counts)["meta"] == b'{"next_page":"http://a.cn/t1_2.html"}'
-    assert counts.extra["goes_on"] == 1
-    given = Record("1", 1, html.encode(), "html", url="http://a.cn/t1.html", fields={"next_page": "第二页"})
-    assert to_document(given, page, Counts())["meta"] == '{"next_page":"第二页"}'.encode()
