@@ -20,14 +20,13 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cchardet
 from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
 
 from corpus.mojibake import (
     COMMON_HAN,
-    MAX_SCORED_CHARS,
     MIN_PLAUSIBLE_SCORE,
     MIN_REPAIR_SCORE,
     repair_mojibake,
@@ -55,6 +54,7 @@ NUM_GLANCES = 16
 MAX_REPLACED_RATIO = 0.25  # of the characters beyond ASCII that may be U+FFFD where the others read like Chinese
 FEW_REPLACED_RATIO = 0.001  # of all characters, whatever the others read like
 MAX_CONTROL_RATIO = 0.02  # share of control characters from which on a file is no text
+MAX_RATIO_CHARS = 20_000  # that are looked at for it
 SURE_SCORE = 0.55  # no other codec makes readable text of the same bytes
 OVERRULE_MARGIN = 0.25  # how much better another codec must score than the declared one
 
@@ -95,12 +95,16 @@ class UndecodableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Text, the codec that made it, how sure we are (0..1), and whether double encoding was undone."""
+    """Text, the codec that made it, how sure we are (0..1), and whether double encoding was undone.
+
+    `utf8` are the bytes that were read where they are the text in UTF-8 as they stand.
+    """
 
     text: str
     encoding: str
     confidence: float
     repaired: bool
+    utf8: bytes | None = None
 
 
 def decode(data: bytes, header: str | None = None) -> Decoded:
@@ -130,12 +134,15 @@ def decode(data: bytes, header: str | None = None) -> Decoded:
             raise UndecodableError("control characters: a binary file?")
         return Decoded(text, wide, 0.9, False)
     utf8 = _strict(data, "utf-8") if wide is None else None
-    if utf8 is not None and ("~{" in utf8 or "\x1b" in utf8) and utf8.isascii() and _SEVEN_BIT.search(data):
+    if utf8 is not None and utf8.isascii() and ("~{" in utf8 or "\x1b" in utf8) and _SEVEN_BIT.search(data):
         raise UndecodableError("HZ or ISO-2022-CN, which browsers refuse as well: convert it to UTF-8 first")
     if utf8 is not None and (declared in (None, "utf-8") or utf8.isascii()):
-        if len(data.translate(None, _CONTROL_BYTES)) < len(data) and _control_ratio(utf8) > MAX_CONTROL_RATIO:
+        head = data[: 4 * MAX_RATIO_CHARS]
+        if len(head.translate(None, _CONTROL_BYTES)) < len(head) and _control_ratio(utf8) > MAX_CONTROL_RATIO:
             raise UndecodableError("control characters: a binary file?")
-        return _repaired(utf8, "utf-8", 1.0)
+        decoded = _repaired(utf8, "utf-8", 1.0)
+        is_whole = not decoded.repaired and data[-1:] < b"\x80"  # no character was cut off at the end
+        return replace(decoded, utf8=data) if is_whole else decoded
     return _best(data, declared, utf8)
 
 
@@ -289,5 +296,5 @@ def _score_of_sound(text: str) -> float:
 
 
 def _control_ratio(text: str) -> float:
-    head = text[: MAX_SCORED_CHARS * 10]
+    head = text[:MAX_RATIO_CHARS]
     return len(_CONTROL.findall(head)) / max(1, len(head))

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from corpus.encoding import UndecodableError, decode
 from corpus.extract import facts, features, lines, reader
 from corpus.extract.article import Reading, judge, read
-from corpus.extract.model import DEPTH, LineModel, line_model
+from corpus.extract.model import BLOCK, DEPTH, LineModel, line_model
 from tools.bench.extraction import FOLDS, GOOD, score
 
 Array = npt.NDArray[Any]
@@ -114,7 +114,7 @@ def page_examples(row: dict[str, Any], page: bytes, chance: random.Random) -> li
 
 def examples(reading: Reading, y: Array, title: str | None, weight: float) -> Examples:
     """The features of a page's lines."""
-    x = np.zeros((max(2, len(y)), features.NUM_FEATURES), np.float32)
+    x = np.zeros((len(y) // BLOCK * BLOCK + BLOCK, features.NUM_FEATURES), np.float32)
     judge(reading, title, no_trees(), x)
     weights = np.sqrt(np.minimum(reading.lines[:, reader.LINE_READ], 200) + 1.0)
     return Examples(x[: len(y)], y, weights / max(1.0, weights.sum()) * PAGE_WEIGHT * weight)

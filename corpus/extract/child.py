@@ -71,7 +71,7 @@ def extract_page(raw: bytes, charset: str | None, config: ExtractConfig) -> Extr
     except UndecodableError as error:
         return Extracted(error="charset", detail=str(error))
     try:
-        page = extract_utf8(decoded.text.encode(), config)
+        page = extract_utf8(decoded.text.encode() if decoded.utf8 is None else decoded.utf8, config)
     except RefusedPage as refused:
         return Extracted(refused.kind, str(refused), decoded.encoding, decoded.repaired)
     facts = (page.title, page.date, page.author, page.text, page.num_read, page.removed, page.next_page)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
-from corpus.extract.model import score
+from corpus.extract.model import BLOCK, score
 from corpus.extract.reader import (
     HAS_YEAR,
     IN_FORM,
@@ -76,7 +76,7 @@ def describe(
         covered: int32[lines, kinds], bytes of furniture words.
         title_line: the line that says what the title says, or -1.
         model: LineModel.
-        x: float32[lines, NUM_FEATURES] for the features, or one row that is used again and again.
+        x: float32[rows, NUM_FEATURES] for the features, whole BLOCKs; with fewer rows than lines they are used again.
         scores: float32[lines], the result.
     """
     n, m = len(lines), len(nodes)
@@ -167,13 +167,14 @@ def describe(
     for r in range(n):
         again[r] = seen[slots[r], 1]
 
+    walkers, totals = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.float32)
     done: Any = np.float32(0)
     since_related = since_comments = since_heading = 99
     since_prose: Any = np.float32(0)
     for r in range(n):
         node, flags = lines[r, LINE_NODE], lines[r, LINE_FLAGS]
         letters, linked, links = lines[r, LINE_LETTERS], lines[r, LINE_LINKED], lines[r, LINE_LINKS]
-        at = r if len(x) > 1 else 0
+        at = r % len(x)
         near = nodes[node, NODE_HINTS]
         above = nodes[node, NODE_PARENT]
         near |= nodes[above, NODE_HINTS]
@@ -250,7 +251,10 @@ def describe(
         c = _set(x, at, c, again[r])
         c = _set(x, at, c, again[behind])
         c = _set(x, at, c, again[before])
-        scores[r] = score(model, x, at)
+        place = at % BLOCK
+        if place == BLOCK - 1 or r == n - 1:
+            score(model, x, at - place, walkers, totals)
+            scores[r - place : r + 1] = totals[: place + 1]
         done += prose[r]
         since_prose = np.float32(0) if prose[r] > 0 else since_prose + letters
         since_related += 1

@@ -125,10 +125,11 @@ def judge(text: memoryview, lines: Array, verdicts: Array) -> None:
     neither is furniture.
     """
     labels: dict[str, list[int]] = {}
-    for index in (lines[:, LINE_FLAGS] & IS_SUSPECT).nonzero()[0].tolist():
-        start, end, chars, links, linked, letters, flags = lines[index, : LINE_FLAGS + 1].tolist()
-        if links and linked == letters:  # nothing but links
-            continue
+    is_text = (lines[:, LINE_LINKS] == 0) | (lines[:, LINE_LINKED] != lines[:, LINE_LETTERS])
+    suspects = (((lines[:, LINE_FLAGS] & IS_SUSPECT) != 0) & is_text).nonzero()[0]
+    for index, (start, end, chars, links, _, _, flags) in zip(
+        suspects.tolist(), lines[suspects, : LINE_FLAGS + 1].tolist(), strict=True
+    ):
         line = str(text[start:end], "utf-8")
         verdicts[index] = verdict(line, chars, links, bool(flags & MAY_BE_FOOTER), bool(flags & IS_ENDED))
         if verdicts[index] == FURNITURE and (label := _LABEL.match(line)):

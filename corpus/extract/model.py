@@ -20,6 +20,7 @@ Array = npt.NDArray[Any]
 
 
 DEPTH = 4
+BLOCK = 16  # rows that are scored together
 
 
 class LineModel(NamedTuple):
@@ -40,12 +41,27 @@ def line_model() -> LineModel:
 
 
 @kernel(leaf=True)
-def score(model: Any, x: Array, row: int) -> Any:
-    """Log-odds of the features in a row of x, float32[rows, features]."""
-    total = model.bias[0]
-    for tree in range(len(model.leaves)):
-        node: Any = 0
+def score(model: Any, x: Array, first: int, nodes: Array, totals: Array) -> None:
+    """Log-odds of BLOCK rows of x, float32[rows, features], from `first` on.
+
+    The rows walk each tree together, so that they do not wait for one another. Unsigned indices, because a signed one is
+    looked at for its sign.
+
+    Args:
+        nodes: uint64[BLOCK], where the rows are in a tree.
+        totals: float32[BLOCK], the result.
+    """
+    row, one, two, leaf = np.uint64(first), np.uint64(1), np.uint64(2), np.uint64((1 << DEPTH) - 1)
+    block = np.uint64(BLOCK)
+    for i in range(block):
+        totals[i] = model.bias[0]
+    for tree in range(np.uint64(len(model.leaves))):
+        for i in range(block):
+            nodes[i] = np.uint64(0)
         for _ in range(DEPTH):
-            node = 2 * node + 1 + np.int64(x[row, model.features[tree, node]] > model.thresholds[tree, node])
-        total += model.leaves[tree, node - (1 << DEPTH) + 1]
-    return total
+            for i in range(block):
+                node = nodes[i]
+                is_above = x[row + i, np.uint64(model.features[tree, node])] > model.thresholds[tree, node]
+                nodes[i] = two * node + one + np.uint64(is_above)
+        for i in range(block):
+            totals[i] += model.leaves[tree, nodes[i] - leaf]

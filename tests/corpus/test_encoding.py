@@ -282,3 +282,11 @@ def test_real_legacy_files(test_data: Path) -> None:
         if found != expected:
             wrong.append(entry["file"])
     assert not wrong
+
+
+def test_bytes_that_are_the_text_need_not_be_encoded_again() -> None:
+    data = "学而时习之，不亦说乎？".encode()
+    assert decode(data + b"\n").utf8 == data + b"\n"
+    cut = decode(data * 3 + data[:-1])  # a character that was cut off at the end is no part of the text
+    assert cut.encoding == "utf-8" and cut.utf8 is None and cut.text.encode() == data * 3 + data[:-3]
+    assert decode(data, "gb18030").utf8 is None and decode("学而时习之，不亦说乎？".encode("gbk")).utf8 is None
