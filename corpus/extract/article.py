@@ -11,7 +11,7 @@ from corpus.extract import facts, features, lines, reader, tables
 from corpus.extract.config import Article
 from corpus.extract.embedded import article_html
 from corpus.extract.formulas import with_tex
-from corpus.extract.model import LineModel, line_model
+from corpus.extract.model import BLOCK, LineModel, line_model
 from corpus.extract.rows import fold_rows
 from corpus.extract.words import KINDS, WORDS
 from corpus.kernels.automaton import Automaton
@@ -117,9 +117,9 @@ def read(page: bytes) -> Reading:
 def sizes(page: bytes) -> tuple[int, int, int, int]:
     """Of the reader's buffers for a page: bytes, lines, nodes, and empty cells for what cells span."""
     data = np.frombuffer(page, np.uint8)
-    num_tags = np.count_nonzero(data == ord("<"))  # a page has many: faster than bytes.count
+    num_tags = int(np.count_nonzero(data == ord("<")))  # a page has many: faster than bytes.count
     spanned = min(reader.MAX_SPAN * num_tags, reader.MAX_SPANNED)  # memory that is not touched costs nothing
-    num_rows = 2 * num_tags + np.count_nonzero(data == ord("\n")) + 2 + spanned
+    num_rows = 2 * num_tags + int(np.count_nonzero(data == ord("\n"))) + 2 + spanned
     return 2 * len(page) + 64 + 2 * num_tags + spanned, num_rows, num_tags + 1, spanned
 
 
@@ -137,7 +137,7 @@ def judge(reading: Reading, title: str | None, model: LineModel | None = None, x
         hits = words.find(np.array([0, end]), out[:end])
         features.cover(rows, hits.starts, hits.ends, kinds[hits.words], covered)
         if x is None:
-            x = np.empty((features.BLOCK, features.NUM_FEATURES), np.float32)
+            x = np.empty((BLOCK, features.NUM_FEATURES), np.float32)
         at = _title_line(reading, title)
         features.describe(out, rows, nodes, verdicts, covered, at, model or line_model(), x, scores)
         lines.choose(rows, nodes, verdicts, covered, at, scores, rules)
