@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from corpus.engine.cli import add_out_arguments, print_json
 from corpus.engine.errors import UsageError
 from corpus.engine.run import current
 from corpus.report.explain import comparison, wrapped
@@ -17,6 +19,25 @@ from corpus.retune.thresholds import Thresholds, read_thresholds
 from corpus.toml import write_recipe
 
 RULE_WIDTH = 38
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_out_arguments(parser)
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="filter.FAMILY.STATISTIC.min|max=VALUE"
+    )
+    parser.add_argument("--unset", action="append", default=[], metavar="KEY", help="take a rule or one bound out")
+    parser.add_argument("--write", metavar="FILE.toml", help="write the recipe that has these thresholds")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Print the prediction."""
+    prediction, thresholds = retune(arguments.out, arguments.set, arguments.unset, arguments.write)
+    if arguments.json:
+        print_json(as_json(arguments.out, prediction, thresholds, arguments.write))
+    else:
+        print(render(arguments.out, prediction, thresholds, arguments.write))
 
 
 def retune(out: str, sets: Sequence[str], unsets: Sequence[str], write: str | None) -> tuple[Prediction, Thresholds]:
