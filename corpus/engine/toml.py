@@ -59,7 +59,7 @@ def edited(text: str, base: Mapping[str, Any], values: Mapping[str, Any]) -> str
 
 def _item(value: Any, depth: int) -> Item:
     if not isinstance(value, Mapping):
-        return tomlkit.item(value)
+        return cast("Item", tomlkit.item(value))
     table = tomlkit.table() if depth <= SECTION_DEPTH else tomlkit.inline_table()
     for key, inner in sorted(value.items(), key=lambda pair: isinstance(pair[1], Mapping) and depth < SECTION_DEPTH):
         table.append(key, _item(inner, depth + 1))
