@@ -15,11 +15,11 @@ from corpus.dedup.contamination_stage import RULE as CONTAMINATION
 from corpus.engine import storage
 from corpus.engine.config import Resources, Strict, find_recipe, load_toml, parse
 from corpus.engine.errors import WenhaiError
+from corpus.engine.toml import dump
 from corpus.extract import ExtractConfig
 from corpus.filters import FilterConfig
 from corpus.mixture import MixtureConfig
 from corpus.sources import SourcesConfig
-from corpus.toml import plain
 
 RECORD_NAME = "recipe.json"
 RECORD_FORMAT = 1
@@ -84,9 +84,9 @@ def record_recipe(out: str, name: str, overrides: Sequence[str] = (), earlier: M
         "format": RECORD_FORMAT,
         "name": name,
         "text": path.read_text(encoding="utf-8"),
-        "base": plain(load_toml(path)),
+        "base": dump(load_toml(path)),
         "overrides": list(overrides),
-        "values": plain(load_toml(path, overrides)),
+        "values": dump(load_toml(path, overrides)),
     }
     if earlier:
         values["earlier"] = dict(earlier)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib import import_module
 
 from corpus.engine import storage
-from corpus.engine.cli import add_examples, run_command
+from corpus.engine.cli import Command, run_package
 
-COMMANDS = {  # name: (module with add_arguments and main, help, examples)
-    "train": (
+COMMANDS = {
+    "train": Command(
         "pretrain.launch",
         "train a model, or go on with a run",
         """
@@ -23,7 +21,7 @@ torchrun --nproc-per-node 8 -m pretrain train --config gpt2-124m --data build/we
 python -m pretrain train --dry-run --world-size 2128 --config yuan-245b
 """,
     ),
-    "plan": (
+    "plan": Command(
         "pretrain.plan.command",
         "which layout, how much memory, how long: on a cluster that need not be there",
         """
@@ -33,21 +31,21 @@ python -m pretrain plan --config yuan-245b --cluster selene-a100-80 --layout tp=
 python -m pretrain plan --config llama-3-8b --cluster h100-80 --gpus 64 --tokens 1T --report plan.html
 """,
     ),
-    "scale": (
+    "scale": Command(
         "pretrain.scale",
         "measure weak and strong scaling over numbers of ranks",
         """
 python -m pretrain scale --config demo --ranks 1 2 4 --out build/scaling
 """,
     ),
-    "sweep": (
+    "sweep": Command(
         "pretrain.sweep",
         "measure one model over a grid of layouts, beside the planner's predictions",
         """
 python -m pretrain sweep --config demo --gpus 2 --grid tp=1,2 pp=1,2 mbs=1,2,4 --out build/sweep
 """,
     ),
-    "ablate": (
+    "ablate": Command(
         "pretrain.ablation.command",
         "the same small model on several builds of a corpus: did a filter help?",
         """
@@ -55,28 +53,28 @@ python -m pretrain ablate --arm filtered=build/a --arm unfiltered=build/b --toke
 python -m pretrain ablate --arm a=build/a --arm b=build/b --config my.toml --seeds 5 --text held/*.jsonl --out build/ablation
 """,
     ),
-    "report": (
+    "report": Command(
         "pretrain.monitor.report",
         "a run as one page: loss, speed, memory, events",
         """
 python -m pretrain report runs/a
 """,
     ),
-    "export": (
+    "export": Command(
         "pretrain.hf.export",
         "a checkpoint as a Hugging Face folder that transformers loads",
         """
 python -m pretrain export --checkpoint runs/a/checkpoints/step-00001000 --out build/a-hf
 """,
     ),
-    "import": (
+    "import": Command(
         "pretrain.hf.load",
         "a Hugging Face folder as the first checkpoint of a new run",
         """
 python -m pretrain import --model build/a-hf --out runs/b --data build/demo
 """,
     ),
-    "finetune": (
+    "finetune": Command(
         "pretrain.finetuning.command",
         "train a checkpoint on examples: instructions, dialogues, tasks",
         """
@@ -84,7 +82,7 @@ python -m pretrain finetune --checkpoint runs/a/checkpoints/step-00001000 --exam
 python -m pretrain finetune --checkpoint runs/a/checkpoints/step-00001000 --task tnews --task-data fewclue --out runs/tnews
 """,
     ),
-    "generate": (
+    "generate": Command(
         "pretrain.generation.command",
         "continue a prompt, or many",
         """
@@ -93,7 +91,7 @@ python -m pretrain generate --checkpoint runs/a/checkpoints/step-00001000 --prom
 python -m pretrain generate --checkpoint runs/a/checkpoints/step-00001000 --prompts prompts.jsonl --out texts.jsonl
 """,
     ),
-    "evaluate": (
+    "evaluate": Command(
         "pretrain.evaluation.command",
         "bits per character and per byte of a checkpoint, on held-out text or texts of your own",
         """
@@ -101,7 +99,7 @@ python -m pretrain evaluate --checkpoint runs/a/checkpoints/step-00001000 --data
 python -m pretrain evaluate --checkpoint runs/a/checkpoints/step-00001000 --text poems.jsonl novel.txt --by author
 """,
     ),
-    "tasks": (
+    "tasks": Command(
         "pretrain.tasks.command",
         "ask a checkpoint the nine tasks of ZeroCLUE and FewCLUE, or your own, beside chance and published results",
         """
@@ -110,7 +108,7 @@ python -m pretrain tasks --checkpoint runs/a/checkpoints/step-00001000 --data fe
 python -m pretrain tasks --checkpoint runs/a/checkpoints/step-00001000 --data fewclue --task tnews my.toml --shots 4 --limit 200
 """,
     ),
-    "trace": (
+    "trace": Command(
         "pretrain.trace",
         "the documents that a training step saw, or the steps that saw a document",
         """
@@ -119,9 +117,6 @@ python -m pretrain trace --checkpoint runs/a/checkpoints/step-00001000 --data bu
 """,
     ),
 }
-EXIT_CODES = """
-exit codes: 0 done, 1 failed, 2 usage or configuration, 3 another run holds the folder, 75 stopped, can be resumed
-"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -129,23 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["--dry-run"]:  # of train, the command that it would be
         words.insert(0, "train")
-    return run_command("pretrain", build_parser(words), words)
-
-
-def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser; only the module of the command that is called is imported, so that --help needs no torch."""
-    parser = argparse.ArgumentParser(prog="pretrain", description="Train GPTs on token shards, and use them.")
-    add_examples(parser, "\n".join(examples.strip() for _, _, examples in COMMANDS.values()))
-    parser.epilog = f"{parser.epilog}\n{EXIT_CODES}"
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for name, (module_name, text, examples) in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=text)
-        add_examples(command, examples)
-        if name in words:
-            module = import_module(module_name)
-            module.add_arguments(command)
-            command.set_defaults(command=module.main)
-    return parser
+    return run_package("pretrain", "Train GPTs on token shards, and use them.", COMMANDS, words)
 
 
 def _end(code: int) -> None:

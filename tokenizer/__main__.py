@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
-from corpus.engine.cli import add_examples, run_command
+from corpus.engine.cli import Command, run_package
 
-COMMANDS = {  # name: (module with add_arguments and main, help, examples)
-    "run": (
+COMMANDS = {
+    "run": Command(
         "tokenizer.commands.run",
         "train a vocabulary and encode the text; what is done already is skipped",
         """
@@ -18,7 +16,7 @@ python -m tokenizer run --recipe demo --out build/demo              # the text s
 python -m tokenizer run --out build/mine --text 'data/*.parquet'    # any Parquet files with a `text` column
 """,
     ),
-    "adopt": (
+    "adopt": Command(
         "tokenizer.adopt",
         "make token shards of Megatron's .bin and .idx, or of datatrove's .ds",
         """
@@ -26,14 +24,14 @@ python -m tokenizer adopt old/part-*.idx --tokenizer build/demo --out build/adop
 python -m tokenizer adopt old/train.ds --validation old/heldout.ds --tokenizer build/demo --out build/adopted --append-eod
 """,
     ),
-    "check": (
+    "check": Command(
         "tokenizer.commands.check",
         "check a recipe's [tokenizer] section and print it with its defaults filled in",
         """
 python -m tokenizer check --recipe demo --set tokenizer.vocab_size=16000
 """,
     ),
-    "report": (
+    "report": Command(
         "tokenizer.commands.report",
         "tell what a tokenizer is like: by source, its pieces, the suspicious ones",
         """
@@ -41,14 +39,14 @@ python -m tokenizer report build/demo --html tokenizer.html         # what train
 python -m tokenizer report a.model --text 'data/*.parquet'
 """,
     ),
-    "compare": (
+    "compare": Command(
         "tokenizer.commands.compare",
         "compare tokenizers on the same texts, and say which is better at what",
         """
 python -m tokenizer compare build/demo a.model --text 'data/*.parquet'
 """,
     ),
-    "inspect": (
+    "inspect": Command(
         "tokenizer.commands.inspect",
         "what the shards hold: documents, tokens, characters per token, bytes, by split",
         """
@@ -56,21 +54,21 @@ python -m tokenizer inspect build/demo
 python -m tokenizer inspect build/demo --json
 """,
     ),
-    "verify": (
+    "verify": Command(
         "tokenizer.commands.verify",
         "read every shard and compare every checksum; files that no manifest lists are named",
         """
 python -m tokenizer verify build/demo                               # read every shard, check every checksum
 """,
     ),
-    "head": (
+    "head": Command(
         "tokenizer.commands.head",
         "print the first documents of the first shard as text, with their token counts",
         """
 python -m tokenizer head build/demo -n 2
 """,
     ),
-    "locate": (
+    "locate": Command(
         "tokenizer.locate",
         "which document holds a token, and where in the shards a document lies",
         """
@@ -78,14 +76,14 @@ python -m tokenizer locate build/demo --token 123456                # of the tra
 python -m tokenizer locate build/demo --url https://example.org/1   # all its copies
 """,
     ),
-    "encode": (
+    "encode": Command(
         "tokenizer.commands.encode",
         "print the ids (or pieces) of the text on standard input",
         """
 echo 学而时习之 | python -m tokenizer encode --tokenizer build/demo --pieces
 """,
     ),
-    "decode": (
+    "decode": Command(
         "tokenizer.commands.decode",
         "print the text of tokens of a shard, or of the ids on standard input, byte for byte",
         """
@@ -94,7 +92,7 @@ python -m tokenizer decode build/demo --shard 00000-00-train --tokens 0:100 --pi
 echo 学而时习之 | python -m tokenizer encode --tokenizer build/demo | python -m tokenizer decode --tokenizer build/demo
 """,
     ),
-    "export": (
+    "export": Command(
         "tokenizer.commands.export",
         "write tokenizer.json and a folder for transformers, proven to give equal ids on the text",
         """
@@ -102,33 +100,13 @@ python -m tokenizer export build/demo --out build/demo-hf --text build/demo --do
 """,
     ),
 }
-EXIT_CODES = """
-exit codes: 0 done, 1 failed, 2 usage or recipe, 3 another run holds the folder, 75 stopped, run again to resume
-"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    words = sys.argv[1:] if arguments is None else arguments
-    return run_command("tokenizer", build_parser(words), words)
-
-
-def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser; only the module of the command that is called is imported, so that --help needs no library."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tokenizer", description="Train a tokenizer, encode documents into token shards, look into them."
+    return run_package(
+        "tokenizer", "Train a tokenizer, encode documents into token shards, look into them.", COMMANDS, arguments
     )
-    add_examples(parser, "\n".join(examples.strip() for _, _, examples in COMMANDS.values()))
-    parser.epilog = f"{parser.epilog}\n{EXIT_CODES}"
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, (module_name, text, examples) in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=text)
-        add_examples(command, examples)
-        if name in words:
-            module = import_module(module_name)
-            module.add_arguments(command)
-            command.set_defaults(command=module.main)
-    return parser
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import tomllib
 from pathlib import Path
 
 from corpus.engine.config import find_recipe
-from corpus.toml import plain
+from corpus.engine.toml import dump
 from tools.fake_site import world
 from tools.fake_site.crawling import ROOT
 
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     recipe = folder / "recipe.toml"
     with world.start(folder / "requests.jsonl", _port(recipe), data=options.data, pages=options.pages) as web:
-        crawl = plain({"crawl": world.crawl_config(web)})
+        crawl = dump({"crawl": world.crawl_config(web)})
         recipe.write_text(f"{find_recipe('demo').read_text('utf-8')}\n{crawl}", "utf-8")
         print(f"crawl demo: {len(web.sites)} hosts on loopback, port {web.port}", file=sys.stderr, flush=True)
         command = [sys.executable, "-m", "corpus", "run", "--recipe", str(recipe), "--out", str(out)]

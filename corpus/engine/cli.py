@@ -7,14 +7,44 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
 
-Command = Callable[[argparse.Namespace], None]
+EXIT_CODES = """
+exit codes: 0 done, 1 failed, 2 usage or recipe, 3 another run holds the folder, 75 stopped, run again to resume
+"""
+
+
+class Command(NamedTuple):
+    """A command of a package: the module with its `add_arguments` and `main`, a line of help, and examples."""
+
+    module: str
+    summary: str
+    examples: str
+
+
+def run_package(package: str, description: str, commands: Mapping[str, Command], words: Sequence[str] | None) -> int:
+    """Run one command of `python -m PACKAGE`; only its module is imported, so that --help needs no library."""
+    words = sys.argv[1:] if words is None else words
+    parser = argparse.ArgumentParser(prog=f"python -m {package}", description=description)
+    add_examples(parser, "\n".join(command.examples.strip() for command in commands.values()))
+    parser.epilog = f"{parser.epilog}\n{EXIT_CODES}"
+    verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for name, (module_name, summary, examples) in commands.items():
+        verb = verbs.add_parser(name, help=summary, description=summary)
+        add_examples(verb, examples)
+        if words[:1] == [name]:
+            module = import_module(module_name)
+            module.add_arguments(verb)
+            verb.set_defaults(command=module.main)
+    return run_command(package, parser, words)
 
 
 def run_command(program: str, parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
@@ -23,7 +53,7 @@ def run_command(program: str, parser: argparse.ArgumentParser, arguments: Sequen
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     parsed = parser.parse_args(arguments)
-    command: Command | None = getattr(parsed, "command", None)
+    command: Callable[[argparse.Namespace], None] | None = getattr(parsed, "command", None)
     if command is None:
         parser.print_help(sys.stderr)
         return 2
@@ -47,6 +77,17 @@ def run_command(program: str, parser: argparse.ArgumentParser, arguments: Sequen
         )
         _discard_output()
         return WenhaiError.exit_code
+
+
+def add_out_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of a command that looks into a build: its folder, and whether JSON is wanted."""
+    parser.add_argument("out", metavar="OUT", help="the output folder of a run")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def print_json(value: Any) -> None:
+    """A value as indented JSON, Chinese as it is."""
+    print(json.dumps(value, ensure_ascii=False, indent=1))
 
 
 def add_executor_arguments(parser: argparse.ArgumentParser, default: str = "one a core") -> None:

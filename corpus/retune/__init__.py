@@ -7,8 +7,8 @@ numbers alone, exactly as a new run would give them; no text is read. What chang
 lists, models) only a new run can answer, and is refused.
 """
 
+from corpus.retune.command import write_recipe
 from corpus.retune.predict import Prediction, predict
 from corpus.retune.thresholds import Thresholds, read_thresholds
-from corpus.toml import write_recipe
 
 __all__ = ["Prediction", "Thresholds", "predict", "read_thresholds", "write_recipe"]

@@ -2,21 +2,67 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from corpus.engine.cli import add_out_arguments, print_json
+from corpus.engine.config import load_toml
+from corpus.engine.durable import commit
 from corpus.engine.errors import UsageError
 from corpus.engine.run import current
+from corpus.engine.toml import dump, edited, toml_value
 from corpus.report.explain import comparison, wrapped
 from corpus.report.facts import limit_text
 from corpus.report.summary import folders, share, size
 from corpus.retune.predict import Example, Prediction, predict
 from corpus.retune.thresholds import Thresholds, read_thresholds
-from corpus.toml import write_recipe
 
 RULE_WIDTH = 38
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_out_arguments(parser)
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="filter.FAMILY.STATISTIC.min|max=VALUE"
+    )
+    parser.add_argument("--unset", action="append", default=[], metavar="KEY", help="take a rule or one bound out")
+    parser.add_argument("--write", metavar="FILE.toml", help="write the recipe that has these thresholds")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Print the prediction."""
+    prediction, thresholds = retune(arguments.out, arguments.set, arguments.unset, arguments.write)
+    if arguments.json:
+        print_json(as_json(arguments.out, prediction, thresholds, arguments.write))
+    else:
+        print(render(arguments.out, prediction, thresholds, arguments.write))
+
+
+def write_recipe(path: Path, text: str, base: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Write a recipe that means `values`: as `text`, which means `base`, with other values where that is possible.
+
+    Raises:
+        UsageError: `path` exists, is not called *.toml, or its folder does not exist.
+    """
+    if path.suffix != ".toml":
+        raise UsageError(f"--write {path}: the name of a recipe's file ends in .toml.")
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"--write {path}: exists already. Choose another name, or remove it.")
+    if not path.parent.is_dir():
+        raise UsageError(f"--write {path}: the folder {path.parent} does not exist.")
+    for candidate in (edited(text, base, values), dump(values)):
+        with commit(path) as temporary:
+            temporary.write_text(candidate, encoding="utf-8")
+        with suppress(UsageError):
+            if toml_value(load_toml(path)) == toml_value(values):  # the order of rules is part of a recipe
+                return
+        path.unlink()
+    raise UsageError(f"--write {path}: these values cannot be written as TOML.")
 
 
 def retune(out: str, sets: Sequence[str], unsets: Sequence[str], write: str | None) -> tuple[Prediction, Thresholds]:

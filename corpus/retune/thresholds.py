@@ -13,11 +13,11 @@ from corpus.engine import storage
 from corpus.engine.config import apply_overrides, parse
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.stage import Folder
+from corpus.engine.toml import toml_value
 from corpus.filters import FilterConfig, Rule
 from corpus.filters.measure import STATISTICS
 from corpus.filters.stage import Filtering
 from corpus.recipe import RecordedRecipe, recorded_recipe
-from corpus.toml import toml_value
 
 BOUNDS = ("min", "max")
 NO_LIMIT = ("off", "none")

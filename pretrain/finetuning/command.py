@@ -84,11 +84,11 @@ def prepare(args: argparse.Namespace) -> None:
     source, held_out, share = _sources(args)  # before torch is loaded: mistakes are told at once
     template = load_template(args.template or ("plain" if args.task else "dialogue"))
 
+    from corpus.engine.toml import dump
     from pretrain import checkpoint
     from pretrain.checkpoint import TOKENIZER
     from pretrain.config import read_config
     from pretrain.finetuning import start
-    from pretrain.toml import dump
     from tokenizer.model import Tokenizer
 
     base = checkpoint.local_folder(args.checkpoint)

@@ -23,6 +23,7 @@ from torch.distributed.tensor import DTensor
 from corpus.engine import durable
 from corpus.engine.config import apply_overrides, parse
 from corpus.engine.errors import UsageError
+from corpus.engine.toml import dump
 from pretrain import checkpoint
 from pretrain.checkpoint import TOKENIZER
 from pretrain.config import ParallelConfig, RunConfig, load_config, to_json, with_vocab_size
@@ -36,7 +37,6 @@ from pretrain.model import GPT
 from pretrain.parallel import mesh
 from pretrain.parallel.compose import ParallelModel
 from pretrain.step import new_run
-from pretrain.toml import dump
 from tokenizer.model import Tokenizer
 
 DEFAULTS: dict[str, Any] = {  # of a run that goes on with a finished model; --config or --set say otherwise

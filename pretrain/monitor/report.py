@@ -14,12 +14,12 @@ from pathlib import Path
 
 from corpus.engine import durable
 from corpus.engine.page import document
+from corpus.engine.toml import dump
 from pretrain.monitor import facts
 from pretrain.monitor.charts import draw
 from pretrain.monitor.facts import Row
 from pretrain.monitor.log import RunLog, read_log
 from pretrain.monitor.page import style, table
-from pretrain.toml import dump
 
 HTML_NAME, MARKDOWN_NAME = "report.html", "report.md"
 SHOWN_EVENTS = 60  # the latest; the others are folded in

@@ -20,9 +20,9 @@ from typing import Any
 import pydantic
 import torch
 
+from corpus.engine import toml
 from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
-from pretrain import toml
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import ParallelConfig, RunConfig, to_json
 from pretrain.parallel.mesh import choose_device, layout
@@ -165,7 +165,7 @@ def toml_lines(config: RunConfig) -> str:
         if value is not None and value != getattr(usual, name)
     }
     training = {"micro_batch_size": config.training.micro_batch_size}
-    return toml.dump({"parallel": parallel or {"tp": 1}, "training": training})
+    return toml.dump({"parallel": parallel or {"tp": 1}, "training": training}).strip()
 
 
 def _cluster_with(device_name: str) -> Cluster:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from warcio.archiveiterator import ArchiveIterator
 
-from corpus.toml import plain
+from corpus.engine.toml import dump
 from tools.fake_site import world
 from tools.fake_site.expected import Row, Seen, digest_of
 from tools.fake_site.faults import HANGING_UP
@@ -28,7 +28,7 @@ def write_config(path: Path, web: Web, **changes: Any) -> None:
     config = world.crawl_config(web)
     for key, value in changes.items():
         config[key] = config[key] | value if isinstance(value, dict) else value
-    path.write_text(plain({"crawl": config}), "utf-8")
+    path.write_text(dump({"crawl": config}), "utf-8")
 
 
 def command(config: Path, out: Path, *arguments: str) -> list[str]:

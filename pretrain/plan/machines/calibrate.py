@@ -32,10 +32,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from corpus.engine import durable
+from corpus.engine import durable, toml
 from corpus.engine.config import parse
 from corpus.engine.errors import WenhaiError
-from pretrain import toml
 from pretrain.launch import launch
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.benchmarks import DTYPES, Findings, Sample, training_configs

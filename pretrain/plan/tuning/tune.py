@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from corpus.engine import toml
 from corpus.engine.errors import WenhaiError
-from pretrain import toml
 from pretrain.config import RunConfig
 from pretrain.plan import auto
 from pretrain.plan.machines.cluster import Cluster

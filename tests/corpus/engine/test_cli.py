@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from corpus.__main__ import EXAMPLES, main
+from corpus.__main__ import COMMANDS, main
 
 DEVICE_FULL = Path("/dev/full")
 
@@ -35,7 +35,7 @@ def test_help_and_status_load_no_heavy_library(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-c", code], check=True, timeout=250, capture_output=True)
 
 
-@pytest.mark.parametrize("verb", EXAMPLES)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_the_help_of_a_verb_shows_how_it_is_used(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([verb, "--help"])

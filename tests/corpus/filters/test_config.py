@@ -8,8 +8,8 @@ import pytest
 
 from corpus.engine.config import find_recipe, load_toml
 from corpus.engine.errors import UsageError
+from corpus.engine.toml import dump
 from corpus.filters import STATISTICS, Filter, FilterConfig, Rule, load
-from corpus.toml import plain
 
 
 def write(folder: Path, text: str) -> Path:
@@ -184,5 +184,5 @@ def test_what_cannot_be_extended(tmp_path: Path, base: str, message: str) -> Non
 
 @pytest.mark.parametrize("name", ["books_zh", "classical_zh", "forum_zh", "news_zh"])
 def test_a_recipe_written_out_has_the_fingerprint_of_the_one_that_extends(tmp_path: Path, name: str) -> None:
-    written = write(tmp_path, plain(load_toml(find_recipe(name))))
+    written = write(tmp_path, dump(load_toml(find_recipe(name))))
     assert load(written).config.meaning() == load(name).config.meaning()

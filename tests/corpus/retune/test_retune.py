@@ -81,8 +81,9 @@ def test_the_written_recipe_keeps_its_comments_and_is_never_overwritten(built: P
     target = tmp_path / "mine.toml"
     retune(str(built), ["filter.length.num_chars.min=60", "filter.script.kana_ratio.max=0.5"], [], str(target))
     text = target.read_text(encoding="utf-8")
-    assert "num_chars = { min = 60, max = 900 }                   # short and long ones go" in text
-    assert text.startswith("# 只是一个例子") and "[filter.script]\nkana_ratio = { max = 0.5 }" in text
+    (line,) = (line for line in text.splitlines() if line.startswith("num_chars = {min = 60, max = 900} "))
+    assert line.endswith(" # short and long ones go")
+    assert text.startswith("# 只是一个例子") and "[filter.script]\nkana_ratio = {max = 0.5}" in text
     with pytest.raises(UsageError, match="exists already"):
         retune(str(built), ["filter.length.num_chars.min=61"], [], str(target))
     assert target.read_text(encoding="utf-8") == text
@@ -170,5 +171,5 @@ def test_the_command_says_what_to_do_next(built: Path, capsys: pytest.CaptureFix
     assert f"retune {built} --set filter.length.num_chars.min=60 --write my.toml" in text
     assert main(["retune", str(built), "--unset", "filter.length.num_chars", "--json"]) == 0
     value = json.loads(capsys.readouterr().out)
-    assert value["set"] == ["filter.length.num_chars={ min = 1 }"]
+    assert value["set"] == ["filter.length.num_chars={min = 1}"]
     assert value["kept_anew"] == value["after"]["documents"] - value["before"]["documents"] > 0

@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, GenerationConfig, pipeline
 
+from corpus.engine.toml import dump
 from pretrain.__main__ import main
 from pretrain.checkpoint import load_model, read_saved
 from pretrain.finetuning.conversations import Message
@@ -17,7 +18,6 @@ from pretrain.generation.sampling import Sampling
 from pretrain.hf import serving
 from pretrain.hf.chat import jinja
 from pretrain.hf.proof import ProofError
-from pretrain.toml import dump
 from tests.pretrain.hf.runs import write_checkpoint
 from tokenizer.model import EOD_PIECE, Tokenizer
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from corpus.engine import toml
 from corpus.engine.errors import UsageError
-from pretrain import toml
 from pretrain.plan.machines.cluster import Cluster, Cores, HostReduce, load_cluster, named_clusters
 
 CPU = load_cluster("cpu")

@@ -1,0 +1,33 @@
+"""`python -m corpus plan`: what `run` would do and cost."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from corpus.commands.inputs import add_build_arguments, build_inputs, crawled_so_far
+from corpus.engine.cli import print_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_build_arguments(parser)
+    parser.add_argument("--workers", type=int, metavar="N", help="processes to reckon with (default: one a core)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Print the plan."""
+    from corpus.build import stages
+    from corpus.dedup.earlier import check_earlier
+    from corpus.plan import plan, render
+    from corpus.recipe import load_recipe
+
+    recipe = load_recipe(arguments.recipe, arguments.set)
+    check_earlier(recipe.dedup, arguments.out)
+    inputs = build_inputs(arguments, None if recipe.crawl is None else crawled_so_far(arguments.out))
+    planned = plan(stages(recipe, inputs), inputs, arguments.out)
+    if arguments.json:
+        print_json(planned.as_json())
+    else:
+        print(render(planned, arguments.workers or os.cpu_count() or 1))

@@ -1,0 +1,72 @@
+"""`python -m corpus run`: build a dataset, or bring it up to date."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from corpus.commands.inputs import add_build_arguments, build_inputs
+from corpus.crawl.folders import CRAWL
+from corpus.engine.cli import add_executor_arguments, cluster_address
+from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.storage import is_remote, join
+
+if TYPE_CHECKING:
+    from corpus.crawl.config import CrawlConfig
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_build_arguments(parser)
+    add_executor_arguments(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress, no summary")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Run the stages, write the report, print the funnel."""
+    from corpus.build import OPTIONAL_STAGES, check_recipe_resources, stages
+    from corpus.dedup.earlier import check_earlier
+    from corpus.engine.progress import Progress
+    from corpus.engine.run import run_stages
+    from corpus.recipe import load_recipe, record_recipe
+    from corpus.report.html import write_report
+    from corpus.report.summary import funnel, render
+
+    address = cluster_address(arguments)
+    recipe = load_recipe(arguments.recipe, arguments.set)
+    check_recipe_resources(recipe, arguments.recipe)
+    earlier = check_earlier(recipe.dedup, arguments.out)
+    inputs = build_inputs(arguments, _crawled(arguments, recipe.crawl))
+    run_stages(
+        stages(recipe, inputs),
+        arguments.out,
+        workers=arguments.workers,
+        address=address,
+        resources=recipe.resources,
+        progress=Progress(quiet=arguments.quiet),
+        retired=OPTIONAL_STAGES,
+    )
+    record_recipe(arguments.out, arguments.recipe, arguments.set, earlier.outs())
+    report = write_report(arguments.out)
+    if not arguments.quiet:
+        print(render(funnel(arguments.out), terminal=sys.stderr.isatty()), file=sys.stderr)
+        print(f"report: {report}", file=sys.stderr)
+
+
+def _crawled(arguments: argparse.Namespace, config: CrawlConfig | None) -> list[str] | None:
+    """Crawl what the recipe's [crawl] asks for, or go on with it; returns the archive's files, None without [crawl]."""
+    if config is None:
+        return None
+    from corpus.crawl.run import crawl
+    from corpus.engine.stage import Folder
+
+    if is_remote(arguments.out):
+        raise UsageError(
+            f"--out {arguments.out}: a crawl writes to a disk. Use `python -m corpus crawl`, then --input."
+        )
+    crawl(config, join(arguments.out, CRAWL), quiet=arguments.quiet, advise=False)
+    files = [file.url for file in Folder.open(join(arguments.out, CRAWL)).files()]
+    if not files and not arguments.input:
+        raise WenhaiError(f"{arguments.out}: the crawl kept no page. Its summary says what became of the seeds.")
+    return files
