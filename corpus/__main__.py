@@ -175,7 +175,7 @@ def _add_build_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from corpus.build import OPTIONAL_STAGES, check_recipe_resources, stages
-    from corpus.dedup.earlier import check_earlier
+    from corpus.dedup.near.earlier import check_earlier
     from corpus.engine.progress import Progress
     from corpus.engine.run import run_stages
     from corpus.recipe import load_recipe, record_recipe
@@ -205,7 +205,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _plan(arguments: argparse.Namespace) -> None:
     from corpus.build import stages
-    from corpus.dedup.earlier import check_earlier
+    from corpus.dedup.near.earlier import check_earlier
     from corpus.plan import plan, render
     from corpus.recipe import load_recipe
 
