@@ -59,22 +59,25 @@ class Contamination(Stage):
         import pyarrow as pa
 
         from corpus.dedup.contamination.overlap import find, load_index
-        from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, TableWriter, read_batches
+        from corpus.document import (
+            DOCUMENT_SCHEMA,
+            FATE_SCHEMA,
+            count_documents,
+            fate_table,
+            read_batches,
+            write_shard,
+        )
 
         settings = self.contamination
         index = load_index(task.inputs[1:], settings.ngram)
-        names = [f"{kind}/{task.name}.parquet" for kind in ("data", "fates", "statistics")]
         counts = Counts(extra={"contaminated": 0})
         if task.params["first"]:  # once in the sums of all tasks
             counts.extra |= {"items": len(index.names), "items_too_short": index.too_short}
-        with (
-            out.create(names[0]) as data_path,
-            out.create(names[1]) as fates_path,
-            out.create(names[2]) as statistics_path,
-            TableWriter(data_path, DOCUMENT_SCHEMA) as kept,
-            TableWriter(fates_path, FATE_SCHEMA) as ended,
-            TableWriter(statistics_path, _statistics_schema()) as measured,
-        ):
+        fields = pa.field("row", pa.uint32(), nullable=False), pa.field(RULE, pa.float64(), nullable=False)
+        statistics = pa.schema(fields)
+        schemas = {"data": DOCUMENT_SCHEMA, "fates": FATE_SCHEMA, "statistics": statistics}
+        lost = {"rule": RULE, "threshold": settings.max_share, "bound": "max"}
+        with write_shard(out, task.name, schemas) as (kept, ended, measured):
             for batch in read_batches(fetch(task.inputs[0].url)):
                 shares, details = np.zeros(batch.num_rows), np.full(batch.num_rows, None, object)
                 for match in find(batch["text"], index, settings.ngram):
@@ -83,45 +86,11 @@ class Contamination(Stage):
                 drop = found & (settings.action == "remove")
                 survivors, dropped = batch.filter(pa.array(~drop)), batch.filter(pa.array(drop))
                 kept.write(survivors)
-                ended.write(_fates(dropped, shares[drop], details[drop].tolist(), settings.max_share, task.name))
-                measured.write(pa.table([batch["row"], pa.array(shares)], schema=_statistics_schema()))
-                counts.documents_in += batch.num_rows
-                counts.documents_out += survivors.num_rows
-                counts.bytes_in += _text_bytes(batch)
-                counts.bytes_out += _text_bytes(survivors)
+                told = {"value": shares[drop], "detail": details[drop].tolist()}
+                ended.write(fate_table(dropped, task.name, **lost, **told))
+                measured.write(pa.table([batch["row"], pa.array(shares)], schema=statistics))
+                count_documents(counts, batch, survivors)
                 counts.extra["contaminated"] += int(found.sum())
                 if drop.any():
                     counts.drop(RULE, int(drop.sum()))
-        for name, writer in zip(names, (kept, ended, measured), strict=True):
-            out.set_rows(name, writer.rows)
         return counts
-
-
-def _statistics_schema() -> Any:
-    import pyarrow as pa
-
-    return pa.schema([pa.field("row", pa.uint32(), nullable=False), pa.field(RULE, pa.float64(), nullable=False)])
-
-
-def _fates(dropped: Any, shares: Any, details: list[str], limit: float, shard: str) -> Any:
-    import pyarrow as pa
-
-    from corpus.document import FATE_SCHEMA
-
-    count = dropped.num_rows
-    columns = {name: dropped[name] for name in ("id", "row", "source", "url")} | {
-        "shard": [shard] * count,
-        "place": [None] * count,
-        "rule": [RULE] * count,
-        "value": shares,
-        "threshold": [limit] * count,
-        "bound": ["max"] * count,
-        "detail": details,
-    }
-    return pa.table([columns[name] for name in FATE_SCHEMA.names], schema=FATE_SCHEMA)
-
-
-def _text_bytes(table: Any) -> int:
-    import pyarrow.compute as pc
-
-    return int(pc.sum(pc.binary_length(table["text"])).as_py() or 0)

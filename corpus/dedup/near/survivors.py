@@ -22,7 +22,16 @@ from corpus.dedup.config import DedupConfig
 from corpus.dedup.near.candidates import EXACT
 from corpus.dedup.near.clusters import KIND_NAMES, SURVIVOR
 from corpus.dedup.records import Array, map_array
-from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, FINAL_LEVEL, TableWriter, read_batches, read_table
+from corpus.document import (
+    DOCUMENT_SCHEMA,
+    FATE_SCHEMA,
+    FINAL_LEVEL,
+    count_documents,
+    fate_table,
+    read_batches,
+    read_table,
+    write_shard,
+)
 from corpus.engine.stage import Counts, Output, Task
 from corpus.engine.storage import fetch
 
@@ -46,16 +55,9 @@ def write_survivors(task: Task, out: Output, config: DedupConfig) -> Counts:
     """Write data/, fates/ and index/ of one shard; memory is one row group and the shard's lists."""
     documents, drops = task.inputs[0], map_array(task.inputs[1])
     clusters = read_table(fetch(task.inputs[2].url), CLUSTER_COLUMNS)
-    names = [f"{kind}/{task.name}.parquet" for kind in ("data", "fates", "index")]
     counts, dropping = Counts(), config.keep == "survivors"
-    with (
-        out.create(names[0]) as data_path,
-        out.create(names[1]) as fates_path,
-        out.create(names[2]) as index_path,
-        TableWriter(data_path, DOCUMENT_SCHEMA, FINAL_LEVEL) as kept,
-        TableWriter(fates_path, FATE_SCHEMA) as ended,
-        TableWriter(index_path, INDEX_SCHEMA) as index,
-    ):
+    schemas = {"data": DOCUMENT_SCHEMA, "fates": FATE_SCHEMA, "index": INDEX_SCHEMA}
+    with write_shard(out, task.name, schemas, FINAL_LEVEL) as (kept, ended, index):
         for batch in read_batches(fetch(documents.url)):
             start = counts.documents_in
             here = drops[np.searchsorted(drops["row"], start) : np.searchsorted(drops["row"], start + batch.num_rows)]
@@ -66,13 +68,8 @@ def write_survivors(task: Task, out: Output, config: DedupConfig) -> Counts:
             index.write(cluster_index(survivors, start + np.flatnonzero(~dropped), clusters))
             if dropping:
                 ended.write(duplicate_fates(batch.filter(pa.array(dropped)), here, config.threshold, task.name))
-            counts.documents_in += batch.num_rows
-            counts.documents_out += survivors.num_rows
-            counts.bytes_in += _text_bytes(batch)
-            counts.bytes_out += _text_bytes(survivors)
+            count_documents(counts, batch, survivors)
             _count(counts, here, dropping)
-    for name, writer in zip(names, (kept, ended, index), strict=True):
-        out.set_rows(name, writer.rows)
     return counts
 
 
@@ -113,23 +110,18 @@ def cluster_index(documents: pa.Table, places: npt.NDArray[np.int64], clusters: 
 def duplicate_fates(dropped: pa.Table, drops: Array, threshold: float, shard: str) -> pa.Table:
     """`FATE_SCHEMA` of the documents of some drops, in the same order."""
     exact = drops["kind"] == EXACT
-    columns = {name: dropped[name] for name in ("id", "row", "source", "url")} | {
-        "shard": [shard] * len(drops),
-        "place": [None] * len(drops),
-        "rule": [RULES[kind] for kind in drops["kind"].tolist()],
-        "value": drops["similarity"].astype(np.float64),
-        "threshold": [None if copy else threshold for copy in exact.tolist()],
-        "bound": [None if copy else "max" for copy in exact.tolist()],
-        "detail": [_twin(drop) for drop in drops],
-    }
-    return pa.table([columns[name] for name in FATE_SCHEMA.names], schema=FATE_SCHEMA)
+    return fate_table(
+        dropped,
+        shard,
+        rule=[RULES[kind] for kind in drops["kind"].tolist()],
+        value=drops["similarity"].astype(np.float64),
+        threshold=[None if copy else threshold for copy in exact.tolist()],
+        bound=[None if copy else "max" for copy in exact.tolist()],
+        detail=[_twin(drop) for drop in drops],
+    )
 
 
 def _twin(drop: Array) -> str:
     """The id of the document that stays, and behind an @ the earlier build it stands in, if that is not this one."""
     build = bytes(drop["build"])
     return drop["survivor"].tobytes().hex() + (f"@{build.decode()}" if build else "")
-
-
-def _text_bytes(table: pa.Table) -> int:
-    return int(pc.sum(pc.binary_length(table["text"])).as_py() or 0)

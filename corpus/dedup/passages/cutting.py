@@ -22,7 +22,7 @@ from corpus.dedup.passages.sentences import read_sentences
 from corpus.dedup.passages.substrings import Mask, Ranks, judge, windows, without
 from corpus.dedup.records import Array
 from corpus.dedup.text.keys import text_buffers
-from corpus.document import DOCUMENT_SCHEMA, EDITS, FATE_SCHEMA, TableWriter, read_batches
+from corpus.document import DOCUMENT_SCHEMA, EDITS, FATE_SCHEMA, count_documents, fate_table, read_batches, write_shard
 from corpus.engine.stage import Counts, Output, Task
 from corpus.engine.storage import fetch
 
@@ -95,16 +95,9 @@ def _cut_shard(
     fields = [pa.field("row", pa.uint32(), nullable=False), EDITS]
     fields += [pa.field(name, pa.float64(), nullable=False) for name in (gate, f"{stage}.removed_char_ratio")]
     schema = pa.schema(fields, metadata={f"wenhai.{stage}": "1"})
-    names = [f"{folder}/{task.name}.parquet" for folder in ("data", "fates", "statistics")]
     dropped = []
-    with (
-        out.create(names[0]) as data_path,
-        out.create(names[1]) as fates_path,
-        out.create(names[2]) as statistics_path,
-        TableWriter(data_path, DOCUMENT_SCHEMA) as kept,
-        TableWriter(fates_path, FATE_SCHEMA) as ended,
-        TableWriter(statistics_path, schema) as measured,
-    ):
+    schemas = {"data": DOCUMENT_SCHEMA, "fates": FATE_SCHEMA, "statistics": schema}
+    with write_shard(out, task.name, schemas) as (kept, ended, measured):
         for documents in read_batches(fetch(task.inputs[0].url)):
             found = cut(documents, counts.documents_in)
             edited = _with_texts(documents, found.texts)
@@ -112,7 +105,8 @@ def _cut_shard(
             short = (after < least) & (after < before) & ~found.stay
             survivors = edited.filter(pa.array(~short))
             kept.write(survivors)
-            ended.write(_short_fates(documents.filter(pa.array(short)), gate, after[short], least, task.name))
+            lost = {"rule": gate, "value": after[short].astype(np.float64), "threshold": float(least), "bound": "min"}
+            ended.write(fate_table(documents.filter(pa.array(short)), task.name, **lost))
             marks = [
                 [{"kind": kind, "line": line, "count": count} for line, count in found.edits.get(row, ())] or None
                 for row in range(documents.num_rows)
@@ -121,18 +115,13 @@ def _cut_shard(
             columns = [documents["row"], pa.array(marks, EDITS.type), after.astype(np.float64), shares]
             measured.write(pa.table(columns, schema=schema))
             dropped.append(short)
-            counts.documents_in += documents.num_rows
-            counts.documents_out += survivors.num_rows
-            counts.bytes_in += _text_bytes(documents)
-            counts.bytes_out += _text_bytes(survivors)
+            count_documents(counts, documents, survivors)
             counts.extra[f"edited.{kind}"] += sum(map(len, found.edits.values()))
             counts.extra["edited_documents"] += len(found.texts)
             if "removed_chars" in counts.extra:
                 counts.extra["removed_chars"] += int((before - after).sum())
             if short.any():
                 counts.drop(gate, int(short.sum()))
-    for name, writer in zip(names, (kept, ended, measured), strict=True):
-        out.set_rows(name, writer.rows)
     return np.concatenate([np.zeros(0, bool), *dropped])
 
 
@@ -149,25 +138,6 @@ def _with_texts(documents: pa.Table, texts: Mapping[int, str]) -> pa.Table:
     return documents.set_column(place, DOCUMENT_SCHEMA.field("text"), column)
 
 
-def _short_fates(dropped: pa.Table, rule: str, num_chars: npt.NDArray[np.int64], least: int, shard: str) -> pa.Table:
-    """The fates of documents that lost so much that fewer than `least` characters are left."""
-    count = dropped.num_rows
-    columns = {name: dropped[name] for name in ("id", "row", "source", "url")} | {
-        "shard": [shard] * count,
-        "place": [None] * count,
-        "rule": [rule] * count,
-        "value": num_chars.astype(np.float64),
-        "threshold": [float(least)] * count,
-        "bound": ["min"] * count,
-        "detail": [None] * count,
-    }
-    return pa.table([columns[name] for name in FATE_SCHEMA.names], schema=FATE_SCHEMA)
-
-
 def _num_chars(table: pa.Table) -> npt.NDArray[np.int64]:
     """int64[rows]: code points of each text."""
     return np.asarray(pc.utf8_length(table["text"]).to_numpy(), np.int64)
-
-
-def _text_bytes(table: pa.Table) -> int:
-    return int(pc.sum(pc.binary_length(table["text"])).as_py() or 0)

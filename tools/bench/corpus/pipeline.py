@@ -67,7 +67,7 @@ PROBES = {
     "pyarrow.parquet:ParquetWriter.write_table": "writing Parquet",
     "pyarrow.parquet:ParquetWriter.close": "writing Parquet",
     "corpus.document:TableWriter.write": "regrouping rows",
-    "corpus.sources.jsonl:read_pieces": "decompressing",
+    "corpus.sources.compression:read_pieces": "decompressing",
     "corpus.sources.jsonl:split_lines": "cutting lines",
     "corpus.sources.jsonl:_read_line": "JSON to records",
     "corpus.sources.parquet:_rows": "Parquet values to Python",
