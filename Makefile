@@ -116,11 +116,11 @@ crawl: have-seeds $(VENV)/.crawl-stamp  ## fetch web pages from SEEDS on, polite
 	@$(RUN) -m corpus crawl --seeds $(SEEDS) --contact '$(CONTACT)' --out '$(or $(filter-out build/demo,$(OUT)),build/corpus)/crawl'
 
 crawl-demo: $(VENV)/.crawl-stamp  ## serve a web of our own on loopback, crawl it and make a dataset of it (build/crawl-demo)
-	@$(RUN) -m tools.crawl_demo --out '$(or $(filter-out build/demo,$(OUT)),build/crawl-demo)'
+	@$(RUN) -m tools.demo.crawl --out '$(or $(filter-out build/demo,$(OUT)),build/crawl-demo)'
 
 corpus: $(VENV)/.corpus-stamp  ## text -> clean, deduplicated, tokenized dataset (the demo's text, or INPUT=)
 	@$(RUN) -m tokenizer check --recipe '$(RECIPE)' > /dev/null  # a mistake is told before the work, not after
-	@$(if $(INPUT),,$(RUN) -m tools.demo_input --out '$(OUT)-input' $(if $(DEMO_NEWS),--news))
+	@$(if $(INPUT),,$(RUN) -m tools.demo.input --out '$(OUT)-input' $(if $(DEMO_NEWS),--news))
 	@$(RUN) -m corpus run --recipe '$(RECIPE)' --input '$(SOURCE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
 	@$(RUN) -m tokenizer run --recipe '$(RECIPE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
 	@$(RUN) -m corpus report '$(OUT)' > /dev/null

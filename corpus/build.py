@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from corpus.dedup import Buckets, Candidates, Clusters, Members, Signatures, Survivors
-from corpus.dedup.contamination_stage import Contamination
-from corpus.dedup.earlier import EarlierBuilds
-from corpus.dedup.line_stages import LineCounts, LineKeys, RepeatedLines
-from corpus.dedup.substring_stages import CutSurvivors, PassageKeys, PassageRanks, Substrings
+from corpus.dedup.contamination.stage import Contamination
+from corpus.dedup.near.earlier import EarlierBuilds
+from corpus.dedup.passages.line_stages import LineCounts, LineKeys, RepeatedLines
+from corpus.dedup.passages.substring_stages import CutSurvivors, PassageKeys, PassageRanks, Substrings
 from corpus.engine.config import check_resources
 from corpus.engine.stage import Stage
 from corpus.engine.storage import File

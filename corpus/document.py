@@ -10,7 +10,8 @@ the same bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from corpus.engine.errors import WenhaiError
+from corpus.engine.stage import Counts, Output
 
 ROW_GROUP_ROWS = 8192
 ROW_GROUP_BYTES = 32 << 20  # of text: books of 500 KB, 8,192 to a group, would be 4 GB in every stage that reads them
@@ -140,6 +142,45 @@ class TableWriter:
         if kind is None and self._pending_rows:
             self._flush()
         self._writer.close()
+
+
+@contextmanager
+def write_shard(
+    out: Output, task: str, schemas: Mapping[str, pa.Schema], level: int = INTERMEDIATE_LEVEL
+) -> Iterator[list[TableWriter]]:
+    """Write KIND/TASK.parquet for each kind, the first one compressed at `level`; their rows are recorded at the end."""
+    names = [f"{kind}/{task}.parquet" for kind in schemas]
+    levels = [level] + [INTERMEDIATE_LEVEL] * len(names)
+    with ExitStack() as stack:
+        paths = [stack.enter_context(out.create(name)) for name in names]
+        opened = [TableWriter(*each) for each in zip(paths, schemas.values(), levels, strict=False)]
+        writers = [stack.enter_context(writer) for writer in opened]
+        yield writers
+    for name, writer in zip(names, writers, strict=True):
+        out.set_rows(name, writer.rows)
+
+
+def fate_table(documents: pa.Table, shard: str, **columns: Any) -> pa.Table:
+    """`FATE_SCHEMA` of some documents; `columns` are rule, value, threshold, bound and detail, one value or one each."""
+    values = {name: documents[name] for name in ("id", "row", "source", "url")} | {"shard": shard} | columns
+    arrays = [values.get(field.name) for field in FATE_SCHEMA]
+    arrays = [
+        [value] * documents.num_rows if value is None or isinstance(value, str | float) else value for value in arrays
+    ]
+    return pa.table(arrays, schema=FATE_SCHEMA)
+
+
+def count_documents(counts: Counts, before: pa.Table, after: pa.Table) -> None:
+    """Add documents and bytes of text that came in and that go on."""
+    counts.documents_in += before.num_rows
+    counts.documents_out += after.num_rows
+    counts.bytes_in += text_bytes(before)
+    counts.bytes_out += text_bytes(after)
+
+
+def text_bytes(documents: pa.Table) -> int:
+    """UTF-8 bytes of the column `text`."""
+    return int(pc.sum(pc.binary_length(documents["text"])).as_py() or 0)
 
 
 def _text_ends(table: pa.Table) -> npt.NDArray[np.int64]:

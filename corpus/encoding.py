@@ -7,7 +7,7 @@ the right codec scores 0.5-0.8, text read with the wrong one below 0.15, after s
 
 Most input is UTF-8 that says nothing else: one strict decode and a glance for double encoding. A GB18030 page that
 declares nothing costs the score as well; the detectors, far slower, run only on what is neither UTF-8 nor readable
-GB18030 or Big5. How often it is right: tools/evaluate_encoding.
+GB18030 or Big5. How often it is right: `python -m tools.evaluate.encoding`.
 
 Damage costs itself: what a browser shows is returned, with U+FFFD where bytes are bad, as long as the rest reads like
 Chinese (`MAX_REPLACED_RATIO`). Such lines are for the caller to drop: `without_damaged_lines`, and extraction for pages.

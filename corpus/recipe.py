@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from corpus.crawl.config import CrawlConfig
 from corpus.dedup import DedupConfig
-from corpus.dedup.contamination_stage import RULE as CONTAMINATION
+from corpus.dedup.contamination.stage import RULE as CONTAMINATION
 from corpus.engine import storage
 from corpus.engine.config import Resources, Strict, find_recipe, load_toml, parse
 from corpus.engine.errors import WenhaiError

@@ -173,7 +173,7 @@ class Trace:
         Raises:
             UsageError: there is no such document.
         """
-        from tokenizer.provenance import find_rows
+        from tokenizer.shards.provenance import find_rows
 
         found = [
             (shard, sequence)
@@ -193,7 +193,7 @@ class Trace:
         Raises:
             ShardError: a shard's `P.docs.parquet` is missing, damaged or of another shard.
         """
-        from tokenizer.provenance import read_rows
+        from tokenizer.shards.provenance import read_rows
 
         wanted: dict[Path, set[int]] = defaultdict(set)
         for part in parts:

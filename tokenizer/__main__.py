@@ -17,7 +17,7 @@ python -m tokenizer run --out build/mine --text 'data/*.parquet'    # any Parque
 """,
     ),
     "adopt": Command(
-        "tokenizer.adopt",
+        "tokenizer.commands.adopt",
         "make token shards of Megatron's .bin and .idx, or of datatrove's .ds",
         """
 python -m tokenizer adopt old/part-*.idx --tokenizer build/demo --out build/adopted
@@ -69,7 +69,7 @@ python -m tokenizer head build/demo -n 2
 """,
     ),
     "locate": Command(
-        "tokenizer.locate",
+        "tokenizer.commands.locate",
         "which document holds a token, and where in the shards a document lies",
         """
 python -m tokenizer locate build/demo --token 123456                # of the training split

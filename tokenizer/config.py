@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from corpus.engine.config import Strict
-from tokenizer.shard_record import UINT16_VOCAB_LIMIT
+from tokenizer.shards.record import UINT16_VOCAB_LIMIT
 
 MIXTURE_STAGE = "mixture"  # of the corpus: how often each document is encoded
 SMALLEST_VOCABULARY = 300  # two control ids, 256 bytes, and room for the required characters

@@ -35,13 +35,13 @@ from tokenizer.config import MIXTURE_STAGE, TokenizerConfig, encoding
 from tokenizer.copies import Copies
 from tokenizer.documents import ID_BYTES, Batch, document_keys, is_below, read_documents
 from tokenizer.model import Tokenizer
-from tokenizer.provenance import COLUMNS, write_docs
-from tokenizer.shard_record import Tokens
-from tokenizer.shard_writer import ShardWriter
+from tokenizer.shards.provenance import COLUMNS, write_docs
+from tokenizer.shards.record import Tokens
+from tokenizer.shards.writer import ShardWriter
 from tokenizer.sources import shard_names
 
 if TYPE_CHECKING:
-    from tokenizer.encoder import BatchEncoder
+    from tokenizer.kernels.encoder import BatchEncoder
 
 LEFT_OUT = "mixture.left_out"
 WRITTEN_TOKENS = 1 << 20  # put into their order at once
@@ -181,7 +181,10 @@ def encode_file(file: File, tokenizer: Tokenizer, mixture: File | None = None) -
     Where a kernel encodes, a document of each batch is compared with SentencePiece. If one differs, SentencePiece encodes
     the whole file: which document it is depends on ids alone, so the result is the same each time.
     """
-    from tokenizer.encoder import BatchEncoder, batch_encoder  # loads numba, which other commands need not wait for
+    from tokenizer.kernels.encoder import (  # loads numba, which other commands need not wait for
+        BatchEncoder,
+        batch_encoder,
+    )
 
     try:
         return _encode_file(file, batch_encoder(tokenizer), mixture)

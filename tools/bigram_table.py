@@ -36,7 +36,7 @@ from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from corpus.filters.quality import bigrams
 from corpus.kernels.tables import script_pairs
-from tools.debian_pages import Apt, run
+from tools.demo.debian_pages import Apt, run
 
 DOCUMENTATION = {  # licence by the package's copyright file
     "debian-edu-doc-zh-cn": "GPL-2+",

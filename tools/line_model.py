@@ -28,7 +28,7 @@ from corpus.encoding import UndecodableError, decode
 from corpus.extract import facts, features, lines, reader
 from corpus.extract.article import Reading, judge, read
 from corpus.extract.model import BLOCK, DEPTH, LineModel, line_model
-from tools.bench.extraction import FOLDS, GOOD, score
+from tools.bench.corpus.extraction import FOLDS, GOOD, score
 
 Array = npt.NDArray[Any]
 

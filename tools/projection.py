@@ -30,9 +30,9 @@ import numpy as np
 
 from corpus.build import stages
 from corpus.dedup import DedupConfig, records
-from corpus.dedup.buckets import SHARED_DTYPE
-from corpus.dedup.keys import KEY_DTYPE
-from corpus.dedup.members import MEMBER_DTYPE
+from corpus.dedup.near.buckets import SHARED_DTYPE
+from corpus.dedup.near.members import MEMBER_DTYPE
+from corpus.dedup.text.keys import KEY_DTYPE
 from corpus.engine import durable
 from corpus.engine.cli import add_examples
 from corpus.engine.errors import UsageError, WenhaiError

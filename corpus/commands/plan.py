@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     """Print the plan."""
     from corpus.build import stages
-    from corpus.dedup.earlier import check_earlier
+    from corpus.dedup.near.earlier import check_earlier
     from corpus.plan import plan, render
     from corpus.recipe import load_recipe
 

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     """Run the stages, write the report, print the funnel."""
     from corpus.build import OPTIONAL_STAGES, check_recipe_resources, stages
-    from corpus.dedup.earlier import check_earlier
+    from corpus.dedup.near.earlier import check_earlier
     from corpus.engine.progress import Progress
     from corpus.engine.run import run_stages
     from corpus.recipe import load_recipe, record_recipe

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from corpus.dedup.config import DedupConfig
-from corpus.dedup.in_memory import Duplicate, near_duplicates
-from corpus.dedup.stages import Buckets, Candidates, Clusters, Members, Signatures, Survivors
+from corpus.dedup.near.in_memory import Duplicate, near_duplicates
+from corpus.dedup.near.signing import Signatures
+from corpus.dedup.near.stages import Buckets, Candidates, Clusters, Members, Survivors
 
 __all__ = [
     "Buckets",

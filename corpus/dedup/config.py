@@ -1,7 +1,7 @@
 """The recipe's `[dedup]` section.
 
 Defaults: character 4-grams, 16 bands of 7 rows, verified at an estimated Jaccard of 0.75; docs/dedup.md has the tables
-they were chosen by (`python -m tools.evaluate_dedup`).
+they were chosen by (`python -m tools.evaluate.dedup`).
 
 The chance that a pair of Jaccard j meets in some band is 1 - (1 - j^7)^16: 0.75 at 0.7, 0.98 at 0.8, 1.00 at 0.85. Every
 pair that meets is verified on its signatures, so a false candidate costs one comparison and never a document, and the
@@ -51,7 +51,7 @@ class SubstringsConfig(Strict):
 
     100 folded characters are some 65 tokens; Lee et al. (2022) cut 50 tokens of English. At 100, copies of 200 characters
     are found (99 %; at 200, 15 %) and 4,000 poems and chapters of old novels and classics lose nothing, at 50 neither; what
-    modern articles lose, 3 % of one site, are the notes of its translators (`python -m tools.evaluate_substrings`).
+    modern articles lose, 3 % of one site, are the notes of its translators (`python -m tools.evaluate.substrings`).
     """
 
     min_chars: int = Field(default=100, ge=20, le=100_000, description="folded characters of whole sentences in a row")

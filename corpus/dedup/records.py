@@ -18,7 +18,7 @@ Reads and memory pull apart: a section holds 1/M of what a task holds. So a task
 where shards are few, and up to 67 million where they are many, that a read may have up to 64 KB (`partition_records`). For
 2 billion documents of 15 records in 20,000 shards:
 
-    records    30e9 x 12 B = 360 GB; 512 partitions of 59e6 (0.7 GB; the task holds 1.2, see buckets.py)
+    records    30e9 x 12 B = 360 GB; 512 partitions of 59e6 (0.7 GB; the task holds 1.2, see near/buckets.py)
     bands      20,000 x 512 = 1.0e7 sections of 35 KB, two small reads for the offsets and one for the records of each
     buckets    as many, one a shard and partition: 4.7 KB where a tenth of the records is shared, 16 B each
     members    all 3e9 of these, 2^21 a task at most (`spread`): 2,048 tasks, 4.1e7 sections of 73 records,

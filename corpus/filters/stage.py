@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, TableWriter, read_batches
+from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, count_documents, fate_table, read_batches, write_shard
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import fetch
 from corpus.filters.config import FilterConfig
@@ -39,6 +39,12 @@ STATISTICS_SCHEMA = pa.schema(
     ],
     metadata={"wenhai.statistics": "2"},
 )
+SCHEMAS = {
+    "data": DOCUMENT_SCHEMA,
+    "fates": FATE_SCHEMA,
+    "statistics": STATISTICS_SCHEMA,
+    "samples": SAMPLES_SCHEMA,
+}
 
 
 @dataclass(frozen=True)
@@ -62,19 +68,8 @@ class Filtering(Stage):
     def run(self, task: Task, out: Output) -> Counts:
         """Filter one shard, row group by row group."""
         judge = _filter(self.filter)
-        names = [f"{kind}/{task.name}.parquet" for kind in ("data", "fates", "statistics", "samples")]
-        sampler = Sampler(judge.limits)
-        counts = Counts()
-        with (
-            out.create(names[0]) as data_path,
-            out.create(names[1]) as fates_path,
-            out.create(names[2]) as statistics_path,
-            out.create(names[3]) as samples_path,
-            TableWriter(data_path, DOCUMENT_SCHEMA) as kept,
-            TableWriter(fates_path, FATE_SCHEMA) as ended,
-            TableWriter(statistics_path, STATISTICS_SCHEMA) as measured,
-            TableWriter(samples_path, SAMPLES_SCHEMA) as samples,
-        ):
+        sampler, counts = Sampler(judge.limits), Counts()
+        with write_shard(out, task.name, SCHEMAS) as (kept, ended, measured, samples):
             for documents in read_batches(fetch(task.inputs[0].url)):
                 verdicts = judge.apply(documents).table
                 keep, drop = verdicts["kept"], pc.invert(verdicts["kept"])
@@ -83,14 +78,16 @@ class Filtering(Stage):
                 )
                 survivors = edited.filter(keep)
                 kept.write(survivors)
-                ended.write(_fates(documents.filter(drop), verdicts.filter(drop), task.name))
+                why = verdicts.filter(drop).select(["rule", "value", "threshold", "bound"])
+                ended.write(
+                    fate_table(documents.filter(drop), task.name, **dict(zip(why.column_names, why, strict=True)))
+                )
                 sizes = pc.binary_length(verdicts["text"]).cast(pa.uint32())
                 measured.write(verdicts.append_column("row", documents["row"]).append_column("text_bytes", sizes))
                 sampler.add(documents, verdicts, _failed(judge, verdicts))
-                _count(counts, documents, survivors, verdicts)
+                count_documents(counts, documents, survivors)
+                _count(counts, verdicts)
             samples.write(sampler.table())
-        for name, writer in zip(names, (kept, ended, measured, samples), strict=True):
-            out.set_rows(name, writer.rows)
         return counts
 
 
@@ -105,29 +102,10 @@ def _failed(judge: Filter, verdicts: pa.Table) -> npt.NDArray[np.int64]:
     return first_failed(measured, judge.limits, verdicts.num_rows)
 
 
-def _fates(documents: pa.Table, verdicts: pa.Table, shard: str) -> pa.Table:
-    empty = pa.nulls(documents.num_rows, pa.string())
-    columns = {name: documents[name] for name in ("id", "row", "source", "url")} | {
-        "shard": pa.array([shard] * documents.num_rows, pa.string()),
-        "place": empty,
-        **{name: verdicts[name] for name in ("rule", "value", "threshold", "bound")},
-        "detail": empty,
-    }
-    return pa.table([columns[name] for name in FATE_SCHEMA.names], schema=FATE_SCHEMA)
-
-
-def _count(counts: Counts, documents: pa.Table, survivors: pa.Table, verdicts: pa.Table) -> None:
-    counts.documents_in += documents.num_rows
-    counts.documents_out += survivors.num_rows
-    counts.bytes_in += _text_bytes(documents)
-    counts.bytes_out += _text_bytes(survivors)
+def _count(counts: Counts, verdicts: pa.Table) -> None:
     for entry in pc.value_counts(verdicts["rule"].drop_null()).to_pylist():
         counts.drop(entry["values"], entry["counts"])
     kinds = verdicts["edits"].combine_chunks().flatten().field("kind")
     for entry in pc.value_counts(kinds).to_pylist():
         key = f"edited.{entry['values']}"
         counts.extra[key] = counts.extra.get(key, 0) + entry["counts"]
-
-
-def _text_bytes(table: pa.Table) -> int:
-    return int(pc.sum(pc.binary_length(table["text"])).as_py() or 0)

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from corpus.dedup.contamination_stage import RULE as CONTAMINATION
+from corpus.dedup.contamination.stage import RULE as CONTAMINATION
 from corpus.engine.config import Strict
 from corpus.filters.measure import STATISTICS
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from corpus.dedup.earlier import COUNT_PREFIX
+from corpus.dedup.near.earlier import COUNT_PREFIX
 from corpus.document import read_batches
 from corpus.engine import storage
 from corpus.engine.stage import Folder, shard_name

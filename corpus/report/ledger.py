@@ -188,9 +188,9 @@ def _end(out: str, stages: Mapping[str, Folder], stage: str, fate: Mapping[str, 
 
 def _decided(stages: Mapping[str, Folder], shard: str | None, twin: str, fate: Mapping[str, Any]) -> str | None:
     """What of their ranks a duplicate lost by: one look into the keys of two shards, 64 bytes a document."""
-    from corpus.dedup.keys import id_bytes
-    from corpus.dedup.ranks import decided
+    from corpus.dedup.near.ranks import decided
     from corpus.dedup.records import map_array
+    from corpus.dedup.text.keys import id_bytes
 
     words: list[int] = []
     for name, identity in ((shard, bytes.fromhex(twin)), (fate["shard"], fate["id"])):

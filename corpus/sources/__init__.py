@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 from corpus.engine import storage
@@ -17,6 +18,8 @@ from corpus.sources.config import Kind, SourcesConfig
 from corpus.sources.record import DAMAGE_KINDS, BadRecord, Record
 
 __all__ = ["DAMAGE_KINDS", "BadRecord", "Record", "SourcesConfig", "can_be_cut", "kind_of", "read"]
+
+READERS = ("warc", "parquet", "jsonl", "mediawiki", "sogou", "book")  # what has a module of its name
 
 SUFFIXES: dict[str, Kind] = {
     ".warc": "warc",
@@ -89,30 +92,8 @@ def _read(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
     if path.stat().st_size == 0:
         return
     kind = kind_of(path) if config.kind == "auto" else config.kind
-    if kind == "warc":
-        from corpus.sources.warc import read_warc
-
-        yield from read_warc(path, config)
-    elif kind == "parquet":
-        from corpus.sources.parquet import read_parquet
-
-        yield from read_parquet(path, config)
-    elif kind == "jsonl":
-        from corpus.sources.jsonl import read_jsonl
-
-        yield from read_jsonl(path, config)
-    elif kind == "mediawiki":
-        from corpus.sources.mediawiki import read_mediawiki
-
-        yield from read_mediawiki(path, config)
-    elif kind == "sogou":
-        from corpus.sources.sogou import read_sogou
-
-        yield from read_sogou(path, config)
-    elif kind == "book":
-        from corpus.sources.book import read_book
-
-        yield from read_book(path, config)
+    if kind in READERS:  # corpus.sources.KIND has read_KIND; imported here, as each brings its own library
+        yield from getattr(import_module(f"corpus.sources.{kind}"), f"read_{kind}")(path, config)
     else:
         from corpus.sources.text import read_blocks, read_file
 

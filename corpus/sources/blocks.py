@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 
 import msgspec
 
-from corpus.sources.compression import DamagedStream
+from corpus.sources.compression import Compression, DamagedStream, read_stretches
+from corpus.sources.record import BadRecord
 
 MARK_BYTES = 64  # no mark is longer
 
@@ -29,10 +31,25 @@ class Block(msgspec.Struct, frozen=True):
     damaged: bool = False
 
 
-def split_blocks(pieces: Iterable[bytes], mark: re.Pattern[bytes], max_bytes: int) -> Iterator[Block]:
+def read_blocks(
+    file: BinaryIO, compression: Compression, mark: re.Pattern[bytes], max_bytes: int
+) -> Iterator[Block | BadRecord]:
+    """The blocks of a file, compressed or not; where it is damaged, from the next member or frame on."""
+    done = 0
+
+    def read(pieces: Iterator[bytes]) -> Iterator[Block]:
+        nonlocal done
+        for block in split_blocks(pieces, mark, max_bytes, done):
+            done = block.offset + block.length
+            yield block
+
+    yield from read_stretches(file, compression, read)
+
+
+def split_blocks(pieces: Iterable[bytes], mark: re.Pattern[bytes], max_bytes: int, offset: int = 0) -> Iterator[Block]:
     """Cut pieces before every match of `mark`; at most `max_bytes` and two pieces are held at any time.
 
-    What stands before the first mark is a block too, if it is anything: the only one without a mark. What was read
+    The first block is at `offset`. What stands before the first mark is a block too, if it is anything: the only one without a mark. What was read
     before the pieces end in `DamagedStream` is yielded first, the last block as `damaged`.
 
     >>> mark = re.compile(rb"<p>")
@@ -40,7 +57,6 @@ def split_blocks(pieces: Iterable[bytes], mark: re.Pattern[bytes], max_bytes: in
     [b'head ', b'<p>a', b'<p>b']
     """
     held = bytearray()
-    offset = 0  # of the block
     dropped = 0  # bytes of it that are held no more: it is over the cap
     damage: DamagedStream | None = None
     stream = iter(pieces)

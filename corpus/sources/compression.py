@@ -18,9 +18,11 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal, Protocol, TypeVar
 
 import zstandard
+
+from corpus.sources.record import BadRecord
 
 PIECE_BYTES = 256 << 10
 MAX_RATIO = 200
@@ -38,7 +40,9 @@ GZIP_WINDOW_BITS = 31
 SCAN_BYTES = 1 << 20
 HEAD_INPUT_BYTES = 4096
 HEAD_BYTES = 64
+MAX_STRETCHES = 64  # of a damaged file: a file made of the heads of members must not be read again and again
 
+Found = TypeVar("Found")
 Compression = Literal["none", "gzip", "bzip2", "zstd"]
 
 
@@ -89,6 +93,26 @@ def read_pieces(file: BinaryIO, compression: Compression, start: int = 0) -> Ite
     if compression == "zstd":
         return _unzstd(file, start)
     return iter(lambda: file.read(PIECE_BYTES), b"")
+
+
+def read_stretches(
+    file: BinaryIO,
+    compression: Compression,
+    read: Callable[[Iterator[bytes]], Iterator[Found]],
+    plausible: Callable[[bytes], bool] = lambda head: b"\0" not in head,
+) -> Iterator[Found | BadRecord]:
+    """What `read` makes of the bytes of a file, called again behind each piece of damage, which is a bad record."""
+    start: int | None = 0
+    for _ in range(MAX_STRETCHES):
+        try:
+            yield from read(read_pieces(file, compression, start or 0))
+            return
+        except DamagedStream as damage:
+            start = next_member(file, compression, damage.start + 1, plausible)
+            kind = "corrupt" if damage.kind == "truncated" and start is not None else damage.kind
+            yield BadRecord(damage.offset, (start or damage.offset) - damage.offset, kind, damage.detail)
+            if start is None:
+                return
 
 
 def next_member(

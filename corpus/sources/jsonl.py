@@ -25,11 +25,9 @@ from corpus.sources.compression import (
     BZIP2_HEAD_BYTES,
     PIECE_BYTES,
     Compression,
-    DamagedStream,
     compression_of,
     magic_of,
-    next_member,
-    read_pieces,
+    read_stretches,
 )
 from corpus.sources.config import SourcesConfig
 from corpus.sources.lines import Line, split_lines
@@ -38,7 +36,6 @@ from corpus.whatwg import decode_as
 
 UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_STARTS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", b"{\0": "utf-16-le", b"\0{": "utf-16-be"}
-MAX_STRETCHES = 64  # of a damaged file: a file made of the heads of members must not be read again and again
 
 _decode = msgspec.json.Decoder().decode  # much faster than json's
 
@@ -84,23 +81,16 @@ def read_span(url: str, config: SourcesConfig, start: int, end: int) -> Iterator
 
 
 def _read_stream(file: BinaryIO, compression: Compression, config: SourcesConfig) -> Iterator[Record | BadRecord]:
-    start: int | None = 0
     offset = 0
-    for _ in range(MAX_STRETCHES):
-        assert start is not None
-        try:
-            pieces = read_pieces(file, compression, start)
-            for line in split_lines(_utf8(pieces), config.max_line_bytes, offset):
-                offset = line.offset + line.length + 1
-                if not _is_blank(line):
-                    yield _read_line(line, config)
-            return
-        except DamagedStream as damage:
-            start = next_member(file, compression, damage.start + 1, _is_text)
-            kind = "corrupt" if damage.kind == "truncated" and start is not None else damage.kind
-            yield BadRecord(damage.offset, (start or damage.offset) - damage.offset, kind, damage.detail)
-            if start is None:
-                return
+
+    def read(pieces: Iterator[bytes]) -> Iterator[Record | BadRecord]:
+        nonlocal offset
+        for line in split_lines(_utf8(pieces), config.max_line_bytes, offset):
+            offset = line.offset + line.length + 1
+            if not _is_blank(line):
+                yield _read_line(line, config)
+
+    yield from read_stretches(file, compression, read, _is_text)
 
 
 def _utf8(pieces: Iterator[bytes]) -> Iterable[bytes]:

@@ -20,14 +20,13 @@ from urllib.parse import quote
 from xml.parsers import expat
 
 from corpus.engine import storage
-from corpus.sources.blocks import Block, split_blocks
+from corpus.sources.blocks import Block, read_blocks, split_blocks
 from corpus.sources.compression import (
     BZIP2_HEAD_BYTES,
     Compression,
     DamagedStream,
     compression_of,
     magic_of,
-    next_member,
     read_pieces,
 )
 from corpus.sources.config import SourcesConfig
@@ -39,7 +38,6 @@ PAGE_END = b"</page>"
 MAX_SITE_BYTES = 1 << 20  # of what stands before the first page
 MAX_ESCAPED_RATIO = 3  # bytes of XML in a byte of text; `&quot;` has six, and pages are not made of it
 PAGE_OVERHEAD_BYTES = 64 << 10
-MAX_STRETCHES = 64  # of a damaged gzip or zstd file
 _URL_SAFE = "/:;@$!*(),~"  # what MediaWiki leaves as it is in the address of a page
 
 
@@ -101,7 +99,12 @@ def read_mediawiki(path: Path, config: SourcesConfig) -> Iterator[Record | BadRe
         if compression == "bzip2":
             yield from _read_streams(file, config, 0, file.seek(0, 2))
         else:
-            yield from _read_stretches(file, compression, config)
+            site = _site(file, compression)
+            for found in read_blocks(file, compression, PAGE, _max_block_bytes(config)):
+                if isinstance(found, BadRecord):
+                    yield found
+                elif PAGE.match(found.data or b"<page>"):
+                    yield from _read_block(found, found.offset, site, config)
 
 
 def read_mediawiki_span(url: str, config: SourcesConfig, start: int, end: int) -> Iterator[Record | BadRecord]:
@@ -172,27 +175,6 @@ class _Places:
         self._count = self._count + 1 if stream == self._numbered else 0
         self._numbered = stream
         return stream + self._count
-
-
-def _read_stretches(file: BinaryIO, compression: Compression, config: SourcesConfig) -> Iterator[Record | BadRecord]:
-    site = _site(file, compression)
-    start: int | None = 0
-    done = 0
-    for _ in range(MAX_STRETCHES):
-        assert start is not None
-        offset = done
-        try:
-            for block in split_blocks(read_pieces(file, compression, start), PAGE, _max_block_bytes(config)):
-                done = offset + block.offset + block.length
-                if PAGE.match(block.data or b"<page>"):
-                    yield from _read_block(block, offset + block.offset, site, config)
-            return
-        except DamagedStream as damage:
-            start = next_member(file, compression, damage.start + 1, lambda head: b"\0" not in head)
-            kind = "corrupt" if damage.kind == "truncated" and start is not None else damage.kind
-            yield BadRecord(damage.offset, (start or damage.offset) - damage.offset, kind, damage.detail)
-            if start is None:
-                return
 
 
 def _max_block_bytes(config: SourcesConfig) -> int:

@@ -14,14 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpus.encoding import UndecodableError, codec_of, decode
-from corpus.sources.blocks import Block, split_blocks
-from corpus.sources.compression import DamagedStream, compression_of, next_member, read_pieces
+from corpus.sources.blocks import Block, read_blocks
+from corpus.sources.compression import DamagedStream, compression_of, read_pieces
 from corpus.sources.config import SourcesConfig
 from corpus.sources.record import BadRecord, Record
 from corpus.whatwg import decode_as
 
 START = re.compile(rb"<doc>\s{0,8}<(?:docno|url)>")
-MAX_STRETCHES = 64  # of a damaged file
 SNIFFED_BYTES = 64 << 10
 
 _HEADER = re.compile(
@@ -36,23 +35,9 @@ def read_sogou(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord
     """The records of a file in order: news as text, pages as HTML."""
     compression = compression_of(path)
     charset = codec_of(config.encoding) or _sniff(path)
-    start: int | None = 0
-    done = 0
     with path.open("rb") as file:
-        for _ in range(MAX_STRETCHES):
-            assert start is not None
-            offset = done
-            try:
-                for block in split_blocks(read_pieces(file, compression, start), START, config.max_line_bytes):
-                    done = offset + block.offset + block.length
-                    yield from _read_block(block, offset + block.offset, charset, config)
-                return
-            except DamagedStream as damage:
-                start = next_member(file, compression, damage.start + 1, lambda head: b"\0" not in head)
-                kind = "corrupt" if damage.kind == "truncated" and start is not None else damage.kind
-                yield BadRecord(damage.offset, (start or damage.offset) - damage.offset, kind, damage.detail)
-                if start is None:
-                    return
+        for found in read_blocks(file, compression, START, config.max_line_bytes):
+            yield from [found] if isinstance(found, BadRecord) else _read_block(found, charset, config)
 
 
 def _sniff(path: Path) -> str:
@@ -69,14 +54,14 @@ def _sniff(path: Path) -> str:
     return "gb18030" if head.isascii() else "utf-8"
 
 
-def _read_block(block: Block, offset: int, charset: str, config: SourcesConfig) -> Iterator[Record | BadRecord]:
+def _read_block(block: Block, charset: str, config: SourcesConfig) -> Iterator[Record | BadRecord]:
     data = block.data
     if data is None:
-        yield BadRecord(offset, block.length, "too_long", f"a record of {block.length:,} bytes")
+        yield BadRecord(block.offset, block.length, "too_long", f"a record of {block.length:,} bytes")
         return
     if not START.match(data):
         if data.strip() and not data.lstrip().startswith(b"<?xml"):
-            yield BadRecord(offset, block.length, "field", "bytes before the first <doc>")
+            yield BadRecord(block.offset, block.length, "field", "bytes before the first <doc>")
         return
     position = len(b"<doc>")
     header: dict[bytes, str] = {}
@@ -84,13 +69,13 @@ def _read_block(block: Block, offset: int, charset: str, config: SourcesConfig) 
         header[found.group(1)] = found.group(2).decode(charset, "replace").strip()
         position = found.end()
     if data[position:].lstrip().startswith((b"<contenttitle>", b"<content>")):
-        yield from _read_news(block, data, position, header, offset, charset)
+        yield from _read_news(block, data, position, header, charset)
     else:
-        yield from _read_page(block, data, position, header, offset, config)
+        yield from _read_page(block, data, position, header, config)
 
 
 def _read_news(
-    block: Block, data: bytes, position: int, header: dict[bytes, str], offset: int, charset: str
+    block: Block, data: bytes, position: int, header: dict[bytes, str], charset: str
 ) -> Iterator[Record | BadRecord]:
     """A news item; what stands behind its end and is no record by itself is a bad one."""
     found = _TITLE.match(data, position)
@@ -99,17 +84,17 @@ def _read_news(
     end = _CONTENT_END.search(data, max(begin, 0))
     if begin < 0 or not (end or b"</content>" in data[begin:] or not (block.cut or block.damaged)):
         if block.cut:
-            yield BadRecord(offset, block.length, "truncated", "the file ends inside a record")
+            yield BadRecord(block.offset, block.length, "truncated", "the file ends inside a record")
         elif not block.damaged:
-            yield BadRecord(offset, block.length, "field", "no <content>")
+            yield BadRecord(block.offset, block.length, "field", "no <content>")
         return
     content = data[begin + len(b"<content>") : end.start() if end else len(data)]
     if end is None:
         content = content.rstrip().removesuffix(b"</doc>").rstrip().removesuffix(b"</content>")
-    yield _to_text(content, title, header, offset, len(data), charset)
+    yield _to_text(content, title, header, block.offset, len(data), charset)
     rest = data[end.end() :] if end else b""
     if rest.strip() and not block.damaged:
-        yield BadRecord(offset + len(data) - len(rest), len(rest), "field", "no record, behind one that ended")
+        yield BadRecord(block.offset + len(data) - len(rest), len(rest), "field", "no record, behind one that ended")
 
 
 def _to_text(
@@ -138,19 +123,19 @@ def _plain(text: str) -> str:
 
 
 def _read_page(
-    block: Block, data: bytes, position: int, header: dict[bytes, str], offset: int, config: SourcesConfig
+    block: Block, data: bytes, position: int, header: dict[bytes, str], config: SourcesConfig
 ) -> Iterator[Record | BadRecord]:
     body = data[position:].rstrip()
     if not body.endswith(b"</doc>") and (block.cut or block.damaged):
         if block.cut:
-            yield BadRecord(offset, block.length, "truncated", "the file ends inside a record")
+            yield BadRecord(block.offset, block.length, "truncated", "the file ends inside a record")
         return
     raw = body.removesuffix(b"</doc>").strip()
     if not raw:
-        yield BadRecord(offset, block.length, "empty", "no page")
+        yield BadRecord(block.offset, block.length, "empty", "no page")
     elif len(raw) > config.max_page_bytes:
-        yield BadRecord(offset, block.length, "too_long", f"a page of {len(raw):,} bytes")
+        yield BadRecord(block.offset, block.length, "too_long", f"a page of {len(raw):,} bytes")
     else:
         url, docno = header.get(b"url") or None, header.get(b"docno") or None
         fields = {"docno": docno} if docno else {}
-        yield Record(url or docno or "", offset, raw, "html", None, url, config.encoding, fields=fields)
+        yield Record(url or docno or "", block.offset, raw, "html", None, url, config.encoding, fields=fields)

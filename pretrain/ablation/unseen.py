@@ -27,8 +27,8 @@ from pretrain.ablation.plan import Arm
 from pretrain.evaluation.held_out import HeldOut, leading_documents, split_documents
 from pretrain.evaluation.texts import read_texts
 from tokenizer.model import Tokenizer
-from tokenizer.provenance import docs_path, read_ids, read_rows
 from tokenizer.shards import TokenShard, open_split
+from tokenizer.shards.provenance import docs_path, read_ids, read_rows
 
 NGRAM = 13  # tokens
 MOST_SHARED = 0.5  # of a document's n-grams

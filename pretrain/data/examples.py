@@ -33,8 +33,8 @@ from pretrain.data.documents import Int32Array
 from pretrain.data.order import Int64Array, epoch_keys, permute
 from pretrain.data.reader import ShardReader
 from pretrain.data.stream import EpochOrder, Shard, Span
-from tokenizer.shard_record import ShardError
 from tokenizer.shards import TokenShard
+from tokenizer.shards.record import ShardError
 
 COUNTED = ".counted"  # what P.counted ends with
 RECORD = "EXAMPLES.json"

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenizer.shard_record import ShardError
 from tokenizer.shards import TokenShard
+from tokenizer.shards.record import ShardError
 
 MAX_OPEN_FILES = 512  # half of the usual limit of a process
 MEND = "Restore the file from a copy, or encode its stage again."

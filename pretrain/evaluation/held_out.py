@@ -105,7 +105,7 @@ def _sources(shards: Sequence[TokenShard], parts: Sequence[NDArray[Any]], eod: i
     """
     if find_spec("pyarrow") is None:
         return None
-    from tokenizer.provenance import docs_path, read_rows
+    from tokenizer.shards.provenance import docs_path, read_rows
 
     sources: list[str] = []
     for shard, part in zip(shards, parts, strict=True):

@@ -28,7 +28,7 @@ from pretrain.finetuning.encoding import Encoded, Fit, encode
 from pretrain.finetuning.sources import Example, Source, Survey, number_of
 from pretrain.finetuning.templates import Template
 from tokenizer.model import Tokenizer
-from tokenizer.shard_writer import create_shard
+from tokenizer.shards.writer import create_shard
 
 CONFIG, ORIGIN, EXAMPLES = "config.toml", "finetuning.json", "examples"  # below the folder of a run, see `start`
 MANIFEST = "MANIFEST.json"
@@ -183,7 +183,7 @@ class _Rows:
         if find_spec("pyarrow") is None:
             path.unlink(missing_ok=True)
             return
-        from tokenizer.provenance import write_docs
+        from tokenizer.shards.provenance import write_docs
 
         self._end_group()
         with durable.commit(path) as temporary:

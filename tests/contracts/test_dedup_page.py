@@ -13,8 +13,8 @@ import pytest
 
 from corpus.__main__ import main
 from corpus.dedup import DedupConfig
-from corpus.dedup.keys import KEY_DTYPE
 from corpus.dedup.records import RECORD_DTYPE
+from corpus.dedup.text.keys import KEY_DTYPE
 from corpus.engine.config import parse
 from tests.contracts.test_readme import blocks, commands
 from tests.corpus.texts import document

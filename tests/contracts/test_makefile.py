@@ -50,7 +50,7 @@ def test_a_glob_reaches_the_program_unexpanded(repository: Path) -> None:
 
 def test_the_demo_comes_first_and_corpus_before_pretrain(repository: Path) -> None:
     done = make(repository, "-n", "-j4", "corpus", "pretrain", "DEMO_NEWS=1", "STEPS=7", "NPROC=3")
-    steps = ["tools.demo_input --out 'build/demo-news-input' --news", "corpus run", "tokenizer run", "pretrain train"]
+    steps = ["tools.demo.input --out 'build/demo-news-input' --news", "corpus run", "tokenizer run", "pretrain train"]
     places = [done.stdout.index(step) for step in steps]
     assert places == sorted(places)
     assert "--nproc 3" in done.stdout

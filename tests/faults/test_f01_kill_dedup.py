@@ -20,8 +20,8 @@ import pytest
 
 from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members, Signatures, Survivors
 from corpus.dedup.config import ContaminationConfig, RepeatedLinesConfig
-from corpus.dedup.contamination_stage import Contamination
-from corpus.dedup.line_stages import LineCounts, LineKeys, RepeatedLines
+from corpus.dedup.contamination.stage import Contamination
+from corpus.dedup.passages.line_stages import LineCounts, LineKeys, RepeatedLines
 from corpus.engine.errors import DiskError, LockHeld, WenhaiError
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Stage

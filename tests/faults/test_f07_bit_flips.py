@@ -20,8 +20,8 @@ from tests.corpus.texts import document
 from tests.pretrain.data.test_reader import numbered, write_folder
 from tests.pretrain.test_checkpoint import save
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
-from tokenizer.shard_record import ShardError
 from tokenizer.shards import open_split
+from tokenizer.shards.record import ShardError
 
 FOOTER_BYTES = 8  # of Parquet: the length of its metadata and the magic number
 

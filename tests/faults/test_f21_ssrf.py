@@ -13,8 +13,8 @@ from corpus.crawl.config import NetworkConfig
 from corpus.crawl.network.address import Guard, GuardedResolver
 from corpus.crawl.network.fetched import Fetched, FetchError
 from tests.corpus.crawl.network.raw_server import download, downloader, loopback, outcome, response, serve, use_resolver
-from tools.ssrf_cases import CASES, Case, address_info
-from tools.ssrf_cases import outcome as guarded
+from tools.evaluate.ssrf_cases import CASES, Case, address_info
+from tools.evaluate.ssrf_cases import outcome as guarded
 
 LOCAL = """127.0.0.1 127.1 2130706433 0x7f.1 017700000001 127.0.0.1. 0.0.0.0 0 localhost LOCALHOST localhost.
 [::1] [::] [::ffff:127.0.0.1] [::127.0.0.1] [64:ff9b::127.0.0.1] [2002:7f00:1::]""".split()

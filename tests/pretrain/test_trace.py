@@ -28,7 +28,7 @@ from tests.pretrain.texts import (
 )
 from tests.tokenizer.texts import documents
 from tokenizer.model import Tokenizer
-from tokenizer.shard_record import ShardError
+from tokenizer.shards.record import ShardError
 
 STRANGE = [
     "𠮷野家の𠮷" + "😀" * 20,

@@ -15,7 +15,7 @@ import sentencepiece
 from hypothesis import strategies as st
 
 from tests.tokenizer.texts import documents
-from tokenizer.encoder import Kernel, build_kernel
+from tokenizer.kernels.encoder import Kernel, build_kernel
 from tokenizer.model import EOD_PIECE, SPACE_MARK, Tokenizer
 
 UINT16, INT32 = np.dtype("<u2"), np.dtype("<i4")

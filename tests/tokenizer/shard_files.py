@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizer.shard_writer import create_shard
+from tokenizer.shards.writer import create_shard
 
 EOD = 1
 

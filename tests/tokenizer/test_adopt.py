@@ -20,11 +20,11 @@ from corpus.engine.errors import WenhaiError
 from corpus.engine.run import current
 from tests.tokenizer.foreign_files import write_datatrove, write_megatron
 from tests.tokenizer.texts import documents
-from tokenizer import adopt, foreign
 from tokenizer.__main__ import main
-from tokenizer.foreign import DatatroveFile, MegatronFile
+from tokenizer.commands import adopt
 from tokenizer.model import Tokenizer
-from tokenizer.shards import open_split
+from tokenizer.shards import foreign, open_split
+from tokenizer.shards.foreign import DatatroveFile, MegatronFile
 
 EOD = 1
 

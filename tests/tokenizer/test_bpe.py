@@ -22,10 +22,10 @@ from tests.tokenizer.kernel_cases import (
     vocabularies,
 )
 from tests.tokenizer.texts import documents
-from tokenizer import bpe
-from tokenizer.bpe import BpeKernel, build_kernel
-from tokenizer.encoder import BatchEncoder, encode_with
-from tokenizer.lexicon import UnsupportedError, read_lexicon
+from tokenizer.kernels import bpe
+from tokenizer.kernels.bpe import BpeKernel, build_kernel
+from tokenizer.kernels.encoder import BatchEncoder, encode_with
+from tokenizer.kernels.lexicon import UnsupportedError, read_lexicon
 from tokenizer.model import Tokenizer
 
 

@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 from corpus.engine.storage import File
 from tests.tokenizer.kernel_cases import INT32, UINT16, arrow, assert_equal, foreign
 from tests.tokenizer.texts import documents
-from tokenizer import encode, encoder, model
-from tokenizer.bpe import BpeKernel
+from tokenizer import encode, model
 from tokenizer.encode import DOCUMENTS, Encoded, encode_file, ordered_tokens
-from tokenizer.encoder import BatchEncoder, batch_encoder, build_kernel, encode_with
-from tokenizer.lexicon import BPE, UNIGRAM, read_lexicon
+from tokenizer.kernels import encoder
+from tokenizer.kernels.bpe import BpeKernel
+from tokenizer.kernels.encoder import BatchEncoder, batch_encoder, build_kernel, encode_with
+from tokenizer.kernels.lexicon import BPE, UNIGRAM, read_lexicon
+from tokenizer.kernels.text_kernels import chunk_end
+from tokenizer.kernels.trie import BASE, CHECK, VALUE, WEIGHT, build
+from tokenizer.kernels.unigram import UnigramKernel
 from tokenizer.model import SPACE_MARK, Tokenizer
-from tokenizer.text_kernels import chunk_end
-from tokenizer.trie import BASE, CHECK, VALUE, WEIGHT, build
-from tokenizer.unigram import UnigramKernel
 
 
 @pytest.fixture(scope="module")

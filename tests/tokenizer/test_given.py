@@ -13,8 +13,8 @@ from corpus.engine.run import read_run
 from tests.tokenizer.texts import documents
 from tokenizer.__main__ import main
 from tokenizer.model import Tokenizer
-from tokenizer.provenance import BATCH_ROWS, read_ids, read_rows
 from tokenizer.shards import open_split
+from tokenizer.shards.provenance import BATCH_ROWS, read_ids, read_rows
 
 SETTINGS = ("--set", "tokenizer.vocab_size=600", "--set", "tokenizer.num_threads=1", "--workers", "0", "--quiet")
 
@@ -83,6 +83,6 @@ def test_ids_are_those_of_the_rows(folder: Path, monkeypatch: pytest.MonkeyPatch
     (shard,) = open_split(folder / "one", "train")
     rows = read_rows(shard, range(shard.num_sequences))
     for batch in (BATCH_ROWS, 7):
-        monkeypatch.setattr("tokenizer.provenance.BATCH_ROWS", batch)
+        monkeypatch.setattr("tokenizer.shards.provenance.BATCH_ROWS", batch)
         ids = [id.hex() for some in read_ids(shard) for id in some]
         assert ids == [rows[number]["id"] for number in range(shard.num_sequences)]

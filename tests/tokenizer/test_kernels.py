@@ -26,7 +26,7 @@ from tests.tokenizer.kernel_cases import (
 from tests.tokenizer.texts import documents
 from tokenizer import model
 from tokenizer.config import TokenizerConfig
-from tokenizer.encoder import build_kernel, encode_with
+from tokenizer.kernels.encoder import build_kernel, encode_with
 from tokenizer.model import SPACE_MARK, Tokenizer
 from tokenizer.train import train
 

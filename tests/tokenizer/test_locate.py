@@ -12,13 +12,12 @@ import pytest
 
 from tests.tokenizer.shard_files import write
 from tests.tokenizer.texts import documents
-from tokenizer import provenance
 from tokenizer.__main__ import main
-from tokenizer.locate import locate_document, locate_token
+from tokenizer.commands.locate import locate_document, locate_token
 from tokenizer.model import Tokenizer
-from tokenizer.provenance import docs_path, find_rows, read_rows, write_docs
-from tokenizer.shard_record import ShardError
-from tokenizer.shards import TokenShard
+from tokenizer.shards import TokenShard, provenance
+from tokenizer.shards.provenance import docs_path, find_rows, read_rows, write_docs
+from tokenizer.shards.record import ShardError
 
 TEXTS = ["", "学而时习之，不亦说乎", "𠀀𠀁 rare", "abc", "学而时习之，不亦说乎", *documents(3)]
 

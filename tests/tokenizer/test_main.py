@@ -17,8 +17,8 @@ import pytest
 from tests.tokenizer.texts import documents
 from tokenizer.__main__ import COMMANDS, main
 from tokenizer.model import Tokenizer
-from tokenizer.provenance import docs_path
 from tokenizer.shards import SPLITS, open_split
+from tokenizer.shards.provenance import docs_path
 
 RECIPE = "[tokenizer]\nvocab_size = 600\nvalidation_ratio = 0.2\nnum_threads = 1\n"
 

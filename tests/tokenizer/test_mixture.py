@@ -27,8 +27,8 @@ from tokenizer.copies import Copies
 from tokenizer.documents import document_keys
 from tokenizer.encode import seeded_order
 from tokenizer.model import Tokenizer
-from tokenizer.provenance import read_rows, verify_docs
 from tokenizer.shards import SPLITS, open_split
+from tokenizer.shards.provenance import read_rows, verify_docs
 
 DOCUMENTS = 90
 TEXTS = documents(DOCUMENTS)

@@ -10,8 +10,8 @@ import pytest
 
 from corpus.engine import durable
 from tests.tokenizer.shard_files import write
-from tokenizer.shard_record import ShardError
 from tokenizer.shards import MAPPED_SHARDS, open_split
+from tokenizer.shards.record import ShardError
 
 
 def stage_folder(out: Path, shards: dict[str, tuple[str, list[list[int]]]], **identity: Any) -> Path:

@@ -17,7 +17,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from tests.tokenizer.texts import LINES, documents
 from tokenizer.config import TokenizerConfig
-from tokenizer.encoder import batch_encoder
+from tokenizer.kernels.encoder import batch_encoder
 from tokenizer.model import SPACE_MARK, Tokenizer
 from tokenizer.pieces import TooSmallError, Trimmed, trim
 from tokenizer.train import train

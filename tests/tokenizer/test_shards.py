@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from corpus.engine import durable
 from tests.tokenizer.shard_files import EOD, write
-from tokenizer import megatron_index, shard_writer
-from tokenizer.megatron_index import index_parts
-from tokenizer.shard_record import BLOCK_BYTES, ShardError, dtype_name, shard_paths
-from tokenizer.shard_writer import narrow
-from tokenizer.shards import TokenShard
+from tokenizer.shards import TokenShard, megatron_index
+from tokenizer.shards import writer as shard_writer
+from tokenizer.shards.megatron_index import index_parts
+from tokenizer.shards.record import BLOCK_BYTES, ShardError, dtype_name, shard_paths
+from tokenizer.shards.writer import narrow
 
 
 def edit_meta(prefix: Path, **changes: Any) -> None:
@@ -424,7 +424,7 @@ def test_an_index_of_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_reading_shards_loads_nothing_heavy() -> None:
     code = (
-        "import sys, tokenizer.shards, tokenizer.shard_writer, tokenizer.model\n"
+        "import sys, tokenizer.shards, tokenizer.shards.writer, tokenizer.model\n"
         "heavy = {'pyarrow', 'sentencepiece', 'numba', 'pydantic', 'torch', 'xxhash'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

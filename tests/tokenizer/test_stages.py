@@ -25,10 +25,10 @@ from tokenizer.config import TokenizerConfig
 from tokenizer.documents import document_keys
 from tokenizer.encode import FileEncoding
 from tokenizer.model import Tokenizer
-from tokenizer.provenance import verify_docs
 from tokenizer.sample import FileSampling, Sampling, read_sample
-from tokenizer.shard_record import ShardError
 from tokenizer.shards import SPLITS, TokenShard, open_split
+from tokenizer.shards.provenance import verify_docs
+from tokenizer.shards.record import ShardError
 from tokenizer.sources import MAX_CHARACTERS, Sharing, Weighing, shard_names
 from tokenizer.train import TokenizerTraining, train
 

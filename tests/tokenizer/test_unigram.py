@@ -10,11 +10,11 @@ import pytest
 from sentencepiece import sentencepiece_model_pb2
 
 from tests.tokenizer.kernel_cases import UINT16, arrow, assert_equal, foreign
-from tokenizer import trie
-from tokenizer.encoder import BatchEncoder, build_kernel, encode_with
-from tokenizer.lexicon import MAX_PIECE_CHARACTERS, UnsupportedError, read_lexicon
+from tokenizer.kernels import trie
+from tokenizer.kernels.encoder import BatchEncoder, build_kernel, encode_with
+from tokenizer.kernels.lexicon import MAX_PIECE_CHARACTERS, UnsupportedError, read_lexicon
+from tokenizer.kernels.unigram import build_kernel as build_unigram
 from tokenizer.model import Tokenizer
-from tokenizer.unigram import build_kernel as build_unigram
 
 NORMAL, USER_DEFINED, UNUSED = 1, 4, 5
 Piece = tuple[str, float, int]

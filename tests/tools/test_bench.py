@@ -15,7 +15,8 @@ import pytest
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.filters import load
 from tests.corpus.texts import document
-from tools.bench import filters, inputs, timing
+from tools.bench import inputs, timing
+from tools.bench.corpus import filters
 from tools.bench.peers import environment
 
 

@@ -11,7 +11,7 @@ import pytest
 from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder, Stage
-from tools.bench import dedup, planted
+from tools.bench.corpus import dedup, planted
 
 CONFIG = DedupConfig()
 SHARE = 0.2
@@ -22,8 +22,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (planted, dedup):
         monkeypatch.setattr(module, "SHARD_DOCUMENTS", 2_000)
     monkeypatch.setattr("corpus.dedup.records.PARTITION_RECORDS", 20_000)
-    monkeypatch.setattr("corpus.dedup.clusters.GROUP_EDGES", 1_000)
-    monkeypatch.setattr("corpus.dedup.clusters.BLOCK_EDGES", 1_000)
+    monkeypatch.setattr("corpus.dedup.near.clusters.GROUP_EDGES", 1_000)
+    monkeypatch.setattr("corpus.dedup.near.clusters.BLOCK_EDGES", 1_000)
 
 
 def build(out: Path, documents: int) -> tuple[dict[str, Folder], dict[str, int]]:

@@ -16,8 +16,8 @@ from tests.tokenizer.texts import documents
 from tokenizer.config import TokenizerConfig
 from tokenizer.model import Tokenizer
 from tokenizer.train import train
-from tools.bench import encode
 from tools.bench.peers import environment
+from tools.bench.tokenizer import encode
 
 RATE = r" +[\d,.]+ MB/s"
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from corpus.engine.errors import UsageError
-from tools.bench import extraction
-from tools.bench.extraction import NAMES, author_is, score, shingles, title_is
+from tools.bench.corpus import extraction
+from tools.bench.corpus.extraction import NAMES, author_is, score, shingles, title_is
 from tools.bench.peers.extract_pages import EXTRACTORS, one
 
 GOLD = "渡口的摆渡人把剩下的面粉分成了七份。这个办法后来传到了别的村子[3]\n1. 先磨面"

@@ -17,8 +17,9 @@ import pytest
 
 from tokenizer.shards import open_split
 from tools import plot
-from tools.bench import loader, resident
+from tools.bench import resident
 from tools.bench.peers import environment
+from tools.bench.tokenizer import loader
 
 ROOT = Path(__file__).parents[2]
 

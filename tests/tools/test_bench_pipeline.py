@@ -22,7 +22,7 @@ from corpus.engine.errors import UsageError
 from corpus.recipe import load_recipe
 from corpus.sources import Record, SourcesConfig, read
 from tests.corpus.texts import document
-from tools.bench import pipeline, probes, recombine
+from tools.bench.corpus import pipeline, probes, recombine
 from tools.bench.peers import environment
 
 SMALL = ("tokenizer.vocab_size=900", "tokenizer.num_threads=1")

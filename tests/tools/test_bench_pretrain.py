@@ -13,8 +13,8 @@ from pretrain.config import ParallelConfig, RunConfig
 from pretrain.model import GPT
 from pretrain.parallel.params import init_parameters
 from tests.pretrain.ranks import reused_ranks
-from tools.bench import bubbles, plain_gpt, pretrain, two_ranks
-from tools.bench.random_run import configuration, random_tokens
+from tools.bench.pretrain import bubbles, plain_gpt, pretrain, two_ranks
+from tools.bench.pretrain.random_run import configuration, random_tokens
 
 TINY: dict[str, Any] = {
     "model": {"num_layers": 4, "hidden_size": 16, "num_heads": 2, "sequence_length": 8, "tied": False,

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from corpus.dedup import DedupConfig
-from corpus.dedup.minhash import hash_shingles
+from corpus.dedup.near.minhash import hash_shingles
 from tests.corpus.dedup.test_minhash import fold_all
 from tests.corpus.dedup.texts import ANALECTS, POEM, jaccard, shingles
 from tests.corpus.texts import document
-from tools.bench import signatures, timing
+from tools.bench import timing
+from tools.bench.corpus import signatures
 from tools.bench.peers import environment
 
 

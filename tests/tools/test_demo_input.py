@@ -17,7 +17,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
-from tools import demo_input, news_items
+from tools.demo import input as demo_input
+from tools.demo import news_items
 
 PAGE = "<html><head><title>学而</title></head><body><p>学而时习之，不亦说乎？</p></body></html>"
 needs_dpkg = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="no dpkg-deb here")
@@ -201,7 +202,7 @@ def test_a_member_larger_than_its_cap_is_refused(tmp_path: Path, monkeypatch: py
 
 
 def test_each_record_is_a_gzip_member_of_its_own(tmp_path: Path) -> None:
-    from tools.warc import Page, write_warc
+    from tools.demo.warc import Page, write_warc
 
     write_warc(tmp_path / "a.warc.gz", [Page("https://a.invalid/", 0, b"<p>1"), Page("https://b.invalid/", 1, b"")], {})
     data = (tmp_path / "a.warc.gz").read_bytes()

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tools import crawl_kills, evaluate_crawl
-from tools.crawl_kills import Deaths
+from tools.demo.warc import Page, write_warc
+from tools.evaluate import crawl as evaluate_crawl
+from tools.evaluate import crawl_kills
+from tools.evaluate.crawl_kills import Deaths
 from tools.fake_site.crawling import read_payloads
 from tools.fake_site.expected import Row, digest_of
-from tools.warc import Page, write_warc
 
 
 @pytest.mark.parametrize(("wrong", "code"), [((), 0), (("http://a.test/: lost",), 1)])
@@ -89,7 +90,7 @@ def test_speed_beside_scrapy(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.slow
 def test_the_demo_makes_a_dataset_of_a_crawl(tmp_path: Path) -> None:
-    from tools import crawl_demo
+    from tools.demo import crawl as crawl_demo
 
     out = tmp_path / "demo"
     assert crawl_demo.main(["--out", str(out), "--pages", "200"]) == 0

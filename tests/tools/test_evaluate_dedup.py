@@ -12,9 +12,10 @@ import pytest
 from corpus.dedup import DedupConfig
 from corpus.engine.errors import UsageError
 from tests.corpus.texts import document
-from tools import evaluate_contamination, evaluate_dedup
-from tools.evaluate_dedup import BANDS, jaccards, promised
-from tools.planted_duplicates import KINDS, Planted, edited, full_width, passages, plant
+from tools.evaluate import contamination as evaluate_contamination
+from tools.evaluate import dedup as evaluate_dedup
+from tools.evaluate.dedup import BANDS, jaccards, promised
+from tools.evaluate.planted_duplicates import KINDS, Planted, edited, full_width, passages, plant
 from tools.plot import Line, write_lines
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.corpus.texts import document
-from tools.evaluate_encoding import CODECS, LENGTHS, decodes_to, expected, main
+from tools.evaluate.encoding import CODECS, LENGTHS, decodes_to, expected, main
 
 
 @pytest.fixture

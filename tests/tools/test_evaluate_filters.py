@@ -12,8 +12,8 @@ import pytest
 
 from corpus.filters import load
 from tests.corpus.texts import document
-from tools.evaluate_filters import by_kind, by_rule, judged, markdown, wilson
-from tools.evaluations import plain
+from tools.evaluate.filters import by_kind, by_rule, judged, markdown, wilson
+from tools.evaluate.shared import plain
 
 DIGITS = "1234567890" * 60
 
@@ -76,7 +76,7 @@ def test_the_command(repository: Path, tmp_path: Path) -> None:
     for name, items in (("labelled/pages_dev", ITEMS), ("text/news", [{"text": document(1)}, {"text": "短"}])):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
-    command = [sys.executable, "-m", "tools.evaluate_filters", "--data", str(tmp_path), "--markdown"]
+    command = [sys.executable, "-m", "tools.evaluate.filters", "--data", str(tmp_path), "--markdown"]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=250, check=True)
     assert "### web_zh on labelled pages, by kind" in done.stdout
     [row] = [line for line in done.stdout.splitlines() if line.startswith("| news |")]

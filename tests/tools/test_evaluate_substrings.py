@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tools import evaluate_substrings
-from tools.evaluate_substrings import cut, oracle, plant, ragged, whole_sentences
+from tools.evaluate import substrings as evaluate_substrings
+from tools.evaluate.substrings import cut, oracle, plant, ragged, whole_sentences
 
 
 def prose(seed: int, num_sentences: int) -> str:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.pretrain.ranks import reused_ranks
-from tools.bench import gpu
+from tools.bench.pretrain import gpu
 
 ARGUMENTS = argparse.Namespace(tiny=True, seconds=60.0)
 
@@ -91,7 +91,7 @@ def test_the_shapes_are_what_they_are_called() -> None:
     """Megatron-LM's 1.7 B, and Llama 2 7 B but for its layers; their contexts and batches divide."""
     from pretrain.config import load_config
     from pretrain.parallel.params import num_parameters
-    from tools.bench.random_run import configuration
+    from tools.bench.pretrain.random_run import configuration
 
     small, large = (configuration(gpu.sized(shape, 2048, tiny=False)) for shape in gpu.SHAPES.values())
     assert num_parameters(small.model) == pytest.approx(1.65e9, rel=0.01)

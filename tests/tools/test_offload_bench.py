@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pretrain.plan.demand.memory import estimate
-from tools.bench import offload
+from tools.bench.pretrain import offload
 
 STEPS = 12
 

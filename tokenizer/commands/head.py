@@ -7,7 +7,7 @@ import sys
 
 from corpus.engine.errors import UsageError
 from tokenizer.commands.opened import DATA_HELP, open_shards, tokenizer_of
-from tokenizer.shard_record import ShardError
+from tokenizer.shards.record import ShardError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

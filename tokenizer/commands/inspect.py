@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tokenizer.commands.opened import DATA_HELP, open_shards
-from tokenizer.shard_record import ShardMeta
 from tokenizer.shards import SPLITS
+from tokenizer.shards.record import ShardMeta
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from corpus.engine import storage
 from corpus.engine.errors import UsageError
 from tokenizer.model import Tokenizer
-from tokenizer.shard_manifest import listed_shards
-from tokenizer.shard_record import SUFFIXES, ShardError
 from tokenizer.shards import SPLITS, TokenShard, open_split
+from tokenizer.shards.manifest import listed_shards
+from tokenizer.shards.record import SUFFIXES, ShardError
 
 FILE_SUFFIXES = (*SUFFIXES, ".docs.parquet")
 DATA_HELP = "output folder, folder of the tokens stage, or prefix of a shard"

@@ -10,10 +10,10 @@ from functools import partial
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from tokenizer.commands.opened import DATA_HELP, local
-from tokenizer.provenance import verify_docs
-from tokenizer.shard_manifest import listed_files, listed_shards, tokens_folder
-from tokenizer.shard_record import MEND, ShardError
 from tokenizer.shards import SPLITS, TokenShard
+from tokenizer.shards.manifest import listed_files, listed_shards, tokens_folder
+from tokenizer.shards.provenance import verify_docs
+from tokenizer.shards.record import MEND, ShardError
 
 VOUCHED_FOR = (".bin", ".idx", ".meta.json")
 

@@ -23,7 +23,7 @@ from math import floor
 from typing import Any
 
 from corpus.engine.errors import WenhaiError
-from tokenizer.lexicon import Lexicon, read_lexicon
+from tokenizer.kernels.lexicon import Lexicon, read_lexicon
 from tokenizer.model import CHUNK_CHARACTERS, EOD_PIECE, SPACE_MARK, Tokenizer
 
 UNKNOWN_ID = 0

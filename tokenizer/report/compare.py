@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tokenizer.encoder import BatchEncoder, batch_encoder
+from tokenizer.kernels.encoder import BatchEncoder, batch_encoder
 from tokenizer.model import Tokenizer
 from tokenizer.report.shown import cut, number, percent, plain, table
 from tokenizer.report.texts import all_texts, evenly

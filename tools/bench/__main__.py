@@ -28,10 +28,12 @@ python -m tools.bench offload --plot docs/offload-memory.svg
 python -m tools.bench checkpoint
 python -m tools.bench generate
 """
-BENCHES = (
-    *("rooms", "filters", "extraction", "dedup", "signatures", "pipeline", "frontier"),
-    *("loader", "encode", "pretrain", "offload", "checkpoint", "generate"),
-)
+BENCHES = {  # name: its folder
+    "rooms": "",
+    **dict.fromkeys(("filters", "extraction", "dedup", "signatures", "pipeline", "frontier"), "corpus."),
+    **dict.fromkeys(("loader", "encode"), "tokenizer."),
+    **dict.fromkeys(("pretrain", "offload", "checkpoint", "generate"), "pretrain."),
+}
 
 
 def main() -> None:
@@ -86,7 +88,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="pipeline, extraction: keep inputs and results there")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # before numpy is loaded, and for children
-    room = importlib.import_module(f"tools.bench.{arguments.what}")  # after the line above
+    room = importlib.import_module(f"tools.bench.{BENCHES[arguments.what]}{arguments.what}")  # after the line above
     if arguments.what != "rooms":
         room.run(arguments)
     elif arguments.data is None:

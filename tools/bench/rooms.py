@@ -63,7 +63,7 @@ def signing(texts: Any) -> None:
     from datasketch import MinHash
 
     from corpus.dedup import DedupConfig
-    from corpus.dedup.signatures import sign_texts
+    from corpus.dedup.near.signatures import sign_texts
 
     config = DedupConfig()
     ids = pa.array([bytes(16)] * len(texts), pa.binary(16))
@@ -84,7 +84,7 @@ def encoding(data: Path, texts: Any) -> None:
     import pyarrow as pa
     import sentencepiece
 
-    from tokenizer.encoder import BatchEncoder
+    from tokenizer.kernels.encoder import BatchEncoder
     from tokenizer.model import Tokenizer
 
     tokenizer = Tokenizer(data)

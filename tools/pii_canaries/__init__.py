@@ -1,6 +1,6 @@
 """How well personal data are found: strings made up as people write them on Chinese pages, and their look-alikes.
 
-`python -m tools.evaluate_filters` prints precision and recall of each kind with 95 % intervals.
+`python -m tools.evaluate.filters` prints precision and recall of each kind with 95 % intervals.
 
 Every value comes from a generator (area codes, check digits and all) and belongs to nobody. A kind's value counts as
 found where a span of that kind covers it and little more; a span that covers no value of its kind is a false one,

@@ -1,6 +1,6 @@
 """The whole fake web, crawled: every allowed page once, nothing else, and an end by itself.
 
-FAULTS.md rows 21 to 25 are cases of it; `python -m tools.evaluate_crawl` prints the table, and crawls in a process of its
+FAULTS.md rows 21 to 25 are cases of it; `python -m tools.evaluate.crawl` prints the table, and crawls in a process of its
 own. Here the crawls are in this one, which starts and imports once.
 """
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from corpus.__main__ import main
-from tools import evaluate_crawl
-from tools.evaluate_crawl import coverage, second_visit
+from tools.evaluate import crawl as evaluate_crawl
+from tools.evaluate.crawl import coverage, second_visit
 from tools.fake_site.crawling import command
 from tools.fake_site.expected import GROUPS, format_table
 

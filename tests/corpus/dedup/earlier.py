@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members, Signatures, Survivors
-from corpus.dedup.earlier import EarlierBuilds, build_name
+from corpus.dedup.near.earlier import EarlierBuilds, build_name
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Stage
 from tests.corpus.dedup.build import Feed, Result, Shards

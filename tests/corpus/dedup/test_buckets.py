@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.dedup.buckets import EXACT_FLAG, number_buckets
-from corpus.dedup.minhash import EXACT_BAND, GOLDEN
+from corpus.dedup.near.buckets import EXACT_FLAG, number_buckets
+from corpus.dedup.near.minhash import EXACT_BAND
 from corpus.dedup.records import RECORD_DTYPE, Array
+from corpus.dedup.text.hashing import GOLDEN
 
 
 def records(keys: list[int]) -> Array:

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.dedup import candidates
-from corpus.dedup.candidates import EXACT, NEAR, Take, find_edges
-from corpus.dedup.keys import EARLIER, KEY_DTYPE, DocumentKeys, rank
-from corpus.dedup.minhash import EXACT_BAND, NO_SHINGLE, Keys, SignatureArray, band_keys, exact_band_keys
+from corpus.dedup.near import candidates
+from corpus.dedup.near.candidates import EXACT, NEAR, Take, find_edges
+from corpus.dedup.near.minhash import EXACT_BAND, NO_SHINGLE, SignatureArray, band_keys, exact_band_keys
 from corpus.dedup.records import Array, Ordinals
+from corpus.dedup.text.hashing import Keys
+from corpus.dedup.text.keys import EARLIER, KEY_DTYPE, DocumentKeys, rank
 
 K, BANDS, ROWS, THRESHOLD = 8, 4, 2, 0.5
 

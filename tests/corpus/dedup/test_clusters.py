@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.dedup.candidates import EDGE_DTYPE, EXACT, NEAR
-from corpus.dedup.clusters import SURVIVOR, ShardedFates, cluster_table, count, drops, resolve, resolve_files
-from corpus.dedup.keys import KEY_DTYPE, DocumentKeys, id_bytes
+from corpus.dedup.near.candidates import EDGE_DTYPE, EXACT, NEAR
+from corpus.dedup.near.clusters import SURVIVOR, ShardedFates, cluster_table, count, drops, resolve, resolve_files
 from corpus.dedup.records import Array, Runs, array_rows, write_array
+from corpus.dedup.text.keys import KEY_DTYPE, DocumentKeys, id_bytes
 from corpus.engine.storage import File
 
 
@@ -137,8 +137,8 @@ def test_groups_of_components_give_what_all_edges_at_once_give(
     pairs = [(int(a), int(b), 0.8 + 0.01 * (int(a + b) % 20), NEAR) for a, b in ends if a < b]
     edges = edges_of(*dict.fromkeys(pairs), *((300, i, 1.0, EXACT) for i in range(301, 350)))
     files = [runs(tmp_path / f"{i}.npy", edges[i // 2 :: 3]) for i in range(6)]
-    monkeypatch.setattr("corpus.dedup.clusters.GROUP_EDGES", group_edges)
-    monkeypatch.setattr("corpus.dedup.clusters.BLOCK_EDGES", 11)
+    monkeypatch.setattr("corpus.dedup.near.clusters.GROUP_EDGES", group_edges)
+    monkeypatch.setattr("corpus.dedup.near.clusters.BLOCK_EDGES", 11)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     sharded = ShardedFates(scratch, np.array([0, 100, 100, 350]))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.dedup import components
-from corpus.dedup.components import Components
+from corpus.dedup.near import components
+from corpus.dedup.near.components import Components
 from corpus.engine.errors import WenhaiError
 
 DOCUMENTS = 2_000  # more than three blocks of the bitmap

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from corpus.dedup.config import ContaminationConfig, DedupConfig
-from corpus.dedup.contamination import MAX_ITEMS, build_index, find, load_index
-from corpus.dedup.contamination_stage import RULE, Contamination
-from corpus.dedup.stages import Signatures
+from corpus.dedup.contamination.overlap import MAX_ITEMS, build_index, find, load_index
+from corpus.dedup.contamination.stage import RULE, Contamination
+from corpus.dedup.near.signing import Signatures
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.run import run_stages
 from corpus.engine.storage import list_inputs

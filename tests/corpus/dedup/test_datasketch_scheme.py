@@ -7,8 +7,8 @@ import pytest
 from datasketch import LeanMinHash, MinHash, MinHashLSH
 
 from corpus.dedup import DedupConfig, near_duplicates
-from corpus.dedup.datasketch_scheme import MAX_NGRAM, minhash
-from corpus.dedup.minhash import NO_SHINGLE
+from corpus.dedup.near.datasketch_scheme import MAX_NGRAM, minhash
+from corpus.dedup.near.minhash import NO_SHINGLE
 from tests.corpus.dedup.build import Deduplicate
 from tests.corpus.dedup.test_minhash import fold_all
 from tests.corpus.dedup.texts import ANALECTS, POEM, edited, random_text

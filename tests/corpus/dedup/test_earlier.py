@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.dedup.candidates import find_edges, sketches
-from corpus.dedup.earlier import check_earlier
-from corpus.dedup.keys import EARLIER
-from corpus.dedup.minhash import min_matches
-from corpus.dedup.signatures import sign_texts
+from corpus.dedup.near.candidates import find_edges, sketches
+from corpus.dedup.near.earlier import check_earlier
+from corpus.dedup.near.minhash import min_matches
+from corpus.dedup.near.signatures import sign_texts
+from corpus.dedup.text.keys import EARLIER
 from corpus.engine import storage
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.run import plan_stages, run_stages
@@ -157,8 +157,8 @@ def test_a_bucket_larger_than_what_is_held_at_once(build: Build, monkeypatch: py
     first = build([alike], threshold=1.0)
     new = [text, edited(generator, text, 0.004)]
     whole = build([new], [out_of(first)])
-    monkeypatch.setattr("corpus.dedup.candidates.CHUNK_MEMBERS", 2)
-    monkeypatch.setattr("corpus.dedup.candidates.CHUNK_ROWS", 1)
+    monkeypatch.setattr("corpus.dedup.near.candidates.CHUNK_MEMBERS", 2)
+    monkeypatch.setattr("corpus.dedup.near.candidates.CHUNK_ROWS", 1)
     parts = build([new], [out_of(first)])
     assert whole.counts("candidates").extra["edges"] == parts.counts("candidates").extra["edges"] == 14
     assert ends(whole) == ends(parts) and whole.texts == []

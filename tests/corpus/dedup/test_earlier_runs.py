@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from corpus.__main__ import main
-from corpus.dedup.earlier import Numbering, check_earlier
+from corpus.dedup.near.earlier import Numbering, check_earlier
 from corpus.document import read_table
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.prune import unneeded

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.dedup.fold import fold
-from corpus.dedup.fold_table import HAN_RANGES, SKIP, fold_digest, fold_table
+from corpus.dedup.text.fold import fold
+from corpus.dedup.text.fold_table import HAN_RANGES, SKIP, fold_digest, fold_table
 from tests.corpus.dedup.texts import POEM, TRADITIONAL_POEM
 
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from corpus.dedup import DedupConfig
-from corpus.dedup.keys import KEY_DTYPE, id_bytes, rank
-from corpus.dedup.signatures import Signed, sign, sign_texts
+from corpus.dedup.near.signatures import Signed, sign, sign_texts
+from corpus.dedup.text.keys import KEY_DTYPE, id_bytes, rank
 from tests.corpus.dedup.texts import ANALECTS, POEM
 
 TEXTS = [POEM, "", "短", ANALECTS, "，", POEM * 3]

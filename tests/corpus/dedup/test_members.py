@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from corpus.dedup import DedupConfig
-from corpus.dedup.candidates import EDGE_DTYPE, Int64s, find_edges, unique_edges
-from corpus.dedup.keys import KEY_DTYPE
+from corpus.dedup.near.candidates import EDGE_DTYPE, Int64s, find_edges, unique_edges
 from corpus.dedup.records import RECORD_DTYPE, Array, Runs, array_rows, bases, section, sketch_dtype
+from corpus.dedup.text.keys import KEY_DTYPE
 from corpus.engine.stage import Folder
 from tests.corpus.dedup.build import Deduplicate, Result
 from tests.corpus.dedup.texts import edited, random_text

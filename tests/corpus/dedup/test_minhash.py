@@ -8,8 +8,7 @@ import numpy.typing as npt
 import pytest
 from datasketch import MinHash
 
-from corpus.dedup.fold import fold
-from corpus.dedup.minhash import (
+from corpus.dedup.near.minhash import (
     EXACT_BAND,
     NO_SHINGLE,
     SignatureArray,
@@ -19,6 +18,7 @@ from corpus.dedup.minhash import (
     minhash,
     permutations,
 )
+from corpus.dedup.text.fold import fold
 from tests.corpus.dedup.texts import ANALECTS, POEM, edited, jaccard, random_text, shingles
 
 K = 112

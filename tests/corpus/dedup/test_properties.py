@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.dedup import DedupConfig
-from corpus.dedup.candidates import sketches
+from corpus.dedup.near.candidates import sketches
+from corpus.dedup.near.signatures import sign_texts
 from corpus.dedup.records import bases
-from corpus.dedup.signatures import sign_texts
 from tests.corpus.dedup.build import Deduplicate, Result, document_id
 from tests.corpus.dedup.texts import ANALECTS, POEM, TRADITIONAL_POEM, edited, random_text
 

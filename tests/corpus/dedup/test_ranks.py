@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from corpus.dedup import DedupConfig, near_duplicates
-from corpus.dedup.in_memory import Duplicate
-from corpus.dedup.ranks import STATISTICS, decided, measure, rank_words, read_facts
+from corpus.dedup.near.in_memory import Duplicate
+from corpus.dedup.near.ranks import STATISTICS, decided, measure, rank_words, read_facts
 from tests.corpus.dedup.build import Deduplicate
 from tests.corpus.dedup.texts import POEM, TRADITIONAL_POEM
 from tests.corpus.texts import document

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from corpus.dedup.config import DedupConfig, RepeatedLinesConfig
-from corpus.dedup.line_stages import GATE, LineCounts, LineKeys, RepeatedLines
-from corpus.dedup.repeated_lines import COUNT_DTYPE, SKETCH, Counts, count_documents, site_keys, smallest
-from corpus.dedup.stages import Signatures
+from corpus.dedup.near.signing import Signatures
+from corpus.dedup.passages.line_stages import GATE, LineCounts, LineKeys, RepeatedLines
+from corpus.dedup.passages.repeated_lines import COUNT_DTYPE, SKETCH, Counts, count_documents, site_keys, smallest
 from corpus.engine.run import run_stages
 from tests.corpus.dedup.build import Feed, Result
 from tests.corpus.texts import document

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.dedup.fold import fold
-from corpus.dedup.keys import text_buffers
-from corpus.dedup.sentences import LONG_PIECE, LONG_SENTENCE, Sentences, read_sentences
+from corpus.dedup.passages.sentences import LONG_PIECE, LONG_SENTENCE, Sentences, read_sentences
+from corpus.dedup.text.fold import fold
+from corpus.dedup.text.keys import text_buffers
 from tests.corpus.texts import document
 
 MIXED = st.text(

@@ -14,9 +14,9 @@ import pytest
 from corpus.__main__ import main
 from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members, Signatures
 from corpus.dedup.config import SubstringsConfig
+from corpus.dedup.passages.sentences import LONG_PIECE
+from corpus.dedup.passages.substring_stages import GATE, CutSurvivors, PassageKeys, PassageRanks, Substrings
 from corpus.dedup.records import RECORD_DTYPE, array_rows, section
-from corpus.dedup.sentences import LONG_PIECE
-from corpus.dedup.substring_stages import GATE, CutSurvivors, PassageKeys, PassageRanks, Substrings
 from corpus.engine.run import run_stages
 from corpus.report import ledger
 from tests.corpus.dedup.build import Feed, Result

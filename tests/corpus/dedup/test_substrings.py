@@ -13,11 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.dedup import DedupConfig
-from corpus.dedup.keys import KEY_DTYPE, text_buffers
-from corpus.dedup.ranks import rank_words
+from corpus.dedup.near.ranks import rank_words
+from corpus.dedup.passages.sentences import Sentences, read_sentences
+from corpus.dedup.passages.substrings import (
+    Passage,
+    best_ranks,
+    document_ranks,
+    judge,
+    merge,
+    shared_windows,
+    windows,
+    without,
+)
 from corpus.dedup.records import RECORD_DTYPE, Runs, array_rows, write_array
-from corpus.dedup.sentences import Sentences, read_sentences
-from corpus.dedup.substrings import Passage, best_ranks, document_ranks, judge, merge, shared_windows, windows, without
+from corpus.dedup.text.keys import KEY_DTYPE, text_buffers
 from corpus.engine.storage import File
 from tests.corpus.dedup.texts import facts
 
@@ -167,7 +176,7 @@ def test_tables_are_merged_by_the_best_rank() -> None:
 def test_shards_share_a_window_where_their_best_ranks_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    for module in ("records", "substrings"):
+    for module in ("records", "passages.substrings"):
         monkeypatch.setattr(f"corpus.dedup.{module}.PARTITION_RECORDS", at_once)
     generator = np.random.default_rng(at_once)
     shards = [

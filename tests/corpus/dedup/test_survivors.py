@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.dedup import DedupConfig
-from corpus.dedup.survivors import INDEX_SCHEMA, cluster_index
+from corpus.dedup.near.survivors import INDEX_SCHEMA, cluster_index
 from tests.corpus.dedup.build import Deduplicate, document_id
 from tests.corpus.dedup.test_stages import corpus
 from tests.corpus.dedup.texts import POEM, TRADITIONAL_POEM, edited, random_text

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import xxhash
 
-from corpus.dedup.survivors import INDEX_SCHEMA
+from corpus.dedup.near.survivors import INDEX_SCHEMA
 from corpus.document import DOCUMENT_SCHEMA, read_table, write_table
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task

@@ -18,8 +18,8 @@ from pretrain.data.reader import MAX_OPEN_FILES
 from tests.pretrain.data.shards import HugeShard, needs_proc, num_descriptors, num_maps, resident_kib
 from tests.pretrain.data.test_reader import numbered, write_folder
 from tests.pretrain.ranks import run_ranks
-from tokenizer.shard_record import BLOCK_BYTES
 from tokenizer.shards import TokenShard, open_split
+from tokenizer.shards.record import BLOCK_BYTES
 
 NUM_CORPORA, NUM_SHARDS = 10, 1000
 MAX_GROWTH_KIB = 4_096  # 9,000 samples of 64 tokens take 6,800 and more

@@ -17,8 +17,8 @@ from pretrain.data import Loader, Span, megatron, megatron_arrays
 from pretrain.data.megatron import MegatronBlend, MegatronStream, index_bytes, open_megatron
 from pretrain.data.megatron_arrays import blending_indices, build_indices, sample_index
 from tests.pretrain.data.test_reader import EOD, numbered, write_folder
-from tokenizer.megatron_index import index_parts
 from tokenizer.shards import open_split
+from tokenizer.shards.megatron_index import index_parts
 from tools.bench.peers import environment
 
 # What megatron-core 0.16.1 made of GOLDEN_LENGTHS and of GOLDEN_WEIGHTS:

@@ -21,10 +21,10 @@ from pretrain.data import ShardReader, data_digest, open_loader, open_stream
 from pretrain.data import reader as reader_module
 from pretrain.data.reader import FilePool
 from tests.pretrain.data.shards import needs_proc, resident_kib
-from tokenizer.provenance import SCHEMA
-from tokenizer.shard_record import BLOCK_BYTES, ShardError
-from tokenizer.shard_writer import create_shard
 from tokenizer.shards import TokenShard, open_split
+from tokenizer.shards.provenance import SCHEMA
+from tokenizer.shards.record import BLOCK_BYTES, ShardError
+from tokenizer.shards.writer import create_shard
 
 EOD = 1
 BLOCK_TOKENS = BLOCK_BYTES // 2

@@ -23,8 +23,8 @@ from tests.pretrain.finetuning.made import write_lines
 from tests.pretrain.texts import small_tokenizer
 from tokenizer.commands import verify
 from tokenizer.model import Ids, Tokenizer
-from tokenizer.provenance import find_rows, verify_docs
 from tokenizer.shards import open_split
+from tokenizer.shards.provenance import find_rows, verify_docs
 
 
 @pytest.fixture(scope="module")

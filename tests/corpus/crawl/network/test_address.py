@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from corpus.crawl.config import NetworkConfig
 from corpus.crawl.network.address import MAX_ADDRESSES, Guard, GuardedResolver, Refused, is_public
 from corpus.engine.errors import UsageError
-from tools.ssrf_cases import address_info
+from tools.evaluate.ssrf_cases import address_info
 
 V4 = st.integers(0, 2**32 - 1).map(ipaddress.IPv4Address)
 V6 = st.integers(0, 2**128 - 1).map(ipaddress.IPv6Address)

@@ -1,0 +1,1 @@
+"""Documents that contain evaluation items."""

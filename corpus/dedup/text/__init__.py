@@ -1,0 +1,1 @@
+"""What is compared of a text: its folded characters, and its exact key."""

@@ -1,0 +1,470 @@
+"""Training on a GPU, in one command: what to run whenever one is at hand. It prints Markdown for docs/gpu.md.
+
+    python -m tools.bench.pretrain.gpu                          every section; about half an hour
+    python -m tools.bench.pretrain.gpu --only parity speed      some of them
+    python -m tools.bench.pretrain.gpu --tiny                   tiny shapes, on a CPU too: exercises the script, measures nothing
+
+| section | rows |
+|---|---|
+| parity | the first steps of three runs on the GPU beside the CPU's: loss and gradient norm |
+| speed | bf16 and compile: a 1.7 B and a 7 B-class shape, contexts of 2,048 and 4,096, beside a plain loop of torch.compile and SDPA, and torchtitan |
+| asc22 | the 4.7 B shape of ASC22 with and without offload: hours for 1 B tokens, beside the team's 67.75 |
+| host | host memory over 500 offloaded steps of the 1.7 B shape |
+| loader | token shards on disk beside the same tokens in memory |
+
+Each row is a process of its own, ended after `--seconds`: one that runs out of memory or time says so in its row and leaves
+the others a clean device. TFLOP/s are the model's (6 N + 12 L H K T a token, attention counted whole, nothing twice); MFU is
+that over the dense peak of `plan.machines.hardware`. The 1.7 B shape is Megatron-LM's (24 layers, 2,304 wide, 24 heads; 2104.04473,
+table 1) and the other that of Llama 2 7 B with 12 of its 32 layers, which is what 80 GB hold with AdamW in fp32; both with
+RMSNorm, rotary positions, SwiGLU and the plain loop's vocabulary. Megatron-LM says 408.8 TFLOP/s (41 %) for 1.7 B and 465.9
+(47 %) for 7.1 B on H100 (model_table.png in its repository, context 4,096, vocabulary 131,072).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pretrain.config import RunConfig, load_config
+from pretrain.parallel import mesh
+from pretrain.plan.demand import memory
+from pretrain.plan.demand.flops import flops_per_token
+from pretrain.plan.machines.hardware import device_name, peak_flops
+from pretrain.step import train_step
+from tools.bench.pretrain.plain_gpt import PlainGPT, PlainRun, new_optimizer
+from tools.bench.pretrain.random_run import configuration, random_run, random_tokens
+
+Row = dict[str, Any]
+Sections = Mapping[str, Mapping[str, Any]]
+
+MFU_TARGETS = {2048: 0.50, 4096: 0.45}  # by context
+ASC22_HOURS = 67.75  # for 1 B tokens on four V100 with offload: NCUSCC's page
+WARM_UP = 3  # steps; the first of them compiles
+HOST_STEPS = 500
+LIMITS = {"fp32": (1e-5, 1e-4), "bf16": (5e-3, 5e-2)}  # of parity: relative difference of loss and of gradient norm
+
+SMALL: Sections = {
+    "model": {"num_layers": 2, "hidden_size": 64, "num_heads": 4, "vocab_size": 500, "padded_vocab_size": 512},
+    "training": {"global_batch_size": 2, "micro_batch_size": 1},
+}
+SHAPES: dict[str, Sections] = {
+    "1.7B": {
+        "model": {"num_layers": 24, "hidden_size": 2304, "num_heads": 24, "ffn_hidden_size": 6144, "vocab_size": 51_200,
+                  "padded_vocab_size": 51_200},
+    },
+    "7B-class, 12 layers": {
+        "model": {"num_layers": 12, "hidden_size": 4096, "num_heads": 32, "ffn_hidden_size": 11_008, "vocab_size": 32_000,
+                  "padded_vocab_size": 32_000, "tied": False},
+    },
+}  # fmt: skip
+MICRO_BATCH_TOKENS, STEP_TOKENS = 8192, 65_536
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the sections that are asked for, and print their tables."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.bench.pretrain.gpu",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS), help="these sections")
+    parser.add_argument("--seconds", type=float, default=300.0, help="the most that a row may take (default 300)")
+    parser.add_argument("--tiny", action="store_true", help="tiny shapes, on a CPU where there is no GPU")
+    parser.add_argument("--row", help=argparse.SUPPRESS)  # of a child: which row it is
+    args = parser.parse_args(argv)
+    if args.row is not None:
+        work, options = json.loads(args.row)
+        print(json.dumps(WORK[work](**options)), flush=True)
+        return
+    if not torch.cuda.is_available() and not args.tiny:
+        parser.error("torch sees no GPU here. --tiny exercises the script on a CPU")
+    for line in header(args):
+        print(line)
+    for name in args.only:
+        print(f"\n### {name}\n")
+        for line in SECTIONS[name](args):
+            print(line, flush=True)
+
+
+def header(args: argparse.Namespace) -> Iterator[str]:
+    """What the figures belong to."""
+    words = ["python", "-m", "tools.bench.pretrain.gpu"] + sys.argv[1:] * (sys.argv[0].endswith("gpu.py"))
+    yield f"`{shlex.join(words)}`"
+    yield ""
+    if not torch.cuda.is_available():
+        yield "**CPU, tiny shapes: exercised, not measured.**"
+        yield ""
+    yield f"torch {metadata.version('torch')}, Python {platform.python_version()}, {where()}"
+
+
+def where() -> str:
+    """The device, its memory and its driver."""
+    if not torch.cuda.is_available():
+        return "no GPU"
+    free, total = torch.cuda.mem_get_info()
+    driver = subprocess.run(
+        ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    version = driver.stdout.split("\n")[0] if driver.returncode == 0 else "unknown"
+    device = torch.device("cuda")
+    return f"{device_name(device)}, {total / 2**30:.0f} GiB ({free / 2**30:.0f} free), driver {version}, CUDA {torch.version.cuda}"
+
+
+def row(work: Callable[..., Row], limit: float, /, **options: Any) -> Row:
+    """What a function returns in a process of its own; or {"failed": why}."""
+    command = [sys.executable, "-m", "tools.bench.pretrain.gpu", "--row", json.dumps([work.__name__, options])]
+    # A cache of its own: the first step compiles in every row, and one that is ended leaves no half library to others.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
+        settings = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCHINDUCTOR_CACHE_DIR": cache}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=limit, env=os.environ | settings, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return {"failed": f"not done in {limit:.0f} s"}
+    if done.returncode == 0:
+        found: Row = json.loads(done.stdout.splitlines()[-1])
+        return found
+    if "OutOfMemoryError" in done.stderr or done.returncode == -9:
+        return {"failed": "OOM"}
+    sys.stderr.write(done.stderr)
+    return {"failed": f"exit code {done.returncode}: {(done.stderr.strip().splitlines() or ['?'])[-1][:120]}"}
+
+
+def table(columns: Sequence[str], rows: Iterator[tuple[str, Row, Sequence[str]]]) -> Iterator[str]:
+    """Markdown: a name, and cells or why there are none."""
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+    for name, found, cells in rows:
+        shown = [found["failed"], *[""] * (len(columns) - 2)] if "failed" in found else cells
+        yield f"| {name} | {' | '.join(shown)} |"
+
+
+# ------------------------------------------------------------------------------------------------------------ parity
+
+PARITY: dict[str, Sections] = {
+    "fp32": {"training": {"precision": "fp32"}},
+    "fp32, full recompute, document mask": {
+        "model": {"document_mask": True},
+        "training": {"precision": "fp32"},
+        "parallel": {"recompute": "full"},
+    },
+    "bf16, compile": {"training": {"precision": "bf16", "compile": True}},
+}
+PARITY_MODEL: Sections = {
+    "model": {"num_layers": 4, "hidden_size": 256, "num_heads": 8, "vocab_size": 4000, "padded_vocab_size": 4096},
+    "training": {"global_batch_size": 4, "micro_batch_size": 2},
+}
+
+
+def parity(args: argparse.Namespace) -> Iterator[str]:
+    """Loss and gradient norm of three steps beside the same on the CPU."""
+
+    def rows() -> Iterator[tuple[str, Row, Sequence[str]]]:
+        for name, sections in PARITY.items():
+            found = row(parity_row, args.seconds, sections=merged(SMALL if args.tiny else PARITY_MODEL, sections))
+            if "failed" in found:
+                yield name, found, ()
+                continue
+            limits = LIMITS["bf16" if "bf16" in name else "fp32"]
+            is_within = all(off <= limit for off, limit in zip(found["off"], limits, strict=True))
+            loss, norm = (f"{off:.1e} (limit {limit:.0e})" for off, limit in zip(found["off"], limits, strict=True))
+            yield name, found, (found["device"], loss, norm, "yes" if is_within else "**no**")
+
+    columns = ("run", "device", "loss, relative difference to the CPU", "gradient norm", "within")
+    yield from table(columns, rows())
+
+
+def parity_row(sections: Sections) -> Row:
+    """The largest relative differences of loss and gradient norm of the first steps."""
+    by_device = {}
+    for device in ("cpu", "auto"):
+        config = configuration(sections, {"training": {"device": device}})
+        with mesh.start(config.parallel, device, timeout_minutes=1.0) as world:
+            run = random_run(config, world, random_tokens(config))
+            results = [train_step(run) for _ in range(3)]
+            by_device[device] = [(result.loss, result.grad_norm) for result in results]
+            name = device_name(world.device)
+    pairs = list(zip(by_device["auto"], by_device["cpu"], strict=True))
+    return {"device": name, "off": [max(abs(a[i] / b[i] - 1) for a, b in pairs) for i in range(2)]}
+
+
+# ------------------------------------------------------------------------------------------------------------- speed
+
+
+def speed(args: argparse.Namespace) -> Iterator[str]:
+    """Ours beside a plain loop, for each shape and context."""
+
+    def rows() -> Iterator[tuple[str, Row, Sequence[str]]]:
+        for shape, sections in SHAPES.items():
+            for context in list(MFU_TARGETS)[: 1 if args.tiny else None]:  # tiny shapes have a context of their own
+                options = {"sections": sized(sections, context, args.tiny), "seconds": args.seconds / 3}
+                for contender, work in (("ours", ours), ("torch.compile and SDPA in a plain loop", plain)):
+                    found = row(work, args.seconds, **options)
+                    cells = [] if "failed" in found else speed_cells(found, MFU_TARGETS[context])
+                    yield f"{shape}, {context if not args.tiny else 'tiny'}: {contender}", found, cells
+        yield "torchtitan", {"failed": torchtitan()}, ()
+
+    columns = ("run", "tokens/s", "TFLOP/s", "MFU", "target", "s a step", "first step", "peak GiB", "planned GiB")
+    yield from table(columns, rows())
+
+
+def speed_cells(found: Row, target: float) -> list[str]:
+    """One row's figures."""
+    mfu = "n/a" if found["mfu"] is None else f"{found['mfu']:.1%}"
+    planned = "" if found.get("planned_bytes") is None else f"{found['planned_bytes'] / 2**30:.1f}"
+    peak = "n/a" if found["peak_bytes"] is None else f"{found['peak_bytes'] / 2**30:.1f}"
+    return [
+        *(f"{found['tokens_per_second']:,.0f}", f"{found['flops_per_second'] / 1e12:.1f}", mfu, f"{target:.0%}"),
+        *(f"{found['step_seconds']:.3f}", f"{found['first_seconds']:.0f} s", peak, planned),
+    ]
+
+
+def sized(sections: Sections, context: int, tiny: bool) -> Sections:
+    """A shape with a context: micro-batches of `MICRO_BATCH_TOKENS`, steps of `STEP_TOKENS`, bf16 and compile."""
+    fast = {"training": {"precision": "bf16", "compile": True}}
+    if tiny:
+        return merged(sections, SMALL, fast, {"model": {"sequence_length": 32, "ffn_hidden_size": 128}})
+    batch = {"global_batch_size": STEP_TOKENS // context, "micro_batch_size": MICRO_BATCH_TOKENS // context}
+    return merged(sections, fast, {"model": {"sequence_length": context}, "training": batch})
+
+
+def ours(sections: Sections, seconds: float) -> Row:
+    """`train_step`, the same that `python -m pretrain train` runs."""
+    return our_row(configuration(sections, {"training": {"device": "auto"}}), seconds)
+
+
+def our_row(config: RunConfig, seconds: float) -> Row:
+    with mesh.start(config.parallel, "auto", timeout_minutes=5.0) as world:
+        run = random_run(config, world, random_tokens(config))
+        found = measured(lambda: train_step(run), config, world.device, seconds)
+        device: memory.Device = "cuda" if world.device.type == "cuda" else "cpu"
+    planned = memory.worst(memory.estimate(config, 1, device)).device_bytes
+    return {**found, "planned_bytes": planned}
+
+
+def plain(sections: Sections, seconds: float) -> Row:
+    """nanoGPT's way: fp32 weights, autocast to bf16, blocks and head compiled, fused AdamW."""
+    config = configuration(sections, {"training": {"device": "auto"}})
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with device:
+        model = PlainGPT(config.model)
+    training = config.training
+    run = PlainDeviceRun(
+        torch.compile(model),
+        new_optimizer(model.named_parameters()),
+        random_tokens(config),
+        config.model,
+        training.global_batch_size,
+        training.micro_batch_size,
+        device,
+    )
+    return measured(run.step, config, device, seconds)
+
+
+def measured(step: Callable[[], object], config: RunConfig, device: torch.device, seconds: float) -> Row:
+    """The median step after some that are not counted, in as many as the time allows."""
+    first = _timed(step, device)
+    for _ in range(WARM_UP - 1):
+        _timed(step, device)
+    times: list[float] = []
+    deadline = time.perf_counter() + seconds
+    while len(times) < 3 or (len(times) < 30 and time.perf_counter() < deadline):
+        times.append(_timed(step, device))
+    median = statistics.median(times)
+    tokens = config.training.global_batch_size * config.model.sequence_length / median
+    flops = tokens * flops_per_token(config.model)
+    peak = peak_flops(device, config.training.precision)
+    return {
+        "tokens_per_second": tokens,
+        "flops_per_second": flops,
+        "mfu": flops / peak if peak else None,
+        "step_seconds": median,
+        "first_seconds": first,
+        "peak_bytes": torch.cuda.max_memory_allocated() if device.type == "cuda" else None,
+    }
+
+
+def _timed(step: Callable[[], object], device: torch.device) -> float:
+    start = time.perf_counter()
+    step()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def torchtitan() -> str:
+    """Whether there is one to run beside."""
+    if util.find_spec("torchtitan") is None:
+        return "not installed"
+    return f"{metadata.version('torchtitan')} is installed; run its own benchmark, this script does not drive it"
+
+
+# ------------------------------------------------------------------------------------------------------------- asc22
+
+
+def asc22(args: argparse.Namespace) -> Iterator[str]:
+    """Hours for 1 B tokens on one GPU."""
+
+    def rows() -> Iterator[tuple[str, Row, Sequence[str]]]:
+        yield (
+            "NCUSCC, four V100, offload (published)",
+            {},
+            (f"{1e9 / ASC22_HOURS / 3600:,.0f}", f"{ASC22_HOURS}", "", "", ""),
+        )
+        for name, offload in (("ours, one GPU", False), ("ours, one GPU, offload", True)):
+            found = row(asc22_row, args.seconds, offload=offload, tiny=args.tiny, seconds=args.seconds / 3)
+            if "failed" in found:
+                yield name, found, ()
+                continue
+            cells = speed_cells(found, 0.0)
+            hours = 1e9 / found["tokens_per_second"] / 3600
+            yield name, found, (cells[0], f"{hours:,.1f}", cells[2], *cells[6:8])
+
+    yield from table(("run", "tokens/s", "hours for 1 B tokens", "MFU", "peak GiB", "planned GiB"), rows())
+
+
+def asc22_row(offload: bool, tiny: bool, seconds: float) -> Row:
+    """Their batch between updates: 65,536 tokens."""
+    if tiny:
+        parts: Sections = {
+            "training": {"precision": "bf16", "device": "auto"},
+            "parallel": {"recompute": "full", "offload": offload},
+        }
+        return our_row(configuration(SMALL, parts), seconds)
+    words = [f"parallel.offload={str(offload).lower()}", "training.global_batch_size=32", "training.compile=true"]
+    return our_row(load_config("asc22-4.7b", words), seconds)
+
+
+# ------------------------------------------------------------------------------------------------------ host and loader
+
+
+def host(args: argparse.Namespace) -> Iterator[str]:
+    """Host memory while weights and optimizer are there."""
+
+    def rows() -> Iterator[tuple[str, Row, Sequence[str]]]:
+        sections = merged(sized(SHAPES["1.7B"], 2048, args.tiny), {"parallel": {"offload": True}})
+        num_steps = 5 if args.tiny else HOST_STEPS
+        found = row(host_row, args.seconds, sections=sections, num_steps=num_steps, seconds=0.8 * args.seconds)
+        cells = []
+        if "failed" not in found:
+            gib = [f"{number / 2**30:.2f}" for number in found["host_bytes"]]
+            cells = [f"{found['steps']} of {num_steps}", " ".join(gib), f"{found['growth_bytes'] / 2**20:+.0f} MiB"]
+        yield "1.7B, offload", found, cells
+
+    columns = ("run", "steps", "GiB of the process, ten times", "from the tenth step to the last")
+    yield from table(columns, rows())
+    yield ""
+    yield f"For all {HOST_STEPS} steps: `--only host --seconds 3600`."
+
+
+def host_row(sections: Sections, num_steps: int, seconds: float) -> Row:
+    """Resident memory over steps."""
+    from tools.bench.resident import status
+
+    config = configuration(sections, {"training": {"device": "auto"}})
+    deadline = time.perf_counter() + seconds
+    held: list[int] = []
+    with mesh.start(config.parallel, "auto", timeout_minutes=5.0) as world:
+        run = random_run(config, world, random_tokens(config))
+        while len(held) < num_steps and (len(held) < 2 or time.perf_counter() < deadline):
+            train_step(run)
+            held.append(status("VmRSS"))
+    begun = held[min(9, len(held) // 2)]
+    shown = held[:: max(1, len(held) // 10)]
+    return {"steps": len(held), "host_bytes": shown, "growth_bytes": held[-1] - begun}
+
+
+def loader(args: argparse.Namespace) -> Iterator[str]:
+    """What reading costs the training."""
+
+    def rows() -> Iterator[tuple[str, Row, Sequence[str]]]:
+        sections = sized(SHAPES["1.7B"], 2048, args.tiny)
+        for name, on_disk in (("random tokens in memory", False), ("token shards on disk", True)):
+            found = row(
+                loader_row, args.seconds, sections=sections, on_disk=on_disk, tiny=args.tiny, seconds=args.seconds / 3
+            )
+            cells = [] if "failed" in found else [f"{found['tokens_per_second']:,.0f}", f"{found['step_seconds']:.3f}"]
+            yield name, found, cells
+
+    yield from table(("tokens from", "tokens/s", "s a step"), rows())
+
+
+def loader_row(sections: Sections, on_disk: bool, tiny: bool, seconds: float) -> Row:
+    """The same model on tokens of a shard that was just written, or in memory."""
+    from pretrain.corpora import order_from
+    from pretrain.data import open_loader
+    from pretrain.step import new_run
+    from tools.bench.tokenizer import loader as bench
+
+    vocabulary = {"vocab_size": bench.VOCAB_SIZE, "padded_vocab_size": -(-bench.VOCAB_SIZE // 128) * 128}
+    config = configuration(sections, {"model": vocabulary, "training": {"device": "auto"}})
+    with tempfile.TemporaryDirectory() as folder, mesh.start(config.parallel, "auto", timeout_minutes=5.0) as world:
+        if on_disk:
+            corpus = bench.write_corpus(Path(folder) / "corpus", 1 << (14 if tiny else 28))
+            read = open_loader(corpus, "train", config.model.sequence_length, seed=0)
+            run = new_run(config, world, read, order_from(config))
+        else:
+            run = random_run(config, world, random_tokens(config))
+        return measured(lambda: train_step(run), config, world.device, seconds)
+
+
+def merged(*sections: Sections) -> Sections:
+    """Later sections over earlier ones."""
+    values: dict[str, dict[str, Any]] = {}
+    for each in sections:
+        for name, section in each.items():
+            values[name] = {**values.get(name, {}), **section}
+    return values
+
+
+class PlainDeviceRun(PlainRun):
+    """The plain loop on a device, under autocast."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments[:-1])
+        self.device: torch.device = arguments[-1]
+
+    def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """From pinned memory, as nanoGPT does."""
+        tokens, targets = super().batch()
+        if self.device.type == "cuda":
+            tokens, targets = tokens.pin_memory(), targets.pin_memory()
+        return tokens.to(self.device, non_blocking=True), targets.to(self.device, non_blocking=True)
+
+    def step(self) -> float:
+        """One update."""
+        with torch.autocast(self.device.type, torch.bfloat16):
+            return super().step()
+
+
+SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
+    "parity": parity,
+    "speed": speed,
+    "asc22": asc22,
+    "host": host,
+    "loader": loader,
+}
+WORK: dict[str, Callable[..., Row]] = {
+    function.__name__: function for function in (parity_row, ours, plain, asc22_row, host_row, loader_row)
+}
+
+if __name__ == "__main__":
+    main()

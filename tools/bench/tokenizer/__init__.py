@@ -1,0 +1,1 @@
+"""Benchmarks of the tokenizer package and of its shards."""

@@ -1,0 +1,1 @@
+"""What the demos read and crawl."""
