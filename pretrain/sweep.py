@@ -39,7 +39,7 @@ from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import local_batches
 from pretrain.config import ParallelConfig, RunConfig, load_config, named_configs, to_json
-from pretrain.monitor.console import say
+from pretrain.console import say
 from pretrain.plan import auto
 from pretrain.plan.cost import Prediction, predict
 from pretrain.plan.demand.flops import flops_per_token

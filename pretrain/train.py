@@ -18,17 +18,17 @@ from corpus.engine.errors import Stopped
 from pretrain import checkpoint
 from pretrain.checkpoint import Saver
 from pretrain.config import RunConfig, corpus_folders, to_json, with_vocab_size
+from pretrain.console import say
 from pretrain.corpora import Corpora, corpus_shares, open_run
 from pretrain.evaluation.of_run import conclude, evaluate_run
+from pretrain.hardware import device_name
 from pretrain.monitor import memory
-from pretrain.monitor.console import say
 from pretrain.monitor.incidents import Incidents
 from pretrain.monitor.metrics import Metrics, is_reported, measure
 from pretrain.monitor.profile import Profiler
 from pretrain.optim import learning_rate
 from pretrain.parallel import mesh
 from pretrain.parallel.params import num_parameters
-from pretrain.plan.machines.hardware import device_name
 from pretrain.signals import noted
 from pretrain.staging import staged_on_all
 from pretrain.state import State

@@ -30,8 +30,8 @@ from pretrain.checkpoint.records import (
 )
 from pretrain.checkpoint.shards import tensors_of
 from pretrain.config import RunConfig, to_json
+from pretrain.console import say
 from pretrain.model import GPT
-from pretrain.monitor.console import say
 from pretrain.parallel.compose import ParallelModel
 from pretrain.parallel.mesh import World
 from pretrain.state import State

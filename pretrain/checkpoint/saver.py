@@ -26,9 +26,9 @@ from pretrain.checkpoint.saving import Contents, Written, write
 from pretrain.checkpoint.shards import HostCopies, make_plan, parts_of, tensors_of
 from pretrain.config import RunConfig
 from pretrain.errors import FailedRank
-from pretrain.monitor.phases import Phases
 from pretrain.parallel.compose import ParallelModel
 from pretrain.parallel.mesh import World
+from pretrain.phases import Phases
 from pretrain.state import State
 
 LOST_SECONDS = 3.0  # that a run which ends with an error gives its thread, which meets the same error

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from corpus.engine import durable
+from pretrain.console import say
 from pretrain.corpora import Corpora
 from pretrain.evaluation.bits import Evaluation, evaluate, largest, together
 from pretrain.evaluation.held_out import HeldOut
@@ -17,7 +18,6 @@ from pretrain.evaluation.kneser_ney import character_baselines
 from pretrain.finetuning.held_out import evaluate_answers
 from pretrain.generation.generate import Recomputed, Settings, generate
 from pretrain.generation.sampling import Sampling
-from pretrain.monitor.console import say
 from pretrain.monitor.metrics import Metrics
 from pretrain.parallel.params import num_parameters
 from pretrain.reading import Reading

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
-from pretrain.monitor.console import say
+from pretrain.console import say
 from pretrain.monitor.metrics import Metrics
 from pretrain.monitor.spikes import Spike, SpikeDetector
 

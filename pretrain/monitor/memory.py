@@ -28,7 +28,7 @@ import torch
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import RunConfig
-from pretrain.monitor.console import say
+from pretrain.console import say
 from pretrain.monitor.metrics import Metrics
 from pretrain.parallel.mesh import World
 from pretrain.plan.demand.memory import Device, Estimate, estimate

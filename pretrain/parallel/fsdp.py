@@ -44,8 +44,8 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionP
 
 from pretrain.config import Precision, Zero
 from pretrain.model import GPT
-from pretrain.monitor.phases import Phases
 from pretrain.parallel.mesh import World
+from pretrain.phases import Phases
 
 LOW_PRECISION: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -29,7 +29,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pretrain.monitor.phases import Phases
+from pretrain.phases import Phases
 
 ANSWER_SECONDS = 5.0  # that a living rank is given to answer
 TURN_SECONDS, MOST_TURN_SECONDS = 0.02, 2.0  # by which each rank lets the one before it call first

@@ -34,8 +34,8 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.nn import functional as F
 
 from pretrain.data import IGNORED_TARGET
-from pretrain.monitor.phases import Phases
 from pretrain.parallel.params import ParamSpec
+from pretrain.phases import Phases
 
 Exchange = Callable[[], Tensor]  # under way: the call waits for its end and gives the result
 

@@ -24,8 +24,9 @@ import torch
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import BatchSizes, check_batch_sizes, local_batches
 from pretrain.config import RunConfig
+from pretrain.console import say
+from pretrain.hardware import DEVICES
 from pretrain.model import GPT
-from pretrain.monitor.console import say
 from pretrain.parallel.mesh import AXES, layout
 from pretrain.parallel.params import num_parameters
 from pretrain.parallel.schedule import Action, actions, stage_ranks
@@ -34,7 +35,6 @@ from pretrain.parallel.stages import Stage, cut, head_flops, layer_flops
 from pretrain.plan.demand import memory
 from pretrain.plan.demand.flops import flops_per_token, hardware_flops_per_token
 from pretrain.plan.demand.memory import Estimate
-from pretrain.plan.machines.hardware import DEVICES
 
 RANKS_PER_NODE = 8
 MFU_VALUES = (0.3, 0.4, 0.5)  # at which times are told: a plan does not know which it will be

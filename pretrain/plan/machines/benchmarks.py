@@ -34,9 +34,9 @@ from corpus.engine.config import Strict, parse
 from pretrain.config import ParallelConfig, Precision, RunConfig
 from pretrain.corpora import order_from
 from pretrain.data.in_memory import memory_loader, random_tokens
+from pretrain.hardware import device_name
 from pretrain.parallel import mesh
 from pretrain.parallel.mesh import World
-from pretrain.plan.machines.hardware import device_name
 from pretrain.scale import timed_steps
 from pretrain.step import new_run
 

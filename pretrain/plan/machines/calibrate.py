@@ -36,11 +36,11 @@ from corpus.engine import durable
 from corpus.engine.config import parse
 from corpus.engine.errors import WenhaiError
 from pretrain import toml
+from pretrain.hardware import find_device
 from pretrain.launch import launch
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.benchmarks import DTYPES, Findings, Sample, training_configs
 from pretrain.plan.machines.cluster import Cluster, Cores, Device, Efficiency, Host, Network
-from pretrain.plan.machines.hardware import find_device
 from pretrain.plan.tuning.measure import Measurement
 from pretrain.plan.tuning.refit import Run, predicted_again, refit_speed
 from pretrain.scale_report import device_name

@@ -19,7 +19,7 @@ from pretrain import scale, train
 from pretrain.__main__ import main
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import ParallelConfig, RunConfig, load_config, to_json
-from pretrain.monitor.console import say
+from pretrain.console import say
 from pretrain.parallel import mesh
 from pretrain.plan import auto
 from pretrain.plan.auto import choose, cluster_for, resolve, toml_lines

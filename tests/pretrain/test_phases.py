@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch.profiler import profile
 
-from pretrain.monitor import phases as module
-from pretrain.monitor.phases import PIPELINE, Path, Phases
+from pretrain import phases as module
 from pretrain.parallel import fsdp
+from pretrain.phases import PIPELINE, Path, Phases
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 

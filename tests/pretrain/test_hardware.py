@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pretrain.config import Precision
-from pretrain.plan.machines.hardware import device_name, peak_flops
+from pretrain.hardware import device_name, peak_flops
 
 GPU = torch.device("cuda", 0)
 

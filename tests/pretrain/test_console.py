@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console as RichConsole
 
-from pretrain.monitor.console import Console, Progress, folded, say
+from pretrain.console import Console, Progress, folded, say
 
 FIELDS = [
     "step  340/1200",
