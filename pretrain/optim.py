@@ -12,8 +12,8 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils import get_total_norm
 
 from pretrain.config import ModelConfig, OptimizerConfig, ScheduleConfig
-from pretrain.parallel.mesh import AXES, World
-from pretrain.parallel.params import param_specs
+from pretrain.parallel.base.mesh import AXES, World
+from pretrain.parallel.base.params import param_specs
 
 GROUPS = ("embedding", "attention", "mlp", "norm", "head")  # whose gradients' norms are reported
 

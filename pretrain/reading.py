@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pretrain.config import RunConfig
 from pretrain.data import IGNORED_TARGET, document_ids, positions
-from pretrain.micro_batch import MicroBatch
+from pretrain.model.micro_batch import MicroBatch
 
 
 class TokenLosses(Protocol):

@@ -35,8 +35,8 @@ from pretrain.config import RunConfig, load_config, named_configs, with_vocab_si
 from pretrain.corpora import open_run, order_from
 from pretrain.data.in_memory import memory_loader, random_tokens
 from pretrain.launch import launch
-from pretrain.parallel import mesh
-from pretrain.parallel.mesh import World
+from pretrain.parallel.base import mesh
+from pretrain.parallel.base.mesh import World
 from pretrain.plan.demand.flops import flops_per_token
 from pretrain.scale_report import Kind, Point, device_name, write_report
 from pretrain.step import Run, new_run, train_step

@@ -28,11 +28,11 @@ from pretrain import loss_scale
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import RunConfig
 from pretrain.data import Loader
-from pretrain.micro_batch import MicroBatch, read_micro_batches
+from pretrain.model.micro_batch import MicroBatch, read_micro_batches
 from pretrain.optim import GradNorms, clip_grad_norm, create_state, learning_rate, new_optimizer, set_learning_rate
-from pretrain.parallel import compose
-from pretrain.parallel.compose import ParallelModel
-from pretrain.parallel.mesh import AXES, DATA_AXES, World
+from pretrain.parallel.base.mesh import AXES, DATA_AXES, World
+from pretrain.parallel.engine import compose
+from pretrain.parallel.engine.compose import ParallelModel
 from pretrain.phases import PIPELINE
 from pretrain.state import Order, State
 

@@ -27,8 +27,8 @@ from pretrain.monitor.incidents import Incidents
 from pretrain.monitor.metrics import Metrics, is_reported, measure
 from pretrain.monitor.profile import Profiler
 from pretrain.optim import learning_rate
-from pretrain.parallel import mesh
-from pretrain.parallel.params import num_parameters
+from pretrain.parallel.base import mesh
+from pretrain.parallel.base.params import num_parameters
 from pretrain.signals import noted
 from pretrain.staging import staged_on_all
 from pretrain.state import State

@@ -26,8 +26,8 @@ from pretrain.checkpoint.saving import Contents, Written, write
 from pretrain.checkpoint.shards import HostCopies, make_plan, parts_of, tensors_of
 from pretrain.config import RunConfig
 from pretrain.errors import FailedRank
-from pretrain.parallel.compose import ParallelModel
-from pretrain.parallel.mesh import World
+from pretrain.parallel.base.mesh import World
+from pretrain.parallel.engine.compose import ParallelModel
 from pretrain.phases import Phases
 from pretrain.state import State
 

@@ -28,7 +28,7 @@ import torch
 from pretrain.evaluation.held_out import Document, HeldOut
 from pretrain.evaluation.texts import Text
 from pretrain.evaluation.windows import Row, batches, rows
-from pretrain.parallel.mesh import DATA_AXES, World
+from pretrain.parallel.base.mesh import DATA_AXES, World
 from pretrain.reading import Reading, TokenLosses
 from tokenizer.model import Tokenizer
 

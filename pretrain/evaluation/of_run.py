@@ -19,7 +19,7 @@ from pretrain.finetuning.held_out import evaluate_answers
 from pretrain.generation.generate import Recomputed, Settings, generate
 from pretrain.generation.sampling import Sampling
 from pretrain.monitor.metrics import Metrics
-from pretrain.parallel.params import num_parameters
+from pretrain.parallel.base.params import num_parameters
 from pretrain.reading import Reading
 from pretrain.step import Run
 

@@ -31,7 +31,7 @@ from tokenizer.model import Tokenizer
 if TYPE_CHECKING:
     import torch
 
-    from pretrain.parallel.mesh import World
+    from pretrain.parallel.base.mesh import World
     from pretrain.reading import Reading, TokenLosses
 
 SETTABLE = ("parallel", "training.precision")  # what does not change the model
@@ -106,8 +106,8 @@ def opened(args: argparse.Namespace) -> Iterator[Opened]:
 @contextmanager
 def _alone(args: argparse.Namespace) -> Iterator[Opened]:
     from pretrain.checkpoint import TOKENIZER, load_model, local_folder
-    from pretrain.parallel.mesh import choose_device, layout
-    from pretrain.parallel.pipeline import DTYPES
+    from pretrain.parallel.base.mesh import choose_device, layout
+    from pretrain.parallel.engine.pipeline import DTYPES
     from pretrain.reading import Reading
 
     folder = local_folder(args.checkpoint)
@@ -123,7 +123,8 @@ def _alone(args: argparse.Namespace) -> Iterator[Opened]:
 @contextmanager
 def _on_mesh(args: argparse.Namespace) -> Iterator[Opened]:
     from pretrain.checkpoint import TOKENIZER, load_weights, local_folder
-    from pretrain.parallel import compose, mesh
+    from pretrain.parallel.base import mesh
+    from pretrain.parallel.engine import compose
     from pretrain.reading import Reading
 
     folder = local_folder(args.checkpoint)  # of a URL a copy of each rank's own

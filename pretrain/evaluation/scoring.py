@@ -30,8 +30,8 @@ from torch import Tensor
 
 from corpus.engine.errors import UsageError
 from pretrain.data import IGNORED_TARGET, document_ids, positions
-from pretrain.micro_batch import MicroBatch
-from pretrain.parallel.mesh import World
+from pretrain.model.micro_batch import MicroBatch
+from pretrain.parallel.base.mesh import World
 from pretrain.reading import Reading, TokenLosses
 
 MAX_TOKENS = 16_384  # of a batch, padding included

@@ -11,8 +11,8 @@ from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig
 from pretrain.data import IGNORED_TARGET, Loader
 from pretrain.evaluation.bits import Evaluation
-from pretrain.micro_batch import read_micro_batch
-from pretrain.parallel.mesh import DATA_AXES, World
+from pretrain.model.micro_batch import read_micro_batch
+from pretrain.parallel.base.mesh import DATA_AXES, World
 from pretrain.reading import TokenLosses
 from tokenizer.model import Tokenizer
 

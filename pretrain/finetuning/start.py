@@ -133,7 +133,7 @@ def write_start(out: Path, base: Path, config: RunConfig, origin: Mapping[str, A
         WenhaiError: the checkpoint is damaged, or of another tokenizer than the examples.
     """
     from pretrain.hf.load import fill
-    from pretrain.parallel import mesh
+    from pretrain.parallel.base import mesh
     from pretrain.step import new_run
 
     if checkpoint.newest(out) is None:  # else a start died right before its end

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pretrain.generation.generate import Text
-from pretrain.masks import dense_mask
 from pretrain.model import GPT
+from pretrain.model.masks import dense_mask
 from pretrain.reading import Reading
 
 PADDING = -1  # the document of the places before a row: they see each other, so that no softmax is empty

@@ -90,7 +90,7 @@ def main(args: argparse.Namespace) -> None:
     from pretrain.generation.cache import Cached
     from pretrain.generation.generate import Settings, generate
     from pretrain.generation.sampling import Sampling
-    from pretrain.parallel.mesh import choose_device, keep_freed_memory
+    from pretrain.parallel.base.mesh import choose_device, keep_freed_memory
     from pretrain.reading import Reading
     from tokenizer.model import Tokenizer
 

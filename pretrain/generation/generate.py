@@ -31,7 +31,7 @@ from torch import Tensor
 from corpus.engine.errors import UsageError
 from pretrain.generation.sampling import Draws, Sampling, choose
 from pretrain.generation.text import TextStream
-from pretrain.micro_batch import MicroBatch
+from pretrain.model.micro_batch import MicroBatch
 from pretrain.reading import Reading
 
 End = Literal["eod", "stop", "length"]

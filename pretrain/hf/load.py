@@ -33,8 +33,8 @@ from pretrain.hf.files import Weights
 from pretrain.hf.layouts import LAYOUTS, Layout, padded
 from pretrain.hf.proof import Agreement
 from pretrain.model import GPT
-from pretrain.parallel import mesh
-from pretrain.parallel.compose import ParallelModel
+from pretrain.parallel.base import mesh
+from pretrain.parallel.engine.compose import ParallelModel
 from pretrain.step import new_run
 from pretrain.toml import dump
 from tokenizer.model import Tokenizer

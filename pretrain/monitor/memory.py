@@ -30,7 +30,7 @@ from pretrain.batch_size import check_batch_sizes
 from pretrain.config import RunConfig
 from pretrain.console import say
 from pretrain.monitor.metrics import Metrics
-from pretrain.parallel.mesh import World
+from pretrain.parallel.base.mesh import World
 from pretrain.plan.demand.memory import Device, Estimate, estimate
 
 GIB = 1 << 30

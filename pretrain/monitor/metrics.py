@@ -36,7 +36,7 @@ import torch
 from pretrain.config import MetricsConfig, RunConfig
 from pretrain.console import Console, percent, say, time_split
 from pretrain.hardware import peak_flops
-from pretrain.parallel.mesh import AXES, World
+from pretrain.parallel.base.mesh import AXES, World
 from pretrain.phases import PHASES, PIPELINE
 from pretrain.phases import Path as PhasePath
 from pretrain.plan.demand.flops import flops_per_token, hardware_flops_per_token

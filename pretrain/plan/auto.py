@@ -25,7 +25,7 @@ from corpus.engine.errors import UsageError
 from pretrain import toml
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import ParallelConfig, RunConfig, to_json
-from pretrain.parallel.mesh import choose_device, layout
+from pretrain.parallel.base.mesh import choose_device, layout
 from pretrain.plan.cost import Prediction
 from pretrain.plan.machines.cluster import Cluster, load_cluster, named_clusters
 from pretrain.plan.pages.naming import layout_name

@@ -9,7 +9,7 @@ from operator import add
 from typing import Literal, Protocol
 
 from pretrain.config import ModelConfig, ParallelConfig, RunConfig
-from pretrain.parallel.stages import layer_flops
+from pretrain.parallel.base.stages import layer_flops
 from pretrain.plan.demand import megatron_memory, memory
 from pretrain.plan.demand.flops import flops_per_token, hardware_flops_per_token
 from pretrain.plan.demand.memory import Estimate

@@ -20,7 +20,7 @@ import torch
 from corpus.engine.durable import RunLock, digest, sha256_file
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.evaluation.scoring import Request, Score, score
-from pretrain.parallel.mesh import World
+from pretrain.parallel.base.mesh import World
 from pretrain.reading import Reading, TokenLosses
 from pretrain.tasks.calibration import CALIBRATIONS, Calibration, Normalisation, Word, choose
 from pretrain.tasks.definition import Task

@@ -24,7 +24,7 @@ from pretrain import checkpoint, train
 from pretrain.config import DataConfig, RunConfig
 from pretrain.model import GPT
 from pretrain.monitor import incidents
-from pretrain.parallel.compose import ParallelModel
+from pretrain.parallel.engine.compose import ParallelModel
 from pretrain.staging import staged
 from pretrain.trace import Part, Trace
 from tests.pretrain.data.test_reader import write_folder

@@ -12,7 +12,7 @@ import torch
 from torch.profiler import profile
 
 from pretrain import phases as module
-from pretrain.parallel import fsdp
+from pretrain.parallel.engine import fsdp
 from pretrain.phases import PIPELINE, Path, Phases
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps

@@ -31,7 +31,7 @@ from pretrain.finetuning.encoding import Fit
 from pretrain.finetuning.sources import Files, survey
 from pretrain.finetuning.store import Plan, write_examples
 from pretrain.finetuning.templates import load_template
-from pretrain.parallel import mesh
+from pretrain.parallel.base import mesh
 from pretrain.staging import staged, staged_on_all
 from tests.corpus.engine.test_s3 import Store, running_store
 from tests.pretrain.finetuning.made import write_lines

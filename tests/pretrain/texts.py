@@ -13,7 +13,7 @@ from pretrain import checkpoint
 from pretrain.checkpoint import Identity
 from pretrain.config import ParallelConfig, RunConfig, corpus_folders
 from pretrain.corpora import corpora_digest, new_loader, open_corpora, order_from
-from pretrain.parallel import mesh
+from pretrain.parallel.base import mesh
 from pretrain.state import State
 from pretrain.step import new_run
 from tests.pretrain.data.test_reader import Document, write_folder

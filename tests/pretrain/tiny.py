@@ -20,7 +20,7 @@ from pretrain.corpora import order_from
 from pretrain.data import Loader, Stream
 from pretrain.data.in_memory import MemoryShard
 from pretrain.evaluation.held_out import HeldOut, split_documents
-from pretrain.parallel import mesh
+from pretrain.parallel.base import mesh
 from pretrain.step import Run, new_run, train_step
 
 EOD = 0

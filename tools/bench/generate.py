@@ -26,8 +26,8 @@ from pretrain.hf import proof
 from pretrain.hf.export import hf_config, weights_of
 from pretrain.hf.layouts import choose
 from pretrain.model import GPT
-from pretrain.parallel.mesh import keep_freed_memory
-from pretrain.parallel.params import init_parameters
+from pretrain.parallel.base.mesh import keep_freed_memory
+from pretrain.parallel.base.params import init_parameters
 from pretrain.reading import Reading
 
 PROMPT_TOKENS = 32

@@ -41,7 +41,7 @@ import torch
 
 from pretrain.config import RunConfig, load_config
 from pretrain.hardware import device_name, peak_flops
-from pretrain.parallel import mesh
+from pretrain.parallel.base import mesh
 from pretrain.plan.demand import memory
 from pretrain.plan.demand.flops import flops_per_token
 from pretrain.step import train_step

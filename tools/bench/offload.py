@@ -43,7 +43,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pretrain.config import RunConfig
 from pretrain.monitor.memory import process_bytes
 from pretrain.optim import create_state
-from pretrain.parallel import mesh
+from pretrain.parallel.base import mesh
 from pretrain.plan.demand.memory import estimate
 from pretrain.step import Run, train_step
 from tools.bench.random_run import configuration, random_run, random_tokens

@@ -30,7 +30,7 @@ def _rank(meeting: str, rank: int, num_ranks: int, work: Callable[..., Any], arg
     import torch
     import torch.distributed as dist
 
-    from pretrain.parallel.mesh import use_one_gloo_worker
+    from pretrain.parallel.base.mesh import use_one_gloo_worker
 
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(num_ranks)}
     torch.set_num_threads(1)

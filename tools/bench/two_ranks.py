@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 
 from pretrain.config import RunConfig
-from pretrain.parallel import mesh
+from pretrain.parallel.base import mesh
 from pretrain.step import train_step
 from tools.bench import torch_peers
 from tools.bench.random_run import configuration, random_run, random_tokens

@@ -10,7 +10,7 @@ in a window (Chowdhery et al. 2022, appendix B, whose model FLOP utilisation, MF
 these two times the tokens per second over the peak of the devices). Attention counts the whole square, as most published figures
 do; `causal` counts the half that is seen.
 
-Hardware FLOPs follow `pretrain.parallel.recompute`: full repeats the products and the attention of a block but for its last
+Hardware FLOPs follow `pretrain.parallel.base.recompute`: full repeats the products and the attention of a block but for its last
 product, whose result nobody needs (zero-bubble schedules save that product's input as it ends, and repeat it too); selective
 repeats no product. What a fused attention computes again for its own backward is not counted.
 """
@@ -18,8 +18,8 @@ repeats no product. What a fused attention computes again for its own backward i
 from __future__ import annotations
 
 from pretrain.config import ModelConfig, ParallelConfig
-from pretrain.parallel.params import num_matmul_parameters
-from pretrain.parallel.stages import layer_flops
+from pretrain.parallel.base.params import num_matmul_parameters
+from pretrain.parallel.base.stages import layer_flops
 
 SPLIT_SCHEDULES = ("zero-bubble", "zbv")  # those that compute the gradients of weights apart
 

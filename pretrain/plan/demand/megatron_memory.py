@@ -22,8 +22,8 @@ from collections.abc import Iterator
 
 from pretrain.batch_size import local_batches
 from pretrain.config import RunConfig
-from pretrain.parallel.mesh import layout
-from pretrain.parallel.stages import Stage
+from pretrain.parallel.base.mesh import layout
+from pretrain.parallel.base.stages import Stage
 from pretrain.plan.demand import parameters
 from pretrain.plan.demand.memory import ITEM_BYTES, PROCESS_BYTES, Estimate
 from pretrain.plan.demand.software import Software

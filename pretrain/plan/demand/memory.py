@@ -28,9 +28,9 @@ from typing import Literal, NamedTuple
 
 from pretrain.batch_size import local_batches
 from pretrain.config import ModelConfig, ParallelConfig, Precision, Recompute, RunConfig, ScheduleKind
-from pretrain.parallel.mesh import layout
-from pretrain.parallel.params import part_specs
-from pretrain.parallel.stages import Stage
+from pretrain.parallel.base.mesh import layout
+from pretrain.parallel.base.params import part_specs
+from pretrain.parallel.base.stages import Stage
 from pretrain.plan.demand.activations import Activations
 from pretrain.plan.time.pipeline import most_held, own_stages, stages_of
 

@@ -6,8 +6,8 @@ import math
 from functools import lru_cache
 
 from pretrain.config import ModelConfig
-from pretrain.parallel.params import param_specs, part_specs
-from pretrain.parallel.stages import Stage
+from pretrain.parallel.base.params import param_specs, part_specs
+from pretrain.parallel.base.stages import Stage
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed.tensor import DTensor
 
 from pretrain.config import RunConfig
-from pretrain.micro_batch import MicroBatch
+from pretrain.model.micro_batch import MicroBatch
 from pretrain.plan.demand.activations import INT64, Activations
 from pretrain.plan.demand.memory import ITEM_BYTES
 from pretrain.step import Run

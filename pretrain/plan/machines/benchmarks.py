@@ -35,8 +35,8 @@ from pretrain.config import ParallelConfig, Precision, RunConfig
 from pretrain.corpora import order_from
 from pretrain.data.in_memory import memory_loader, random_tokens
 from pretrain.hardware import device_name
-from pretrain.parallel import mesh
-from pretrain.parallel.mesh import World
+from pretrain.parallel.base import mesh
+from pretrain.parallel.base.mesh import World
 from pretrain.scale import timed_steps
 from pretrain.step import new_run
 

@@ -23,8 +23,8 @@ from corpus.engine.errors import WenhaiError
 from pretrain.config import RunConfig, load_config
 from pretrain.corpora import order_from
 from pretrain.data.in_memory import memory_loader, random_tokens
-from pretrain.micro_batch import read_micro_batches
-from pretrain.parallel import mesh
+from pretrain.model.micro_batch import read_micro_batches
+from pretrain.parallel.base import mesh
 from pretrain.plan.cost import predict
 from pretrain.plan.demand.saved_tensors import counted_bytes, predicted_bytes
 from pretrain.plan.machines.benchmarks import spread

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import local_batches
 from pretrain.config import ModelConfig, RunConfig
-from pretrain.parallel.mesh import layout
-from pretrain.parallel.stages import layer_flops
+from pretrain.parallel.base.mesh import layout
+from pretrain.parallel.base.stages import layer_flops
 from pretrain.plan.demand import parameters
 from pretrain.plan.demand.memory import ITEM_BYTES
 from pretrain.plan.demand.software import Software

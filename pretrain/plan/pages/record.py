@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pretrain.config import RunConfig
-from pretrain.parallel.mesh import layout
+from pretrain.parallel.base.mesh import layout
 from pretrain.plan.demand import parameters
 from pretrain.plan.pages.naming import layout_name
 from pretrain.plan.prediction import Prediction

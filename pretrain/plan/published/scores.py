@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pretrain.config import load_config
-from pretrain.parallel.schedule import actions, stage_ranks
-from pretrain.parallel.simulate import simulate
+from pretrain.parallel.base.schedule import actions, stage_ranks
+from pretrain.parallel.base.simulate import simulate
 from pretrain.plan.cost import predict
 from pretrain.plan.demand import megatron_memory, parameters
 from pretrain.plan.demand.software import MEGATRON_2020, Software, find_software

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
 from pretrain.config import ParallelConfig, Recompute, RunConfig, ScheduleKind, TrainingConfig, Zero
-from pretrain.parallel.mesh import layout
+from pretrain.parallel.base.mesh import layout
 from pretrain.plan.demand.software import OURS, Software
 from pretrain.plan.machines.cluster import Cluster
 

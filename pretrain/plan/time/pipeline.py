@@ -1,6 +1,6 @@
 """What a planner asks of thousands of pipelines: their stages, once for each cut, and what a rank holds, without its list.
 
-`most_held` counts what `parallel.simulate.most_held` finds in the lists of `parallel.schedule`, from how these are made.
+`most_held` counts what `parallel.base.simulate.most_held` finds in the lists of `parallel.base.schedule`, from how these are made.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pretrain.config import ModelConfig, ScheduleKind
-from pretrain.parallel.schedule import micro_batch_groups, stage_ranks
-from pretrain.parallel.stages import Stage, cut
+from pretrain.parallel.base.schedule import micro_batch_groups, stage_ranks
+from pretrain.parallel.base.stages import Stage, cut
 
 
 @lru_cache(maxsize=4096)
 def stages_of(
     model: ModelConfig, num_stages: int, layers_per_stage: tuple[int, ...] | None = None
 ) -> tuple[Stage, ...]:
-    """The stages of `parallel.stages.cut`."""
+    """The stages of `parallel.base.stages.cut`."""
     return tuple(cut(model, num_stages, layers_per_stage))
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from pretrain.batch_size import local_batches
 from pretrain.config import RunConfig
-from pretrain.parallel.mesh import layout
+from pretrain.parallel.base.mesh import layout
 from pretrain.plan.demand import parameters
 from pretrain.plan.demand.flops import SPLIT_SCHEDULES
 from pretrain.plan.demand.operations import Operation, Shape

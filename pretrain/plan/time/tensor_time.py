@@ -1,6 +1,6 @@
 """What tensor-parallel ranks send each other around the products of a micro-batch, and what of it products hide.
 
-Of our own executor (`parallel.tensor`, `parallel.products`; with sequence parallelism s, without it w):
+Of our own executor (`parallel.base.tensor`, `parallel.base.products`; with sequence parallelism s, without it w):
 
 | where | s | w | beside |
 |---|---|---|---|

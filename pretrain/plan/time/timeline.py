@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from html import escape
 
 from pretrain.monitor.charts import round_step
-from pretrain.parallel.schedule import Kind, actions
-from pretrain.parallel.simulate import Timeline, simulate
+from pretrain.parallel.base.schedule import Kind, actions
+from pretrain.parallel.base.simulate import Timeline, simulate
 from pretrain.plan.pages.charts import figure
 from pretrain.plan.prediction import Prediction
 

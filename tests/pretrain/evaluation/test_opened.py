@@ -20,7 +20,8 @@ from pretrain.corpora import order_from
 from pretrain.evaluation import opened as module
 from pretrain.evaluation.opened import add_model_arguments, in_ranks, opened
 from pretrain.evaluation.scoring import Continuation, Request, score
-from pretrain.parallel import compose, mesh
+from pretrain.parallel.base import mesh
+from pretrain.parallel.engine import compose
 from pretrain.step import new_run
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.texts import SEQUENCE_LENGTH, small_tokenizer, smallest_config

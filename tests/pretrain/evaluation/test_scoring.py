@@ -18,8 +18,8 @@ from corpus.engine.errors import UsageError
 from pretrain.data import IGNORED_TARGET
 from pretrain.evaluation import scoring
 from pretrain.evaluation.scoring import Continuation, Request, Score, cut, score
-from pretrain.micro_batch import MicroBatch
 from pretrain.model import GPT
+from pretrain.model.micro_batch import MicroBatch
 from pretrain.reading import Reading
 from tests.pretrain.models import CHOICES, build, small
 

@@ -28,7 +28,7 @@ from pretrain.finetuning.start import rows_a_step, settings
 from pretrain.finetuning.templates import load_template, render, template_of
 from pretrain.generation import command as generation
 from pretrain.hf.export import weights_of
-from pretrain.parallel import mesh
+from pretrain.parallel.base import mesh
 from pretrain.reading import Reading
 from pretrain.trace import Trace
 from pretrain.train import train

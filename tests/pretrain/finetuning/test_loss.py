@@ -14,7 +14,7 @@ from pretrain import checkpoint
 from pretrain.config import load_config
 from pretrain.corpora import open_run
 from pretrain.data import IGNORED_TARGET, Loader
-from pretrain.micro_batch import MicroBatch
+from pretrain.model.micro_batch import MicroBatch
 from tests.pretrain.finetuning.made import finetune, write_lines
 
 

@@ -18,7 +18,7 @@ from pretrain.config import RunConfig, load_config, named_configs
 from pretrain.monitor import memory
 from pretrain.monitor.memory import GIB, Reading, Watch, available_bytes, check, control_group, process_bytes
 from pretrain.monitor.metrics import Metrics
-from pretrain.parallel import mesh
+from pretrain.parallel.base import mesh
 from pretrain.plan.demand.memory import estimate
 from pretrain.step import Run, StepResult, train_step
 from tests.pretrain.ranks import reused_ranks

@@ -13,9 +13,9 @@ from torch import nn
 
 from pretrain.config import RunConfig
 from pretrain.evaluation.bits import evaluate
-from pretrain.micro_batch import read_micro_batches
+from pretrain.model.micro_batch import read_micro_batches
 from pretrain.optim import clip_grad_norm, group_of
-from pretrain.parallel.params import init_parameters, param_specs
+from pretrain.parallel.base.params import init_parameters, param_specs
 from pretrain.reading import Reading
 from pretrain.step import Run
 from tests.pretrain.ranks import reused_ranks

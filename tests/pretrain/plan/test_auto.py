@@ -20,7 +20,7 @@ from pretrain.__main__ import main
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import ParallelConfig, RunConfig, load_config, to_json
 from pretrain.console import say
-from pretrain.parallel import mesh
+from pretrain.parallel.base import mesh
 from pretrain.plan import auto
 from pretrain.plan.auto import choose, cluster_for, resolve, toml_lines
 from pretrain.plan.machines.cluster import Cluster, load_cluster

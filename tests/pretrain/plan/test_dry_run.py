@@ -11,8 +11,8 @@ import pytest
 from corpus.engine.errors import UsageError
 from pretrain.__main__ import main
 from pretrain.config import load_config, named_configs
-from pretrain.parallel.params import num_parameters
-from pretrain.parallel.stages import layer_flops
+from pretrain.parallel.base.params import num_parameters
+from pretrain.parallel.base.stages import layer_flops
 from pretrain.plan.demand import memory
 from pretrain.plan.dry_run import RANKS_PER_NODE, Plan, dry_run, lines
 from tests.pretrain.tiny import tiny_config

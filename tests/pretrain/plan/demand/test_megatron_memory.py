@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from pretrain.parallel.schedule import actions, stage_ranks
-from pretrain.parallel.simulate import most_held
+from pretrain.parallel.base.schedule import actions, stage_ranks
+from pretrain.parallel.base.simulate import most_held
 from pretrain.plan.demand import megatron_memory, parameters
 from pretrain.plan.demand.software import (
     BLOOM_2022,

@@ -13,10 +13,10 @@ from torch.distributed.tensor import DTensor
 
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig, load_config
-from pretrain.micro_batch import read_micro_batches
 from pretrain.model import GPT
-from pretrain.parallel.mesh import layout
-from pretrain.parallel.params import num_parameters, param_specs
+from pretrain.model.micro_batch import read_micro_batches
+from pretrain.parallel.base.mesh import layout
+from pretrain.parallel.base.params import num_parameters, param_specs
 from pretrain.plan.demand.memory import estimate, worst
 from pretrain.plan.demand.saved_tensors import counted_bytes
 from pretrain.step import train_step

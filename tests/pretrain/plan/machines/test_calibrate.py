@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from pretrain.config import ParallelConfig, load_config
-from pretrain.parallel import mesh
+from pretrain.parallel.base import mesh
 from pretrain.plan.cost import predict
 from pretrain.plan.machines import benchmarks, calibrate, measured
 from pretrain.plan.machines.benchmarks import DTYPES, Findings, Sample, findings, training_configs

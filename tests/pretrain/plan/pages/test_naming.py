@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
 from pretrain.config import ParallelConfig, RunConfig, load_config
-from pretrain.parallel.mesh import layout
+from pretrain.parallel.base.mesh import layout
 from pretrain.plan.pages.naming import layout_name, parse_constraints, parse_layout, parse_words
 from tests.pretrain.tiny import tiny_config
 

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from pretrain.config import RunConfig, load_config
-from pretrain.parallel.schedule import actions, stage_ranks
-from pretrain.parallel.simulate import Timeline, simulate
+from pretrain.parallel.base.schedule import actions, stage_ranks
+from pretrain.parallel.base.simulate import Timeline, simulate
 from pretrain.plan.cost import predict
 from pretrain.plan.demand.software import OURS
 from pretrain.plan.machines.cluster import Cluster, load_cluster

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pretrain.config import ScheduleKind
-from pretrain.parallel import simulate
-from pretrain.parallel.schedule import actions, stage_ranks
+from pretrain.parallel.base import simulate
+from pretrain.parallel.base.schedule import actions, stage_ranks
 from pretrain.plan.time.pipeline import most_held, own_stages
 
 

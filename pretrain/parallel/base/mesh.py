@@ -31,7 +31,7 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.config import ParallelConfig
 from pretrain.errors import FailedRank, LostPeer, LostRank
-from pretrain.parallel.roll_call import RollCall
+from pretrain.parallel.base.roll_call import RollCall
 from pretrain.phases import Phases
 
 AXES = ("pp", "dp_replicate", "dp_shard", "tp")

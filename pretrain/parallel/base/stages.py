@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from pretrain.config import ModelConfig
-from pretrain.parallel.params import num_matmul_parameters
+from pretrain.parallel.base.params import num_matmul_parameters
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pretrain.config import ModelConfig, Recompute
-from pretrain.layers import Embedding, Linear, Norm, PositionEmbedding, RowLinear, columns
-from pretrain.masks import dense_mask, target_rows
-from pretrain.micro_batch import MicroBatch
-from pretrain.parallel.recompute import recompute_fully, recompute_selectively
-from pretrain.parallel.stages import Stage, whole
-from pretrain.parallel.tensor import ALONE, TensorAxis
+from pretrain.model.layers import Embedding, Linear, Norm, PositionEmbedding, RowLinear, columns
+from pretrain.model.masks import dense_mask, target_rows
+from pretrain.model.micro_batch import MicroBatch
+from pretrain.parallel.base.recompute import recompute_fully, recompute_selectively
+from pretrain.parallel.base.stages import Stage, whole
+from pretrain.parallel.base.tensor import ALONE, TensorAxis
 
 Angles = tuple[Tensor, Tensor]
 

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pretrain.errors import LostPeer
-from pretrain.parallel.mesh import World
+from pretrain.parallel.base.mesh import World
 
 Direction = Literal["forward", "backward"]
 

@@ -44,7 +44,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionP
 
 from pretrain.config import Precision, Zero
 from pretrain.model import GPT
-from pretrain.parallel.mesh import World
+from pretrain.parallel.base.mesh import World
 from pretrain.phases import Phases
 
 LOW_PRECISION: dict[Precision, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}

@@ -13,7 +13,7 @@ from torch import Tensor
 from pretrain.batch_size import local_batches
 from pretrain.config import RunConfig
 from pretrain.data import Loader
-from pretrain.parallel.mesh import World
+from pretrain.parallel.base.mesh import World
 
 
 @dataclass(frozen=True)

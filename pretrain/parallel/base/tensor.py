@@ -11,14 +11,14 @@ holds. Activations are plain local tensors, and every collective is written wher
 | gradient of a parameter that each rank has a copy of | a part from each rank, summed later | the same on every rank |
 
 Both send as much: an all-reduce is a reduce-scatter and an all-gather; but what was spread over the tokens is not kept, and
-gathered once more in the backward (`pretrain.parallel.products`). So sequence parallelism keeps 1/t of the activations
+gathered once more in the backward (`pretrain.parallel.base.products`). So sequence parallelism keeps 1/t of the activations
 between products. The loss never sees a whole row of logits: ranks exchange two numbers a token.
 
 Collectives are torch's functional ones: each returns a new tensor, which recompute may keep, and torch.compile can see
 them. (Of the two operations of each, recompute must not keep the second, `wait_tensor`.) What they are handed is detached: a
 thread of gloo's keeps it beyond the wait, and would destroy what it held last of autograd's graph, beside a backward.
 
-Shape suffixes as in `pretrain.model`; t is the number of tensor-parallel ranks.
+Shape suffixes as in `pretrain.model.gpt`; t is the number of tensor-parallel ranks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.nn import functional as F
 
 from pretrain.data import IGNORED_TARGET
-from pretrain.parallel.params import ParamSpec
+from pretrain.parallel.base.params import ParamSpec
 from pretrain.phases import Phases
 
 Exchange = Callable[[], Tensor]  # under way: the call waits for its end and gives the result
@@ -89,7 +89,7 @@ class TensorAxis:
     def spread(self, x: Tensor) -> Exchange:
         """[B, T/t, D], or the same [B, T, D] on each rank, as the whole input [B, T, D] of each rank's product.
 
-        Of this and `sum_spread` autograd knows nothing: see `pretrain.parallel.products`.
+        Of this and `sum_spread` autograd knows nothing: see `pretrain.parallel.base.products`.
         """
         if self.group is None or not self.sequence_parallel:
             return lambda: x

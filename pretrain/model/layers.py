@@ -2,7 +2,7 @@
 
 A parameter is one tensor of the logical shape, a DTensor where ranks share it; `axis.weight` is the part that this rank
 computes with. Between the modules flow plain tensors: which part of the tokens or channels they are, and when ranks
-exchange them, is said by the axis (`pretrain.parallel.tensor`) and shown by whoever calls it.
+exchange them, is said by the axis (`pretrain.parallel.base.tensor`) and shown by whoever calls it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pretrain.config import ModelConfig
-from pretrain.parallel.deferred import Product
-from pretrain.parallel.products import Matrix, products
-from pretrain.parallel.recompute import last_product
-from pretrain.parallel.tensor import ALONE, TensorAxis
+from pretrain.parallel.base.deferred import Product
+from pretrain.parallel.base.products import Matrix, products
+from pretrain.parallel.base.recompute import last_product
+from pretrain.parallel.base.tensor import ALONE, TensorAxis
 
 
 class Embedding(nn.Module):

@@ -30,13 +30,14 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional as F
 
 from pretrain.config import ModelConfig, ParallelConfig, Precision, ScheduleKind
-from pretrain.masks import target_rows
-from pretrain.micro_batch import MicroBatch
 from pretrain.model import GPT
-from pretrain.parallel import deferred, fsdp
-from pretrain.parallel.channels import Channels, Message
-from pretrain.parallel.mesh import World
-from pretrain.parallel.schedule import Action, actions, stage_ranks
+from pretrain.model.masks import target_rows
+from pretrain.model.micro_batch import MicroBatch
+from pretrain.parallel.base import deferred
+from pretrain.parallel.base.mesh import World
+from pretrain.parallel.base.schedule import Action, actions, stage_ranks
+from pretrain.parallel.engine import fsdp
+from pretrain.parallel.engine.channels import Channels, Message
 
 RECEIVES_AHEAD = 2  # actions whose input is expected before their turn, so that it comes while others compute
 DTYPES: dict[Precision, torch.dtype] = {

@@ -1,7 +1,7 @@
 """Weight gradients that are computed later (the W of zero-bubble schedules; Qi et al. 2024).
 
 The stage before waits for the gradient of a product's input, nobody for that of its weight: the backward of
-`pretrain.parallel.products` computes the first (and the bias's, a mere sum) and leaves what the second is computed from in
+`pretrain.parallel.base.products` computes the first (and the bias's, a mere sum) and leaves what the second is computed from in
 a list: the input and the gradient of the output, as much as the input and output of the layer, until then.
 """
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from pretrain.parallel.tensor import TensorAxis
+from pretrain.parallel.base.tensor import TensorAxis
 
 
 class Product(NamedTuple):

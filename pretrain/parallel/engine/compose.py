@@ -21,16 +21,16 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from pretrain.config import RunConfig
-from pretrain.micro_batch import MicroBatch
 from pretrain.model import GPT
-from pretrain.parallel import fsdp
-from pretrain.parallel.compile import compile_blocks
-from pretrain.parallel.mesh import World
-from pretrain.parallel.params import init_parameters, part_specs
-from pretrain.parallel.pipeline import Pipeline
-from pretrain.parallel.schedule import stage_ranks
-from pretrain.parallel.stages import Stage, cut
-from pretrain.parallel.tensor import TensorAxis, distribute
+from pretrain.model.micro_batch import MicroBatch
+from pretrain.parallel.base.mesh import World
+from pretrain.parallel.base.params import init_parameters, part_specs
+from pretrain.parallel.base.schedule import stage_ranks
+from pretrain.parallel.base.stages import Stage, cut
+from pretrain.parallel.base.tensor import TensorAxis, distribute
+from pretrain.parallel.engine import fsdp
+from pretrain.parallel.engine.compile import compile_blocks
+from pretrain.parallel.engine.pipeline import Pipeline
 
 EMBEDDING = "embedding.weight"
 

@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from pretrain.model import GPT, Block
+from pretrain.model.gpt import GPT, Block
 
 
 def compile_blocks(part: GPT) -> None:
