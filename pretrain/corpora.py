@@ -37,7 +37,7 @@ from pretrain.data import (
 )
 from pretrain.data.examples import Packs, Record, open_packs, read_record
 from pretrain.data.megatron import open_megatron
-from pretrain.state import Order, Share
+from pretrain.training.state import Order, Share
 from tokenizer.shards import TokenShard, open_split
 
 if TYPE_CHECKING:

@@ -37,9 +37,9 @@ from pretrain.data.in_memory import memory_loader, random_tokens
 from pretrain.launch import launch
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.mesh import World
-from pretrain.plan.demand.flops import flops_per_token
 from pretrain.scale_report import Kind, Point, device_name, write_report
-from pretrain.step import Run, new_run, train_step
+from pretrain.training.step import Run, new_run, train_step
+from pretrain.workload.flops import flops_per_token
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -40,14 +40,13 @@ from corpus.engine.errors import UsageError
 from pretrain.batch_size import local_batches
 from pretrain.config import ParallelConfig, RunConfig, load_config, named_configs, to_json
 from pretrain.console import say
-from pretrain.plan import auto
+from pretrain.plan import auto, naming
 from pretrain.plan.cost import Prediction, predict
-from pretrain.plan.demand.flops import flops_per_token
 from pretrain.plan.machines.cluster import load_cluster
-from pretrain.plan.pages import naming
 from pretrain.plan.tuning.measure import Measurement, measure, train_rank
 from pretrain.scale_report import device_name
 from pretrain.sweep_report import PREDICTED, Cell, Grid, Kernels, write_report
+from pretrain.workload.flops import flops_per_token
 
 DEFAULT_GRID = ("tp=1,2,4,8", "pp=1,2,4,8", "mbs=1,2,4,8")
 TIMEOUT_SECONDS = 600.0

@@ -32,7 +32,7 @@ from pretrain.config import RunConfig, corpus_folders
 from pretrain.corpora import Corpus, corpora_digest, new_loader, open_corpora
 from pretrain.data import Loader, ShardReader
 from pretrain.staging import staged
-from pretrain.state import State
+from pretrain.training.state import State
 from tokenizer.model import Tokenizer
 from tokenizer.shards import TokenShard
 

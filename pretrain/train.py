@@ -2,7 +2,7 @@
 
 SIGTERM, SIGINT and SIGUSR1 finish the step, save and exit with 75: the same command goes on from there, and from the newest
 checkpoint after any other end, bit for bit on the same layout of ranks and within rounding on any other. One step is
-`pretrain.step`.
+`pretrain.training.step`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from pretrain.monitor import memory
 from pretrain.monitor.incidents import Incidents
 from pretrain.monitor.metrics import Metrics, is_reported, measure
 from pretrain.monitor.profile import Profiler
-from pretrain.optim import learning_rate
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.params import num_parameters
 from pretrain.signals import noted
 from pretrain.staging import staged_on_all
-from pretrain.state import State
-from pretrain.step import Run, new_run, note_order, train_step
+from pretrain.training.optim import learning_rate
+from pretrain.training.state import State
+from pretrain.training.step import Run, new_run, note_order, train_step
 
 
 def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path: Path | None = None) -> None:

@@ -22,7 +22,7 @@ from corpus.engine.cli import add_examples
 from pretrain.config import ParallelConfig, ScheduleKind
 from pretrain.parallel.base.schedule import Action, actions, stage_ranks
 from pretrain.parallel.base.simulate import Timeline, most_held, simulate
-from pretrain.plan.time.timeline import COLORS, MEANINGS
+from pretrain.plan.pages.timeline import COLORS, MEANINGS
 from tools.plot import style, svg, text
 
 EXAMPLES = """

@@ -34,7 +34,7 @@ from pretrain.console import say
 from pretrain.model import GPT
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.engine.compose import ParallelModel
-from pretrain.state import State
+from pretrain.training.state import State
 
 NFS_LEFTOVER = ".nfs"  # how names begin that a client of NFS gives to open files that are removed ("silly rename")
 

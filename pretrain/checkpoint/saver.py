@@ -29,7 +29,7 @@ from pretrain.errors import FailedRank
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.engine.compose import ParallelModel
 from pretrain.phases import Phases
-from pretrain.state import State
+from pretrain.training.state import State
 
 LOST_SECONDS = 3.0  # that a run which ends with an error gives its thread, which meets the same error
 

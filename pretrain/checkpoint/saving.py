@@ -28,7 +28,7 @@ from pretrain.checkpoint.shards import SHARD_FILE, Part, Plan, make_plan, parts_
 from pretrain.config import CheckpointConfig, RunConfig
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.engine.compose import ParallelModel
-from pretrain.state import State
+from pretrain.training.state import State
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pretrain.generation.sampling import Sampling
 from pretrain.monitor.metrics import Metrics
 from pretrain.parallel.base.params import num_parameters
 from pretrain.reading import Reading
-from pretrain.step import Run
+from pretrain.training.step import Run
 
 RECORDED_SOURCES = 20  # of held-out text, those with most characters; the others are recorded together
 

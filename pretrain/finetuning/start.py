@@ -134,7 +134,7 @@ def write_start(out: Path, base: Path, config: RunConfig, origin: Mapping[str, A
     """
     from pretrain.hf.load import fill
     from pretrain.parallel.base import mesh
-    from pretrain.step import new_run
+    from pretrain.training.step import new_run
 
     if checkpoint.newest(out) is None:  # else a start died right before its end
         with mesh.start(ParallelConfig(), "cpu", TIMEOUT_MINUTES) as world:

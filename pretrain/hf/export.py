@@ -33,7 +33,7 @@ from pretrain.hf.layouts import LAYOUTS, Layout, choose
 from pretrain.hf.proof import Agreement
 from pretrain.hf.serving import check_beginning, check_chat, write_serving_files
 from pretrain.model import GPT
-from pretrain.state import State
+from pretrain.training.state import State
 from tokenizer.export.folder import new_folder, prove_texts, write_files
 from tokenizer.model import Tokenizer
 

@@ -35,8 +35,8 @@ from pretrain.hf.proof import Agreement
 from pretrain.model import GPT
 from pretrain.parallel.base import mesh
 from pretrain.parallel.engine.compose import ParallelModel
-from pretrain.step import new_run
 from pretrain.toml import dump
+from pretrain.training.step import new_run
 from tokenizer.model import Tokenizer
 
 DEFAULTS: dict[str, Any] = {  # of a run that goes on with a finished model; --config or --set say otherwise

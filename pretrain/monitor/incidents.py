@@ -3,7 +3,7 @@
 | kind in metrics.jsonl | documents in |
 |---|---|
 | `overflow`: an fp16 gradient; the step was done again with the `loss_scale` that it says | |
-| `not_finite`: a loss or gradient, see `pretrain.step`; of verdict "data" | OUT/not_finite/step-XXXXXXXX.jsonl |
+| `not_finite`: a loss or gradient, see `pretrain.training.step`; of verdict "data" | OUT/not_finite/step-XXXXXXXX.jsonl |
 | `loss_spike`: a loss far above the recent ones, see `pretrain.monitor.spikes` | OUT/loss_spikes/step-XXXXXXXX.jsonl |
 
 Such a file has a line for each part of a document that the step took, as `python -m pretrain trace --json` prints them:
@@ -26,7 +26,7 @@ from pretrain.monitor.metrics import Metrics
 from pretrain.monitor.spikes import Spike, SpikeDetector
 
 if TYPE_CHECKING:
-    from pretrain.step import NotFinite, Run, StepResult
+    from pretrain.training.step import NotFinite, Run, StepResult
 
 MAX_SAMPLES = 1024  # some thousand rows of the documents' tables: seconds
 

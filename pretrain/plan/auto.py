@@ -28,7 +28,7 @@ from pretrain.config import ParallelConfig, RunConfig, to_json
 from pretrain.parallel.base.mesh import choose_device, layout
 from pretrain.plan.cost import Prediction
 from pretrain.plan.machines.cluster import Cluster, load_cluster, named_clusters
-from pretrain.plan.pages.naming import layout_name
+from pretrain.plan.naming import layout_name
 from pretrain.plan.search.search import Plans, search
 
 # By the name that torch gives a GPU, the first that fits; None: no cluster of the package joins such cards as they are joined.

@@ -59,7 +59,7 @@ NEW_KEYWORDS = {  # function: keywords that it does not take in 2.11
 }
 
 PRIVATE = {  # file: {private name of torch: what for, where there is no public one}
-    "pretrain/optim.py": {"_foreach_mul_": "scales all gradients in one call; clip_grads_with_norm_ takes no local parts"},
+    "pretrain/training/optim.py": {"_foreach_mul_": "scales all gradients in one call; clip_grads_with_norm_ takes no local parts"},
     "pretrain/parallel/engine/fsdp.py": {
         # reduce_deferred, as torch's own PipelineStage.perform_reduce_grad
         "_state_ctx": "the states of all modules of a part",

@@ -20,7 +20,7 @@ from pretrain import checkpoint, train
 from pretrain.checkpoint import saving
 from pretrain.checkpoint.shards import write_shard
 from pretrain.config import RunConfig
-from pretrain.step import Run, StepResult, train_step
+from pretrain.training.step import Run, StepResult, train_step
 from tests.pretrain.ranks import run_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.pretrain.tiny import tiny_config

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pretrain.config import RunConfig
 from pretrain.parallel.engine.compose import ParallelModel
-from pretrain.step import NotFinite, Run, StepResult, train_step
+from pretrain.training.step import NotFinite, Run, StepResult, train_step
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, whole, whole_weights
 

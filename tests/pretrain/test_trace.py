@@ -16,8 +16,8 @@ from corpus.engine.errors import UsageError
 from pretrain import trace
 from pretrain.__main__ import main
 from pretrain.config import RampupConfig
-from pretrain.state import Order, Share, State
 from pretrain.trace import Sighting, Trace
+from pretrain.training.state import Order, Share, State
 from tests.pretrain.data.test_reader import write_folder
 from tests.pretrain.texts import (
     batch_tokens,

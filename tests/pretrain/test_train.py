@@ -21,16 +21,17 @@ import pytest
 
 from corpus.engine.durable import RunLock
 from corpus.engine.errors import LockHeld, Stopped, WenhaiError
-from pretrain import checkpoint, step, train
+from pretrain import checkpoint, train
 from pretrain.checkpoint import saving
 from pretrain.checkpoint.shards import write_shard
 from pretrain.config import RunConfig, load_config, to_json
 from pretrain.corpora import order_from
 from pretrain.errors import LostRank
 from pretrain.evaluation import of_run
-from pretrain.optim import GradNorms
-from pretrain.state import Order, order_of
-from pretrain.step import StepResult, note_order, train_step
+from pretrain.training import step
+from pretrain.training.optim import GradNorms
+from pretrain.training.state import Order, order_of
+from pretrain.training.step import StepResult, note_order, train_step
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps

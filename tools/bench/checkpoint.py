@@ -26,7 +26,7 @@ from pretrain import checkpoint
 from pretrain.checkpoint.shards import tensors_of
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.params import num_parameters
-from pretrain.step import Run, train_step
+from pretrain.training.step import Run, train_step
 from tools.bench.random_run import configuration, random_run, random_tokens
 from tools.bench.ranks import on_ranks
 from tools.bench.resident import status

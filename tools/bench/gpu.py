@@ -42,9 +42,9 @@ import torch
 from pretrain.config import RunConfig, load_config
 from pretrain.hardware import device_name, peak_flops
 from pretrain.parallel.base import mesh
-from pretrain.plan.demand import memory
-from pretrain.plan.demand.flops import flops_per_token
-from pretrain.step import train_step
+from pretrain.training.step import train_step
+from pretrain.workload import memory
+from pretrain.workload.flops import flops_per_token
 from tools.bench.plain_gpt import PlainGPT, PlainRun, new_optimizer
 from tools.bench.random_run import configuration, random_run, random_tokens
 
@@ -409,7 +409,7 @@ def loader_row(sections: Sections, on_disk: bool, tiny: bool, seconds: float) ->
     """The same model on tokens of a shard that was just written, or in memory."""
     from pretrain.corpora import order_from
     from pretrain.data import open_loader
-    from pretrain.step import new_run
+    from pretrain.training.step import new_run
     from tools.bench import loader as bench
 
     vocabulary = {"vocab_size": bench.VOCAB_SIZE, "padded_vocab_size": -(-bench.VOCAB_SIZE // 128) * 128}

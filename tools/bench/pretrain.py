@@ -25,7 +25,7 @@ from pretrain.model.micro_batch import read_micro_batches
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.engine import fsdp
-from pretrain.step import Run, train_step
+from pretrain.training.step import Run, train_step
 from tools.bench import bubbles, plain_gpt, two_ranks
 from tools.bench.random_run import configuration, random_run, random_tokens
 from tools.bench.ranks import on_ranks

@@ -10,7 +10,13 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
-PRELOADED = ["torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.pipelining", "pretrain.step"]
+PRELOADED = [
+    "torch",
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "pretrain.training.step",
+]
 TIMEOUT = datetime.timedelta(minutes=2)  # for a rank that waits for another, and so the end of all where one fails
 
 

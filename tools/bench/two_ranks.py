@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from pretrain.config import RunConfig
 from pretrain.parallel.base import mesh
-from pretrain.step import train_step
+from pretrain.training.step import train_step
 from tools.bench import torch_peers
 from tools.bench.random_run import configuration, random_run, random_tokens
 from tools.bench.ranks import on_ranks

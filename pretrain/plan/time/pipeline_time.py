@@ -24,7 +24,7 @@ from typing import NamedTuple
 from pretrain.config import ScheduleKind
 from pretrain.parallel.base.schedule import Action, actions
 from pretrain.parallel.base.simulate import simulate
-from pretrain.plan.demand.flops import SPLIT_SCHEDULES
+from pretrain.workload.flops import SPLIT_SCHEDULES
 
 FULL = 4  # times as many micro-batches as ranks after which a pipeline repeats itself
 

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from pretrain.config import ModelConfig, ParallelConfig, Recompute, ScheduleKind
 from pretrain.parallel.base.schedule import stage_ranks
-from pretrain.plan.demand import megatron_operations, operations
-from pretrain.plan.demand.operations import Operation, Shape, Work
 from pretrain.plan.prediction import Seconds, Traffic
 from pretrain.plan.time.machine import Machine, Spent
-from pretrain.plan.time.pipeline import own_stages, stages_of
 from pretrain.plan.time.tensor_time import NOTHING, Exchanges, TensorTime
+from pretrain.workload import megatron_operations, operations
+from pretrain.workload.operations import Operation, Shape, Work
+from pretrain.workload.pipeline import own_stages, stages_of
 
 SELECTIVE = ("norm", "rotary", "mask", "swiglu", "gelu")
 DISPATCHED = 4  # launches more for each kernel of a forward whose operations selective recompute looks at, both times

@@ -42,7 +42,7 @@ from pretrain.monitor import memory
 from pretrain.monitor.memory import process_bytes
 from pretrain.parallel.base import mesh
 from pretrain.scale import timed_steps
-from pretrain.step import new_run
+from pretrain.training.step import new_run
 
 Outcome = Literal["done", "out of memory", "failed"]
 

@@ -22,7 +22,7 @@ from pretrain.evaluation.opened import add_model_arguments, in_ranks, opened
 from pretrain.evaluation.scoring import Continuation, Request, score
 from pretrain.parallel.base import mesh
 from pretrain.parallel.engine import compose
-from pretrain.step import new_run
+from pretrain.training.step import new_run
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.texts import SEQUENCE_LENGTH, small_tokenizer, smallest_config
 from tests.pretrain.tiny import tiny_loader

@@ -19,8 +19,8 @@ from pretrain.monitor import memory
 from pretrain.monitor.memory import GIB, Reading, Watch, available_bytes, check, control_group, process_bytes
 from pretrain.monitor.metrics import Metrics
 from pretrain.parallel.base import mesh
-from pretrain.plan.demand.memory import estimate
-from pretrain.step import Run, StepResult, train_step
+from pretrain.training.step import Run, StepResult, train_step
+from pretrain.workload.memory import estimate
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_train import recorded, run_config, train_here
 from tests.pretrain.texts import documents, small_tokenizer, text_folder

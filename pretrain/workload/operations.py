@@ -1,7 +1,7 @@
 """What a rank computes of one micro-batch, operation by operation: floating-point operations, and bytes read and written.
 
 This is the table of our own model: fused attention, which reads and writes no scores, and everything else as torch runs
-it, one kernel after the other; `plan.demand.megatron_operations` is the one of published tables. Norms, additions and activation
+it, one kernel after the other; `workload.megatron_operations` is the one of published tables. Norms, additions and activation
 functions move numbers and multiply few: their bytes are what they cost.
 
 T tokens of a micro-batch, s window, h hidden, a and k the widths of queries and of keys (a rank's), f feed-forward width, V

@@ -1,4 +1,4 @@
-"""What `plan calibrate` measures, on each rank that it starts: `python -m pretrain.plan.machines.benchmarks FOLDER`.
+"""What `plan calibrate` measures, on each rank that it starts: `python -m pretrain.plan.calibration.benchmarks FOLDER`.
 
 | kind | what is timed | work |
 |---|---|---|
@@ -38,7 +38,7 @@ from pretrain.hardware import device_name
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.mesh import World
 from pretrain.scale import timed_steps
-from pretrain.step import new_run
+from pretrain.training.step import new_run
 
 DTYPES: dict[Precision, torch.dtype] = {
     "fp32": torch.float32,

@@ -1,5 +1,5 @@
 """The table of operations of Megatron-LM in 2021 and 2022 (Shoeybi et al. 2019, Narayanan et al. 2021): scores, softmax and
-dropout masks are in memory. Symbols as in `plan.demand.operations`.
+dropout masks are in memory. Symbols as in `workload.operations`.
 
 Without fused kernels (`Software.fuses_kernels`) what one kernel does otherwise takes several, which read and write what the one
 keeps in registers. Of each number, e = 2:
@@ -13,8 +13,8 @@ keeps in registers. Of each number, e = 2:
 
 from __future__ import annotations
 
-from pretrain.plan.demand.operations import WIDE, Operation, Shape, Work, fused_attention, matrices, product, products
-from pretrain.plan.demand.software import Software
+from pretrain.workload.operations import WIDE, Operation, Shape, Work, fused_attention, matrices, product, products
+from pretrain.workload.software import Software
 
 MASK = 1  # bytes of a dropout mask's entry
 

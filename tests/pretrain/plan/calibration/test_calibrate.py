@@ -11,13 +11,13 @@ import pytest
 
 from pretrain.config import ParallelConfig, load_config
 from pretrain.parallel.base import mesh
+from pretrain.plan.calibration import benchmarks, calibrate, measured
+from pretrain.plan.calibration.benchmarks import DTYPES, Findings, Sample, findings, training_configs
+from pretrain.plan.calibration.calibrate import Calibration, cluster_of, lines
+from pretrain.plan.calibration.measured import LAYOUTS, Row
 from pretrain.plan.cost import predict
-from pretrain.plan.machines import benchmarks, calibrate, measured
-from pretrain.plan.machines.benchmarks import DTYPES, Findings, Sample, findings, training_configs
-from pretrain.plan.machines.calibrate import Calibration, cluster_of, lines
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.machines.collectives import Collectives, Group
-from pretrain.plan.machines.measured import LAYOUTS, Row
 from pretrain.plan.tuning.measure import Measurement
 from tests.pretrain.ranks import reused_ranks
 

@@ -24,10 +24,10 @@ from pretrain.batch_size import local_batches
 from pretrain.config import RunConfig
 from pretrain.parallel.base.mesh import layout
 from pretrain.parallel.base.stages import Stage
-from pretrain.plan.demand import parameters
-from pretrain.plan.demand.memory import ITEM_BYTES, PROCESS_BYTES, Estimate
-from pretrain.plan.demand.software import Software
-from pretrain.plan.time.pipeline import most_held, own_stages, stages_of
+from pretrain.workload import parameters
+from pretrain.workload.memory import ITEM_BYTES, PROCESS_BYTES, Estimate
+from pretrain.workload.pipeline import most_held, own_stages, stages_of
+from pretrain.workload.software import Software
 
 WEIGHT_BYTES = 2
 SUB_GROUP = 10**9  # DeepSpeed's default `sub_group_size`

@@ -24,17 +24,24 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from pretrain import loss_scale
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import RunConfig
 from pretrain.data import Loader
 from pretrain.model.micro_batch import MicroBatch, read_micro_batches
-from pretrain.optim import GradNorms, clip_grad_norm, create_state, learning_rate, new_optimizer, set_learning_rate
 from pretrain.parallel.base.mesh import AXES, DATA_AXES, World
 from pretrain.parallel.engine import compose
 from pretrain.parallel.engine.compose import ParallelModel
 from pretrain.phases import PIPELINE
-from pretrain.state import Order, State
+from pretrain.training import loss_scale
+from pretrain.training.optim import (
+    GradNorms,
+    clip_grad_norm,
+    create_state,
+    learning_rate,
+    new_optimizer,
+    set_learning_rate,
+)
+from pretrain.training.state import Order, State
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class Software:
 
     name: str
     description: str
-    operations: Literal["ours", "megatron-2021"]  # the table in `plan.demand.operations`
+    operations: Literal["ours", "megatron-2021"]  # the table in `workload.operations`
     gradient_bytes: int  # as gradients are added up
     state_bytes: int  # weights, gradients and optimizer state, where nothing is sharded
     optimizer_traffic: int  # that an update reads and writes

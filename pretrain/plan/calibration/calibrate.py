@@ -3,7 +3,7 @@
     python -m pretrain plan calibrate --out build/here.toml
     python -m pretrain plan --config demo --cluster build/here.toml --gpus 2
 
-Two jobs measure what `plan.machines.benchmarks` lists: one rank, and one on each core (of a GPU machine: on each GPU). Then:
+Two jobs measure what `plan.calibration.benchmarks` lists: one rank, and one on each core (of a GPU machine: on each GPU). Then:
 
 | figure | from |
 |---|---|
@@ -38,8 +38,8 @@ from corpus.engine.errors import WenhaiError
 from pretrain import toml
 from pretrain.hardware import find_device
 from pretrain.launch import launch
+from pretrain.plan.calibration.benchmarks import DTYPES, Findings, Sample, training_configs
 from pretrain.plan.cost import predict
-from pretrain.plan.machines.benchmarks import DTYPES, Findings, Sample, training_configs
 from pretrain.plan.machines.cluster import Cluster, Cores, Device, Efficiency, Host, Network
 from pretrain.plan.tuning.measure import Measurement
 from pretrain.plan.tuning.refit import Run, predicted_again, refit_speed
@@ -135,7 +135,7 @@ def cluster_of(name: str, number: int, alone: Findings, together: Findings | Non
 def _findings(ranks: int) -> Findings:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # a device is a core
     with tempfile.TemporaryDirectory(prefix="calibrate-") as folder:
-        code = launch([sys.executable, "-m", "pretrain.plan.machines.benchmarks", folder], ranks)
+        code = launch([sys.executable, "-m", "pretrain.plan.calibration.benchmarks", folder], ranks)
         if code:
             raise WenhaiError(f"plan calibrate: a rank of {ranks} ended with exit code {code}; what it said is above.")
         return parse(Findings, durable.read_json(Path(folder) / "findings.json"), "findings of plan calibrate")

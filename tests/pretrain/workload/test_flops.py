@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from pretrain.config import ParallelConfig, load_config
 from pretrain.model import GPT
 from pretrain.parallel.base import deferred
-from pretrain.plan.demand.flops import flops_per_token, hardware_flops_per_token
+from pretrain.workload.flops import flops_per_token, hardware_flops_per_token
 from tests.pretrain.tiny import tiny_config
 
 TOKENS = torch.arange(32).reshape(2, 16)

@@ -4,8 +4,9 @@ import pytest
 
 from pretrain.parallel.base.schedule import actions, stage_ranks
 from pretrain.parallel.base.simulate import most_held
-from pretrain.plan.demand import megatron_memory, parameters
-from pretrain.plan.demand.software import (
+from pretrain.plan.published.rows import Row
+from pretrain.workload import megatron_memory, parameters
+from pretrain.workload.software import (
     BLOOM_2022,
     DEEPSPEED_2021,
     DEEPSPEED_2022,
@@ -13,7 +14,6 @@ from pretrain.plan.demand.software import (
     MEGATRON_2022,
     Software,
 )
-from pretrain.plan.published.rows import Row
 
 SHAPE: dict[str, Any] = {
     "name": "small",

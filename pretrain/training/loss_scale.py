@@ -10,7 +10,7 @@ then scaling rounds nothing.
 from __future__ import annotations
 
 from pretrain.config import TrainingConfig
-from pretrain.state import State
+from pretrain.training.state import State
 
 SMALLEST = 1.0  # a gradient that overflows at this overflows by itself
 LARGEST = 2.0**32

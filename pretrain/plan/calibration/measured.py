@@ -1,11 +1,11 @@
 """The planner against this machine: layouts of a small model on one and two ranks, predicted and measured.
 
     python -m pretrain plan calibrate --out build/here.toml
-    python -m pretrain.plan.machines.measured --cluster build/here.toml
+    python -m pretrain.plan.calibration.measured --cluster build/here.toml
 
 Each layout is a job of its own, as `plan --measure` runs them (`plan.tuning.measure`). All of them are gone through in rounds, and the
 median step of all rounds counts: a machine that is busy for a while slows a few steps of each layout, and not all of one. What
-autograd saves of a micro-batch is counted beside (`plan.demand.saved_tensors`), where it must agree to the byte.
+autograd saves of a micro-batch is counted beside (`plan.calibration.saved_tensors`), where it must agree to the byte.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pretrain.corpora import order_from
 from pretrain.data.in_memory import memory_loader, random_tokens
 from pretrain.model.micro_batch import read_micro_batches
 from pretrain.parallel.base import mesh
+from pretrain.plan.calibration.benchmarks import spread
+from pretrain.plan.calibration.saved_tensors import counted_bytes, predicted_bytes
 from pretrain.plan.cost import predict
-from pretrain.plan.demand.saved_tensors import counted_bytes, predicted_bytes
-from pretrain.plan.machines.benchmarks import spread
 from pretrain.plan.machines.cluster import Cluster, load_cluster
-from pretrain.plan.pages.naming import parse_layout
+from pretrain.plan.naming import parse_layout
 from pretrain.plan.published.errors import rank_correlation
 from pretrain.plan.tuning.measure import measure
-from pretrain.step import new_run
+from pretrain.training.step import new_run
 
 MODEL = ("model.num_layers=4", "training.global_batch_size=8", "training.device=cpu")  # over that of --config
 LAYOUTS = (  # ranks, layout
@@ -82,7 +82,7 @@ class Row:
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, and print what was predicted beside it."""
     parser = argparse.ArgumentParser(
-        prog="python -m pretrain.plan.machines.measured", description=(__doc__ or "").splitlines()[0]
+        prog="python -m pretrain.plan.calibration.measured", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--cluster", required=True, metavar="FILE", help="as `plan calibrate` wrote it")
     parser.add_argument("--config", default="demo", help="the model (default: demo, with 4 layers)")

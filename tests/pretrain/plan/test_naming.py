@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from corpus.engine.errors import UsageError
 from pretrain.config import ParallelConfig, RunConfig, load_config
 from pretrain.parallel.base.mesh import layout
-from pretrain.plan.pages.naming import layout_name, parse_constraints, parse_layout, parse_words
+from pretrain.plan.naming import layout_name, parse_constraints, parse_layout, parse_words
 from tests.pretrain.tiny import tiny_config
 
 YUAN = load_config("yuan-245b")

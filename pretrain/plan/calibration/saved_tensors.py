@@ -1,6 +1,6 @@
 """What autograd saves of a micro-batch, byte for byte: predicted from the configuration alone, and counted.
 
-`plan.demand.activations` counts what is wide and rounds the rest up, as one wants of a limit. Here the narrow tensors are as they are:
+`workload.activations` counts what is wide and rounds the rest up, as one wants of a limit. Here the narrow tensors are as they are:
 rotary angles once and not for each sample, the ids of tokens and positions, the loss' mask and its one number a token.
 """
 
@@ -13,9 +13,9 @@ from torch.distributed.tensor import DTensor
 
 from pretrain.config import RunConfig
 from pretrain.model.micro_batch import MicroBatch
-from pretrain.plan.demand.activations import INT64, Activations
-from pretrain.plan.demand.memory import ITEM_BYTES
-from pretrain.step import Run
+from pretrain.training.step import Run
+from pretrain.workload.activations import INT64, Activations
+from pretrain.workload.memory import ITEM_BYTES
 
 BOOL = 1
 

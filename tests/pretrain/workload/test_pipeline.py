@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pretrain.config import ScheduleKind
 from pretrain.parallel.base import simulate
 from pretrain.parallel.base.schedule import actions, stage_ranks
-from pretrain.plan.time.pipeline import most_held, own_stages
+from pretrain.workload.pipeline import most_held, own_stages
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from pretrain.model import GPT
 from pretrain.model.micro_batch import read_micro_batches
 from pretrain.parallel.base.mesh import layout
 from pretrain.parallel.base.params import num_parameters, param_specs
-from pretrain.plan.demand.memory import estimate, worst
-from pretrain.plan.demand.saved_tensors import counted_bytes
-from pretrain.step import train_step
+from pretrain.plan.calibration.saved_tensors import counted_bytes
+from pretrain.training.step import train_step
+from pretrain.workload.memory import estimate, worst
 from tests.pretrain.models import CHOICES, build
 from tests.pretrain.parallel.test_recompute import Ops
 from tests.pretrain.ranks import reused_ranks

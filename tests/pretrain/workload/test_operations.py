@@ -11,9 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pretrain.config import ModelConfig
 from pretrain.model import GPT
-from pretrain.plan.demand import megatron_operations, operations
-from pretrain.plan.demand.operations import Operation, Shape
-from pretrain.plan.demand.software import MEGATRON_2021
+from pretrain.workload import megatron_operations, operations
+from pretrain.workload.operations import Operation, Shape
+from pretrain.workload.software import MEGATRON_2021
 from tests.pretrain.plan.layouts import config
 from tests.pretrain.tiny import tiny_config
 

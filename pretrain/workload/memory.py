@@ -5,7 +5,7 @@
 | weights, gradients, optimizer | 4, 4, 8 (fp64 twice that) | a shard of this rank's stages: 16 bytes a parameter where nothing is shared |
 | unreduced gradients | 4 | zero 1 with several micro-batches: all of its stages; else of what a backward is at |
 | gathered weights | 2 or 4 | zero 1 and 2: its stages; zero 3: what lies outside of the blocks, and two blocks |
-| activations | 2 or 4 | `plan.demand.activations`, of as many micro-batches as the schedule's own lists hold at once |
+| activations | 2 or 4 | `workload.activations`, of as many micro-batches as the schedule's own lists hold at once |
 | logits | 4 | the softmax that the loss keeps, in fp32; on the last stage |
 | working memory | | the largest of what the moments of a step need in passing |
 
@@ -14,7 +14,7 @@ With `offload` the first row lies in host memory; with a GPU in pinned blocks, w
 a CPU all of it is host memory.
 
 Counts of weights, gradients and optimizer are exact, those of activations as exact as the list of saved tensors there;
-`tests/pretrain/plan/demand/test_memory.py` holds them to what tensors take. What an allocator wastes is in none of them. What a
+`tests/pretrain/workload/test_memory.py` holds them to what tensors take. What an allocator wastes is in none of them. What a
 process takes before it has a model is a round allowance, not a measurement.
 """
 
@@ -31,8 +31,8 @@ from pretrain.config import ModelConfig, ParallelConfig, Precision, Recompute, R
 from pretrain.parallel.base.mesh import layout
 from pretrain.parallel.base.params import part_specs
 from pretrain.parallel.base.stages import Stage
-from pretrain.plan.demand.activations import Activations
-from pretrain.plan.time.pipeline import most_held, own_stages, stages_of
+from pretrain.workload.activations import Activations
+from pretrain.workload.pipeline import most_held, own_stages, stages_of
 
 Device = Literal["cpu", "cuda"]
 ITEM_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp64": 8}
@@ -188,7 +188,7 @@ class _Group(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What `plan.demand.activations` says of one token, in its names, looked up once for many layouts."""
+    """What `workload.activations` says of one token, in its names, looked up once for many layouts."""
 
     again: int  # of a layer that is computed again
     whole_block: int
