@@ -41,8 +41,8 @@ from pretrain.training.state import Order, Share
 from tokenizer.shards import TokenShard, open_split
 
 if TYPE_CHECKING:
+    from pretrain.evaluation.answers import HeldOutAnswers
     from pretrain.evaluation.held_out import HeldOut
-    from pretrain.finetuning.held_out import HeldOutAnswers
     from tokenizer.model import Tokenizer
 
 
@@ -233,8 +233,8 @@ def open_held_out(
     Raises:
         WenhaiError: a shard is missing, damaged or another tokenizer's, or there is nothing to score.
     """
+    from pretrain.evaluation.answers import read_answers
     from pretrain.evaluation.held_out import check_tokenizer, read_held_out
-    from pretrain.finetuning.held_out import read_answers
 
     record = read_record(folder)
     if record is None:

@@ -12,15 +12,15 @@ from torch import Tensor
 from corpus.engine import durable
 from pretrain.console import say
 from pretrain.corpora import Corpora
+from pretrain.evaluation.answers import evaluate_answers
 from pretrain.evaluation.bits import Evaluation, evaluate, largest, together
 from pretrain.evaluation.held_out import HeldOut
 from pretrain.evaluation.kneser_ney import character_baselines
-from pretrain.finetuning.held_out import evaluate_answers
 from pretrain.generation.generate import Recomputed, Settings, generate
 from pretrain.generation.sampling import Sampling
+from pretrain.inference.reading import Reading
 from pretrain.monitor.metrics import Metrics
 from pretrain.parallel.base.params import num_parameters
-from pretrain.reading import Reading
 from pretrain.training.step import Run
 
 RECORDED_SOURCES = 20  # of held-out text, those with most characters; the others are recorded together

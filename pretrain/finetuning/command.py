@@ -13,11 +13,11 @@ from typing import Any
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from pretrain import launch
+from pretrain.chat.templates import TEMPLATE, load_template, named_templates
 from pretrain.console import say
 from pretrain.finetuning.encoding import Fit
 from pretrain.finetuning.sources import Files, Source, TaskItems, survey
 from pretrain.finetuning.store import CONFIG, EXAMPLES, ORIGIN, Plan, write_examples
-from pretrain.finetuning.templates import TEMPLATE, load_template, named_templates
 
 SHARE = 0.05
 EPOCHS = 3.0

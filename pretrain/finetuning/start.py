@@ -18,11 +18,11 @@ from corpus.engine import durable
 from corpus.engine.config import apply_overrides, parse
 from corpus.engine.errors import UsageError
 from pretrain import checkpoint
+from pretrain.chat.conversations import Message
+from pretrain.chat.templates import Template, render
 from pretrain.config import ParallelConfig, RunConfig, read_config, to_json, with_vocab_size
 from pretrain.corpora import open_corpora, open_run, stream_of
-from pretrain.finetuning.conversations import Message
 from pretrain.finetuning.store import CONFIG, EXAMPLES, ORIGIN
-from pretrain.finetuning.templates import Template, render
 from pretrain.toml import dump
 
 RATE = 0.1  # of the base's learning rate

@@ -15,7 +15,7 @@ from pretrain import checkpoint
 from pretrain.config import ParallelConfig, RunConfig
 from pretrain.evaluation.bits import evaluate
 from pretrain.evaluation.held_out import read_held_out
-from pretrain.reading import Reading
+from pretrain.inference.reading import Reading
 from pretrain.training import loss_scale
 from pretrain.training.state import State
 from pretrain.training.step import train_step

@@ -13,9 +13,9 @@ from torch import nn
 
 from pretrain.config import RunConfig
 from pretrain.evaluation.bits import evaluate
+from pretrain.inference.reading import Reading
 from pretrain.model.micro_batch import read_micro_batches
 from pretrain.parallel.base.params import init_parameters, param_specs
-from pretrain.reading import Reading
 from pretrain.training.optim import clip_grad_norm, group_of
 from pretrain.training.step import Run
 from tests.pretrain.ranks import reused_ranks

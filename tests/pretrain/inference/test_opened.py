@@ -17,9 +17,9 @@ from pretrain import checkpoint
 from pretrain.checkpoint import Identity
 from pretrain.config import ParallelConfig, RunConfig
 from pretrain.corpora import order_from
-from pretrain.evaluation import opened as module
-from pretrain.evaluation.opened import add_model_arguments, in_ranks, opened
-from pretrain.evaluation.scoring import Continuation, Request, score
+from pretrain.inference import opened as module
+from pretrain.inference.opened import add_model_arguments, in_ranks, opened
+from pretrain.inference.scoring import Continuation, Request, score
 from pretrain.parallel.base import mesh
 from pretrain.parallel.engine import compose
 from pretrain.training.step import new_run

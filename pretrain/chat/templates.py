@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from corpus.engine.config import Strict, load_toml, parse
 from corpus.engine.errors import UsageError
-from pretrain.finetuning.conversations import Message
+from pretrain.chat.conversations import Message
 
 TEMPLATE = "template.toml"  # in the folder of a run that was fine-tuned
 
@@ -127,4 +127,4 @@ def template_of(checkpoint: Path) -> Template:
 
 
 def _folder() -> Any:
-    return resources.files("pretrain.finetuning") / "templates"
+    return resources.files("pretrain.chat") / "templates"

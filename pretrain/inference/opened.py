@@ -31,8 +31,8 @@ from tokenizer.model import Tokenizer
 if TYPE_CHECKING:
     import torch
 
+    from pretrain.inference.reading import Reading, TokenLosses
     from pretrain.parallel.base.mesh import World
-    from pretrain.reading import Reading, TokenLosses
 
 SETTABLE = ("parallel", "training.precision")  # what does not change the model
 
@@ -106,9 +106,9 @@ def opened(args: argparse.Namespace) -> Iterator[Opened]:
 @contextmanager
 def _alone(args: argparse.Namespace) -> Iterator[Opened]:
     from pretrain.checkpoint import TOKENIZER, load_model, local_folder
+    from pretrain.inference.reading import Reading
     from pretrain.parallel.base.mesh import choose_device, layout
     from pretrain.parallel.engine.pipeline import DTYPES
-    from pretrain.reading import Reading
 
     folder = local_folder(args.checkpoint)
     config = _configuration(folder, args.set)
@@ -123,9 +123,9 @@ def _alone(args: argparse.Namespace) -> Iterator[Opened]:
 @contextmanager
 def _on_mesh(args: argparse.Namespace) -> Iterator[Opened]:
     from pretrain.checkpoint import TOKENIZER, load_weights, local_folder
+    from pretrain.inference.reading import Reading
     from pretrain.parallel.base import mesh
     from pretrain.parallel.engine import compose
-    from pretrain.reading import Reading
 
     folder = local_folder(args.checkpoint)  # of a URL a copy of each rank's own
     config = _configuration(folder, args.set)

@@ -30,9 +30,9 @@ from torch import Tensor
 
 from corpus.engine.errors import UsageError
 from pretrain.data import IGNORED_TARGET, document_ids, positions
+from pretrain.inference.reading import Reading, TokenLosses
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base.mesh import World
-from pretrain.reading import Reading, TokenLosses
 
 MAX_TOKENS = 16_384  # of a batch, padding included
 MAX_PAIRS = 1 << 23  # of a batch, rows x length^2: a mask has an entry for each, and so may the scores of each head

@@ -11,9 +11,9 @@ from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig
 from pretrain.data import IGNORED_TARGET, Loader
 from pretrain.evaluation.bits import Evaluation
+from pretrain.inference.reading import TokenLosses
 from pretrain.model.micro_batch import read_micro_batch
 from pretrain.parallel.base.mesh import DATA_AXES, World
-from pretrain.reading import TokenLosses
 from tokenizer.model import Tokenizer
 
 READ_TOGETHER = 64  # samples

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from corpus.engine.errors import WenhaiError
-from pretrain.finetuning.conversations import Message, NotAnExample, conversation_of
+from pretrain.chat.conversations import Message, NotAnExample, conversation_of
 from pretrain.finetuning.sources import Files, number_of, survey
 
 ASKED = (Message("user", "你好"), Message("assistant", "你好！"))

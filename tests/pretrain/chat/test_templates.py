@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from corpus.engine.errors import UsageError
-from pretrain.finetuning.conversations import Message
-from pretrain.finetuning.templates import Part, load_template, named_templates, parts, render, template_of
+from pretrain.chat.conversations import Message
+from pretrain.chat.templates import Part, load_template, named_templates, parts, render, template_of
 
 TURNS = (
     Message("system", "简短"),

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
 from pretrain.data import IGNORED_TARGET
-from pretrain.evaluation import scoring
-from pretrain.evaluation.scoring import Continuation, Request, Score, cut, score
+from pretrain.inference import scoring
+from pretrain.inference.reading import Reading
+from pretrain.inference.scoring import Continuation, Request, Score, cut, score
 from pretrain.model import GPT
 from pretrain.model.micro_batch import MicroBatch
-from pretrain.reading import Reading
 from tests.pretrain.models import CHOICES, build, small
 
 EOD = 0
