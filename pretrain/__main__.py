@@ -6,15 +6,21 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from corpus.engine import storage
 from corpus.engine.cli import add_examples, run_command
 
+if TYPE_CHECKING:
+    from pretrain.config import RunConfig
+    from pretrain.run.command import Planner
+
 COMMANDS = {  # name: (module with add_arguments and main, help, examples)
     "train": (
-        "pretrain.launch",
+        "pretrain.run.command",
         "train a model, or go on with a run",
         """
 python -m pretrain train --config demo --data build/demo --out build/demo-gpt --nproc 2
@@ -111,7 +117,7 @@ python -m pretrain tasks --checkpoint runs/a/checkpoints/step-00001000 --data fe
 """,
     ),
     "trace": (
-        "pretrain.trace",
+        "pretrain.run.trace",
         "the documents that a training step saw, or the steps that saw a document",
         """
 python -m pretrain trace --checkpoint runs/a/checkpoints/step-00001000 --data build/demo --step 1000
@@ -119,6 +125,7 @@ python -m pretrain trace --checkpoint runs/a/checkpoints/step-00001000 --data bu
 """,
     ),
 }
+TRAIN = ("train", "finetune")  # what they ask of the planner is brought from here: a run stands below it
 EXIT_CODES = """
 exit codes: 0 done, 1 failed, 2 usage or configuration, 3 another run holds the folder, 75 stopped, can be resumed
 """
@@ -144,8 +151,25 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         if name in words:
             module = import_module(module_name)
             module.add_arguments(command)
-            command.set_defaults(command=module.main)
+            command.set_defaults(command=partial(module.main, planner=_planner()) if name in TRAIN else module.main)
     return parser
+
+
+def _planner() -> Planner:
+    """The planner as a run knows it, imported when it is asked."""
+    from pretrain.run.command import Planner
+
+    def lay_out(config: RunConfig, num_ranks: int, say: Callable[[str], None]) -> RunConfig:
+        from pretrain.plan import auto
+
+        return auto.resolve(config, num_ranks, say)
+
+    def dry_run(config: RunConfig, args: argparse.Namespace) -> None:
+        from pretrain.plan import dry_run
+
+        dry_run.run(config, args)
+
+    return Planner(lay_out, dry_run)
 
 
 def _end(code: int) -> None:

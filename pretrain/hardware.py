@@ -6,6 +6,7 @@ None of them was measured, and those of 16 bits with sparsity in the document ar
 
 from __future__ import annotations
 
+import platform
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -77,3 +78,12 @@ def device_name(device: torch.device) -> str:
     import torch
 
     return torch.cuda.get_device_name(device)
+
+
+def processor_name(device: torch.device) -> str:
+    """Of a GPU its product name, of a CPU its model."""
+    if device.type == "cuda":
+        return device_name(device)
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        models = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    return models[0] if models else platform.machine()

@@ -40,11 +40,11 @@ from corpus.engine.errors import UsageError
 from pretrain.batch_size import local_batches
 from pretrain.config import ParallelConfig, RunConfig, load_config, named_configs, to_json
 from pretrain.console import say
+from pretrain.hardware import processor_name
 from pretrain.plan import auto, naming
 from pretrain.plan.cost import Prediction, predict
 from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.tuning.measure import Measurement, measure, train_rank
-from pretrain.scale_report import device_name
 from pretrain.sweep_report import PREDICTED, Cell, Grid, Kernels, write_report
 from pretrain.workload.flops import flops_per_token
 
@@ -253,7 +253,7 @@ def _grid(base: RunConfig, args: argparse.Namespace, refused: Mapping[str, Seque
         run=" ".join([args.config, *args.set]),
         digest=durable.digest(to_json(base)),
         ranks=args.gpus,
-        machine=device_name(_device(base)),
+        machine=processor_name(_device(base)),
         steps=args.steps,
         warm_up=args.warm_up,
         cores=len(os.sched_getaffinity(0)),

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig
+from pretrain.corpora import Corpus, loader_of, stream_of
 from pretrain.data import IGNORED_TARGET, Loader
+from pretrain.data.examples import read_record
 from pretrain.evaluation.bits import Evaluation
+from pretrain.evaluation.held_out import HeldOut, check_tokenizer, read_held_out
 from pretrain.inference.reading import TokenLosses
 from pretrain.model.micro_batch import read_micro_batch
 from pretrain.parallel.base.mesh import DATA_AXES, World
 from tokenizer.model import Tokenizer
+from tokenizer.shards import open_split
 
 READ_TOGETHER = 64  # samples
 
@@ -51,6 +56,24 @@ def read_answers(loader: Loader, tokenizer: Tokenizer, max_tokens: int) -> HeldO
             num_characters += len(answers.decode("utf-8", "replace"))
             num_bytes += len(answers)
     return HeldOutAnswers(loader, num_samples, num_tokens, num_characters, num_bytes)
+
+
+def open_held_out(
+    folder: Path, split: str, config: RunConfig, tokenizer: Tokenizer, max_tokens: int
+) -> HeldOut | HeldOutAnswers:
+    """The documents of one split, `max_tokens` at most; of a folder of examples its answers, read as in training.
+
+    Raises:
+        WenhaiError: a shard is missing, damaged or another tokenizer's, or there is nothing to score.
+    """
+    record = read_record(folder)
+    if record is None:
+        return read_held_out(folder, split, tokenizer, max_tokens)
+    corpus = Corpus(folder.name, folder, open_split(folder, split), record)
+    check_tokenizer(corpus.shards, tokenizer)
+    seed = config.training.seed
+    stream = stream_of(corpus, config.model.sequence_length, seed, verify=True)
+    return read_answers(loader_of([stream], None, config, seed), tokenizer, max_tokens)
 
 
 @torch.no_grad()

@@ -96,7 +96,7 @@ def main(args: argparse.Namespace) -> None:
 
 def _held_out(asked: Opened, args: argparse.Namespace, folder: Path) -> HeldOut | HeldOutAnswers:
     """What `--data` holds of a split: documents, or the answers of examples, which are read in one way alone."""
-    from pretrain.corpora import open_held_out
+    from pretrain.evaluation.answers import open_held_out
 
     held_out = open_held_out(folder, args.split, asked.config, asked.tokenizer, args.max_tokens)
     if not isinstance(held_out, HeldOut) and (args.stride or args.per_document):

@@ -21,8 +21,9 @@ from pretrain import checkpoint
 from pretrain.chat.conversations import Message
 from pretrain.chat.templates import Template, render
 from pretrain.config import ParallelConfig, RunConfig, read_config, to_json, with_vocab_size
-from pretrain.corpora import open_corpora, open_run, stream_of
+from pretrain.corpora import open_corpora, stream_of
 from pretrain.finetuning.store import CONFIG, EXAMPLES, ORIGIN
+from pretrain.run.datasets import open_run
 from pretrain.toml import dump
 
 RATE = 0.1  # of the base's learning rate

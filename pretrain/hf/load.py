@@ -26,7 +26,6 @@ from corpus.engine.errors import UsageError
 from pretrain import checkpoint
 from pretrain.checkpoint import TOKENIZER
 from pretrain.config import ParallelConfig, RunConfig, load_config, to_json, with_vocab_size
-from pretrain.corpora import open_run
 from pretrain.hf import proof
 from pretrain.hf.export import weights_of
 from pretrain.hf.files import Weights
@@ -35,6 +34,7 @@ from pretrain.hf.proof import Agreement
 from pretrain.model import GPT
 from pretrain.parallel.base import mesh
 from pretrain.parallel.engine.compose import ParallelModel
+from pretrain.run.datasets import open_run
 from pretrain.toml import dump
 from pretrain.training.step import new_run
 from tokenizer.model import Tokenizer

@@ -74,7 +74,7 @@ def _loaded(statement: str, repository: Path) -> set[str]:
         ("import corpus.filters", ("torch", "tokenizer", "pretrain", "jieba")),
         ("import tokenizer.shards", ("torch", "numba", "jieba", "pretrain")),
         ("import tokenizer.__main__", ("torch", "pretrain")),
-        ("import pretrain.train", ("numba", "jieba", "pyarrow", "corpus.document", "corpus.filters")),
+        ("import pretrain.run.train", ("numba", "jieba", "pyarrow", "corpus.document", "corpus.filters")),
         ("import pretrain.data", ("numba", "jieba", "pyarrow")),
     ],
 )

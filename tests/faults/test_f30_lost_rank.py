@@ -22,7 +22,7 @@ import pytest
 from pretrain.config import RunConfig
 from pretrain.errors import LostRank
 from pretrain.phases import Phases
-from pretrain.train import train
+from pretrain.run.train import train
 from tests.pretrain.ranks import RanksFailed, run_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.pretrain.tiny import tiny_config

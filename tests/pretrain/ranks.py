@@ -30,7 +30,7 @@ from typing import Any
 
 PRELOADED = [
     *("torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint"),
-    *("pretrain.train", "pretrain.checkpoint"),
+    *("pretrain.run.train", "pretrain.checkpoint"),
     *("pytest", "hypothesis", "tests.pretrain.tiny", "tests.pretrain.texts"),  # which the modules of tests import
 ]
 MOST_REUSED_RANKS = 8  # of all sizes together

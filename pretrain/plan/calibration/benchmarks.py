@@ -37,8 +37,8 @@ from pretrain.data.in_memory import memory_loader, random_tokens
 from pretrain.hardware import device_name
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.mesh import World
-from pretrain.scale import timed_steps
 from pretrain.training.step import new_run
+from pretrain.training.timing import timed_steps
 
 DTYPES: dict[Precision, torch.dtype] = {
     "fp32": torch.float32,

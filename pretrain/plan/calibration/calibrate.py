@@ -36,14 +36,13 @@ from corpus.engine import durable
 from corpus.engine.config import parse
 from corpus.engine.errors import WenhaiError
 from pretrain import toml
-from pretrain.hardware import find_device
+from pretrain.hardware import find_device, processor_name
 from pretrain.launch import launch
 from pretrain.plan.calibration.benchmarks import DTYPES, Findings, Sample, training_configs
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, Cores, Device, Efficiency, Host, Network
 from pretrain.plan.tuning.measure import Measurement
 from pretrain.plan.tuning.refit import Run, predicted_again, refit_speed
-from pretrain.scale_report import device_name
 
 GIB = 2**30
 START = Efficiency(products=0.9, memory=0.4, seconds_per_operation=5e-6)  # where the fit begins
@@ -112,7 +111,7 @@ def cluster_of(name: str, number: int, alone: Findings, together: Findings | Non
     cores = _cores(number, alone, together) if on_cpu else None
     return Cluster(
         name=name,
-        description=f"measured: {number} x {device_name(torch.device('cpu')) if on_cpu else alone.device}",
+        description=f"measured: {number} x {processor_name(torch.device('cpu')) if on_cpu else alone.device}",
         devices_per_node=number,
         most_devices=None if on_cpu else number,  # ranks may share cores
         device=Device(

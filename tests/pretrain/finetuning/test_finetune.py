@@ -21,7 +21,7 @@ from pretrain.__main__ import main
 from pretrain.chat.conversations import Message
 from pretrain.chat.templates import load_template, render, template_of
 from pretrain.config import load_config
-from pretrain.corpora import corpus_shares, open_run
+from pretrain.corpora import corpus_shares
 from pretrain.data import IGNORED_TARGET
 from pretrain.evaluation.answers import HeldOutAnswers, evaluate_answers
 from pretrain.finetuning import command
@@ -30,8 +30,9 @@ from pretrain.generation import command as generation
 from pretrain.hf.export import weights_of
 from pretrain.inference.reading import Reading
 from pretrain.parallel.base import mesh
-from pretrain.trace import Trace
-from pretrain.train import train
+from pretrain.run.datasets import open_run
+from pretrain.run.trace import Trace
+from pretrain.run.train import train
 from tests.pretrain.finetuning.made import (
     EIGHT,
     QUICK,

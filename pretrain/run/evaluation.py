@@ -11,7 +11,6 @@ from torch import Tensor
 
 from corpus.engine import durable
 from pretrain.console import say
-from pretrain.corpora import Corpora
 from pretrain.evaluation.answers import evaluate_answers
 from pretrain.evaluation.bits import Evaluation, evaluate, largest, together
 from pretrain.evaluation.held_out import HeldOut
@@ -21,6 +20,7 @@ from pretrain.generation.sampling import Sampling
 from pretrain.inference.reading import Reading
 from pretrain.monitor.metrics import Metrics
 from pretrain.parallel.base.params import num_parameters
+from pretrain.run.datasets import Corpora
 from pretrain.training.step import Run
 
 RECORDED_SOURCES = 20  # of held-out text, those with most characters; the others are recorded together

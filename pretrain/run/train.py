@@ -8,7 +8,6 @@ checkpoint after any other end, bit for bit on the same layout of ranks and with
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -19,15 +18,16 @@ from pretrain import checkpoint
 from pretrain.checkpoint import Saver
 from pretrain.config import RunConfig, corpus_folders, to_json, with_vocab_size
 from pretrain.console import say
-from pretrain.corpora import Corpora, corpus_shares, open_run
-from pretrain.evaluation.of_run import conclude, evaluate_run
+from pretrain.corpora import corpus_shares
 from pretrain.hardware import device_name
 from pretrain.monitor import memory
-from pretrain.monitor.incidents import Incidents
 from pretrain.monitor.metrics import Metrics, is_reported, measure
 from pretrain.monitor.profile import Profiler
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.params import num_parameters
+from pretrain.run.datasets import Corpora, open_run
+from pretrain.run.evaluation import conclude, evaluate_run
+from pretrain.run.incidents import Incidents
 from pretrain.signals import noted
 from pretrain.staging import staged_on_all
 from pretrain.training.optim import learning_rate
@@ -45,7 +45,7 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
         Stopped: a signal asked for it; the same command resumes.
         WenhaiError: data, checkpoint or disk are wrong, or the loss is not finite `max_bad_steps` times in a row.
     """
-    config = _laid_out(config)
+    assert not config.parallel.auto  # the command has it laid out
     training = config.training
     with (
         mesh.start(config.parallel, training.device, training.timeout_minutes, out / "stacks") as world,
@@ -86,16 +86,6 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
         with saver.finishing():
             _loop(run, corpora, saver, metrics, incidents, profiler, stack.enter_context(noted()))
         conclude(run, corpora, out, metrics)
-
-
-def _laid_out(config: RunConfig) -> RunConfig:
-    """In the layout that the planner chooses for the ranks of this run, where the configuration leaves it to that."""
-    if not config.parallel.auto:
-        return config
-    from pretrain.plan import auto
-
-    is_first = os.environ.get("RANK", "0") == "0"
-    return auto.resolve(config, int(os.environ.get("WORLD_SIZE", "1")), lambda line: say(line) if is_first else None)
 
 
 def _loop(

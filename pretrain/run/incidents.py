@@ -17,16 +17,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from pretrain.console import say
+from pretrain.corpora import open_corpora
 from pretrain.monitor.metrics import Metrics
 from pretrain.monitor.spikes import Spike, SpikeDetector
-
-if TYPE_CHECKING:
-    from pretrain.training.step import NotFinite, Run, StepResult
+from pretrain.run.trace import Sighting, Trace, printable_json
+from pretrain.training.step import NotFinite, Run, StepResult
 
 MAX_SAMPLES = 1024  # some thousand rows of the documents' tables: seconds
 
@@ -111,9 +111,6 @@ class Incidents:
         return str(path.relative_to(self._out)), documents
 
     def _documents(self, step: int, samples: set[int]) -> tuple[list[str], int]:
-        from pretrain.corpora import open_corpora
-        from pretrain.trace import Sighting, Trace, printable_json
-
         config = self._run.config
         trace = Trace(config, self._run.state, open_corpora(config.data, self._places), self._tokenizer)
         parts = [part for part in trace.step(step) if not samples or part.sample in samples]
