@@ -2,7 +2,7 @@
 
 The stages of the pipeline are built on torch's meta device, where tensors have shapes and no storage: numbers of parameters
 are those of the modules that a run builds. Memory is what `workload.memory` says. The bubble is that of the schedule's own lists,
-run by `parallel.base.simulate` with durations in proportion to the arithmetic; communication takes no time there, so it is a
+run by `base.simulate` with durations in proportion to the arithmetic; communication takes no time there, so it is a
 lower bound.
 
 FLOPs are those of `workload.flops`; beside them 6 N D and 8 N D (N all parameters, D tokens), as papers count: without and with

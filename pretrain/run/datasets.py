@@ -1,4 +1,4 @@
-"""What a run reads: its corpora opened, their tokenizer, what is held out of them, and what a checkpoint knows them by."""
+"""What a run reads: its corpora, their tokenizer, what is held out, and what a checkpoint knows them by."""
 
 from __future__ import annotations
 

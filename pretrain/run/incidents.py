@@ -3,8 +3,8 @@
 | kind in metrics.jsonl | documents in |
 |---|---|
 | `overflow`: an fp16 gradient; the step was done again with the `loss_scale` that it says | |
-| `not_finite`: a loss or gradient, see `pretrain.training.step`; of verdict "data" | OUT/not_finite/step-XXXXXXXX.jsonl |
-| `loss_spike`: a loss far above the recent ones, see `pretrain.monitor.spikes` | OUT/loss_spikes/step-XXXXXXXX.jsonl |
+| `not_finite`: a loss or gradient, see `training.step`; of verdict "data" | OUT/not_finite/step-XXXXXXXX.jsonl |
+| `loss_spike`: a loss far above the recent ones, see `monitor.spikes` | OUT/loss_spikes/step-XXXXXXXX.jsonl |
 
 Such a file has a line for each part of a document that the step took, as `python -m pretrain trace --json` prints them:
 ids, URLs and places, never text; of the micro-batches whose loss was not finite, where there are such, else of the whole

@@ -8,14 +8,16 @@ checkpoint after any other end, bit for bit on the same layout of ranks and with
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from corpus.engine import durable
 from corpus.engine.errors import Stopped
 from pretrain import checkpoint
 from pretrain.checkpoint import Saver
+from pretrain.checkpoint.places import Place
 from pretrain.config import RunConfig, corpus_folders, to_json, with_vocab_size
 from pretrain.console import say
 from pretrain.corpora import corpus_shares
@@ -24,6 +26,7 @@ from pretrain.monitor import memory
 from pretrain.monitor.metrics import Metrics, is_reported, measure
 from pretrain.monitor.profile import Profiler
 from pretrain.parallel.base import mesh
+from pretrain.parallel.base.mesh import World
 from pretrain.parallel.base.params import num_parameters
 from pretrain.run.datasets import Corpora, open_run
 from pretrain.run.evaluation import conclude, evaluate_run
@@ -49,43 +52,83 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
     training = config.training
     with (
         mesh.start(config.parallel, training.device, training.timeout_minutes, out / "stacks") as world,
-        ExitStack() as stack,
+        ExitStack() as held,
     ):
         place = checkpoint.place_of(out, config.checkpoint)
-        with world.together():
-            if world.rank == 0:
-                stack.enter_context(durable.RunLock(out))
-                durable.sweep(out)
-                stack.enter_context(place.alone())
+        _claim(place, out, world, held)
         memory.check(config, world)
-        with world.together():
-            for name in place.sweep(is_first=world.rank == 0):
-                say(f"{name}: removed, its save did not finish")
-        places = stack.enter_context(staged_on_all(world, config.data, corpus_folders(config.data, data)))
-        planned: RunConfig | None = None
-        with checkpoint.newest_at(place, world) as newest:
-            with world.together():
-                planned = None if newest is None else checkpoint.read_saved(newest).config
-                done = State() if newest is None else checkpoint.read_state(newest)
-                corpora = open_run(config, data, tokenizer_path, done.step, done.num_samples, places)
-                config = with_vocab_size(config, corpora.tokenizer.vocab_size)
-            run = new_run(config, world, corpora.loader, corpora.order)
-            if newest is not None:
-                run.state = checkpoint.load(newest, run.model, run.optimizer, config, corpora.identity, world)
-                note_order(run.state, corpora.order)
-        saver = checkpoint.Saver(place, run.model, run.optimizer, config, corpora.identity, world)
-        metrics: Metrics | None = None
-        with world.together():
-            if world.rank == 0:
-                metrics = stack.enter_context(_metrics(run, corpora, out))
-                _introduce(run, corpora, None if newest is None else place.where(newest.name), metrics)
-                for line in () if planned is None else _reshaped(planned, config, run.state.step):
-                    say(line)
-        incidents = Incidents(run, places, corpora.identity.tokenizer, out, metrics)
-        profiler = stack.enter_context(closing(Profiler(out, config.metrics, world.rank, world.phases, world.device)))
+        _sweep(place, world)
+        folders = held.enter_context(staged_on_all(world, config.data, corpus_folders(config.data, data)))
+        start = _begin(config, data, tokenizer_path, folders, place, world)
+        run, corpora = start.run, start.corpora
+        saver = Saver(place, run.model, run.optimizer, run.config, corpora.identity, world)
+        metrics = _record(start, out, held)
+        incidents = Incidents(run, folders, corpora.identity.tokenizer, out, metrics)
+        profiler = held.enter_context(closing(Profiler(out, config.metrics, world.rank, world.phases, world.device)))
         with saver.finishing():
-            _loop(run, corpora, saver, metrics, incidents, profiler, stack.enter_context(noted()))
+            _loop(run, corpora, saver, metrics, incidents, profiler, held.enter_context(noted()))
         conclude(run, corpora, out, metrics)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """A run before its first step, and where it goes on from."""
+
+    run: Run
+    corpora: Corpora
+    checkpoint: str | None = None
+    planned: RunConfig | None = None  # the checkpoint's own configuration
+
+
+def _claim(place: Place, out: Path, world: World, held: ExitStack) -> None:
+    """No other run writes there, as long as this one lives."""
+    with world.together():
+        if world.rank == 0:
+            held.enter_context(durable.RunLock(out))
+            durable.sweep(out)
+            held.enter_context(place.alone())
+
+
+def _sweep(place: Place, world: World) -> None:
+    with world.together():
+        for name in place.sweep(is_first=world.rank == 0):
+            say(f"{name}: removed, its save did not finish")
+
+
+def _begin(
+    config: RunConfig,
+    data: str | Path | None,
+    tokenizer_path: Path | None,
+    folders: Mapping[str, Path],
+    place: Place,
+    world: World,
+) -> _Start:
+    """Corpora, model and optimizer: as the newest checkpoint has them, or new."""
+    planned: RunConfig | None = None
+    with checkpoint.newest_at(place, world) as newest:
+        with world.together():
+            planned = None if newest is None else checkpoint.read_saved(newest).config
+            done = State() if newest is None else checkpoint.read_state(newest)
+            corpora = open_run(config, data, tokenizer_path, done.step, done.num_samples, folders)
+            config = with_vocab_size(config, corpora.tokenizer.vocab_size)
+        run = new_run(config, world, corpora.loader, corpora.order)
+        if newest is None:
+            return _Start(run, corpora)
+        run.state = checkpoint.load(newest, run.model, run.optimizer, config, corpora.identity, world)
+        note_order(run.state, corpora.order)
+        return _Start(run, corpora, place.where(newest.name), planned)
+
+
+def _record(start: _Start, out: Path, held: ExitStack) -> Metrics | None:
+    """On rank 0: the metrics, and what is said of a run that begins."""
+    run, metrics = start.run, None
+    with run.world.together():
+        if run.world.rank == 0:
+            metrics = held.enter_context(_metrics(run, start.corpora, out))
+            _introduce(run, start.corpora, start.checkpoint, metrics)
+            for line in () if start.planned is None else _reshaped(start.planned, run.config, run.state.step):
+                say(line)
+    return metrics
 
 
 def _loop(

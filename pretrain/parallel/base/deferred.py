@@ -1,7 +1,7 @@
 """Weight gradients that are computed later (the W of zero-bubble schedules; Qi et al. 2024).
 
 The stage before waits for the gradient of a product's input, nobody for that of its weight: the backward of
-`pretrain.parallel.base.products` computes the first (and the bias's, a mere sum) and leaves what the second is computed from in
+`products` computes the first (and the bias's, a mere sum) and leaves what the second is computed from in
 a list: the input and the gradient of the output, as much as the input and output of the layer, until then.
 """
 

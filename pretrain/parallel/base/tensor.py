@@ -11,7 +11,7 @@ holds. Activations are plain local tensors, and every collective is written wher
 | gradient of a parameter that each rank has a copy of | a part from each rank, summed later | the same on every rank |
 
 Both send as much: an all-reduce is a reduce-scatter and an all-gather; but what was spread over the tokens is not kept, and
-gathered once more in the backward (`pretrain.parallel.base.products`). So sequence parallelism keeps 1/t of the activations
+gathered once more in the backward (`products`). So sequence parallelism keeps 1/t of the activations
 between products. The loss never sees a whole row of logits: ranks exchange two numbers a token.
 
 Collectives are torch's functional ones: each returns a new tensor, which recompute may keep, and torch.compile can see
@@ -89,7 +89,7 @@ class TensorAxis:
     def spread(self, x: Tensor) -> Exchange:
         """[B, T/t, D], or the same [B, T, D] on each rank, as the whole input [B, T, D] of each rank's product.
 
-        Of this and `sum_spread` autograd knows nothing: see `pretrain.parallel.base.products`.
+        Of this and `sum_spread` autograd knows nothing: see `products`.
         """
         if self.group is None or not self.sequence_parallel:
             return lambda: x
