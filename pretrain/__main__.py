@@ -5,14 +5,38 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from corpus.engine import storage
 from corpus.engine.cli import Command, run_package
 
+if TYPE_CHECKING:
+    import argparse
+
+    from pretrain.config import RunConfig
+
+
+def planner() -> Mapping[str, Any]:
+    """The planner as a run knows it: a run stands below it. Imported when it is asked."""
+    from pretrain.run.command import Planner
+
+    def lay_out(config: RunConfig, num_ranks: int, say: Callable[[str], None]) -> RunConfig:
+        from pretrain.plan import auto
+
+        return auto.resolve(config, num_ranks, say)
+
+    def dry_run(config: RunConfig, args: argparse.Namespace) -> None:
+        from pretrain.plan import dry_run
+
+        dry_run.run(config, args)
+
+    return {"planner": Planner(lay_out, dry_run)}
+
+
 COMMANDS = {
     "train": Command(
-        "pretrain.launch",
+        "pretrain.run.command",
         "train a model, or go on with a run",
         """
 python -m pretrain train --config demo --data build/demo --out build/demo-gpt --nproc 2
@@ -20,6 +44,7 @@ python -m pretrain train --config demo --data build/demo --out runs/a --set trai
 torchrun --nproc-per-node 8 -m pretrain train --config gpt2-124m --data build/web --out runs/gpt2
 python -m pretrain train --dry-run --world-size 2128 --config yuan-245b
 """,
+        planner,
     ),
     "plan": Command(
         "pretrain.plan.command",
@@ -81,6 +106,7 @@ python -m pretrain import --model build/a-hf --out runs/b --data build/demo
 python -m pretrain finetune --checkpoint runs/a/checkpoints/step-00001000 --examples train.jsonl --out runs/sft
 python -m pretrain finetune --checkpoint runs/a/checkpoints/step-00001000 --task tnews --task-data fewclue --out runs/tnews
 """,
+        planner,
     ),
     "generate": Command(
         "pretrain.generation.command",
@@ -109,7 +135,7 @@ python -m pretrain tasks --checkpoint runs/a/checkpoints/step-00001000 --data fe
 """,
     ),
     "trace": Command(
-        "pretrain.trace",
+        "pretrain.run.trace",
         "the documents that a training step saw, or the steps that saw a document",
         """
 python -m pretrain trace --checkpoint runs/a/checkpoints/step-00001000 --data build/demo --step 1000

@@ -31,7 +31,7 @@ from typing import Any
 
 from corpus.engine import durable, storage
 from corpus.engine.errors import DiskError, UsageError, WenhaiError
-from pretrain.monitor.console import say
+from pretrain.console import say
 
 BLOCK_BYTES = 16 << 20  # a request
 RESERVE_BYTES = 1 << 30  # of the disk, for others

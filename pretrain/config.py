@@ -219,7 +219,7 @@ class TrainingConfig(Strict):
 class ParallelConfig(Strict):
     """The layout over ranks: pp x dp_replicate x dp_shard x tp of them.
 
-    `parallel.schedule` says what each `schedule` does, `parallel.fsdp` what each `zero`, `parallel.recompute` what is
+    `base.schedule` says what each `schedule` does, `engine.fsdp` what each `zero`, `base.recompute` what is
     computed again. `parallel = "auto"` stands for `auto = true`: a run begins with a layout that `plan.auto` has chosen.
     """
 

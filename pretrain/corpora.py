@@ -13,18 +13,16 @@ counts the samples of each corpus as if these had held from its beginning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from corpus.engine.durable import digest
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import BatchSizes
-from pretrain.checkpoint import Identity
-from pretrain.config import CorpusConfig, DataConfig, RunConfig, corpus_folders
+from pretrain.config import CorpusConfig, DataConfig, RunConfig
 from pretrain.data import (
     Blend,
     CorpusShare,
@@ -37,13 +35,8 @@ from pretrain.data import (
 )
 from pretrain.data.examples import Packs, Record, open_packs, read_record
 from pretrain.data.megatron import open_megatron
-from pretrain.state import Order, Share
+from pretrain.training.state import Order, Share
 from tokenizer.shards import TokenShard, open_split
-
-if TYPE_CHECKING:
-    from pretrain.evaluation.held_out import HeldOut
-    from pretrain.finetuning.held_out import HeldOutAnswers
-    from tokenizer.model import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -54,78 +47,6 @@ class Corpus:
     folder: Path
     shards: list[TokenShard]
     examples: Record | None = None  # where it is one of examples, whose answers alone count
-
-
-@dataclass(frozen=True)
-class Corpora:
-    """What a run reads, and what it is known by."""
-
-    loader: Loader
-    order: Order  # of the steps to come
-    tokenizer: Tokenizer
-    held_out: dict[str, HeldOut | HeldOutAnswers]  # by corpus
-    identity: Identity
-    tokens_per_character: float  # of the training text as it is blended
-    train_texts: Callable[[], list[str]]  # for the character baselines; read when they are wanted
-
-
-def open_run(
-    config: RunConfig,
-    data: str | Path | None,
-    tokenizer_path: Path | None,
-    step: int = 0,
-    num_samples: int = 0,
-    places: Mapping[str, Path] | None = None,
-) -> Corpora:
-    """The token shards of a run and the tokenizer that made them.
-
-    Args:
-        config: Its `data.corpora` are read where `data` is None.
-        data: The only corpus.
-        tokenizer_path: Where the first corpus' folder does not hold its tokenizer.
-        step: Steps that the run has done, perhaps with other settings;
-        num_samples: and the samples they took.
-        places: Where the corpora lie on this machine, by name, if these folders are elsewhere (see `pretrain.staging`).
-
-    Raises:
-        WenhaiError: shards are missing or damaged, the tokenizer is another one, or the corpora do not fit the run.
-    """
-    from pretrain.evaluation.held_out import read_held_out
-    from pretrain.evaluation.kneser_ney import MAX_BASELINE_TOKENS
-    from tokenizer.model import Tokenizer
-
-    corpora = open_corpora(config.data, places or corpus_folders(config.data, data))
-    tokenizer = Tokenizer(tokenizer_path or corpora[0].folder)
-    if tokenizer.sha256 != corpora[0].shards[0].tokenizer_sha256:
-        raise UsageError(
-            f"{tokenizer.path}: is not the tokenizer of {corpora[0].folder}. Name that one with --tokenizer."
-        )
-    order = order_from(config, step, num_samples, corpora)
-    loader = new_loader(corpora, order, config, verify=True)
-    split = config.data.validation_split
-    # the one whose error says what is wrong, where no corpus has any
-    held_out = [corpus for corpus in corpora if open_split(corpus.folder, split)] or corpora[:1]
-    max_tokens = config.evaluation.max_tokens // len(held_out)
-    return Corpora(
-        loader,
-        order,
-        tokenizer,
-        {corpus.name: open_held_out(corpus.folder, split, config, tokenizer, max_tokens) for corpus in held_out},
-        Identity(
-            data=corpora_digest(corpora),
-            tokenizer=tokenizer.path,
-            tokenizer_sha256=tokenizer.sha256,
-        ),
-        _tokens_per_character(corpora, loader, order, config.data.train_split),
-        lambda: [
-            text
-            for corpus in corpora
-            if corpus.examples is None
-            for text in read_held_out(
-                corpus.folder, config.data.train_split, tokenizer, MAX_BASELINE_TOKENS // len(corpora)
-            ).texts
-        ],
-    )
 
 
 def open_corpora(config: DataConfig, places: Mapping[str, str | Path]) -> list[Corpus]:
@@ -211,10 +132,10 @@ def new_loader(corpora: Sequence[Corpus], order: Order, config: RunConfig, verif
         is_blend = len(chosen) > 1
         streams = [stream_of(corpus, length, order.seed, is_blend, verify) for corpus, _ in chosen]
         blend = Blend([share for _, share in chosen], [corpus.name for corpus, _ in chosen]) if is_blend else None
-    return _loader(streams, blend, config, order.seed)
+    return loader_of(streams, blend, config, order.seed)
 
 
-def _loader(streams: Sequence[SampleStream], blend: SampleBlend | None, config: RunConfig, seed: int) -> Loader:
+def loader_of(streams: Sequence[SampleStream], blend: SampleBlend | None, config: RunConfig, seed: int) -> Loader:
     return Loader(
         streams,
         blend,
@@ -223,27 +144,6 @@ def _loader(streams: Sequence[SampleStream], blend: SampleBlend | None, config: 
         prefix_lm=config.data.prefix_lm,
         seed=seed,
     )
-
-
-def open_held_out(
-    folder: Path, split: str, config: RunConfig, tokenizer: Tokenizer, max_tokens: int
-) -> HeldOut | HeldOutAnswers:
-    """The documents of one split, `max_tokens` at most; of a folder of examples its answers, read as in training.
-
-    Raises:
-        WenhaiError: a shard is missing, damaged or another tokenizer's, or there is nothing to score.
-    """
-    from pretrain.evaluation.held_out import check_tokenizer, read_held_out
-    from pretrain.finetuning.held_out import read_answers
-
-    record = read_record(folder)
-    if record is None:
-        return read_held_out(folder, split, tokenizer, max_tokens)
-    corpus = Corpus(folder.name, folder, open_split(folder, split), record)
-    check_tokenizer(corpus.shards, tokenizer)
-    seed = config.training.seed
-    stream = stream_of(corpus, config.model.sequence_length, seed, verify=True)
-    return read_answers(_loader([stream], None, config, seed), tokenizer, max_tokens)
 
 
 def corpus_shares(loader: Loader, num_samples: int) -> list[CorpusShare]:
@@ -313,18 +213,3 @@ def sample_shares(
 def _advice(batch_sizes: BatchSizes, num_steps: int) -> str:
     taken = batch_sizes.num_samples(num_steps)
     return f"Change them, or the length of the run: training.num_steps={num_steps} takes {taken:,}."
-
-
-def _tokens_per_character(corpora: Sequence[Corpus], loader: Loader, order: Order, split: str) -> float:
-    """Of the blend: the inverse of the mean characters of a token; of examples, of the answers'."""
-    shares = {share.name: share.weight for share in corpus_shares(loader, 1)}
-    characters = Fraction(0)
-    for corpus in corpora:
-        metas = [shard.meta for shard in corpus.shards]
-        total, num_tokens = sum(meta.num_characters for meta in metas), sum(meta.num_tokens for meta in metas)
-        if corpus.examples is not None:
-            answers = corpus.examples.splits[split]
-            total, num_tokens = answers.counted_characters, answers.counted_tokens
-        weight = shares[corpus.name] if order.shares else 1
-        characters += weight * Fraction(max(1, total), num_tokens)
-    return float(1 / characters)

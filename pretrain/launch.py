@@ -1,4 +1,4 @@
-"""`python -m pretrain train`: one process, or `--nproc` of them on each of `--nnodes` machines; srun and torchrun start it, too.
+"""Ranks as processes: `--nproc` of them on each of `--nnodes` machines; srun and torchrun start them, too.
 
 This is torchrun without an agent: no rendezvous (whose restarts are broken by default), no second import of torch, signals
 passed on, and the exit code of the ranks themselves (75 for a run that was stopped and can go on), which an agent turns into 1.
@@ -22,9 +22,8 @@ from types import FrameType
 from typing import NamedTuple
 
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
-from pretrain.config import corpus_folders, load_config, named_configs
 from pretrain.errors import LostRank
-from pretrain.signals import ending_at_once, handled
+from pretrain.signals import handled
 
 GRACE_SECONDS = 20.0  # for the other ranks, once one has failed
 POLL_SECONDS = 0.05
@@ -36,39 +35,6 @@ KILLERS: dict[int, str] = {
 PR_SET_PDEATHSIG = 1  # of prctl
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `python -m pretrain train`."""
-    names = ", ".join(named_configs())
-    parser.add_argument("--config", required=True, help=f"a TOML file, or one of: {names}")
-    parser.add_argument(
-        "--data",
-        help="the output folder (or its URL) that holds the token shards, where the configuration names no corpora",
-    )
-    parser.add_argument("--out", type=Path, help="the run's folder; a run in it is resumed")
-    parser.add_argument("--tokenizer", type=Path, help="the tokenizer, if it is not in --data")
-    parser.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="override the configuration")
-    parser.add_argument("--nproc", type=int, default=1, metavar="N", help="processes to start here (default 1)")
-    parser.add_argument("--nnodes", type=int, default=1, metavar="N", help="machines, each started by hand (default 1)")
-    parser.add_argument("--node-rank", type=int, default=0, metavar="R", help="this machine's number, from 0")
-    parser.add_argument("--master", metavar="HOST:PORT", help="where the ranks meet: a port of machine 0")
-    dry = parser.add_argument_group("a dry run: what a run would be; it needs no GPU, no --data and no --out")
-    dry.add_argument("--dry-run", action="store_true", help="print layout, memory, arithmetic and time, and end")
-    dry.add_argument("--world-size", type=int, metavar="N", help="ranks of the run (default: --nproc x --nnodes)")
-    dry.add_argument("--device", metavar="NAME", help="the GPU that times are told for, as in H100")
-    dry.add_argument("--json", action="store_true", help="print all of it as a JSON object")
-
-
-def main(args: argparse.Namespace) -> None:
-    """Train in this process, or in `--nproc` new ones.
-
-    Raises:
-        SystemExit: with the code of the ranks it started, or of an error that rank 0 tells for all.
-        LostRank: what each rank says for itself.
-    """
-    with told_once(), ending_at_once():
-        _main(args)
-
-
 @contextmanager
 def told_once() -> Iterator[None]:
     """End other ranks than the first without a word of errors that it tells; of a lost rank each says what it knows."""
@@ -78,35 +44,6 @@ def told_once() -> Iterator[None]:
         if os.environ.get("RANK", "0") == "0" or isinstance(error, LostRank):
             raise
         sys.exit(error.exit_code if isinstance(error, WenhaiError) else Stopped.exit_code)
-
-
-def _main(args: argparse.Namespace) -> None:
-    if args.nproc < 1:
-        raise UsageError(f"--nproc {args.nproc}: it must be 1 or more")
-    config = load_config(args.config, args.set)  # a mistake in it is told before anything starts
-    if args.dry_run:
-        from pretrain.plan import dry_run
-
-        dry_run.run(config, args)
-        return
-    if args.out is None:
-        raise UsageError("--out FOLDER: name the run's folder")
-    corpus_folders(config.data, args.data)
-    nodes = Nodes.of(args)
-    if args.nproc * nodes.number > 1 and "RANK" not in os.environ:
-        sys.exit(launch(command(args), args.nproc, nodes))
-    from pretrain.train import train
-
-    train(config, args.data, args.out, args.tokenizer)
-
-
-def command(args: argparse.Namespace) -> list[str]:
-    """The command line of one rank."""
-    tokenizer = ["--tokenizer", str(args.tokenizer)] if args.tokenizer else []
-    overrides = [word for value in args.set for word in ("--set", value)]
-    data = ["--data", str(args.data)] if args.data else []
-    folders = [*data, "--out", str(args.out)]
-    return [sys.executable, "-m", "pretrain", "train", "--config", args.config, *folders, *tokenizer, *overrides]
 
 
 class Nodes(NamedTuple):

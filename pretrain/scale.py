@@ -21,7 +21,6 @@ import math
 import os
 import statistics
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
@@ -32,14 +31,17 @@ from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import check_batch_sizes, local_batches
 from pretrain.config import RunConfig, load_config, named_configs, with_vocab_size
-from pretrain.corpora import open_run, order_from
+from pretrain.corpora import order_from
 from pretrain.data.in_memory import memory_loader, random_tokens
+from pretrain.hardware import processor_name
 from pretrain.launch import launch
-from pretrain.parallel import mesh
-from pretrain.parallel.mesh import World
-from pretrain.plan.demand.flops import flops_per_token
-from pretrain.scale_report import Kind, Point, device_name, write_report
-from pretrain.step import Run, new_run, train_step
+from pretrain.parallel.base import mesh
+from pretrain.parallel.base.mesh import World
+from pretrain.run.datasets import open_run
+from pretrain.scale_report import Kind, Point, write_report
+from pretrain.training.step import new_run
+from pretrain.training.timing import timed_steps
+from pretrain.workload.flops import flops_per_token
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -156,20 +158,6 @@ def _step_seconds(config: RunConfig, world: World, args: argparse.Namespace) -> 
     return timed_steps(new_run(config, world, loader, order), args.warm_up, args.steps)
 
 
-def timed_steps(run: Run, warm_up: int, steps: int) -> list[float]:
-    """Of each of `steps` steps after `warm_up` others, the slowest rank's seconds; all ranks call it."""
-    world, seconds = run.world, []
-    for step in range(warm_up + steps):
-        world.any_of(False)  # all begin together
-        start = time.perf_counter()
-        train_step(run)  # ends with a number on the host: a GPU has done its work
-        if world.device.type == "cuda":
-            torch.cuda.synchronize()  # but for the optimizer's
-        if step >= warm_up:
-            seconds.append(time.perf_counter() - start)
-    return [max(of_step) for of_step in zip(*world.gather(seconds), strict=True)]
-
-
 def _point(kind: Kind, config: RunConfig, world: World, seconds: list[float], args: argparse.Namespace) -> Point:
     training = config.training
     tokens = training.global_batch_size * config.model.sequence_length / statistics.median(seconds)
@@ -185,7 +173,7 @@ def _point(kind: Kind, config: RunConfig, world: World, seconds: list[float], ar
         run=" ".join([args.config, *args.set]),
         layout=" x ".join(f"{axis} {size}" for axis, size in axes.items() if size > 1) or "one rank",
         device=world.device.type,
-        machine=device_name(world.device),
+        machine=processor_name(world.device),
         cores=len(os.sched_getaffinity(0)),
         ranks_per_node=int(os.environ.get("LOCAL_WORLD_SIZE", world.size)),
         threads=torch.get_num_threads(),

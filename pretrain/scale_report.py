@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 import statistics
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-import torch
 from pydantic import Field
 
 from corpus.engine import durable
@@ -186,12 +184,3 @@ def _curve(own: Sequence[Row], title: str) -> Iterator[str]:
 
 def _text(x: float, y: float, words: str, anchor: str = "start") -> str:
     return f'<text class="ink" x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}">{escape(words)}</text>'
-
-
-def device_name(device: torch.device) -> str:
-    """Of a GPU its name, of a CPU its model."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-        models = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-    return models[0] if models else platform.machine()

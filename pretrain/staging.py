@@ -27,7 +27,7 @@ from pretrain.config import DataConfig
 from pretrain.data.examples import COUNTED, RECORD
 
 if TYPE_CHECKING:
-    from pretrain.parallel.mesh import World
+    from pretrain.parallel.base.mesh import World
 
 BEAT_SECONDS = 2.0  # how often ranks tell each other that they are at it
 SUFFIXES = (".bin", ".idx", ".meta.json", ".docs.parquet", COUNTED)

@@ -39,15 +39,14 @@ from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import local_batches
 from pretrain.config import ParallelConfig, RunConfig, load_config, named_configs, to_json
-from pretrain.monitor.console import say
-from pretrain.plan import auto
+from pretrain.console import say
+from pretrain.hardware import processor_name
+from pretrain.plan import auto, naming
 from pretrain.plan.cost import Prediction, predict
-from pretrain.plan.demand.flops import flops_per_token
 from pretrain.plan.machines.cluster import load_cluster
-from pretrain.plan.pages import naming
 from pretrain.plan.tuning.measure import Measurement, measure, train_rank
-from pretrain.scale_report import device_name
 from pretrain.sweep_report import PREDICTED, Cell, Grid, Kernels, write_report
+from pretrain.workload.flops import flops_per_token
 
 DEFAULT_GRID = ("tp=1,2,4,8", "pp=1,2,4,8", "mbs=1,2,4,8")
 TIMEOUT_SECONDS = 600.0
@@ -254,7 +253,7 @@ def _grid(base: RunConfig, args: argparse.Namespace, refused: Mapping[str, Seque
         run=" ".join([args.config, *args.set]),
         digest=durable.digest(to_json(base)),
         ranks=args.gpus,
-        machine=device_name(_device(base)),
+        machine=processor_name(_device(base)),
         steps=args.steps,
         warm_up=args.warm_up,
         cores=len(os.sched_getaffinity(0)),

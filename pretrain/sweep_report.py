@@ -15,7 +15,7 @@ from corpus.engine import durable
 from corpus.engine.config import Strict
 from pretrain.plan.auto import Chosen, toml_lines
 from pretrain.plan.cost import Prediction
-from pretrain.plan.pages.naming import layout_name
+from pretrain.plan.naming import layout_name
 from pretrain.plan.tuning.measure import Outcome
 
 Kernels = Literal["fused", "plain", "compiled"]

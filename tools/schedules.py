@@ -20,9 +20,9 @@ from typing import get_args
 
 from corpus.engine.cli import add_examples
 from pretrain.config import ParallelConfig, ScheduleKind
-from pretrain.parallel.schedule import Action, actions, stage_ranks
-from pretrain.parallel.simulate import Timeline, most_held, simulate
-from pretrain.plan.time.timeline import COLORS, MEANINGS
+from pretrain.parallel.base.schedule import Action, actions, stage_ranks
+from pretrain.parallel.base.simulate import Timeline, most_held, simulate
+from pretrain.plan.pages.timeline import COLORS, MEANINGS
 from tools.plot import style, svg, text
 
 EXAMPLES = """

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -23,11 +24,12 @@ exit codes: 0 done, 1 failed, 2 usage or recipe, 3 another run holds the folder,
 
 
 class Command(NamedTuple):
-    """A command of a package: the module with its `add_arguments` and `main`, a line of help, and examples."""
+    """A command of a package: the module with its `add_arguments` and `main`, a line of help, examples, what else `main` gets."""
 
     module: str
     summary: str
     examples: str
+    given: Callable[[], Mapping[str, Any]] = dict
 
 
 def run_package(package: str, description: str, commands: Mapping[str, Command], words: Sequence[str] | None) -> int:
@@ -37,13 +39,13 @@ def run_package(package: str, description: str, commands: Mapping[str, Command],
     add_examples(parser, "\n".join(command.examples.strip() for command in commands.values()))
     parser.epilog = f"{parser.epilog}\n{EXIT_CODES}"
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for name, (module_name, summary, examples) in commands.items():
+    for name, (module_name, summary, examples, given) in commands.items():
         verb = verbs.add_parser(name, help=summary, description=summary)
         add_examples(verb, examples)
         if words[:1] == [name]:
             module = import_module(module_name)
             module.add_arguments(verb)
-            verb.set_defaults(command=module.main)
+            verb.set_defaults(command=partial(module.main, **given()))
     return run_command(package, parser, words)
 
 

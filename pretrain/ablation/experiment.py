@@ -27,9 +27,9 @@ from pretrain.ablation.unseen import read_held
 from pretrain.checkpoint import COMMIT, read_saved, step_folder
 from pretrain.config import RunConfig, with_vocab_size
 from pretrain.config import to_json as config_json
+from pretrain.console import say
 from pretrain.data import data_digest
 from pretrain.launch import launch
-from pretrain.monitor.console import say
 from tokenizer.model import Tokenizer
 
 LOG_LINES = 20  # of a run that failed

@@ -20,7 +20,7 @@ from pretrain.ablation.unseen import Held
 from pretrain.checkpoint import committed, read_commit
 from pretrain.checkpoint.records import step_of
 from pretrain.evaluation.bits import evaluate
-from pretrain.evaluation.opened import Opened, opened
+from pretrain.inference.opened import Opened, opened
 from pretrain.tasks.definition import load_tasks
 from pretrain.tasks.items import read_items
 

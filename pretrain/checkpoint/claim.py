@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from corpus.engine import storage, store_lock
 from corpus.engine.store_lock import BEAT_SECONDS, LOCK_NAME, StoreLock
-from pretrain.monitor.console import say
+from pretrain.console import say
 
 SILENT_SECONDS = 2.5 * BEAT_SECONDS  # after which a process that gives a sign of life each `BEAT_SECONDS` is dead
 LOOK_SECONDS = 5.0

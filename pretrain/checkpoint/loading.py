@@ -30,11 +30,11 @@ from pretrain.checkpoint.records import (
 )
 from pretrain.checkpoint.shards import tensors_of
 from pretrain.config import RunConfig, to_json
+from pretrain.console import say
 from pretrain.model import GPT
-from pretrain.monitor.console import say
-from pretrain.parallel.compose import ParallelModel
-from pretrain.parallel.mesh import World
-from pretrain.state import State
+from pretrain.parallel.base.mesh import World
+from pretrain.parallel.engine.compose import ParallelModel
+from pretrain.training.state import State
 
 NFS_LEFTOVER = ".nfs"  # how names begin that a client of NFS gives to open files that are removed ("silly rename")
 

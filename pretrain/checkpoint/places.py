@@ -14,7 +14,7 @@ from corpus.engine.durable import sync_folder, write_json
 from pretrain.checkpoint.records import COMMIT, STEP_FOLDER, step_name, step_of
 from pretrain.checkpoint.store import Store
 from pretrain.config import CheckpointConfig
-from pretrain.parallel.mesh import World
+from pretrain.parallel.base.mesh import World
 
 
 class Place(Protocol):

@@ -15,7 +15,7 @@ from corpus.engine.config import Strict, parse
 from corpus.engine.durable import digest, read_json, sha256_file
 from corpus.engine.errors import DiskError, WenhaiError
 from pretrain.config import RunConfig, to_json
-from pretrain.state import Order, State
+from pretrain.training.state import Order, State
 
 FORMAT: Literal[2] = 2
 COMMIT = "COMMIT.json"

@@ -26,10 +26,10 @@ from pretrain.checkpoint.saving import Contents, Written, write
 from pretrain.checkpoint.shards import HostCopies, make_plan, parts_of, tensors_of
 from pretrain.config import RunConfig
 from pretrain.errors import FailedRank
-from pretrain.monitor.phases import Phases
-from pretrain.parallel.compose import ParallelModel
-from pretrain.parallel.mesh import World
-from pretrain.state import State
+from pretrain.parallel.base.mesh import World
+from pretrain.parallel.engine.compose import ParallelModel
+from pretrain.phases import Phases
+from pretrain.training.state import State
 
 LOST_SECONDS = 3.0  # that a run which ends with an error gives its thread, which meets the same error
 

@@ -26,9 +26,9 @@ from pretrain.checkpoint.records import (
 )
 from pretrain.checkpoint.shards import SHARD_FILE, Part, Plan, make_plan, parts_of, tensors_of, write_shard
 from pretrain.config import CheckpointConfig, RunConfig
-from pretrain.parallel.compose import ParallelModel
-from pretrain.parallel.mesh import World
-from pretrain.state import State
+from pretrain.parallel.base.mesh import World
+from pretrain.parallel.engine.compose import ParallelModel
+from pretrain.training.state import State
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.tensor import DTensor
 
 from corpus.engine import durable
-from pretrain.parallel.mesh import World
+from pretrain.parallel.base.mesh import World
 
 SHARD_FILE = "shard-{:05d}-model-00001-of-00001.safetensors"  # torch's name for what rank number - 1 writes
 BLOCK_BYTES = 4 << 20  # hashed and written at once

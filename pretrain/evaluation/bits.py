@@ -28,8 +28,8 @@ import torch
 from pretrain.evaluation.held_out import Document, HeldOut
 from pretrain.evaluation.texts import Text
 from pretrain.evaluation.windows import Row, batches, rows
-from pretrain.parallel.mesh import DATA_AXES, World
-from pretrain.reading import Reading, TokenLosses
+from pretrain.inference.reading import Reading, TokenLosses
+from pretrain.parallel.base.mesh import DATA_AXES, World
 from tokenizer.model import Tokenizer
 
 MOST_SOURCES = 1000  # that are told apart; those that come later are OTHER

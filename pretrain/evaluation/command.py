@@ -21,14 +21,14 @@ from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.columns import fitted, num_columns
 from pretrain.evaluation.held_out import MAX_HELD_OUT_TOKENS, HeldOut, read_held_out
 from pretrain.evaluation.kneser_ney import MAX_BASELINE_TOKENS, character_baselines
-from pretrain.evaluation.opened import Opened, add_model_arguments, in_ranks, opened
 from pretrain.evaluation.texts import Texts
+from pretrain.inference.opened import Opened, add_model_arguments, in_ranks, opened
 from pretrain.staging import staged
 from tokenizer.shards import open_split
 
 if TYPE_CHECKING:
+    from pretrain.evaluation.answers import HeldOutAnswers
     from pretrain.evaluation.bits import Evaluation
-    from pretrain.finetuning.held_out import HeldOutAnswers
 
 TABLE_SOURCES = 20
 NAME_COLUMNS = 20  # of a terminal's 80
@@ -96,7 +96,7 @@ def main(args: argparse.Namespace) -> None:
 
 def _held_out(asked: Opened, args: argparse.Namespace, folder: Path) -> HeldOut | HeldOutAnswers:
     """What `--data` holds of a split: documents, or the answers of examples, which are read in one way alone."""
-    from pretrain.corpora import open_held_out
+    from pretrain.evaluation.answers import open_held_out
 
     held_out = open_held_out(folder, args.split, asked.config, asked.tokenizer, args.max_tokens)
     if not isinstance(held_out, HeldOut) and (args.stride or args.per_document):
@@ -147,8 +147,8 @@ def _score(
     asked: Opened, args: argparse.Namespace, texts: Texts | None, held_out: HeldOut | HeldOutAnswers | None
 ) -> Evaluation:
     """What one or the other costs; how fast that was is said on stderr."""
+    from pretrain.evaluation.answers import evaluate_answers
     from pretrain.evaluation.bits import encoded, evaluate, evaluate_documents
-    from pretrain.finetuning.held_out import evaluate_answers
 
     length = asked.reading.sequence_length
     stride = args.stride or length

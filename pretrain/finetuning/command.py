@@ -12,12 +12,12 @@ from typing import Any
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from pretrain import launch
+from pretrain.chat.templates import TEMPLATE, load_template, named_templates
+from pretrain.console import say
 from pretrain.finetuning.encoding import Fit
 from pretrain.finetuning.sources import Files, Source, TaskItems, survey
 from pretrain.finetuning.store import CONFIG, EXAMPLES, ORIGIN, Plan, write_examples
-from pretrain.finetuning.templates import TEMPLATE, load_template, named_templates
-from pretrain.monitor.console import say
+from pretrain.run import command
 
 SHARE = 0.05
 EPOCHS = 3.0
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prepare", action="store_true", help="write examples and first checkpoint, and end")
 
 
-def main(args: argparse.Namespace) -> None:
+def main(args: argparse.Namespace, planner: command.Planner) -> None:
     """Prepare the run in `--out` if that is not done, and train it."""
     if "RANK" in os.environ:
         raise UsageError(
@@ -71,8 +71,8 @@ def main(args: argparse.Namespace) -> None:
         print("python -m pretrain train", *words)
         return
     parser = argparse.ArgumentParser()
-    launch.add_arguments(parser)
-    launch.main(parser.parse_args([*words, "--nproc", str(args.nproc)]))
+    command.add_arguments(parser)
+    command.main(parser.parse_args([*words, "--nproc", str(args.nproc)]), planner)
 
 
 def prepare(args: argparse.Namespace) -> None:

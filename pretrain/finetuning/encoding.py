@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from pretrain.chat.templates import Part, Template, parts
 from pretrain.data.examples import BoolArray
 from pretrain.finetuning.sources import Example
-from pretrain.finetuning.templates import Part, Template, parts
 from tokenizer.model import Ids, Tokenizer
 
 ENCODED_TOGETHER = 256  # examples, or fewer that

@@ -15,8 +15,8 @@ import numpy as np
 
 from corpus.engine.durable import canonical_json
 from corpus.engine.errors import UsageError, WenhaiError
+from pretrain.chat.conversations import Message, NotAnExample, checked, conversation_of
 from pretrain.evaluation.texts import decoded, lines
-from pretrain.finetuning.conversations import Message, NotAnExample, checked, conversation_of
 
 
 class Example(NamedTuple):

@@ -19,11 +19,12 @@ from corpus.engine.config import apply_overrides, parse
 from corpus.engine.errors import UsageError
 from corpus.engine.toml import dump
 from pretrain import checkpoint
+from pretrain.chat.conversations import Message
+from pretrain.chat.templates import Template, render
 from pretrain.config import ParallelConfig, RunConfig, read_config, to_json, with_vocab_size
-from pretrain.corpora import open_corpora, open_run, stream_of
-from pretrain.finetuning.conversations import Message
+from pretrain.corpora import open_corpora, stream_of
 from pretrain.finetuning.store import CONFIG, EXAMPLES, ORIGIN
-from pretrain.finetuning.templates import Template, render
+from pretrain.run.datasets import open_run
 
 RATE = 0.1  # of the base's learning rate
 WARM_UP = 0.06  # of the steps
@@ -133,8 +134,8 @@ def write_start(out: Path, base: Path, config: RunConfig, origin: Mapping[str, A
         WenhaiError: the checkpoint is damaged, or of another tokenizer than the examples.
     """
     from pretrain.hf.load import fill
-    from pretrain.parallel import mesh
-    from pretrain.step import new_run
+    from pretrain.parallel.base import mesh
+    from pretrain.training.step import new_run
 
     if checkpoint.newest(out) is None:  # else a start died right before its end
         with mesh.start(ParallelConfig(), "cpu", TIMEOUT_MINUTES) as world:

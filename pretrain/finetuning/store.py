@@ -23,10 +23,10 @@ import numpy as np
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
+from pretrain.chat.templates import Template
 from pretrain.data.examples import COUNTED, RECORD, BoolArray, Record, SplitRecord, read_record
 from pretrain.finetuning.encoding import Encoded, Fit, encode
 from pretrain.finetuning.sources import Example, Source, Survey, number_of
-from pretrain.finetuning.templates import Template
 from tokenizer.model import Tokenizer
 from tokenizer.shards.writer import create_shard
 

@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pretrain.generation.generate import Text
-from pretrain.masks import dense_mask
+from pretrain.inference.reading import Reading
 from pretrain.model import GPT
-from pretrain.reading import Reading
+from pretrain.model.masks import dense_mask
 
 PADDING = -1  # the document of the places before a row: they see each other, so that no softmax is empty
 

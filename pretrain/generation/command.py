@@ -21,7 +21,7 @@ from pretrain.generation.prompts import read_prompts
 
 if TYPE_CHECKING:
     from pretrain.generation.generate import Piece, Text
-    from pretrain.reading import Reading
+    from pretrain.inference.reading import Reading
     from tokenizer.model import Tokenizer
 
 
@@ -84,14 +84,14 @@ def main(args: argparse.Namespace) -> None:
     Raises:
         UsageError: an option, a prompt or its file is wrong.
     """
+    from pretrain.chat.conversations import Message
+    from pretrain.chat.templates import load_template, render, template_of
     from pretrain.checkpoint import TOKENIZER, load_model, local_folder
-    from pretrain.finetuning.conversations import Message
-    from pretrain.finetuning.templates import load_template, render, template_of
     from pretrain.generation.cache import Cached
     from pretrain.generation.generate import Settings, generate
     from pretrain.generation.sampling import Sampling
-    from pretrain.parallel.mesh import choose_device, keep_freed_memory
-    from pretrain.reading import Reading
+    from pretrain.inference.reading import Reading
+    from pretrain.parallel.base.mesh import choose_device, keep_freed_memory
     from tokenizer.model import Tokenizer
 
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.repetition_penalty, args.seed)

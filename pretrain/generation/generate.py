@@ -31,8 +31,8 @@ from torch import Tensor
 from corpus.engine.errors import UsageError
 from pretrain.generation.sampling import Draws, Sampling, choose
 from pretrain.generation.text import TextStream
-from pretrain.micro_batch import MicroBatch
-from pretrain.reading import Reading
+from pretrain.inference.reading import Reading
+from pretrain.model.micro_batch import MicroBatch
 
 End = Literal["eod", "stop", "length"]
 

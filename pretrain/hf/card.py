@@ -10,8 +10,8 @@ from pretrain.checkpoint.records import Saved
 from pretrain.config import RunConfig
 from pretrain.hf.layouts import Layout
 from pretrain.hf.proof import BOUND, Agreement
-from pretrain.parallel.params import num_parameters
-from pretrain.state import State
+from pretrain.parallel.base.params import num_parameters
+from pretrain.training.state import State
 from tokenizer.model import EOD_PIECE, Tokenizer
 
 CARD = """---

@@ -22,10 +22,10 @@ from torch import Tensor
 
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
+from pretrain.chat.templates import Template, load_template, template_beside
 from pretrain.checkpoint import TOKENIZER, load_model, local_folder, read_saved, read_state
 from pretrain.checkpoint.records import Saved
 from pretrain.config import ModelConfig, RunConfig
-from pretrain.finetuning.templates import Template, load_template, template_beside
 from pretrain.hf import proof
 from pretrain.hf.card import held_out_bits, render_card
 from pretrain.hf.files import DTYPES, MAX_FILE_BYTES, write_weights
@@ -33,7 +33,7 @@ from pretrain.hf.layouts import LAYOUTS, Layout, choose
 from pretrain.hf.proof import Agreement
 from pretrain.hf.serving import check_beginning, check_chat, write_serving_files
 from pretrain.model import GPT
-from pretrain.state import State
+from pretrain.training.state import State
 from tokenizer.export.folder import new_folder, prove_texts, write_files
 from tokenizer.model import Tokenizer
 

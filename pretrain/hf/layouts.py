@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from corpus.engine.errors import UsageError
 from pretrain.config import VOCABULARY_MULTIPLE, ModelConfig
 from pretrain.hf.tables import Entry, gpt2_entries, llama_entries
-from pretrain.parallel.params import param_specs
+from pretrain.parallel.base.params import param_specs
 
 Tensors = dict[str, Tensor]
 GELUS = {"gelu": "gelu", "gelu_tanh": "gelu_new"}  # ours: theirs

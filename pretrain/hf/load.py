@@ -27,16 +27,16 @@ from corpus.engine.toml import dump
 from pretrain import checkpoint
 from pretrain.checkpoint import TOKENIZER
 from pretrain.config import ParallelConfig, RunConfig, load_config, to_json, with_vocab_size
-from pretrain.corpora import open_run
 from pretrain.hf import proof
 from pretrain.hf.export import weights_of
 from pretrain.hf.files import Weights
 from pretrain.hf.layouts import LAYOUTS, Layout, padded
 from pretrain.hf.proof import Agreement
 from pretrain.model import GPT
-from pretrain.parallel import mesh
-from pretrain.parallel.compose import ParallelModel
-from pretrain.step import new_run
+from pretrain.parallel.base import mesh
+from pretrain.parallel.engine.compose import ParallelModel
+from pretrain.run.datasets import open_run
+from pretrain.training.step import new_run
 from tokenizer.model import Tokenizer
 
 DEFAULTS: dict[str, Any] = {  # of a run that goes on with a finished model; --config or --set say otherwise

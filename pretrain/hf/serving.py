@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from corpus.engine import durable
+from pretrain.chat.conversations import Message
+from pretrain.chat.templates import Template, render
 from pretrain.config import RunConfig
-from pretrain.finetuning.conversations import Message
-from pretrain.finetuning.templates import Template, render
 from pretrain.generation.sampling import Sampling
 from pretrain.hf.chat import jinja
 from pretrain.hf.proof import ProofError

@@ -1,6 +1,6 @@
 """Memory of a run: refused before it is allocated where it cannot fit, and watched while the run goes on.
 
-The kernel does not say no: it kills a rank, hours into a run. So the estimate of `plan.demand.memory` is held against what there is
+The kernel does not say no: it kills a rank, hours into a run. So the estimate of `workload.memory` is held against what there is
 before a model is built, and what the ranks of each node hold against the same limit at every report.
 
 | | |
@@ -28,10 +28,10 @@ import torch
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import RunConfig
-from pretrain.monitor.console import say
+from pretrain.console import say
 from pretrain.monitor.metrics import Metrics
-from pretrain.parallel.mesh import World
-from pretrain.plan.demand.memory import Device, Estimate, estimate
+from pretrain.parallel.base.mesh import World
+from pretrain.workload.memory import Device, Estimate, estimate
 
 GIB = 1 << 30
 WARN_RATIO = 0.9

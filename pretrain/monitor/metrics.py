@@ -7,8 +7,8 @@ Of the records of kind "train", one a report:
 | phases | share of the time since the last report, by phase; the mean of all ranks; they add up to 1 (`phases`) |
 | bubble | of the time in pipeline steps the share in which a rank ran no forward or backward; the mean of all ranks; null without a pipeline |
 | tokens_per_second, seconds_per_step | of the time without evaluations and without what saves cost |
-| flops_per_second | of the model: tokens_per_second x `plan.demand.flops.flops_per_token` = 6 N + 12 L H K T |
-| mfu | flops_per_second / (ranks x dense peak of a device, `plan.machines.hardware`); null where the table has no peak |
+| flops_per_second | of the model: tokens_per_second x `workload.flops.flops_per_token` = 6 N + 12 L H K T |
+| mfu | flops_per_second / (ranks x dense peak of a device, `hardware`); null where the table has no peak |
 | hfu | the same of `hardware_flops_per_token`: what is recomputed counts |
 | grad_norms | L2 norm of the gradient by group of parameters, before clipping |
 | host_bytes | resident memory of rank 0's process |
@@ -34,15 +34,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from pretrain.config import MetricsConfig, RunConfig
-from pretrain.monitor.console import Console, percent, say, time_split
-from pretrain.monitor.phases import PHASES, PIPELINE
-from pretrain.monitor.phases import Path as PhasePath
-from pretrain.parallel.mesh import AXES, World
-from pretrain.plan.demand.flops import flops_per_token, hardware_flops_per_token
-from pretrain.plan.machines.hardware import peak_flops
+from pretrain.console import Console, percent, say, time_split
+from pretrain.hardware import peak_flops
+from pretrain.parallel.base.mesh import AXES, World
+from pretrain.phases import PHASES, PIPELINE
+from pretrain.phases import Path as PhasePath
+from pretrain.workload.flops import flops_per_token, hardware_flops_per_token
 
 if TYPE_CHECKING:
-    from pretrain.step import StepResult
+    from pretrain.training.step import StepResult
 
 NOT_TRAINING = ("evaluate", "save")
 

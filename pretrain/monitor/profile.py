@@ -16,8 +16,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pretrain.config import MetricsConfig
-from pretrain.monitor.console import say
-from pretrain.monitor.phases import Phases
+from pretrain.console import say
+from pretrain.phases import Phases
 
 REQUEST = "profile.now"
 FOLDER = "profile"

@@ -25,10 +25,10 @@ from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import ParallelConfig, RunConfig, to_json
-from pretrain.parallel.mesh import choose_device, layout
+from pretrain.parallel.base.mesh import choose_device, layout
 from pretrain.plan.cost import Prediction
 from pretrain.plan.machines.cluster import Cluster, load_cluster, named_clusters
-from pretrain.plan.pages.naming import layout_name
+from pretrain.plan.naming import layout_name
 from pretrain.plan.search.search import Plans, search
 
 # By the name that torch gives a GPU, the first that fits; None: no cluster of the package joins such cards as they are joined.

@@ -8,7 +8,7 @@
 | `--report` | `plan.pages.report` |
 | `--scaling`, `--rules` | `plan.pages.scaling`, `plan.pages.rules` |
 | `--measure` | `plan.tuning.tune` |
-| `plan calibrate`, `plan tune` | `plan.machines.calibrate`, `plan.tuning.frontier` |
+| `plan calibrate`, `plan tune` | `plan.calibration.calibrate`, `plan.tuning.frontier` |
 
 Here is the command line alone, which needs no torch; `plan.pages.answer` puts the answer together.
 """
@@ -23,12 +23,12 @@ from typing import Any, get_args
 
 from corpus.engine.cli import add_examples
 from pretrain.config import ScheduleKind, named_configs
-from pretrain.plan.demand.software import ALL
 from pretrain.plan.machines.cluster import named_clusters
+from pretrain.workload.software import ALL
 
 COMMANDS = {  # of plan: module with add_arguments and main, help, examples
     "calibrate": (
-        "pretrain.plan.machines.calibrate",
+        "pretrain.plan.calibration.calibrate",
         "measure this machine, its products, memory and collectives, and write its cluster file",
         """
 python -m pretrain plan calibrate --out here.toml

@@ -9,7 +9,7 @@
 | data | gathering weights and reducing gradients, as far as no computation hides them, in whatever stage they make the step longer | `data_time`, `pipeline_time` |
 | optimizer, offload | the update; what goes to the host and back | `data_time` |
 
-Collectives are `plan.machines.collectives`, memory is `plan.demand.memory` or, for published programs, `plan.demand.megatron_memory`. The pipeline
+Collectives are `plan.machines.collectives`, memory is `workload.memory` or, for published programs, `workload.megatron_memory`. The pipeline
 is the schedule's own list of actions, run against these durations; with `exact=False` its closed form, which ranks
 thousands of layouts in the time of one simulation.
 """
@@ -17,10 +17,10 @@ thousands of layouts in the time of one simulation.
 from __future__ import annotations
 
 from pretrain.config import ParallelConfig, RunConfig
-from pretrain.plan.demand.software import OURS, Software
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.prediction import RESERVED, Prediction, Seconds
 from pretrain.plan.time.step_time import StepTime
+from pretrain.workload.software import OURS, Software
 
 __all__ = ["RESERVED", "Prediction", "Seconds", "predict", "step_seconds", "with_layout"]
 

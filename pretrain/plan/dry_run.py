@@ -1,11 +1,11 @@
 """What a run would be, without a GPU, a process group or memory for it: `python -m pretrain --dry-run --world-size N`.
 
 The stages of the pipeline are built on torch's meta device, where tensors have shapes and no storage: numbers of parameters
-are those of the modules that a run builds. Memory is what `plan.demand.memory` says. The bubble is that of the schedule's own lists,
-run by `parallel.simulate` with durations in proportion to the arithmetic; communication takes no time there, so it is a
+are those of the modules that a run builds. Memory is what `workload.memory` says. The bubble is that of the schedule's own lists,
+run by `base.simulate` with durations in proportion to the arithmetic; communication takes no time there, so it is a
 lower bound.
 
-FLOPs are those of `plan.demand.flops`; beside them 6 N D and 8 N D (N all parameters, D tokens), as papers count: without and with
+FLOPs are those of `workload.flops`; beside them 6 N D and 8 N D (N all parameters, D tokens), as papers count: without and with
 full recompute. A checkpoint is the weights in fp32 and AdamW's two moments.
 """
 
@@ -24,17 +24,17 @@ import torch
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import BatchSizes, check_batch_sizes, local_batches
 from pretrain.config import RunConfig
+from pretrain.console import say
+from pretrain.hardware import DEVICES
 from pretrain.model import GPT
-from pretrain.monitor.console import say
-from pretrain.parallel.mesh import AXES, layout
-from pretrain.parallel.params import num_parameters
-from pretrain.parallel.schedule import Action, actions, stage_ranks
-from pretrain.parallel.simulate import simulate
-from pretrain.parallel.stages import Stage, cut, head_flops, layer_flops
-from pretrain.plan.demand import memory
-from pretrain.plan.demand.flops import flops_per_token, hardware_flops_per_token
-from pretrain.plan.demand.memory import Estimate
-from pretrain.plan.machines.hardware import DEVICES
+from pretrain.parallel.base.mesh import AXES, layout
+from pretrain.parallel.base.params import num_parameters
+from pretrain.parallel.base.schedule import Action, actions, stage_ranks
+from pretrain.parallel.base.simulate import simulate
+from pretrain.parallel.base.stages import Stage, cut, head_flops, layer_flops
+from pretrain.workload import memory
+from pretrain.workload.flops import flops_per_token, hardware_flops_per_token
+from pretrain.workload.memory import Estimate
 
 RANKS_PER_NODE = 8
 MFU_VALUES = (0.3, 0.4, 0.5)  # at which times are told: a plan does not know which it will be

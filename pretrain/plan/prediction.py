@@ -9,12 +9,12 @@ from operator import add
 from typing import Literal, Protocol
 
 from pretrain.config import ModelConfig, ParallelConfig, RunConfig
-from pretrain.parallel.stages import layer_flops
-from pretrain.plan.demand import megatron_memory, memory
-from pretrain.plan.demand.flops import flops_per_token, hardware_flops_per_token
-from pretrain.plan.demand.memory import Estimate
-from pretrain.plan.demand.software import Software
+from pretrain.parallel.base.stages import layer_flops
 from pretrain.plan.machines.cluster import Cluster
+from pretrain.workload import megatron_memory, memory
+from pretrain.workload.flops import flops_per_token, hardware_flops_per_token
+from pretrain.workload.memory import Estimate
+from pretrain.workload.software import Software
 
 RESERVED = 0.92  # of a device's memory that a layout may take; the rest is the driver's and the allocator's
 DAY = 24 * 3600
@@ -192,7 +192,7 @@ class Prediction:
 
     @property
     def mfu(self) -> float:
-        """Share of the device's peak that the model's own arithmetic is (`plan.demand.flops`)."""
+        """Share of the device's peak that the model's own arithmetic is (`workload.flops`)."""
         return self.model_tflops_per_gpu * 1e12 / self._peak
 
     @property

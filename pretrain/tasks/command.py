@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from pretrain.evaluation.opened import add_model_arguments, in_ranks, opened
+from pretrain.inference.opened import add_model_arguments, in_ranks, opened
 from pretrain.tasks.baselines import published
 from pretrain.tasks.calibration import CALIBRATIONS, NORMALISATIONS
 from pretrain.tasks.definition import NINE, Task, load_tasks
@@ -18,7 +18,7 @@ from pretrain.tasks.results import Results, compared, read_results, write_result
 from pretrain.tasks.table import lines
 
 if TYPE_CHECKING:
-    from pretrain.evaluation.opened import Opened
+    from pretrain.inference.opened import Opened
     from pretrain.tasks.run import Options
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from corpus.engine.errors import UsageError
-from pretrain.evaluation.scoring import Continuation, Request
+from pretrain.inference.scoring import Continuation, Request
 from pretrain.tasks.definition import WORD, Prompt, Task, fields_of, load_tasks
 from pretrain.tasks.items import Item, read_items
 from pretrain.tasks.wording import Wording

@@ -19,9 +19,9 @@ import torch
 
 from corpus.engine.durable import RunLock, digest, sha256_file
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.evaluation.scoring import Request, Score, score
-from pretrain.parallel.mesh import World
-from pretrain.reading import Reading, TokenLosses
+from pretrain.inference.reading import Reading, TokenLosses
+from pretrain.inference.scoring import Request, Score, score
+from pretrain.parallel.base.mesh import World
 from pretrain.tasks.calibration import CALIBRATIONS, Calibration, Normalisation, Word, choose
 from pretrain.tasks.definition import Task
 from pretrain.tasks.item_file import ItemFile, Scored, Unit
@@ -35,7 +35,7 @@ BATCH_TOKENS = 1 << 17  # for each data-parallel rank: some forwards, and what a
 
 
 class Asked(Protocol):
-    """A model with what it takes to ask it: `pretrain.evaluation.opened.Opened`."""
+    """A model with what it takes to ask it: `pretrain.inference.opened.Opened`."""
 
     @property
     def model(self) -> TokenLosses: ...

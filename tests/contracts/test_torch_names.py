@@ -59,20 +59,20 @@ NEW_KEYWORDS = {  # function: keywords that it does not take in 2.11
 }
 
 PRIVATE = {  # file: {private name of torch: what for, where there is no public one}
-    "pretrain/optim.py": {"_foreach_mul_": "scales all gradients in one call; clip_grads_with_norm_ takes no local parts"},
-    "pretrain/parallel/fsdp.py": {
+    "pretrain/training/optim.py": {"_foreach_mul_": "scales all gradients in one call; clip_grads_with_norm_ takes no local parts"},
+    "pretrain/parallel/engine/fsdp.py": {
         # reduce_deferred, as torch's own PipelineStage.perform_reduce_grad
         "_state_ctx": "the states of all modules of a part",
         "_fsdp_param_group": "a module's parameters, in 2.11",
         "_fsdp_param_groups": "the same in 2.13, a list",
         "_root_post_backward_final_callback": "waits for the reductions",
     },
-    "pretrain/parallel/mesh.py": {
+    "pretrain/parallel/base/mesh.py": {
         "_set_pg_timeout": "init_device_mesh gives its groups the default timeout, 30 minutes",
         **dict.fromkeys(("_Options", "_devices", "_threads", "_timeout"), "gloo's options, for one worker a group"),
     },
-    "pretrain/parallel/params.py": {"__create_chunk_list__": "where this rank's part of a DTensor lies, as checkpoints ask it"},
-    "pretrain/parallel/recompute.py": {
+    "pretrain/parallel/base/params.py": {"__create_chunk_list__": "where this rank's part of a DTensor lies, as checkpoints ask it"},
+    "pretrain/parallel/base/recompute.py": {
         # operators whose results are kept have no other name
         "_scaled_dot_product_cudnn_attention": "attention",
         "_scaled_dot_product_efficient_attention": "attention",
@@ -80,7 +80,7 @@ PRIVATE = {  # file: {private name of torch: what for, where there is no public 
         "_scaled_dot_product_flash_attention_for_cpu": "attention",
     },
     "tools/bench/pretrain/offload.py": {"_python_dispatch": "sees every allocation; torch documents its dispatch mode under this name"},
-    "pretrain/parallel/tensor.py": {
+    "pretrain/parallel/base/tensor.py": {
         "_c10d_functional": "collectives that return a new tensor, which selective recompute can keep",
         "_parameters": "parameters by name, one by one, to put others in their places",
     },
@@ -191,7 +191,7 @@ def test_the_private_names_of_torch_are_those_listed(repository: Path) -> None:
 )
 def test_a_new_name_is_seen(source: str, repository: Path) -> None:
     assert list(new_names(source))
-    name, real = next((name, real) for name, real in sources(repository) if name == "pretrain/parallel/fsdp.py")
+    name, real = next((name, real) for name, real in sources(repository) if name == "pretrain/parallel/engine/fsdp.py")
     assert not list(new_names(real)) and list(new_names(f"{real}\n{source}\n")), name
 
 

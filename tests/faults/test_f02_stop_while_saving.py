@@ -16,11 +16,12 @@ from unittest import mock
 import pytest
 
 from corpus.engine.errors import Stopped
-from pretrain import checkpoint, train
+from pretrain import checkpoint
 from pretrain.checkpoint import saving
 from pretrain.checkpoint.shards import write_shard
 from pretrain.config import RunConfig
-from pretrain.step import Run, StepResult, train_step
+from pretrain.run import train
+from pretrain.training.step import Run, StepResult, train_step
 from tests.pretrain.ranks import run_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.pretrain.tiny import tiny_config

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from corpus.engine.errors import WenhaiError
-from pretrain import checkpoint, train
+from pretrain import checkpoint
 from pretrain.config import DataConfig, RunConfig
 from pretrain.model import GPT
-from pretrain.monitor import incidents
-from pretrain.parallel.compose import ParallelModel
+from pretrain.parallel.engine.compose import ParallelModel
+from pretrain.run import incidents, train
+from pretrain.run.trace import Part, Trace
 from pretrain.staging import staged
-from pretrain.trace import Part, Trace
 from tests.pretrain.data.test_reader import write_folder
 from tests.pretrain.ranks import run_ranks
 from tests.pretrain.test_staging import build

@@ -12,8 +12,8 @@ from torch import Tensor
 from pretrain import checkpoint
 from pretrain.config import RunConfig
 from pretrain.monitor import spikes
-from pretrain.parallel.compose import ParallelModel
-from pretrain.trace import Trace
+from pretrain.parallel.engine.compose import ParallelModel
+from pretrain.run.trace import Trace
 from tests.faults.test_f28_not_finite import Corpus, config, recorded, run, write_corpus
 from tests.pretrain.ranks import run_ranks
 from tests.pretrain.texts import small_tokenizer

@@ -21,8 +21,8 @@ import pytest
 
 from pretrain.config import RunConfig
 from pretrain.errors import LostRank
-from pretrain.monitor.phases import Phases
-from pretrain.train import train
+from pretrain.phases import Phases
+from pretrain.run.train import train
 from tests.pretrain.ranks import RanksFailed, run_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.pretrain.tiny import tiny_config

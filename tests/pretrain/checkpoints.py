@@ -11,7 +11,7 @@ import torch
 from corpus.engine.errors import WenhaiError
 from pretrain import checkpoint
 from pretrain.config import RunConfig
-from pretrain.train import Run
+from pretrain.run.train import Run
 from tests.pretrain.tiny import IDENTITY, tiny_run, train_steps, whole, whole_state, whole_weights
 
 Result = dict[str, Any]

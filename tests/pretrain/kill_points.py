@@ -11,7 +11,7 @@ from unittest import mock
 from corpus.engine import storage
 from pretrain.checkpoint import shards
 from pretrain.checkpoint.shards import HostCopies
-from pretrain.parallel.mesh import World
+from pretrain.parallel.base.mesh import World
 
 POINTS: dict[str, tuple[Any, str]] = {
     "copy": (HostCopies, "copy"),

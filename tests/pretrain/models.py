@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from pretrain.config import ModelConfig
 from pretrain.data import IGNORED_TARGET
 from pretrain.model import GPT
-from pretrain.parallel.params import init_parameters
+from pretrain.parallel.base.params import init_parameters
 
 # every choice of a model at least once
 CHOICES: list[dict[str, Any]] = [

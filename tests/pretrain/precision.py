@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pretrain.config import Precision, RunConfig
-from pretrain.parallel.pipeline import DTYPES
+from pretrain.parallel.engine.pipeline import DTYPES
 from tests.pretrain.ranks import end_reused_ranks, reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 

@@ -30,7 +30,7 @@ from typing import Any
 
 PRELOADED = [
     *("torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint"),
-    *("pretrain.train", "pretrain.checkpoint"),
+    *("pretrain.run.train", "pretrain.checkpoint"),
     *("pytest", "hypothesis", "tests.pretrain.tiny", "tests.pretrain.texts"),  # which the modules of tests import
 ]
 MOST_REUSED_RANKS = 8  # of all sizes together
@@ -154,7 +154,7 @@ def _rank(rank: int, num_ranks: int, folder: Path, pipe: Connection) -> None:
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import _world
 
-    from pretrain.parallel.mesh import use_one_gloo_worker
+    from pretrain.parallel.base.mesh import use_one_gloo_worker
 
     environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(num_ranks), "LOCAL_RANK": str(rank)}
     torch.set_num_threads(1)
@@ -191,7 +191,7 @@ def _keep_groups() -> None:
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import _world
 
-    from pretrain.parallel import mesh
+    from pretrain.parallel.base import mesh
 
     if hasattr(mesh.init_device_mesh, "cache_clear"):
         return

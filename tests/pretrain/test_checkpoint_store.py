@@ -16,11 +16,12 @@ import pytest
 from corpus.engine import durable, storage, store_lock
 from corpus.engine.errors import LockHeld, Stopped, UsageError, WenhaiError
 from corpus.engine.store_lock import Holder
-from pretrain import checkpoint, train
+from pretrain import checkpoint
 from pretrain.checkpoint import claim
 from pretrain.checkpoint.places import newest_at, place_of
 from pretrain.checkpoint.store import Store
 from pretrain.config import RunConfig
+from pretrain.run import train
 from tests.corpus.engine.test_s3 import Store as Server
 from tests.corpus.engine.test_s3 import running_store
 from tests.pretrain.checkpoints import assert_equal, contents, resume_from, saver_of

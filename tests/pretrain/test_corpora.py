@@ -16,15 +16,8 @@ from hypothesis import strategies as st
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.batch_size import BatchSizes
 from pretrain.config import CorpusConfig, RampupConfig, RunConfig, corpus_folders
-from pretrain.corpora import (
-    corpora_digest,
-    corpus_shares,
-    new_loader,
-    open_corpora,
-    open_run,
-    order_from,
-    sample_shares,
-)
+from pretrain.corpora import corpora_digest, corpus_shares, new_loader, open_corpora, order_from, sample_shares
+from pretrain.run.datasets import open_run
 from tests.pretrain.texts import small_tokenizer, smallest_config, text_folder
 from tests.tokenizer.texts import documents
 from tokenizer.model import Tokenizer

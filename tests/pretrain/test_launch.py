@@ -14,6 +14,7 @@ import pytest
 from pretrain import __main__, launch
 from pretrain.__main__ import COMMANDS, main
 from pretrain.errors import LostRank
+from pretrain.run import command
 from pretrain.signals import STOP_SIGNALS
 
 
@@ -139,10 +140,10 @@ def test_the_command_of_a_rank_says_the_same(data: list[str]) -> None:
 
     words = ["--config", "demo", *data, "--out", "b", "--tokenizer", "c", "--set", "x.y=1", "--set", "z=2"]
     parser = argparse.ArgumentParser()
-    launch.add_arguments(parser)
-    command = launch.command(parser.parse_args([*words, "--nproc", "2"]))
-    assert command[1:4] == ["-m", "pretrain", "train"]
-    assert vars(parser.parse_args(command[4:])) == vars(parser.parse_args(words))
+    command.add_arguments(parser)
+    of_rank = command.command(parser.parse_args([*words, "--nproc", "2"]))
+    assert of_rank[1:4] == ["-m", "pretrain", "train"]
+    assert vars(parser.parse_args(of_rank[4:])) == vars(parser.parse_args(words))
 
 
 def test_help_needs_no_torch() -> None:
@@ -174,7 +175,7 @@ def test_one_rank_speaks_for_all() -> None:
 def test_each_rank_that_lost_another_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from pretrain import train
+    from pretrain.run import train
 
     def lose(*_: object) -> None:
         raise LostRank("rank 1 waited for rank 2")

@@ -11,13 +11,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pretrain import checkpoint, loss_scale
+from pretrain import checkpoint
 from pretrain.config import ParallelConfig, RunConfig
 from pretrain.evaluation.bits import evaluate
 from pretrain.evaluation.held_out import read_held_out
-from pretrain.reading import Reading
-from pretrain.state import State
-from pretrain.step import train_step
+from pretrain.inference.reading import Reading
+from pretrain.training import loss_scale
+from pretrain.training.state import State
+from pretrain.training.step import train_step
 from tests.faults.test_f28_not_finite import config, recorded, run, write_corpus
 from tests.pretrain.checkpoints import Result, assert_equal, contents, resume, save
 from tests.pretrain.ranks import reused_ranks, run_ranks

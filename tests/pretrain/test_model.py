@@ -16,18 +16,18 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pretrain.config import ModelConfig
 from pretrain.data import IGNORED_TARGET, positions
-from pretrain.layers import Linear
-from pretrain.masks import dense_mask, visible
-from pretrain.micro_batch import MicroBatch
-from pretrain.model import (
+from pretrain.model.gpt import (
     GPT,
     Attention,
     mask_padding,
     rotary_angles,
     rotate,
 )
-from pretrain.parallel.params import num_matmul_parameters, num_parameters, param_specs
-from pretrain.parallel.tensor import ALONE
+from pretrain.model.layers import Linear
+from pretrain.model.masks import dense_mask, visible
+from pretrain.model.micro_batch import MicroBatch
+from pretrain.parallel.base.params import num_matmul_parameters, num_parameters, param_specs
+from pretrain.parallel.base.tensor import ALONE
 from tests.pretrain.models import CHOICES, build, dense_loss, small, some_tokens
 from tests.pretrain.tiny import tiny_loader
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from pretrain.config import ModelConfig, OptimizerConfig, ParallelConfig, ScheduleConfig
-from pretrain.optim import clip_grad_norm, create_state, learning_rate, new_optimizer
-from pretrain.parallel import mesh
-from pretrain.parallel.mesh import World
-from pretrain.parallel.params import param_specs
+from pretrain.parallel.base import mesh
+from pretrain.parallel.base.mesh import World
+from pretrain.parallel.base.params import param_specs
+from pretrain.training.optim import clip_grad_norm, create_state, learning_rate, new_optimizer
 from tests.pretrain.tiny import tiny_config
 
 MODEL = tiny_config(model={"bias": True, "norm": "layernorm"}).model

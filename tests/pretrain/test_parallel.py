@@ -18,8 +18,8 @@ from corpus.engine.errors import Stopped, UsageError, WenhaiError
 from pretrain.batch_size import local_batches
 from pretrain.config import ParallelConfig, RunConfig
 from pretrain.errors import LostPeer
-from pretrain.parallel import mesh
-from pretrain.parallel.mesh import World, layout
+from pretrain.parallel.base import mesh
+from pretrain.parallel.base.mesh import World, layout
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weights
 

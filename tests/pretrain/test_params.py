@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from pretrain.config import load_config
-from pretrain.parallel import params
-from pretrain.parallel.params import init_parameters, normal_rows, param_specs
+from pretrain.parallel.base import params
+from pretrain.parallel.base.params import init_parameters, normal_rows, param_specs
 from tests.pretrain.tiny import tiny_config
 
 

@@ -10,8 +10,8 @@ import torch
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import load_config, named_configs
 from pretrain.model import GPT
-from pretrain.parallel.params import num_parameters
-from pretrain.parallel.stages import cut
+from pretrain.parallel.base.params import num_parameters
+from pretrain.parallel.base.stages import cut
 
 # name: (vocabulary that is counted, parameters, the digits that are published)
 PUBLISHED = {

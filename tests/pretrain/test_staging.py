@@ -24,14 +24,14 @@ from corpus.engine import durable, storage
 from corpus.engine.errors import DiskError, UsageError, WenhaiError
 from pretrain import cache, staging
 from pretrain.cache import GIB
+from pretrain.chat.templates import load_template
 from pretrain.config import DataConfig, ParallelConfig
 from pretrain.corpora import corpora_digest, open_corpora
 from pretrain.data.examples import open_packs
 from pretrain.finetuning.encoding import Fit
 from pretrain.finetuning.sources import Files, survey
 from pretrain.finetuning.store import Plan, write_examples
-from pretrain.finetuning.templates import load_template
-from pretrain.parallel import mesh
+from pretrain.parallel.base import mesh
 from pretrain.staging import staged, staged_on_all
 from tests.corpus.engine.test_s3 import Store, running_store
 from tests.pretrain.finetuning.made import write_lines

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pretrain.config import RunConfig
-from pretrain.parallel.compose import ParallelModel
-from pretrain.step import NotFinite, Run, StepResult, train_step
+from pretrain.parallel.engine.compose import ParallelModel
+from pretrain.training.step import NotFinite, Run, StepResult, train_step
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, whole, whole_weights
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pretrain.config import RunConfig
-from pretrain.parallel.compose import ParallelModel
-from pretrain.step import StepResult, train_step
+from pretrain.parallel.engine.compose import ParallelModel
+from pretrain.training.step import StepResult, train_step
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_step import ALL, AT, MATRIX, NUM_STEPS, Fault, assert_same, not_finite, on_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, whole_weights

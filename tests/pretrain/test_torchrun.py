@@ -30,7 +30,7 @@ DEADLINE_SECONDS = 400
 FRESH_STORES = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 SIGNALLED_ONCE = r"""
 import os, signal, sys
-from pretrain import train
+from pretrain.run import train
 from pretrain.__main__ import _end, _run
 
 step = train.train_step

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from corpus.engine.errors import UsageError
-from pretrain import trace
 from pretrain.__main__ import main
 from pretrain.config import RampupConfig
-from pretrain.state import Order, Share, State
-from pretrain.trace import Sighting, Trace
+from pretrain.run import trace
+from pretrain.run.trace import Sighting, Trace
+from pretrain.training.state import Order, Share, State
 from tests.pretrain.data.test_reader import write_folder
 from tests.pretrain.texts import (
     batch_tokens,
@@ -307,7 +307,7 @@ def test_without_pyarrow_the_module_is_there_and_the_command_says_what_is_missin
         "import sys\n"
         "sys.modules['pyarrow'] = None\n"
         "from corpus.engine.errors import SetupError\n"
-        "from pretrain import trace\n"
+        "from pretrain.run import trace\n"
         "trace.find_spec = lambda name: None\n"
         "try:\n    trace.main(None)\nexcept SetupError as error:\n    print(error)\n"
     )

@@ -21,16 +21,17 @@ import pytest
 
 from corpus.engine.durable import RunLock
 from corpus.engine.errors import LockHeld, Stopped, WenhaiError
-from pretrain import checkpoint, step, train
+from pretrain import checkpoint
 from pretrain.checkpoint import saving
 from pretrain.checkpoint.shards import write_shard
 from pretrain.config import RunConfig, load_config, to_json
 from pretrain.corpora import order_from
 from pretrain.errors import LostRank
-from pretrain.evaluation import of_run
-from pretrain.optim import GradNorms
-from pretrain.state import Order, order_of
-from pretrain.step import StepResult, note_order, train_step
+from pretrain.run import evaluation, train
+from pretrain.training import step
+from pretrain.training.optim import GradNorms
+from pretrain.training.state import Order, order_of
+from pretrain.training.step import StepResult, note_order, train_step
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
@@ -305,7 +306,7 @@ def test_a_signal_on_one_rank_stops_all_after_the_same_step(data: Path, tmp_path
 def told(config: RunConfig, data: Path, out: Path) -> list[str]:
     """What this rank says while it trains."""
     words: list[str] = []
-    with mock.patch.object(train, "say", words.append), mock.patch.object(of_run, "say", words.append):
+    with mock.patch.object(train, "say", words.append), mock.patch.object(evaluation, "say", words.append):
         train_here(config, data, out)
     return words
 

@@ -13,9 +13,9 @@ from pretrain import checkpoint
 from pretrain.checkpoint import Identity
 from pretrain.config import ParallelConfig, RunConfig, corpus_folders
 from pretrain.corpora import corpora_digest, new_loader, open_corpora, order_from
-from pretrain.parallel import mesh
-from pretrain.state import State
-from pretrain.step import new_run
+from pretrain.parallel.base import mesh
+from pretrain.training.state import State
+from pretrain.training.step import new_run
 from tests.pretrain.data.test_reader import Document, write_folder
 from tests.tokenizer.texts import documents
 from tokenizer.config import TokenizerConfig

@@ -20,8 +20,8 @@ from pretrain.corpora import order_from
 from pretrain.data import Loader, Stream
 from pretrain.data.in_memory import MemoryShard
 from pretrain.evaluation.held_out import HeldOut, split_documents
-from pretrain.parallel import mesh
-from pretrain.step import Run, new_run, train_step
+from pretrain.parallel.base import mesh
+from pretrain.training.step import Run, new_run, train_step
 
 EOD = 0
 VOCAB_SIZE = 250

@@ -11,7 +11,7 @@ import torch
 
 from pretrain.config import ParallelConfig, RunConfig
 from pretrain.model import GPT
-from pretrain.parallel.params import init_parameters
+from pretrain.parallel.base.params import init_parameters
 from tests.pretrain.ranks import reused_ranks
 from tools.bench.pretrain import bubbles, plain_gpt, pretrain, two_ranks
 from tools.bench.pretrain.random_run import configuration, random_tokens

@@ -90,7 +90,7 @@ def test_the_other_sections(quick: None) -> None:
 def test_the_shapes_are_what_they_are_called() -> None:
     """Megatron-LM's 1.7 B, and Llama 2 7 B but for its layers; their contexts and batches divide."""
     from pretrain.config import load_config
-    from pretrain.parallel.params import num_parameters
+    from pretrain.parallel.base.params import num_parameters
     from tools.bench.pretrain.random_run import configuration
 
     small, large = (configuration(gpu.sized(shape, 2048, tiny=False)) for shape in gpu.SHAPES.values())

@@ -11,8 +11,8 @@ import torch
 
 from corpus.engine.errors import UsageError
 from pretrain.__main__ import main as pretrain
-from pretrain.evaluation.scoring import Continuation, Request
-from pretrain.reading import Reading
+from pretrain.inference.reading import Reading
+from pretrain.inference.scoring import Continuation, Request
 from pretrain.tasks.items import Item
 from pretrain.tasks.prompts import Prompted
 from tests.pretrain.hf.runs import write_checkpoint

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pretrain.plan.demand.memory import estimate
+from pretrain.workload.memory import estimate
 from tools.bench.pretrain import offload
 
 STEPS = 12

@@ -23,8 +23,8 @@ from corpus.engine.cli import run_command
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.checkpoint import TOKENIZER, load_model, local_folder
 from pretrain.evaluation.texts import read_texts
+from pretrain.inference.reading import Reading
 from pretrain.model import GPT
-from pretrain.reading import Reading
 from pretrain.tasks.definition import NINE, load_tasks
 from pretrain.tasks.items import read_items
 from pretrain.tasks.prompts import Prompter

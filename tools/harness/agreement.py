@@ -17,9 +17,9 @@ import torch
 
 from pretrain.evaluation.bits import evaluate_documents
 from pretrain.evaluation.held_out import Document
-from pretrain.evaluation.scoring import Request, score
+from pretrain.inference.reading import Reading
+from pretrain.inference.scoring import Request, score
 from pretrain.model import GPT
-from pretrain.reading import Reading
 from tokenizer.model import Tokenizer
 from tools.harness.pairs import Questions
 

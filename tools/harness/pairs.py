@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pretrain.evaluation.scoring import Continuation, Request
+from pretrain.inference.scoring import Continuation, Request
 from pretrain.tasks.items import Item
 from pretrain.tasks.prompts import Prompted, Prompter
 from tokenizer.model import EOD_PIECE, Tokenizer

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from corpus.engine.config import Strict, load_toml, parse
 from corpus.engine.errors import UsageError
 from pretrain.config import Count, NonNegative, Positive, Precision
-from pretrain.plan.machines.hardware import find_device
+from pretrain.hardware import find_device
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -30,7 +30,7 @@ class Device(Strict):
     name: str
     memory_gib: Positive
     memory_bandwidth: Positive  # bytes/s
-    peak: dict[Precision, Positive] = {}  # FLOP/s; what is not here is taken from `plan.machines.hardware`, by the name
+    peak: dict[Precision, Positive] = {}  # FLOP/s; what is not here is taken from `hardware`, by the name
 
     def peak_flops(self, precision: Precision) -> float | None:
         """The dense peak in FLOP/s, None where nobody knows it."""

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from pretrain.plan.pages import explain, naming, record, report, rules, scaling, text
+from pretrain.plan import naming
+from pretrain.plan.pages import explain, record, report, rules, scaling, text
 from pretrain.plan.pages.question import Question, ask
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout

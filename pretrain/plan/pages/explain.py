@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from pretrain.plan.naming import layout_name
 from pretrain.plan.pages.changes import changes
-from pretrain.plan.pages.naming import layout_name
 from pretrain.plan.pages.text import GIB, memory_unit, number, percent, seconds_of, time_unit, wrapped
 from pretrain.plan.prediction import RESERVED, OperationSeconds, Prediction
 

@@ -15,15 +15,15 @@ from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import BatchSizes
 from pretrain.config import VOCABULARY_MULTIPLE, ParallelConfig, RunConfig, named_configs, read_config
-from pretrain.plan import auto
+from pretrain.plan import auto, naming
 from pretrain.plan.cost import predict
-from pretrain.plan.demand.software import ALL, OURS, Software, find_software
 from pretrain.plan.machines.cluster import Cluster, load_cluster, named_clusters
-from pretrain.plan.pages import naming, rules, scaling
+from pretrain.plan.pages import rules, scaling
 from pretrain.plan.pages.rules import Rule
 from pretrain.plan.pages.scaling import Scaling
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.search import Constraints, Plans, search
+from pretrain.workload.software import ALL, OURS, Software, find_software
 
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}  # of --tokens
 OUTLINED: dict[

@@ -22,14 +22,14 @@ from dataclasses import dataclass, replace
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import local_batches
 from pretrain.config import ModelConfig, RunConfig
-from pretrain.parallel.mesh import layout
-from pretrain.parallel.stages import layer_flops
-from pretrain.plan.demand import parameters
-from pretrain.plan.demand.memory import ITEM_BYTES
-from pretrain.plan.demand.software import Software
+from pretrain.parallel.base.mesh import layout
+from pretrain.parallel.base.stages import layer_flops
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.machines.collectives import Collectives, Group
 from pretrain.plan.search.legal import divisors
+from pretrain.workload import parameters
+from pretrain.workload.memory import ITEM_BYTES
+from pretrain.workload.software import Software
 
 LARGE = 1e15  # bytes; latencies are nothing beside it
 

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from pretrain.config import RunConfig
-from pretrain.parallel.mesh import layout
-from pretrain.plan.demand import parameters
-from pretrain.plan.pages.naming import layout_name
+from pretrain.parallel.base.mesh import layout
+from pretrain.plan.naming import layout_name
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.search import Plans
+from pretrain.workload import parameters
 
 
 def as_json(

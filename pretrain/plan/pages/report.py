@@ -15,16 +15,15 @@ from corpus.engine import durable
 from corpus.engine.page import document
 from pretrain.monitor.facts import Row
 from pretrain.monitor.page import style, table
-from pretrain.plan.demand import parameters
 from pretrain.plan.machines.cluster import Cluster, Network
-from pretrain.plan.pages import charts, text
+from pretrain.plan.pages import charts, text, timeline
 from pretrain.plan.pages.changes import WORDS, changes, parts
 from pretrain.plan.pages.charts import Bar, Dot, Dots
 from pretrain.plan.pages.rules import Rule
 from pretrain.plan.pages.scaling import KINDS, Curve, Scaling, advice, limit
 from pretrain.plan.prediction import RESERVED, Prediction
 from pretrain.plan.search.search import Plans
-from pretrain.plan.time import timeline
+from pretrain.workload import parameters
 
 GIB = 2**30
 MOST_ROWS, MOST_BARS = 20, 6

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pretrain.config import RunConfig
-from pretrain.plan.demand.software import OURS, Software
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.pages.ratios import Case, of_width
+from pretrain.workload.software import OURS, Software
 
 MOST_TOKENS = 10**7  # of a batch; Wu et al. 2021 see instability above, quoted from memory and not read again
 ENOUGH = 10.0  # computation over communication: below, an exchange that nothing hides costs more than a tenth

@@ -14,13 +14,13 @@ from typing import Any, Literal
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig, load_config
 from pretrain.plan.cost import predict
-from pretrain.plan.demand.software import OURS, Software
 from pretrain.plan.machines.cluster import Cluster
+from pretrain.plan.naming import layout_name
 from pretrain.plan.pages.changes import WORDS, Change, changes, parts
-from pretrain.plan.pages.naming import layout_name
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout
 from pretrain.plan.search.search import Constraints, search
+from pretrain.workload.software import OURS, Software
 
 Kind = Literal["weak", "strong"]
 KINDS: dict[Kind, str] = {"weak": "the batch grows with the devices", "strong": "the batch stays"}

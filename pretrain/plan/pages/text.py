@@ -8,9 +8,9 @@ from dataclasses import fields
 from typing import NamedTuple
 
 from pretrain.config import ParallelConfig, RunConfig
-from pretrain.plan.demand import parameters
 from pretrain.plan.prediction import Axis, Prediction, Seconds
 from pretrain.plan.search.search import Rejected
+from pretrain.workload import parameters
 
 WIDTH = 100
 GIB = 2**30

@@ -18,13 +18,13 @@ from corpus.engine import durable
 from corpus.engine.cli import add_examples
 from corpus.engine.errors import UsageError
 from pretrain.config import load_config
-from pretrain.plan.demand import parameters
-from pretrain.plan.demand.software import MEGATRON_2021
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.published import fit
 from pretrain.plan.published.errors import Errors, constants, rank_correlation
 from pretrain.plan.published.rows import Row, load_published
 from pretrain.plan.published.scores import YUAN_TOKENS, bubble, frontier, memory_errors, score, yuan
+from pretrain.workload import parameters
+from pretrain.workload.software import MEGATRON_2021
 
 EXAMPLES = """
 python -m pretrain.plan.published.fidelity

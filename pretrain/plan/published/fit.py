@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from corpus.engine.cli import add_examples
 from pretrain.plan.cost import step_seconds
-from pretrain.plan.demand.software import find_software
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.published.rows import Row, load_published
+from pretrain.workload.software import find_software
 
 TABLE = "korthikanti-2022"
 SCALARS = ("products", "memory")

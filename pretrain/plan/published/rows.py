@@ -17,9 +17,9 @@ from corpus.engine.config import Strict, load_toml, parse
 from corpus.engine.errors import UsageError
 from pretrain.config import Precision, Recompute, RunConfig, Zero
 from pretrain.plan.cost import predict
-from pretrain.plan.demand.software import Software, find_software
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.prediction import Prediction
+from pretrain.workload.software import Software, find_software
 
 
 class Row(Strict):

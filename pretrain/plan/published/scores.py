@@ -9,15 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from pretrain.config import load_config
-from pretrain.parallel.schedule import actions, stage_ranks
-from pretrain.parallel.simulate import simulate
+from pretrain.parallel.base.schedule import actions, stage_ranks
+from pretrain.parallel.base.simulate import simulate
 from pretrain.plan.cost import predict
-from pretrain.plan.demand import megatron_memory, parameters
-from pretrain.plan.demand.software import MEGATRON_2020, Software, find_software
 from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.published.errors import Errors
 from pretrain.plan.published.rows import Published, Row, load_published
+from pretrain.workload import megatron_memory, parameters
+from pretrain.workload.software import MEGATRON_2020, Software, find_software
 
 YUAN_GPUS = 2128
 YUAN_TOKENS = 180e9

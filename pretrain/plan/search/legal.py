@@ -9,9 +9,9 @@ from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
 from pretrain.config import ParallelConfig, Recompute, RunConfig, ScheduleKind, TrainingConfig, Zero
-from pretrain.parallel.mesh import layout
-from pretrain.plan.demand.software import OURS, Software
+from pretrain.parallel.base.mesh import layout
 from pretrain.plan.machines.cluster import Cluster
+from pretrain.workload.software import OURS, Software
 
 INTERLEAVED = (2, 3, 4, 6, 8)  # stages on a rank: more of them send more messages for ever smaller gains
 SELECTIVE = ("ours", "megatron-2022")  # programs with selective recompute and sequence parallelism

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig, ScheduleKind
+from pretrain.plan import naming
 from pretrain.plan.machines.cluster import Cluster
-from pretrain.plan.pages import naming
 from pretrain.plan.prediction import RESERVED, Prediction, missing, ranks_per_machine
 from pretrain.plan.search.legal import Constraints, Layout, Rejected, Space, batch_sizes, divisors
 

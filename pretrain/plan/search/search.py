@@ -28,12 +28,12 @@ from itertools import product
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig, Zero
 from pretrain.plan.cost import predict, step_seconds
-from pretrain.plan.demand.software import OURS, Software
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.prediction import Prediction, Seconds, missing, most_bytes
 from pretrain.plan.search import rejected
 from pretrain.plan.search.legal import Constraints, Layout, Rejected, Space
 from pretrain.plan.time import pipeline_time
+from pretrain.workload.software import OURS, Software
 
 __all__ = ["Constraints", "Plans", "Rank", "Rejected", "search"]
 

@@ -1,6 +1,6 @@
 """What data parallelism adds to a step: weights gathered, gradients reduced, and the copies that both need.
 
-`parallel.fsdp` has the table of what each `zero` gathers and reduces, and when. On a GPU blocks are gathered and reduced while
+`parallel.engine.fsdp` has the table of what each `zero` gathers and reduces, and when. On a GPU blocks are gathered and reduced while
 others compute; what no computation hides is
 
 - the first gather of a forward, of what lies outside of the blocks and of the first block: FSDP2's gathers wait

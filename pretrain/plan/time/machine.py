@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from corpus.engine.errors import UsageError
 from pretrain.config import Precision
-from pretrain.plan.demand.memory import ITEM_BYTES
-from pretrain.plan.demand.operations import Operation
-from pretrain.plan.demand.software import Software
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.machines.collectives import Collectives, Group
+from pretrain.workload.memory import ITEM_BYTES
+from pretrain.workload.operations import Operation
+from pretrain.workload.software import Software
 
 VIEWS = 1.5  # times the host's part of a kernel: torch makes nearly as many views, which take it about half as long
 LARGE = float(1 << 24)  # bytes of a tensor from which on a collective's time is a line

@@ -1,6 +1,6 @@
 """How long a pipeline takes beside the work of its busiest rank: its own lists simulated, or closed forms.
 
-Closed forms are those of `parallel.schedule`, for stages that need not be equal: of p ranks with v stages on each, for m
+Closed forms are those of `parallel.base.schedule`, for stages that need not be equal: of p ranks with v stages on each, for m
 micro-batches, where a sum is over all stages and a maximum that of the busiest rank.
 
 | schedule | lost a step | messages on the way of the last micro-batch, where a rank computes while it sends |
@@ -22,15 +22,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pretrain.config import ScheduleKind
-from pretrain.parallel.schedule import Action, actions
-from pretrain.parallel.simulate import simulate
-from pretrain.plan.demand.flops import SPLIT_SCHEDULES
+from pretrain.parallel.base.schedule import Action, actions
+from pretrain.parallel.base.simulate import simulate
+from pretrain.workload.flops import SPLIT_SCHEDULES
 
 FULL = 4  # times as many micro-batches as ranks after which a pipeline repeats itself
 
 
 class Times(NamedTuple):
-    """Seconds of one stage: of each micro-batch, and what it does for data parallelism once a step (`parallel.pipeline`).
+    """Seconds of one stage: of each micro-batch, and what it does for data parallelism once a step (`parallel.engine.pipeline`).
 
     Before the step's first forward, all stages at once; after the last backward, when its gradient is on the way to the
     stage before. Neither keeps another stage waiting, but for the first stage's first and where a gather outlasts the way

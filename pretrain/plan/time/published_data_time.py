@@ -1,4 +1,4 @@
-"""What data parallelism adds to a step of published programs (`plan.demand.software`).
+"""What data parallelism adds to a step of published programs (`workload.software`).
 
 | | exchanges of a micro-batch | after the last backward |
 |---|---|---|

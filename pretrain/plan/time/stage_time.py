@@ -1,6 +1,6 @@
 """How long one micro-batch takes in a stage of the pipeline: its layers, what they compute again, embedding and head.
 
-What recompute repeats is what `parallel.recompute` repeats: full a block but for its last product and sum, whose results
+What recompute repeats is what `parallel.base.recompute` repeats: full a block but for its last product and sum, whose results
 nobody needs (a zero-bubble schedule saves that product's input as it ends, and so runs it again); selective norms, rotary
 positions and activation functions. Published programs repeat what their papers say.
 """
@@ -14,13 +14,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pretrain.config import ModelConfig, ParallelConfig, Recompute, ScheduleKind
-from pretrain.parallel.schedule import stage_ranks
-from pretrain.plan.demand import megatron_operations, operations
-from pretrain.plan.demand.operations import Operation, Shape, Work
+from pretrain.parallel.base.schedule import stage_ranks
 from pretrain.plan.prediction import Seconds, Traffic
 from pretrain.plan.time.machine import Machine, Spent
-from pretrain.plan.time.pipeline import own_stages, stages_of
 from pretrain.plan.time.tensor_time import NOTHING, Exchanges, TensorTime
+from pretrain.workload import megatron_operations, operations
+from pretrain.workload.operations import Operation, Shape, Work
+from pretrain.workload.pipeline import own_stages, stages_of
 
 SELECTIVE = ("norm", "rotary", "mask", "swiglu", "gelu")
 DISPATCHED = 4  # launches more for each kernel of a forward whose operations selective recompute looks at, both times

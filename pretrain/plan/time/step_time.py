@@ -7,11 +7,7 @@ from functools import cached_property
 
 from pretrain.batch_size import local_batches
 from pretrain.config import RunConfig
-from pretrain.parallel.mesh import layout
-from pretrain.plan.demand import parameters
-from pretrain.plan.demand.flops import SPLIT_SCHEDULES
-from pretrain.plan.demand.operations import Operation, Shape
-from pretrain.plan.demand.software import Software
+from pretrain.parallel.base.mesh import layout
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.machines.collectives import Group
 from pretrain.plan.prediction import NO_SECONDS, Axis, OperationSeconds, Phase, Seconds, StageSeconds, Traffic
@@ -20,6 +16,10 @@ from pretrain.plan.time.data_time import DataTime, Extra, Numbers
 from pretrain.plan.time.machine import Same, machine_of
 from pretrain.plan.time.pipeline_time import Times
 from pretrain.plan.time.stage_time import Kind, Micro, places_of, stage_time
+from pretrain.workload import parameters
+from pretrain.workload.flops import SPLIT_SCHEDULES
+from pretrain.workload.operations import Operation, Shape
+from pretrain.workload.software import Software
 
 SUMS = 3  # of a few numbers over all ranks in a step: tokens, loss, norms
 PHASES: tuple[Phase, ...] = ("forward", "backward of inputs", "backward of weights", "recompute")

@@ -1,6 +1,6 @@
 """What tensor-parallel ranks send each other around the products of a micro-batch, and what of it products hide.
 
-Of our own executor (`parallel.tensor`, `parallel.products`; with sequence parallelism s, without it w):
+Of our own executor (`parallel.base.tensor`, `parallel.base.products`; with sequence parallelism s, without it w):
 
 | where | s | w | beside |
 |---|---|---|---|
@@ -14,17 +14,17 @@ Of our own executor (`parallel.tensor`, `parallel.products`; with sequence paral
 | head | gather; backward as a layer's products | backward as a layer's | |
 
 What is recomputed keeps the gathered tokens until its backward. A zero-bubble schedule gathers them for its W, and hides
-nothing. On a CPU nothing is hidden: ranks compute on the cores that would send. Of published software see `plan.demand.software`.
+nothing. On a CPU nothing is hidden: ranks compute on the cores that would send. Of published software see `workload.software`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from pretrain.plan.demand.operations import WIDE, Operation, Shape, Work
 from pretrain.plan.machines.collectives import Group
 from pretrain.plan.prediction import Traffic
 from pretrain.plan.time.machine import Machine
+from pretrain.workload.operations import WIDE, Operation, Shape, Work
 
 NOTHING = Traffic()
 

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from corpus.engine.errors import UsageError
 from pretrain.config import ParallelConfig, RunConfig, load_config
 from pretrain.plan.cost import predict
-from pretrain.plan.demand.software import ALL, Software, find_software
 from pretrain.plan.machines.cluster import Cluster, Efficiency, load_cluster
 from pretrain.plan.tuning.searchers import (
     FAILED,
@@ -45,6 +44,7 @@ from pretrain.plan.tuning.searchers import (
     search_by,
 )
 from pretrain.plan.tuning.sensitivity import effects
+from pretrain.workload.software import ALL, Software, find_software
 
 SPACE = Space(
     {

@@ -40,9 +40,9 @@ from pretrain.errors import FailedRank, LostRank
 from pretrain.launch import start_ranks
 from pretrain.monitor import memory
 from pretrain.monitor.memory import process_bytes
-from pretrain.parallel import mesh
-from pretrain.scale import timed_steps
-from pretrain.step import new_run
+from pretrain.parallel.base import mesh
+from pretrain.training.step import new_run
+from pretrain.training.timing import timed_steps
 
 Outcome = Literal["done", "out of memory", "failed"]
 

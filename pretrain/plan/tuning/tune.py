@@ -21,7 +21,7 @@ from corpus.engine.errors import WenhaiError
 from pretrain.config import RunConfig
 from pretrain.plan import auto
 from pretrain.plan.machines.cluster import Cluster
-from pretrain.plan.pages.naming import layout_name
+from pretrain.plan.naming import layout_name
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.search import Plans
 from pretrain.plan.tuning import measure

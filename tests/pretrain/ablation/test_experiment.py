@@ -110,7 +110,7 @@ def test_a_changed_setting_is_refused(
 
 
 def test_a_run_that_was_trained_otherwise_is_refused(plan: Plan, tmp_path: Path, tokenizer: Tokenizer) -> None:
-    from pretrain.state import State
+    from pretrain.training.state import State
 
     config = with_vocab_size(plan.config, tokenizer.vocab_size)
     one, other = plan.arms

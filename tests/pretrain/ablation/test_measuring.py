@@ -14,7 +14,7 @@ from pretrain.ablation.measuring import Questions, Tasks, measured, tasks_of
 from pretrain.ablation.plan import new_plan
 from pretrain.ablation.unseen import Held, read_held
 from pretrain.config import with_vocab_size
-from pretrain.state import State
+from pretrain.training.state import State
 from tests.pretrain.ablation.builds import two_builds
 from tests.pretrain.tasks.made_up import write_task
 from tests.pretrain.texts import save_checkpoint

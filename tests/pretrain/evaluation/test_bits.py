@@ -18,10 +18,10 @@ from pretrain.evaluation import bits
 from pretrain.evaluation.bits import OTHER, Evaluation, evaluate, evaluate_documents, largest, together
 from pretrain.evaluation.held_out import UNKNOWN, Document, HeldOut, split_documents
 from pretrain.evaluation.windows import batches, rows
-from pretrain.micro_batch import MicroBatch
-from pretrain.parallel.mesh import World
-from pretrain.parallel.tensor import ALONE
-from pretrain.reading import Reading
+from pretrain.inference.reading import Reading
+from pretrain.model.micro_batch import MicroBatch
+from pretrain.parallel.base.mesh import World
+from pretrain.parallel.base.tensor import ALONE
 from tests.pretrain.tiny import EOD, VOCAB_SIZE, tiny_held_out
 
 CPU = torch.device("cpu")

@@ -8,7 +8,7 @@ import pytest
 
 from pretrain.config import RunConfig
 from pretrain.evaluation.bits import evaluate, evaluate_documents
-from pretrain.reading import Reading
+from pretrain.inference.reading import Reading
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import EOD, tiny_config, tiny_held_out, tiny_run, train_steps
 

@@ -24,7 +24,7 @@ from pretrain.evaluation.command import table
 from pretrain.evaluation.held_out import UNKNOWN, leading_documents, read_held_out
 from pretrain.evaluation.kneser_ney import character_baselines
 from pretrain.evaluation.texts import Text
-from pretrain.reading import Reading
+from pretrain.inference.reading import Reading
 from tests.pretrain.data.test_reader import Document, write_folder
 from tests.pretrain.texts import save_checkpoint, smallest_config
 from tokenizer.config import TokenizerConfig

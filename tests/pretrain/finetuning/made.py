@@ -15,8 +15,8 @@ from pretrain.checkpoint import Identity
 from pretrain.config import RunConfig
 from pretrain.corpora import order_from
 from pretrain.finetuning import command
-from pretrain.parallel import mesh
-from pretrain.step import new_run
+from pretrain.parallel.base import mesh
+from pretrain.training.step import new_run
 from tests.pretrain.texts import small_tokenizer
 from tests.pretrain.tiny import tiny_config, tiny_loader_of
 from tokenizer.model import Tokenizer

@@ -18,20 +18,21 @@ from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from pretrain import checkpoint
 from pretrain.__main__ import main
+from pretrain.chat.conversations import Message
+from pretrain.chat.templates import load_template, render, template_of
 from pretrain.config import load_config
-from pretrain.corpora import corpus_shares, open_run
+from pretrain.corpora import corpus_shares
 from pretrain.data import IGNORED_TARGET
+from pretrain.evaluation.answers import HeldOutAnswers, evaluate_answers
 from pretrain.finetuning import command
-from pretrain.finetuning.conversations import Message
-from pretrain.finetuning.held_out import HeldOutAnswers, evaluate_answers
 from pretrain.finetuning.start import rows_a_step, settings
-from pretrain.finetuning.templates import load_template, render, template_of
 from pretrain.generation import command as generation
 from pretrain.hf.export import weights_of
-from pretrain.parallel import mesh
-from pretrain.reading import Reading
-from pretrain.trace import Trace
-from pretrain.train import train
+from pretrain.inference.reading import Reading
+from pretrain.parallel.base import mesh
+from pretrain.run.datasets import open_run
+from pretrain.run.trace import Trace
+from pretrain.run.train import train
 from tests.pretrain.finetuning.made import (
     EIGHT,
     QUICK,

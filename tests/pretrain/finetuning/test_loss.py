@@ -12,9 +12,9 @@ import torch
 
 from pretrain import checkpoint
 from pretrain.config import load_config
-from pretrain.corpora import open_run
 from pretrain.data import IGNORED_TARGET, Loader
-from pretrain.micro_batch import MicroBatch
+from pretrain.model.micro_batch import MicroBatch
+from pretrain.run.datasets import open_run
 from tests.pretrain.finetuning.made import finetune, write_lines
 
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from corpus.engine.errors import UsageError, WenhaiError
+from pretrain.chat.conversations import Message
+from pretrain.chat.templates import load_template
 from pretrain.data.examples import ExampleReader
 from pretrain.finetuning import encoding, store
-from pretrain.finetuning.conversations import Message
 from pretrain.finetuning.encoding import Encoded, Fit, encode
 from pretrain.finetuning.sources import Example, Files, survey
 from pretrain.finetuning.store import Plan, write_examples
-from pretrain.finetuning.templates import load_template
 from tests.pretrain.finetuning.made import write_lines
 from tests.pretrain.texts import small_tokenizer
 from tokenizer.commands import verify

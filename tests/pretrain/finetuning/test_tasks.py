@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from corpus.engine.errors import UsageError
+from pretrain.chat.conversations import Message
 from pretrain.data.examples import read_record
 from pretrain.finetuning import command
-from pretrain.finetuning.conversations import Message
 from pretrain.finetuning.sources import TaskItems
 from tests.pretrain.finetuning.made import QUICK, base_config, write_base
 from tokenizer.model import Tokenizer

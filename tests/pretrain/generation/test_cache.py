@@ -12,8 +12,8 @@ import torch
 from pretrain.generation.cache import Cached, LayerCache
 from pretrain.generation.generate import Settings
 from pretrain.generation.sampling import Sampling
+from pretrain.inference.reading import Reading
 from pretrain.model import GPT
-from pretrain.reading import Reading
 from tests.pretrain.generation.texts import EOD, Compared, texts_of
 from tests.pretrain.models import CHOICES, build, small
 

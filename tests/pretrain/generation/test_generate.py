@@ -11,7 +11,7 @@ from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.generation.cache import Cached
 from pretrain.generation.generate import Piece, Settings, generate, in_order
 from pretrain.generation.sampling import Sampling
-from pretrain.reading import Reading
+from pretrain.inference.reading import Reading
 from tests.pretrain.generation.texts import EOD, Wheel, letters, texts_of
 from tests.pretrain.models import build, small
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from pretrain.generation.cache import Cached
 from pretrain.generation.generate import NextLogits, Recomputed, Settings, Text, generate, in_order
+from pretrain.inference.reading import Reading
 from pretrain.model import GPT
-from pretrain.reading import Reading
 
 EOD = 0
 

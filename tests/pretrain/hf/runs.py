@@ -12,8 +12,8 @@ from pretrain import checkpoint
 from pretrain.checkpoint import Identity
 from pretrain.config import ParallelConfig, corpus_folders
 from pretrain.corpora import corpora_digest, new_loader, open_corpora, order_from
-from pretrain.parallel import mesh
-from pretrain.step import new_run
+from pretrain.parallel.base import mesh
+from pretrain.training.step import new_run
 from tests.pretrain.texts import smallest_config
 from tokenizer.model import Tokenizer
 

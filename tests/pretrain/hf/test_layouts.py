@@ -68,7 +68,7 @@ def test_heads_of_a_group_lie_together_and_come_apart(
     qkv = rows.reshape(-1, *[1] * len(columns)).expand(-1, *columns) if columns else rows
     q, k, v = split_qkv(qkv, model)
     first = {"q": q, "k": k, "v": v}
-    for kind, tensor in first.items():  # by the definition in `pretrain.model.Attention`
+    for kind, tensor in first.items():  # by the definition in `pretrain.model.gpt.Attention`
         plain = tensor.reshape(len(tensor), -1)[:, 0]
         heads = groups * (group if kind == "q" else 1)
         for head in range(heads):

@@ -17,7 +17,7 @@ from pretrain.checkpoint import load_model, read_saved, read_state
 from pretrain.config import corpus_folders, load_config
 from pretrain.corpora import new_loader, open_corpora, order_from
 from pretrain.hf.files import Weights
-from pretrain.train import train
+from pretrain.run.train import train
 from tests.pretrain.hf.runs import OURS, save, their_gpt2, their_llama, write_checkpoint
 from tokenizer.model import Tokenizer
 

@@ -11,9 +11,9 @@ from transformers import AutoTokenizer, GenerationConfig, pipeline
 
 from corpus.engine.toml import dump
 from pretrain.__main__ import main
+from pretrain.chat.conversations import Message
+from pretrain.chat.templates import Marks, Template, load_template, named_templates, render
 from pretrain.checkpoint import load_model, read_saved
-from pretrain.finetuning.conversations import Message
-from pretrain.finetuning.templates import Marks, Template, load_template, named_templates, render
 from pretrain.generation.sampling import Sampling
 from pretrain.hf import serving
 from pretrain.hf.chat import jinja

@@ -13,14 +13,15 @@ from unittest import mock
 import pytest
 
 from corpus.engine.errors import Stopped, UsageError
-from pretrain import checkpoint, train
+from pretrain import checkpoint
 from pretrain.config import RunConfig, load_config, named_configs
 from pretrain.monitor import memory
 from pretrain.monitor.memory import GIB, Reading, Watch, available_bytes, check, control_group, process_bytes
 from pretrain.monitor.metrics import Metrics
-from pretrain.parallel import mesh
-from pretrain.plan.demand.memory import estimate
-from pretrain.step import Run, StepResult, train_step
+from pretrain.parallel.base import mesh
+from pretrain.run import train
+from pretrain.training.step import Run, StepResult, train_step
+from pretrain.workload.memory import estimate
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_train import recorded, run_config, train_here
 from tests.pretrain.texts import documents, small_tokenizer, text_folder

@@ -15,10 +15,10 @@ import torch
 from pretrain.config import RunConfig
 from pretrain.monitor import metrics
 from pretrain.monitor.metrics import Interval, Metrics, busy_and_whole, by_phase, is_reported, measure, memory_bytes
-from pretrain.monitor.phases import PHASES, PIPELINE
-from pretrain.monitor.phases import Path as PhasePath
-from pretrain.plan.demand.flops import flops_per_token, hardware_flops_per_token
-from pretrain.step import StepResult
+from pretrain.phases import PHASES, PIPELINE
+from pretrain.phases import Path as PhasePath
+from pretrain.training.step import StepResult
+from pretrain.workload.flops import flops_per_token, hardware_flops_per_token
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 

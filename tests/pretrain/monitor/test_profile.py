@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from pretrain.config import MetricsConfig
-from pretrain.monitor.phases import Phases
 from pretrain.monitor.profile import Profiler
+from pretrain.phases import Phases
 
 CPU = torch.device("cpu")
 

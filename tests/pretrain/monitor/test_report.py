@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pretrain.__main__ import main
-from pretrain.evaluation.of_run import _draw_report
 from pretrain.monitor import report
 from pretrain.monitor.charts import BOTTOM, HEIGHT, WIDTH, Chart, Line, draw
 from pretrain.monitor.facts import baselines, charts, decimal, headline, state
 from pretrain.monitor.log import CELLS, Curve, RunLog, read_log
+from pretrain.run.evaluation import _draw_report
 from tests.html_page import Page
 
 EVIL = '</svg><script>alert("x")</script>"\'&`|学'

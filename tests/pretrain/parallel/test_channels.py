@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from pretrain.config import ParallelConfig
-from pretrain.parallel import mesh
-from pretrain.parallel.channels import Channels, Message
+from pretrain.parallel.base import mesh
+from pretrain.parallel.engine.channels import Channels, Message
 from tests.pretrain.ranks import reused_ranks
 
 SHAPE = (2, 3)

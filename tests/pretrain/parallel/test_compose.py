@@ -13,11 +13,11 @@ from torch import nn
 
 from pretrain.config import RunConfig
 from pretrain.evaluation.bits import evaluate
-from pretrain.micro_batch import read_micro_batches
-from pretrain.optim import clip_grad_norm, group_of
-from pretrain.parallel.params import init_parameters, param_specs
-from pretrain.reading import Reading
-from pretrain.step import Run
+from pretrain.inference.reading import Reading
+from pretrain.model.micro_batch import read_micro_batches
+from pretrain.parallel.base.params import init_parameters, param_specs
+from pretrain.training.optim import clip_grad_norm, group_of
+from pretrain.training.step import Run
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_parallel import Operations
 from tests.pretrain.tiny import EOD, VOCAB_SIZE, tiny_config, tiny_held_out, tiny_run, train_steps, whole, whole_weights

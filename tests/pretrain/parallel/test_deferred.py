@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from pretrain.layers import Linear
-from pretrain.micro_batch import MicroBatch
 from pretrain.model import GPT
-from pretrain.parallel import compose, deferred, fsdp, mesh
-from pretrain.parallel.deferred import Product
-from pretrain.parallel.params import init_parameters
-from pretrain.parallel.stages import whole
-from pretrain.parallel.tensor import ALONE
+from pretrain.model.layers import Linear
+from pretrain.model.micro_batch import MicroBatch
+from pretrain.parallel.base import deferred, mesh
+from pretrain.parallel.base.deferred import Product
+from pretrain.parallel.base.params import init_parameters
+from pretrain.parallel.base.stages import whole
+from pretrain.parallel.base.tensor import ALONE
+from pretrain.parallel.engine import compose, fsdp
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import VOCAB_SIZE, tiny_config
 

@@ -13,9 +13,9 @@ import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group
 
 from pretrain.config import RunConfig
-from pretrain.parallel import pipeline
-from pretrain.parallel.channels import Channels
-from pretrain.parallel.pipeline import Pipeline
+from pretrain.parallel.engine import pipeline
+from pretrain.parallel.engine.channels import Channels
+from pretrain.parallel.engine.pipeline import Pipeline
 from tests.pretrain.checkpoints import assert_equal, contents
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps

@@ -20,8 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pretrain.config import RunConfig
-from pretrain.parallel.products import Matrix, products
-from pretrain.parallel.tensor import TensorAxis
+from pretrain.parallel.base.products import Matrix, products
+from pretrain.parallel.base.tensor import TensorAxis
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 

@@ -20,9 +20,9 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from pretrain import checkpoint
 from pretrain.config import RunConfig
 from pretrain.model import GPT
-from pretrain.optim import create_state, new_optimizer
-from pretrain.parallel import compose, fsdp
-from pretrain.parallel.params import init_parameters, param_specs
+from pretrain.parallel.base.params import init_parameters, param_specs
+from pretrain.parallel.engine import compose, fsdp
+from pretrain.training.optim import create_state, new_optimizer
 from tests.pretrain.checkpoints import assert_equal, contents, resume, save
 from tests.pretrain.models import small
 from tests.pretrain.ranks import reused_ranks

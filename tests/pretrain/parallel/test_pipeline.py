@@ -18,15 +18,15 @@ from torch import Tensor
 
 from pretrain.config import ModelConfig, ParallelConfig
 from pretrain.errors import LostPeer
-from pretrain.micro_batch import MicroBatch
 from pretrain.model import GPT
-from pretrain.parallel import mesh
-from pretrain.parallel.mesh import World
-from pretrain.parallel.params import init_parameters
-from pretrain.parallel.pipeline import Pipeline
-from pretrain.parallel.schedule import Action, actions, stage_ranks
-from pretrain.parallel.simulate import simulate
-from pretrain.parallel.stages import cut
+from pretrain.model.micro_batch import MicroBatch
+from pretrain.parallel.base import mesh
+from pretrain.parallel.base.mesh import World
+from pretrain.parallel.base.params import init_parameters
+from pretrain.parallel.base.schedule import Action, actions, stage_ranks
+from pretrain.parallel.base.simulate import simulate
+from pretrain.parallel.base.stages import cut
+from pretrain.parallel.engine.pipeline import Pipeline
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 
 MODEL = ModelConfig(

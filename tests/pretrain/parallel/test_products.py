@@ -17,10 +17,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pretrain.parallel import deferred
-from pretrain.parallel.deferred import Product
-from pretrain.parallel.products import Matrix, products
-from pretrain.parallel.tensor import ALONE, TensorAxis
+from pretrain.parallel.base import deferred
+from pretrain.parallel.base.deferred import Product
+from pretrain.parallel.base.products import Matrix, products
+from pretrain.parallel.base.tensor import ALONE, TensorAxis
 from tests.pretrain.ranks import reused_ranks
 
 NUM_SAMPLES, NUM_TOKENS, NUM_INPUTS, NUM_OUTPUTS = 2, 8, 3, (5, 4)

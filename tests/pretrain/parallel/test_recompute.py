@@ -18,10 +18,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pretrain.config import ModelConfig, Recompute
 from pretrain.model import GPT
-from pretrain.parallel.params import init_parameters, part_specs
-from pretrain.parallel.recompute import KEPT
-from pretrain.parallel.stages import Stage
-from pretrain.parallel.tensor import TensorAxis, distribute
+from pretrain.parallel.base.params import init_parameters, part_specs
+from pretrain.parallel.base.recompute import KEPT
+from pretrain.parallel.base.stages import Stage
+from pretrain.parallel.base.tensor import TensorAxis, distribute
 from tests.pretrain.models import CHOICES, small
 from tests.pretrain.ranks import reused_ranks
 

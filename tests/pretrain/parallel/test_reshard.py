@@ -22,8 +22,8 @@ from pretrain.__main__ import main
 from pretrain.checkpoint import Identity
 from pretrain.config import RunConfig
 from pretrain.corpora import corpora_digest, open_corpora, order_from
-from pretrain.parallel import mesh
-from pretrain.step import new_run
+from pretrain.parallel.base import mesh
+from pretrain.training.step import new_run
 from tests.pretrain.checkpoints import (
     Result,
     assert_equal,

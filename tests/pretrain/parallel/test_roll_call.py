@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pretrain.monitor.phases import Phases
-from pretrain.parallel import roll_call
-from pretrain.parallel.roll_call import Peer, RollCall, where
+from pretrain.parallel.base import roll_call
+from pretrain.parallel.base.roll_call import Peer, RollCall, where
+from pretrain.phases import Phases
 
 HOST = socket.gethostname()
 

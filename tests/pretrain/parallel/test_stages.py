@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from pretrain.config import ModelConfig, load_config
 from pretrain.model import GPT
-from pretrain.parallel.params import init_parameters, part_specs
-from pretrain.parallel.stages import cut, head_flops, layer_flops, whole
-from pretrain.plan.demand.flops import flops_per_token
+from pretrain.parallel.base.params import init_parameters, part_specs
+from pretrain.parallel.base.stages import cut, head_flops, layer_flops, whole
+from pretrain.workload.flops import flops_per_token
 from tests.pretrain.models import CHOICES, build, dense_loss, small, some_tokens
 
 

@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn import functional as F
 
 from pretrain.data import IGNORED_TARGET
-from pretrain.parallel.tensor import ALONE, TensorAxis
+from pretrain.parallel.base.tensor import ALONE, TensorAxis
 from tests.pretrain.ranks import reused_ranks
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)

@@ -24,9 +24,9 @@ from torch.utils.checkpoint import (
 )
 
 from pretrain.data import IGNORED_TARGET
-from pretrain.parallel.params import ParamSpec
-from pretrain.parallel.products import Matrix, products
-from pretrain.parallel.tensor import ALONE, TensorAxis, distribute
+from pretrain.parallel.base.params import ParamSpec
+from pretrain.parallel.base.products import Matrix, products
+from pretrain.parallel.base.tensor import ALONE, TensorAxis, distribute
 from tests.pretrain.ranks import reused_ranks
 
 WIDTH, FFN_SIZE, VOCABULARY, VOCAB_SIZE = 6, 8, 20, 14

@@ -15,7 +15,7 @@ from typing import Any, get_args
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import RunConfig, ScheduleKind
-from pretrain.parallel.mesh import layout
+from pretrain.parallel.base.mesh import layout
 from tests.pretrain.parity.pairs import Row, covering_rows
 from tests.pretrain.tiny import tiny_config
 

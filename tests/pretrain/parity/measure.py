@@ -14,10 +14,10 @@ import numpy as np
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from pretrain import step
 from pretrain.config import RunConfig
-from pretrain.optim import GradNorms
-from pretrain.step import Run, train_step
+from pretrain.training import step
+from pretrain.training.optim import GradNorms
+from pretrain.training.step import Run, train_step
 from tests.pretrain.parity.cases import Case
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_run, whole

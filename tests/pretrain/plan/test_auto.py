@@ -15,15 +15,17 @@ import torch
 from corpus.engine import durable
 from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
-from pretrain import scale, train
-from pretrain.__main__ import main
+from pretrain import scale
+from pretrain.__main__ import _planner, main
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import ParallelConfig, RunConfig, load_config, to_json
-from pretrain.monitor.console import say
-from pretrain.parallel import mesh
+from pretrain.console import say
+from pretrain.parallel.base import mesh
 from pretrain.plan import auto
 from pretrain.plan.auto import choose, cluster_for, resolve, toml_lines
 from pretrain.plan.machines.cluster import Cluster, load_cluster
+from pretrain.run.command import laid_out
+from pretrain.run.train import train
 from tests.pretrain.ranks import reused_ranks, run_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.pretrain.tiny import tiny_config
@@ -262,11 +264,11 @@ def test_training_lays_out_for_its_ranks_and_the_first_says_so(
     said = []
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
-        assert train._laid_out(AUTO) == choose(AUTO, 2).config
+        assert laid_out(AUTO, _planner()) == choose(AUTO, 2).config
         said.append("".join(capsys.readouterr()))
     assert "chosen for 2 x cpu" in said[0] and not said[1]
     given = tiny_config(parallel={"tp": 2})
-    assert train._laid_out(given) is given
+    assert laid_out(given, _planner()) is given
 
 
 def test_scaling_chooses_for_each_number_of_ranks() -> None:
@@ -292,7 +294,7 @@ def run_config(num_steps: int, **parallel: Any) -> RunConfig:
 
 
 def train_here(config: RunConfig, data: Path, out: Path) -> None:
-    train.train(config, data / "tokens", out, data / "tokenizer.model")
+    train(laid_out(config, _planner()), data / "tokens", out, data / "tokenizer.model")
 
 
 def records(out: Path, kind: str) -> list[dict[str, Any]]:

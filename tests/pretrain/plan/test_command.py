@@ -11,13 +11,13 @@ import pytest
 from pretrain.config import load_config
 from pretrain.plan import command
 from pretrain.plan.cost import predict
-from pretrain.plan.demand import parameters
 from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.pages import question, record
 from pretrain.plan.pages.text import WIDTH
 from pretrain.plan.search.search import Constraints, search
 from pretrain.plan.tuning import tune
 from pretrain.plan.tuning.measure import Measurement
+from pretrain.workload import parameters
 
 ON_CORES = ("plan", "--config", "demo", "--cluster", "cpu", "--gpus", "2")
 ON_GPUS = ("plan", "--config", "demo", "--cluster", "selene-a100-80", "--gpus", "4")

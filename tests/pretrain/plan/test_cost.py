@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from corpus.engine.errors import UsageError
 from pretrain.config import Zero
 from pretrain.plan.cost import predict, step_seconds
-from pretrain.plan.demand import memory
-from pretrain.plan.demand.operations import Operation, Shape
-from pretrain.plan.demand.software import MEGATRON_2021, MEGATRON_2022, OURS, Software
 from pretrain.plan.machines.collectives import Group
 from pretrain.plan.prediction import RESERVED, Seconds
 from pretrain.plan.time.data_time import Numbers
 from pretrain.plan.time.machine import VIEWS, Machine
 from pretrain.plan.time.stage_time import StageTime, places_of
 from pretrain.plan.time.step_time import StepTime
+from pretrain.workload import memory
+from pretrain.workload.operations import Operation, Shape
+from pretrain.workload.software import MEGATRON_2021, MEGATRON_2022, OURS, Software
 from tests.pretrain.plan.layouts import GPT, cluster, config
 
 FAST_MEMORY = 1e30

@@ -11,10 +11,10 @@ import pytest
 from corpus.engine.errors import UsageError
 from pretrain.__main__ import main
 from pretrain.config import load_config, named_configs
-from pretrain.parallel.params import num_parameters
-from pretrain.parallel.stages import layer_flops
-from pretrain.plan.demand import memory
+from pretrain.parallel.base.params import num_parameters
+from pretrain.parallel.base.stages import layer_flops
 from pretrain.plan.dry_run import RANKS_PER_NODE, Plan, dry_run, lines
+from pretrain.workload import memory
 from tests.pretrain.tiny import tiny_config
 
 WORLD_SIZES = {"yuan-245b": 2128, "yuan-13b": 1792, "frontier-175b": 1024, "frontier-1t": 2048, "firefly-3.8b": 128}

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from pretrain.data import IGNORED_TARGET
-from pretrain.micro_batch import MicroBatch
-from pretrain.parallel.mesh import World
-from pretrain.reading import Reading
+from pretrain.inference.reading import Reading
+from pretrain.model.micro_batch import MicroBatch
+from pretrain.parallel.base.mesh import World
 from pretrain.tasks.calibration import Calibration
 from pretrain.tasks.results import Results, TaskResult
 

@@ -11,8 +11,8 @@ import pytest
 
 from corpus.engine.durable import RunLock
 from corpus.engine.errors import LockHeld, UsageError, WenhaiError
-from pretrain.parallel import mesh
-from pretrain.reading import Reading
+from pretrain.inference.reading import Reading
+from pretrain.parallel.base import mesh
 from pretrain.tasks import run
 from pretrain.tasks.definition import load_tasks
 from pretrain.tasks.results import TaskResult

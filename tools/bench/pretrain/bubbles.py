@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.config import ModelConfig, ParallelConfig, ScheduleKind
-from pretrain.micro_batch import MicroBatch
 from pretrain.model import GPT
-from pretrain.parallel import deferred, mesh
-from pretrain.parallel.pipeline import Pipeline, Record
-from pretrain.parallel.schedule import actions, stage_ranks
-from pretrain.parallel.simulate import simulate
+from pretrain.model.micro_batch import MicroBatch
+from pretrain.parallel.base import deferred, mesh
+from pretrain.parallel.base.schedule import actions, stage_ranks
+from pretrain.parallel.base.simulate import simulate
+from pretrain.parallel.engine.pipeline import Pipeline, Record
 from tools.bench.pretrain.ranks import on_ranks
 
 NUM_RANKS, NUM_MICRO_BATCHES = 4, 8

@@ -24,9 +24,9 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from pretrain import checkpoint
 from pretrain.checkpoint.shards import tensors_of
-from pretrain.parallel import mesh
-from pretrain.parallel.params import num_parameters
-from pretrain.step import Run, train_step
+from pretrain.parallel.base import mesh
+from pretrain.parallel.base.params import num_parameters
+from pretrain.training.step import Run, train_step
 from tools.bench.pretrain.random_run import configuration, random_run, random_tokens
 from tools.bench.pretrain.ranks import on_ranks
 from tools.bench.resident import status

@@ -25,10 +25,10 @@ from pretrain.generation.sampling import Sampling
 from pretrain.hf import proof
 from pretrain.hf.export import hf_config, weights_of
 from pretrain.hf.layouts import choose
+from pretrain.inference.reading import Reading
 from pretrain.model import GPT
-from pretrain.parallel.mesh import keep_freed_memory
-from pretrain.parallel.params import init_parameters
-from pretrain.reading import Reading
+from pretrain.parallel.base.mesh import keep_freed_memory
+from pretrain.parallel.base.params import init_parameters
 
 PROMPT_TOKENS = 32
 NEW_TOKENS = 64

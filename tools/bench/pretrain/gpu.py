@@ -14,7 +14,7 @@
 
 Each row is a process of its own, ended after `--seconds`: one that runs out of memory or time says so in its row and leaves
 the others a clean device. TFLOP/s are the model's (6 N + 12 L H K T a token, attention counted whole, nothing twice); MFU is
-that over the dense peak of `plan.machines.hardware`. The 1.7 B shape is Megatron-LM's (24 layers, 2,304 wide, 24 heads; 2104.04473,
+that over the dense peak of `pretrain.hardware`. The 1.7 B shape is Megatron-LM's (24 layers, 2,304 wide, 24 heads; 2104.04473,
 table 1) and the other that of Llama 2 7 B with 12 of its 32 layers, which is what 80 GB hold with AdamW in fp32; both with
 RMSNorm, rotary positions, SwiGLU and the plain loop's vocabulary. Megatron-LM says 408.8 TFLOP/s (41 %) for 1.7 B and 465.9
 (47 %) for 7.1 B on H100 (model_table.png in its repository, context 4,096, vocabulary 131,072).
@@ -40,11 +40,11 @@ from typing import Any
 import torch
 
 from pretrain.config import RunConfig, load_config
-from pretrain.parallel import mesh
-from pretrain.plan.demand import memory
-from pretrain.plan.demand.flops import flops_per_token
-from pretrain.plan.machines.hardware import device_name, peak_flops
-from pretrain.step import train_step
+from pretrain.hardware import device_name, peak_flops
+from pretrain.parallel.base import mesh
+from pretrain.training.step import train_step
+from pretrain.workload import memory
+from pretrain.workload.flops import flops_per_token
 from tools.bench.pretrain.plain_gpt import PlainGPT, PlainRun, new_optimizer
 from tools.bench.pretrain.random_run import configuration, random_run, random_tokens
 
@@ -411,7 +411,7 @@ def loader_row(sections: Sections, on_disk: bool, tiny: bool, seconds: float) ->
     """The same model on tokens of a shard that was just written, or in memory."""
     from pretrain.corpora import order_from
     from pretrain.data import open_loader
-    from pretrain.step import new_run
+    from pretrain.training.step import new_run
     from tools.bench.tokenizer import loader as bench
 
     vocabulary = {"vocab_size": bench.VOCAB_SIZE, "padded_vocab_size": -(-bench.VOCAB_SIZE // 128) * 128}

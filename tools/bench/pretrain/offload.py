@@ -12,7 +12,7 @@ Of each, beyond what the process held after a step of a tiny model, which loads 
 | peak in use | the most in use after any of torch's operations of the second step; not what an operation needs within itself |
 | update | the same of the update alone, beyond what was in use before it: what a fused AdamW saves |
 
-"Predicted" is `pretrain.plan.demand.memory` for the first of them, to be held against its peak in use. Slopes are those of a line
+"Predicted" is `pretrain.workload.memory` for the first of them, to be held against its peak in use. Slopes are those of a line
 through the samples from a fifth of the steps on.
 
 On a CPU offload moves nothing, as everything is in host memory already: this is the path through FSDP2's policy and the update
@@ -42,10 +42,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pretrain.config import RunConfig
 from pretrain.monitor.memory import process_bytes
-from pretrain.optim import create_state
-from pretrain.parallel import mesh
-from pretrain.plan.demand.memory import estimate
-from pretrain.step import Run, train_step
+from pretrain.parallel.base import mesh
+from pretrain.training.optim import create_state
+from pretrain.training.step import Run, train_step
+from pretrain.workload.memory import estimate
 from tools.bench.pretrain.random_run import configuration, random_run, random_tokens
 from tools.plot import Line, write_lines
 

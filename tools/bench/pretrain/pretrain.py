@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pretrain.config import RunConfig
-from pretrain.micro_batch import read_micro_batches
-from pretrain.parallel import fsdp, mesh
-from pretrain.parallel.mesh import World
-from pretrain.step import Run, train_step
+from pretrain.model.micro_batch import read_micro_batches
+from pretrain.parallel.base import mesh
+from pretrain.parallel.base.mesh import World
+from pretrain.parallel.engine import fsdp
+from pretrain.training.step import Run, train_step
 from tools.bench.pretrain import bubbles, plain_gpt, two_ranks
 from tools.bench.pretrain.random_run import configuration, random_run, random_tokens
 from tools.bench.pretrain.ranks import on_ranks

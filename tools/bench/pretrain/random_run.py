@@ -11,8 +11,8 @@ from corpus.engine.config import parse
 from pretrain.config import RunConfig
 from pretrain.corpora import order_from
 from pretrain.data.in_memory import memory_loader, random_tokens
-from pretrain.parallel.mesh import World
-from pretrain.step import Run, new_run
+from pretrain.parallel.base.mesh import World
+from pretrain.training.step import Run, new_run
 
 __all__ = ["configuration", "random_run", "random_tokens"]
 

@@ -10,7 +10,13 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
-PRELOADED = ["torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.pipelining", "pretrain.step"]
+PRELOADED = [
+    "torch",
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "pretrain.training.step",
+]
 TIMEOUT = datetime.timedelta(minutes=2)  # for a rank that waits for another, and so the end of all where one fails
 
 
@@ -30,7 +36,7 @@ def _rank(meeting: str, rank: int, num_ranks: int, work: Callable[..., Any], arg
     import torch
     import torch.distributed as dist
 
-    from pretrain.parallel.mesh import use_one_gloo_worker
+    from pretrain.parallel.base.mesh import use_one_gloo_worker
 
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(num_ranks)}
     torch.set_num_threads(1)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 
 from pretrain.config import RunConfig
-from pretrain.parallel import mesh
-from pretrain.step import train_step
+from pretrain.parallel.base import mesh
+from pretrain.training.step import train_step
 from tools.bench.pretrain import torch_peers
 from tools.bench.pretrain.random_run import configuration, random_run, random_tokens
 from tools.bench.pretrain.ranks import on_ranks

@@ -10,18 +10,17 @@ from xml.etree import ElementTree
 import pytest
 
 from pretrain.config import RunConfig, load_config
-from pretrain.parallel.schedule import actions, stage_ranks
-from pretrain.parallel.simulate import Timeline, simulate
+from pretrain.parallel.base.schedule import actions, stage_ranks
+from pretrain.parallel.base.simulate import Timeline, simulate
 from pretrain.plan.cost import predict
-from pretrain.plan.demand.software import OURS
 from pretrain.plan.machines.cluster import Cluster, load_cluster
-from pretrain.plan.pages import charts, report, rules
+from pretrain.plan.pages import charts, report, rules, timeline
 from pretrain.plan.pages.charts import Bar, Dot, Dots
 from pretrain.plan.pages.scaling import Curve, Point, Scaling
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout
 from pretrain.plan.search.search import Plans, Rejected
-from pretrain.plan.time import timeline
+from pretrain.workload.software import OURS
 from tests.html_page import Page
 
 EVIL = '</svg><script>alert("x")</script>"\'&|学'

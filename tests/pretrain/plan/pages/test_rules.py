@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
 from pretrain.config import ModelConfig, load_config
-from pretrain.plan.demand import megatron_operations
-from pretrain.plan.demand.operations import Shape
-from pretrain.plan.demand.software import MEGATRON_2021, OURS
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.machines.collectives import Collectives, Group
 from pretrain.plan.pages import rules
 from pretrain.plan.pages.ratios import Case, bubble, data_ratio, of_width, pipeline_ratio, tensor_ratio
+from pretrain.workload import megatron_operations
+from pretrain.workload.operations import Shape
+from pretrain.workload.software import MEGATRON_2021, OURS
 
 FLOPS, BANDWIDTH = 2e14, 1e11
 

@@ -10,7 +10,6 @@ import pytest
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig, load_config
 from pretrain.plan.cost import predict
-from pretrain.plan.demand.software import OURS, Software
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.pages import scaling
 from pretrain.plan.pages.changes import WORDS, changes, parts
@@ -18,6 +17,7 @@ from pretrain.plan.pages.scaling import Scaling, curves
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout
 from pretrain.plan.search.search import Plans
+from pretrain.workload.software import OURS, Software
 
 NUMBERS = (128, 256, 512)
 

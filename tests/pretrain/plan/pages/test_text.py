@@ -11,8 +11,8 @@ import pytest
 from pretrain.config import load_config
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import load_cluster
+from pretrain.plan.naming import parse_layout
 from pretrain.plan.pages import explain, text
-from pretrain.plan.pages.naming import parse_layout
 from pretrain.plan.prediction import Prediction, Seconds
 from pretrain.plan.search.legal import Rejected
 

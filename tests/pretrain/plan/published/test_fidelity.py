@@ -7,11 +7,11 @@ import pytest
 from corpus.engine.errors import UsageError
 from pretrain.config import load_config
 from pretrain.plan.cost import step_seconds
-from pretrain.plan.demand import parameters
-from pretrain.plan.demand.software import ALL, find_software
 from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.published import errors, fidelity, fit, rows, scores
 from pretrain.plan.published.rows import load_published, published_tables
+from pretrain.workload import parameters
+from pretrain.workload.software import ALL, find_software
 
 
 def test_the_scalars_of_selene_are_near_what_was_measured() -> None:

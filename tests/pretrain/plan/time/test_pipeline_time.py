@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pretrain.config import ScheduleKind
-from pretrain.parallel.schedule import stage_ranks
+from pretrain.parallel.base.schedule import stage_ranks
 from pretrain.plan.time import pipeline_time
 from pretrain.plan.time.pipeline_time import Lost, Times, closed, simulated
 

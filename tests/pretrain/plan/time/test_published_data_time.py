@@ -4,10 +4,14 @@ from typing import Any
 import pytest
 
 from pretrain.plan.cost import step_seconds
-from pretrain.plan.demand import megatron_operations
-from pretrain.plan.demand.megatron_memory import whole_layer_bytes
-from pretrain.plan.demand.operations import Shape
-from pretrain.plan.demand.software import (
+from pretrain.plan.machines.cluster import Cluster, load_cluster
+from pretrain.plan.machines.collectives import Collectives, Group
+from pretrain.plan.prediction import Seconds
+from pretrain.plan.published.rows import Row
+from pretrain.workload import megatron_operations
+from pretrain.workload.megatron_memory import whole_layer_bytes
+from pretrain.workload.operations import Shape
+from pretrain.workload.software import (
     DEEPSPEED_2021,
     DEEPSPEED_2022,
     MEGATRON_2020,
@@ -15,10 +19,6 @@ from pretrain.plan.demand.software import (
     MEGATRON_2024,
     Software,
 )
-from pretrain.plan.machines.cluster import Cluster, load_cluster
-from pretrain.plan.machines.collectives import Collectives, Group
-from pretrain.plan.prediction import Seconds
-from pretrain.plan.published.rows import Row
 
 SHAPE: dict[str, Any] = {
     "name": "some",

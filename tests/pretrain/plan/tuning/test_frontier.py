@@ -9,10 +9,10 @@ import pytest
 from corpus.engine.errors import UsageError
 from pretrain.config import load_config
 from pretrain.plan.cost import predict
-from pretrain.plan.demand.software import OURS
 from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.tuning import frontier
 from pretrain.plan.tuning.searchers import FAILED, OUT_OF_MEMORY, Space
+from pretrain.workload.software import OURS
 
 CORNER = Space({**frontier.SPACE.choices, "pp": (1, 8, 12), "micro_batch": (4, 6, 20), "micro_batches": (5,)})
 

@@ -12,14 +12,14 @@ import pytest
 from corpus.engine.errors import WenhaiError
 from pretrain.config import RunConfig, load_config
 from pretrain.plan.cost import predict
-from pretrain.plan.demand.software import OURS
 from pretrain.plan.machines.cluster import Cluster, load_cluster
-from pretrain.plan.pages.naming import layout_name
+from pretrain.plan.naming import layout_name
 from pretrain.plan.prediction import RESERVED, Prediction
 from pretrain.plan.search.search import Plans, search
 from pretrain.plan.tuning import refit, tune
 from pretrain.plan.tuning.measure import Measurement
 from pretrain.plan.tuning.refit import Run
+from pretrain.workload.software import OURS
 
 GPUS = 8
 GIB = 2**30

@@ -1,0 +1,1 @@
+"""A checkpoint that is asked rather than trained: opened, its batches, scores."""

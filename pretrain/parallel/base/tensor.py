@@ -1,0 +1,297 @@
+"""Tensor and sequence parallelism (Shoeybi et al. 2019; Korthikanti et al. 2022): t ranks share each matrix.
+
+Parameters are DTensors, so that sharded data parallelism, clipping, optimizers and checkpoints know what each rank
+holds. Activations are plain local tensors, and every collective is written where it happens:
+
+| place | with sequence parallelism | without |
+|---|---|---|
+| between products | [B, T/t, D], a part of the tokens | [B, T, D], the same on every rank |
+| `spread`, into a product cut by rows of its weight | all-gather; backward reduce-scatter | nothing; backward all-reduce |
+| `collect`, out of a product cut by columns | reduce-scatter; backward all-gather | all-reduce; backward nothing |
+| gradient of a parameter that each rank has a copy of | a part from each rank, summed later | the same on every rank |
+
+Both send as much: an all-reduce is a reduce-scatter and an all-gather; but what was spread over the tokens is not kept, and
+gathered once more in the backward (`products`). So sequence parallelism keeps 1/t of the activations
+between products. The loss never sees a whole row of logits: ranks exchange two numbers a token.
+
+Collectives are torch's functional ones: each returns a new tensor, which recompute may keep, and torch.compile can see
+them. (Of the two operations of each, recompute must not keep the second, `wait_tensor`.) What they are handed is detached: a
+thread of gloo's keeps it beyond the wait, and would destroy what it held last of autograd's graph, beside a backward.
+
+Shape suffixes as in `pretrain.model.gpt`; t is the number of tensor-parallel ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
+from torch.nn import functional as F
+
+from pretrain.data import IGNORED_TARGET
+from pretrain.parallel.base.params import ParamSpec
+from pretrain.phases import Phases
+
+Exchange = Callable[[], Tensor]  # under way: the call waits for its end and gives the result
+
+_ops = torch.ops._c10d_functional
+
+
+@dataclass(frozen=True)
+class TensorAxis:
+    """This rank among the tensor-parallel ranks. Without a group it is alone and exchanges nothing."""
+
+    group: str | None = None  # the process group's name, as functional collectives take it
+    rank: int = 0
+    size: int = 1
+    sequence_parallel: bool = False
+    keeps_whole: bool = False  # what was spread is kept for the backward, which follows at once: recompute
+    phases: Phases = field(default_factory=Phases, compare=False)  # that count the time of exchanges
+
+    @classmethod
+    def of(cls, mesh_tp: DeviceMesh, sequence_parallel: bool, phases: Phases | None = None) -> TensorAxis:
+        """The axis of a mesh of one dimension."""
+        if mesh_tp.size() == 1:
+            return ALONE
+        return cls(
+            mesh_tp.get_group().group_name,
+            mesh_tp.get_local_rank(),
+            mesh_tp.size(),
+            sequence_parallel,
+            phases=phases or Phases(),
+        )
+
+    def weight(self, parameter: nn.Parameter) -> Tensor:
+        """What this rank holds of a parameter, for use in a forward.
+
+        The gradient comes back with the placement that the forward gives it, and FSDP2 brings it to the parameter's.
+        """
+        if not isinstance(parameter, DTensor):
+            return parameter
+        (placement,) = parameter.placements  # of the tensor-parallel mesh alone: FSDP2 has gathered the rest
+        gradient: Placement = placement
+        if placement.is_replicate() and self.sequence_parallel:
+            gradient = Partial()
+        return parameter.to_local(grad_placements=(gradient,))
+
+    def own_tokens(self, num_tokens: int) -> slice:
+        """Which of T tokens this rank holds between products."""
+        if not self.sequence_parallel:
+            return slice(0, num_tokens)
+        share = num_tokens // self.size
+        return slice(self.rank * share, (self.rank + 1) * share)
+
+    def spread(self, x: Tensor) -> Exchange:
+        """[B, T/t, D], or the same [B, T, D] on each rank, as the whole input [B, T, D] of each rank's product.
+
+        Of this and `sum_spread` autograd knows nothing: see `products`.
+        """
+        if self.group is None or not self.sequence_parallel:
+            return lambda: x
+        return _gather_tokens(x, self)
+
+    def sum_spread(self, gradient_BTD: Tensor) -> Exchange:
+        """From each rank's gradient of what `spread` gave to the gradient of what it took."""
+        if self.group is None:
+            return lambda: gradient_BTD
+        if self.sequence_parallel:
+            return _scatter_tokens(gradient_BTD, self)
+        return _all_reduce(gradient_BTD, self)
+
+    def collect(self, x_BTD: Tensor) -> Tensor:
+        """Each rank's addend [B, T, D] as their sum: this rank's tokens of it [B, T/t, D], or all of it [B, T, D]."""
+        if self.group is None:
+            return x_BTD
+        function: Any = _ScatterTokens if self.sequence_parallel else _Sum
+        collected: Tensor = function.apply(x_BTD, self)
+        return collected
+
+    def embed(self, tokens_BT: Tensor, weight_VD: Tensor) -> Tensor:
+        """Look-up in a table whose rows (V/t of them here) are cut over the ranks, collected."""
+        if self.group is None:
+            return F.embedding(tokens_BT, weight_VD)
+        rows_BT = tokens_BT - self.rank * weight_VD.shape[0]
+        elsewhere_BT = (rows_BT < 0) | (rows_BT >= weight_VD.shape[0])
+        x_BTD = F.embedding(rows_BT.masked_fill(elsewhere_BT, 0), weight_VD)
+        return self.collect(x_BTD.masked_fill(elsewhere_BT[..., None], 0))
+
+    def loss_sum(self, logits_BTV: Tensor, targets_BT: Tensor, vocab_size: int | None = None) -> Tensor:
+        """Sum of -ln p(target) over targets that count, from this rank's logits [B, T, V/t]; the same on every rank.
+
+        In fp32 or wider. Entries of the vocabulary from `vocab_size` on are padding, whose logits become -inf in place:
+        a target there has an infinite loss.
+        """
+        first, all_padding = self._mask_padding(logits_BTV, vocab_size)
+        function: Any = _CrossEntropy
+        total: Tensor = function.apply(logits_BTV.flatten(0, 1), targets_BT.flatten(), first, all_padding, self)
+        return total
+
+    @torch.no_grad()
+    def losses(self, logits_BTV: Tensor, targets_BT: Tensor, vocab_size: int | None = None) -> Tensor:
+        """The addends [B, T] of `loss_sum`, without a gradient."""
+        first, all_padding = self._mask_padding(logits_BTV, vocab_size)
+        parts = _losses(logits_BTV.flatten(0, 1), targets_BT.flatten(), first, all_padding, self)
+        return parts.losses_N.view(targets_BT.shape)
+
+    @torch.no_grad()  # the gradient of padding is zero without a word to autograd, which would copy all logits
+    def _mask_padding(self, logits_BTV: Tensor, vocab_size: int | None) -> tuple[int, bool]:
+        """Make the logits of padding -inf, in place; returns this rank's first entry, and whether it has no other."""
+        num_local = logits_BTV.shape[-1]
+        first = self.rank * num_local
+        num_entries = num_local if vocab_size is None else min(max(0, vocab_size - first), num_local)
+        if num_entries < num_local:
+            logits_BTV[..., num_entries:] = -torch.inf
+        return first, num_entries == 0
+
+    def whole_logits(self, logits_BTV: Tensor) -> Tensor:
+        """[B, T, V] of each rank's [B, T, V/t]; for generation, without a gradient."""
+        if self.group is None:
+            return logits_BTV
+        return torch.cat(_all_gather(logits_BTV, self).unbind(), dim=-1)
+
+    def wait(self, started: Tensor) -> Tensor:
+        """The result of a collective under way."""
+        result: Tensor
+        if torch.compiler.is_compiling():  # a graph has no clock
+            result = _ops.wait_tensor(started)
+            return result
+        with self.phases("communication"):
+            result = _ops.wait_tensor(started)
+        return result
+
+
+ALONE = TensorAxis()
+
+
+def distribute(model: nn.Module, specs: Iterable[ParamSpec], mesh_tp: DeviceMesh) -> None:
+    """Turn every parameter of a module on the meta device into a DTensor on the tensor-parallel mesh, in place.
+
+    Nothing is sent. A parameter that two modules share stays one.
+    """
+    table = {spec.name: spec for spec in specs}
+    distributed: dict[nn.Parameter, nn.Parameter] = {}
+    for module_name, module in model.named_modules():
+        for name, parameter in list(module._parameters.items()):
+            if parameter is None:
+                continue
+            if parameter not in distributed:
+                spec = table[f"{module_name}.{name}" if module_name else name]
+                distributed[parameter] = _distributed(parameter, spec, mesh_tp)
+            setattr(module, name, distributed[parameter])
+
+
+def _distributed(parameter: nn.Parameter, spec: ParamSpec, mesh_tp: DeviceMesh) -> nn.Parameter:
+    assert parameter.is_meta and parameter.shape == spec.shape, spec.name
+    shape = list(spec.shape)
+    placement: Placement = Replicate()
+    if spec.tp_dim is not None:
+        assert shape[spec.tp_dim] % mesh_tp.size() == 0, f"{spec.name}: {mesh_tp.size()} ranks cannot share {shape}"
+        shape[spec.tp_dim] //= mesh_tp.size()
+        placement = Shard(spec.tp_dim)
+    local = torch.empty(shape, dtype=parameter.dtype, device=parameter.device)
+    whole = DTensor.from_local(local, mesh_tp, (placement,), shape=parameter.shape, stride=parameter.stride())
+    return nn.Parameter(whole, requires_grad=parameter.requires_grad)
+
+
+def _all_gather(x: Tensor, axis: TensorAxis) -> Tensor:
+    """[t, ...]: the tensors of all ranks."""
+    gathered = axis.wait(_ops.all_gather_into_tensor(x.detach().contiguous(), axis.size, axis.group))
+    return gathered.view(axis.size, *x.shape)
+
+
+def _gather_tokens(x_BTD: Tensor, axis: TensorAxis) -> Exchange:
+    """[B, T/t, D] to [B, T, D]; a batch of one needs no copy."""
+    gathered = _ops.all_gather_into_tensor(x_BTD.detach().contiguous(), axis.size, axis.group)
+    return lambda: axis.wait(gathered).view(axis.size, *x_BTD.shape).transpose(0, 1).flatten(1, 2)
+
+
+def _scatter_tokens(x_BTD: Tensor, axis: TensorAxis) -> Exchange:
+    """Addends [B, T, D] to this rank's tokens [B, T/t, D] of their sum; a batch of one needs no copy."""
+    parts = x_BTD.detach().view(len(x_BTD), axis.size, -1, x_BTD.shape[2]).transpose(0, 1).flatten(0, 1).contiguous()
+    scattered = _ops.reduce_scatter_tensor(parts, "sum", axis.size, axis.group)
+    return lambda: axis.wait(scattered)
+
+
+def _all_reduce(x: Tensor, axis: TensorAxis) -> Exchange:
+    total = _ops.all_reduce(x.detach().contiguous(), "sum", axis.group)
+    return lambda: axis.wait(total)
+
+
+class _ScatterTokens(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_BTD: Tensor, axis: TensorAxis) -> Tensor:
+        ctx.axis = axis
+        return _scatter_tokens(x_BTD, axis)()
+
+    @staticmethod
+    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None]:
+        return _gather_tokens(gradient_BTD, ctx.axis)(), None
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_BTD: Tensor, axis: TensorAxis) -> Tensor:
+        return _all_reduce(x_BTD, axis)()
+
+    @staticmethod
+    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None]:
+        return gradient_BTD, None
+
+
+class _Losses(NamedTuple):
+    """What N rows of logits cost, and what their gradient is made of."""
+
+    losses_N: Tensor
+    p_NV: Tensor  # the softmax of this rank's part
+    weights_N: Tensor  # which share of the whole it is; 0 where no target counts
+    rows_N1: Tensor  # the target as an entry of this part; 0 where it is none
+    own_N: Tensor  # whether it is one
+
+
+def _losses(logits_NV: Tensor, targets_N: Tensor, first: int, all_padding: bool, axis: TensorAxis) -> _Losses:
+    """-ln p(target) = ln sum exp(logits) - the target's logit, where ranks hold parts of each row of logits.
+
+    Each rank softmaxes its part, which is one fused kernel, and the log-sum-exps of all parts say what each part weighs.
+    """
+    dtype = torch.promote_types(logits_NV.dtype, torch.float32)
+    p_NV = torch.softmax(logits_NV, dim=-1, dtype=dtype)
+    if all_padding:  # -inf alone has no softmax; with these the part weighs nothing
+        p_NV = torch.ones_like(p_NV)
+    # the largest entry's softmax is 1 / sum exp(logits - the largest)
+    part_lse_N = lse_N = logits_NV.amax(-1).to(dtype) - p_NV.amax(-1).log()
+    rows_N = targets_N - first
+    own_N = (rows_N >= 0) & (rows_N < logits_NV.shape[1])  # a target that does not count is nobody's
+    rows_N1 = rows_N.masked_fill(~own_N, 0)[:, None]
+    target_logits_N = logits_NV.gather(1, rows_N1)[:, 0].to(dtype).masked_fill(~own_N, -torch.inf)
+    if axis.group is not None:
+        numbers = _all_gather(torch.stack((lse_N, target_logits_N)), axis)
+        lse_N, target_logits_N = numbers[:, 0].logsumexp(0), numbers[:, 1].amax(0)
+    counts_N = targets_N != IGNORED_TARGET
+    weights_N = (part_lse_N - lse_N).exp().masked_fill(~counts_N, 0)
+    return _Losses((lse_N - target_logits_N).masked_fill(~counts_N, 0), p_NV, weights_N, rows_N1, own_N)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The sum of `_losses`. Kept for the backward: the part's softmax, as large as the local logits, in fp32 at least."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits_NV: Tensor, targets_N: Tensor, first: int, all_padding: bool, axis: TensorAxis
+    ) -> Tensor:
+        losses_N, *kept = _losses(logits_NV, targets_N, first, all_padding, axis)
+        ctx.save_for_backward(*kept)
+        ctx.dtype = logits_NV.dtype
+        return losses_N.sum()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+        p_NV, weights_N, rows_N1, own_N = ctx.saved_tensors
+        weights_N1 = (weights_N * gradient)[:, None]
+        gradient_NV = torch.mul(p_NV, weights_N1, out=torch.empty_like(p_NV, dtype=ctx.dtype))
+        at_targets_N1 = p_NV.gather(1, rows_N1) * weights_N1 - own_N[:, None] * gradient
+        return gradient_NV.scatter_(1, rows_N1, at_targets_N1.to(ctx.dtype)), None, None, None, None

@@ -1,0 +1,1 @@
+"""This machine measured, and what was predicted beside it."""
