@@ -151,11 +151,11 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         if name in words:
             module = import_module(module_name)
             module.add_arguments(command)
-            command.set_defaults(command=partial(module.main, planner=_planner()) if name in TRAIN else module.main)
+            command.set_defaults(command=partial(module.main, planner=planner()) if name in TRAIN else module.main)
     return parser
 
 
-def _planner() -> Planner:
+def planner() -> Planner:
     """The planner as a run knows it, imported when it is asked."""
     from pretrain.run.command import Planner
 
