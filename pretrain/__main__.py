@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     import argparse
 
     from pretrain.config import RunConfig
+    from pretrain.run.command import Planner
 
 
-def planner() -> Mapping[str, Any]:
+def planner() -> Planner:
     """The planner as a run knows it: a run stands below it. Imported when it is asked."""
     from pretrain.run.command import Planner
 
@@ -31,7 +32,11 @@ def planner() -> Mapping[str, Any]:
 
         dry_run.run(config, args)
 
-    return {"planner": Planner(lay_out, dry_run)}
+    return Planner(lay_out, dry_run)
+
+
+def _given() -> Mapping[str, Any]:
+    return {"planner": planner()}
 
 
 COMMANDS = {
@@ -44,7 +49,7 @@ python -m pretrain train --config demo --data build/demo --out runs/a --set trai
 torchrun --nproc-per-node 8 -m pretrain train --config gpt2-124m --data build/web --out runs/gpt2
 python -m pretrain train --dry-run --world-size 2128 --config yuan-245b
 """,
-        planner,
+        _given,
     ),
     "plan": Command(
         "pretrain.plan.command",
@@ -106,7 +111,7 @@ python -m pretrain import --model build/a-hf --out runs/b --data build/demo
 python -m pretrain finetune --checkpoint runs/a/checkpoints/step-00001000 --examples train.jsonl --out runs/sft
 python -m pretrain finetune --checkpoint runs/a/checkpoints/step-00001000 --task tnews --task-data fewclue --out runs/tnews
 """,
-        planner,
+        _given,
     ),
     "generate": Command(
         "pretrain.generation.command",

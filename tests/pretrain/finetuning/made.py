@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pretrain import checkpoint
+from pretrain.__main__ import planner
 from pretrain.checkpoint import Identity
 from pretrain.config import RunConfig
 from pretrain.corpora import order_from
@@ -75,4 +76,4 @@ SETTINGS = (
 def finetune(base: Path, lines: Path, out: Path, *words: str) -> None:
     """The command, with settings under which eight examples are learned; they are held out, too."""
     with redirect_stdout(StringIO()):
-        command.main(arguments(base, lines, out, "--held-out", str(lines), *SETTINGS, *words))
+        command.main(arguments(base, lines, out, "--held-out", str(lines), *SETTINGS, *words), planner())

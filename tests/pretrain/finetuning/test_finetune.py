@@ -17,7 +17,7 @@ import torch
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from pretrain import checkpoint
-from pretrain.__main__ import main
+from pretrain.__main__ import main, planner
 from pretrain.chat.conversations import Message
 from pretrain.chat.templates import load_template, render, template_of
 from pretrain.config import load_config
@@ -109,9 +109,9 @@ def test_the_first_checkpoint_has_the_base_s_weights(base: Path, lines: Path, tm
     args = arguments(base, lines, tmp_path, "--prepare", *QUICK)
     said = StringIO()
     with redirect_stdout(said):
-        command.main(args)
+        command.main(args, planner())
         before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
-        command.main(args)
+        command.main(args, planner())
     assert said.getvalue().count(f"train --config {tmp_path / 'config.toml'} --data {tmp_path / 'examples'}") == 2
     assert {path for path, time in before.items() if path.stat().st_mtime_ns != time} <= {tmp_path / ".lock"}
     first = tmp_path / "checkpoints" / "step-00000000"
@@ -364,12 +364,12 @@ def test_options_that_fit_nothing_are_refused(base: Path, lines: Path, tuned: Pa
     }
     for problem, words in cases.items():
         with pytest.raises(UsageError, match=problem):
-            command.main(arguments(base, lines, tmp_path / problem[:4], *words))
+            command.main(arguments(base, lines, tmp_path / problem[:4], *words), planner())
     (tuned.parent / "other").mkdir()
     (tuned.parent / "other" / "metrics.jsonl").touch()
     with pytest.raises(UsageError, match="a run that is no fine-tuning"):
-        command.main(arguments(base, lines, tuned.parent / "other"))
+        command.main(arguments(base, lines, tuned.parent / "other"), planner())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RANK", "1")
         with pytest.raises(UsageError, match="--prepare"):
-            command.main(arguments(base, lines, tmp_path))
+            command.main(arguments(base, lines, tmp_path), planner())

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from corpus.engine.errors import UsageError
+from pretrain.__main__ import planner
 from pretrain.chat.conversations import Message
 from pretrain.data.examples import read_record
 from pretrain.finetuning import command
@@ -66,12 +67,12 @@ def test_a_task_is_a_run(task: Path, tmp_path: Path) -> None:
     command.add_arguments(parser)
     words = ["--checkpoint", str(base), "--task", str(task), "--out", str(tmp_path / "run"), "--prepare", *QUICK]
     with pytest.raises(UsageError, match="--task-data"):
-        command.main(parser.parse_args(words))
+        command.main(parser.parse_args(words), planner())
     words += ["--task-data", str(tmp_path / "data")]
     with pytest.raises(UsageError, match=r"--held-out 0\.1: of a task the dev split"):
-        command.main(parser.parse_args([*words, "--held-out", "0.1"]))
+        command.main(parser.parse_args([*words, "--held-out", "0.1"]), planner())
     with redirect_stdout(StringIO()):
-        command.main(parser.parse_args(words))
+        command.main(parser.parse_args(words), planner())
     record = read_record(tmp_path / "run" / "examples")
     assert record is not None and {name: split.examples for name, split in record.splits.items()} == {
         "train": 6,

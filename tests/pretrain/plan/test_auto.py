@@ -264,11 +264,11 @@ def test_training_lays_out_for_its_ranks_and_the_first_says_so(
     said = []
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
-        assert laid_out(AUTO, planner()["planner"]) == choose(AUTO, 2).config
+        assert laid_out(AUTO, planner()) == choose(AUTO, 2).config
         said.append("".join(capsys.readouterr()))
     assert "chosen for 2 x cpu" in said[0] and not said[1]
     given = tiny_config(parallel={"tp": 2})
-    assert laid_out(given, planner()["planner"]) is given
+    assert laid_out(given, planner()) is given
 
 
 def test_scaling_chooses_for_each_number_of_ranks() -> None:
@@ -294,7 +294,7 @@ def run_config(num_steps: int, **parallel: Any) -> RunConfig:
 
 
 def train_here(config: RunConfig, data: Path, out: Path) -> None:
-    train(laid_out(config, planner()["planner"]), data / "tokens", out, data / "tokenizer.model")
+    train(laid_out(config, planner()), data / "tokens", out, data / "tokenizer.model")
 
 
 def records(out: Path, kind: str) -> list[dict[str, Any]]:
