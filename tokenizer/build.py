@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from corpus.engine.stage import Stage
 from tokenizer.config import TokenizerConfig
 from tokenizer.documents import text_files
-from tokenizer.encode import Encoding, FileEncoding
-from tokenizer.sample import FileSampling, Sampling
-from tokenizer.sources import FileWeighing, Sharing, Weighing
+from tokenizer.encode import Encoding
+from tokenizer.sample import Sampling
+from tokenizer.sources import Sharing, Weighing
 from tokenizer.train import TokenizerTraining
 
 OF_TRAINING = (Weighing.name, Sharing.name, Sampling.name)  # stages that no given vocabulary has
@@ -24,11 +24,6 @@ def stages(
     vocabulary, trying another one repeats only the encoding, and their losses can be compared. Where one is `given`, none
     is trained.
     """
-    if not text:
-        vocabulary = (
-            [given] if given else [Weighing(recipe), Sharing(recipe), Sampling(recipe), TokenizerTraining(recipe)]
-        )
-        return [*vocabulary, Encoding(recipe, mixed=mixed)]
-    files = tuple(text_files(text))
-    sampled = [FileWeighing(recipe, files), Sharing(recipe), FileSampling(recipe, files), TokenizerTraining(recipe)]
-    return [*([given] if given else sampled), FileEncoding(recipe, files)]
+    files = tuple(text_files(text)) if text else ()
+    trained = [Weighing(recipe, files), Sharing(recipe), Sampling(recipe, files), TokenizerTraining(recipe)]
+    return [*([given] if given else trained), Encoding(recipe, files, mixed=mixed)]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,16 +29,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from corpus.engine import durable, storage
-from corpus.engine.stage import Counts, Folder, Output, Stage, Task
+from corpus.engine.stage import Counts, Folder, Output, Task
 from corpus.engine.storage import File
-from tokenizer.config import MIXTURE_STAGE, TokenizerConfig, encoding
+from tokenizer.config import MIXTURE_STAGE, encoding
 from tokenizer.copies import Copies
 from tokenizer.documents import ID_BYTES, Batch, document_keys, is_below, read_documents
 from tokenizer.model import Tokenizer
 from tokenizer.shards.provenance import COLUMNS, write_docs
 from tokenizer.shards.record import Tokens
 from tokenizer.shards.writer import ShardWriter
-from tokenizer.sources import shard_names
+from tokenizer.sources import TextStage, shard_names
 
 if TYPE_CHECKING:
     from tokenizer.kernels.encoder import BatchEncoder
@@ -80,10 +80,9 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class Encoding(Stage):
+class Encoding(TextStage):
     """Text shards and the vocabulary, and a mixture where there is one -> token shards."""
 
-    recipe: TokenizerConfig
     mixed: bool = field(default=False, kw_only=True)
 
     name: ClassVar[str] = "tokens"
@@ -91,14 +90,12 @@ class Encoding(Stage):
     upstream: ClassVar[tuple[str, ...]] = ("text", "tokenizer")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.mixed:
             object.__setattr__(self, "upstream", (*self.upstream, MIXTURE_STAGE))
 
     def config(self) -> dict[str, Any]:
         return encoding(self.recipe)
-
-    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        return self.tasks(upstream["text"].files(), upstream)
 
     def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a file; each reads the vocabulary beside it, and its copies where there is a mixture."""
@@ -150,23 +147,6 @@ class Encoding(Stage):
             columns = {name: encoded.documents[name].take(pa.array(rows)) for name in COLUMNS}
             write_docs(docs, [{"sequence": range(len(rows)), **columns, "num_tokens": pa.array(lengths, pa.int32())}])
         return int(lengths.sum())
-
-
-@dataclass(frozen=True)
-class FileEncoding(Encoding):
-    """The same for Parquet files from outside the build."""
-
-    upstream: ClassVar[tuple[str, ...]] = ("tokenizer",)
-    files: tuple[File, ...] = ()
-
-    def inputs(self) -> tuple[File, ...]:
-        return self.files
-
-    def for_worker(self) -> FileEncoding:
-        return replace(self, files=())
-
-    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        return self.tasks(list(self.files), upstream)
 
 
 @lru_cache(maxsize=1)

@@ -10,7 +10,7 @@ are about the sample, from all sources alike; training takes documents in the or
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from corpus.engine import storage
-from corpus.engine.stage import Counts, Folder, Output, Stage, Task
+from corpus.engine.stage import Counts, Folder, Output, Task
 from corpus.engine.storage import File
-from tokenizer.config import TokenizerConfig, sampling, weighing
+from tokenizer.config import sampling, weighing
 from tokenizer.documents import BATCH_ROWS, UNIT, Keys, damaged, document_keys
-from tokenizer.sources import Group, count_input, read_groups, read_shares, shard_names
+from tokenizer.sources import Group, TextStage, count_input, read_groups, read_shares, shard_names
 from tokenizer.traditional import is_traditional
 
 REPORT_SOURCES = 100  # the largest, of a corpus with thousands
@@ -41,10 +41,8 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Sampling(Stage):
+class Sampling(TextStage):
     """Text shards and the shares of sources -> `data/<shard>.parquet` with the sampled documents."""
-
-    recipe: TokenizerConfig
 
     name: ClassVar[str] = "sample"
     version: ClassVar[int] = 3
@@ -52,9 +50,6 @@ class Sampling(Stage):
 
     def config(self) -> dict[str, Any]:
         return sampling(self.recipe)
-
-    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        return self.tasks(upstream["text"].files(), upstream)
 
     def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a file; each reads the shares beside it."""
@@ -94,23 +89,6 @@ class Sampling(Stage):
             if dropped := len(groups) - table.num_rows:
                 counts.drop("sample.not_chosen", dropped)
             yield table
-
-
-@dataclass(frozen=True)
-class FileSampling(Sampling):
-    """The same for Parquet files from outside the build."""
-
-    upstream: ClassVar[tuple[str, ...]] = ("shares",)
-    files: tuple[File, ...] = ()
-
-    def inputs(self) -> tuple[File, ...]:
-        return self.files
-
-    def for_worker(self) -> FileSampling:
-        return replace(self, files=())
-
-    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        return self.tasks(list(self.files), upstream)
 
 
 def grouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

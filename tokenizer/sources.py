@@ -13,9 +13,10 @@ ratios. Of a document as much counts as the sample would take of it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -57,10 +58,33 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Weighing(Stage):
-    """Documents and bytes of each group of one text shard."""
+class TextStage(Stage):
+    """Base of the stages that read text: that of the build's stage `text`, or `files` from outside of it."""
 
     recipe: TokenizerConfig
+    files: tuple[File, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.files:
+            object.__setattr__(self, "upstream", tuple(name for name in self.upstream if name != "text"))
+
+    def inputs(self) -> tuple[File, ...]:
+        return self.files
+
+    def for_worker(self) -> Self:
+        return replace(self, files=())
+
+    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
+        return self.tasks(list(self.files) or upstream["text"].files(), upstream)
+
+    @abstractmethod
+    def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
+        """One task a file."""
+
+
+@dataclass(frozen=True)
+class Weighing(TextStage):
+    """Documents and bytes of each group of one text shard."""
 
     name: ClassVar[str] = "sources"
     version: ClassVar[int] = 1
@@ -69,8 +93,9 @@ class Weighing(Stage):
     def config(self) -> dict[str, Any]:
         return weighing(self.recipe)
 
-    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        return [Task(name, (file,)) for name, file in shard_names(upstream["text"].files())]
+    def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
+        """One task a file."""
+        return [Task(name, (file,)) for name, file in shard_names(files)]
 
     def run(self, task: Task, out: Output) -> Counts:
         counts, totals = Counts(), Totals()
@@ -82,23 +107,6 @@ class Weighing(Stage):
         with out.create(f"totals/{task.name}.json", rows=len(totals.groups)) as path:
             path.write_bytes(durable.canonical_json(totals.as_json()) + b"\n")
         return counts
-
-
-@dataclass(frozen=True)
-class FileWeighing(Weighing):
-    """The same for Parquet files from outside the build."""
-
-    upstream: ClassVar[tuple[str, ...]] = ()
-    files: tuple[File, ...] = ()
-
-    def inputs(self) -> tuple[File, ...]:
-        return self.files
-
-    def for_worker(self) -> FileWeighing:
-        return replace(self, files=())
-
-    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        return [Task(name, (file,)) for name, file in shard_names(list(self.files))]
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,8 @@ KEPT = (FETCHED, REVISIT, NOT_MODIFIED)
 
 # drop:RULE. Of the site: asked not to be fetched, kept, or used to train models.
 SITE_RULES = ("robots", "noindex", "noarchive", "opt_out")
-# Of ours: out of scope; budgets; traps; pages that say with status 200 that there is no page.
-OUR_RULES = (
-    *("scope", "max_depth", "max_pages_per_host", "max_bytes_per_host", "max_hosts_per_domain"),
-    *("trap_url", "trap_pattern", "trap_query", "trap_repeats", "redirect_loop", "soft_404"),
-)
+# Of ours: scope; budgets (max_depth, max_pages_per_host, max_bytes_per_host, max_hosts_per_domain); traps (trap_url,
+# trap_pattern, trap_query, trap_repeats, redirect_loop); soft_404, which says with status 200 that there is no page.
 # error:KIND. Of the network and of answers; `http_404` and other statuses as they come.
 ERRORS = (
     *("bad_url", "address", "port", "dns", "connect", "tls", "timeout", "slow", "truncated", "http", "headers"),

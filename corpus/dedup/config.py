@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from corpus.engine.config import Strict
 
-MAX_DATASKETCH_NGRAM = 13  # as MAX_NGRAM of datasketch_scheme.py, which loads numba
+MAX_DATASKETCH_NGRAM = 13  # of SHA-1's message: 4 x 13 bytes and the 9 of padding fit one block of 64
 MAX_BANDS = 255  # a band's number is one byte of its key, 255 stands for the exact key
 
 

@@ -20,7 +20,7 @@ from tests.tokenizer.texts import LINES, documents
 from tokenizer import sources
 from tokenizer.config import TokenizerConfig
 from tokenizer.documents import text_files
-from tokenizer.sources import MAX_CHARACTERS, FileWeighing, Group, Share, Sharing, Totals, fill, read_shares, shares
+from tokenizer.sources import MAX_CHARACTERS, Group, Share, Sharing, Totals, Weighing, fill, read_shares, shares
 from tokenizer.traditional import READ_CHARACTERS, is_traditional
 
 SIZES = st.lists(st.tuples(st.integers(0, 10**9), st.floats(0, 100)), min_size=1, max_size=12)
@@ -108,7 +108,7 @@ def write(folder: Path, rows: list[tuple[str | None, str]], files: int) -> Path:
 
 def weigh(folder: Path, out: Path, recipe: TokenizerConfig, workers: int = 0) -> list[Share]:
     files = tuple(text_files([str(folder)]))
-    folders = run_stages([FileWeighing(recipe, files), Sharing(recipe)], str(out), workers=workers)
+    folders = run_stages([Weighing(recipe, files), Sharing(recipe)], str(out), workers=workers)
     assert folders["sources"].counts.documents_in == folders["sources"].counts.documents_out
     (file,) = folders["shares"].files("shares")
     return list(read_shares(file).values())
@@ -143,7 +143,7 @@ def test_another_balance_weighs_nothing_again(tmp_path: Path) -> None:
         ({"traditional_ratio": None}, False),
     ):
         other = recipe.model_copy(update=update)
-        assert (FileWeighing(other, (file,)).config() == FileWeighing(recipe, (file,)).config()) == same
+        assert (Weighing(other, (file,)).config() == Weighing(recipe, (file,)).config()) == same
         assert Sharing(other).config() != Sharing(recipe).config()
 
 

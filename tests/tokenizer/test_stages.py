@@ -23,9 +23,9 @@ from tests.tokenizer.texts import documents
 from tokenizer.build import stages
 from tokenizer.config import TokenizerConfig
 from tokenizer.documents import document_keys
-from tokenizer.encode import FileEncoding
+from tokenizer.encode import Encoding
 from tokenizer.model import Tokenizer
-from tokenizer.sample import FileSampling, Sampling, read_sample
+from tokenizer.sample import Sampling, read_sample
 from tokenizer.shards import SPLITS, TokenShard, open_split
 from tokenizer.shards.provenance import verify_docs
 from tokenizer.shards.record import ShardError
@@ -300,7 +300,7 @@ def test_another_builds_text_is_read_through_its_manifest(built: Path, tmp_path:
 def test_stages_over_files_are_keyed_by_their_contents(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["学而"]}), tmp_path / "a.parquet")
     files = tuple(list_inputs([str(tmp_path / "a.parquet")]))
-    assert FileSampling(RECIPE, files).inputs() == FileEncoding(RECIPE, files).inputs() == files
+    assert Sampling(RECIPE, files).inputs() == Encoding(RECIPE, files).inputs() == files
     assert [name for name, _ in shard_names(list(files))] == ["a"]
 
 
@@ -322,7 +322,7 @@ def test_token_bytes_are_golden(tmp_path: Path) -> None:
     recipe = RECIPE.model_copy(update={"vocab_size": 500, "reject": "none"})
     build(tmp_path, shards_of(documents(30), 1), recipe)
     assert (Weighing.version, Sharing.version) == (1, 1)
-    assert (Sampling.version, TokenizerTraining.version, FileEncoding.version) == (3, 4, 1)
+    assert (Sampling.version, TokenizerTraining.version, Encoding.version) == (3, 4, 1)
     (shard,) = open_split(tmp_path, "train")
     assert durable.sha256_file(shard.bin_path)[:16] == "2482ffdc42932031"
     assert durable.sha256_file(shard.idx_path)[:16] == "435f8e1402bad80c"

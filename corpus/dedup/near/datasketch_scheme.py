@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from corpus.dedup.config import MAX_DATASKETCH_NGRAM
 from corpus.dedup.near.minhash import NO_SHINGLE, SignatureArray
 from corpus.dedup.text.fold import Bytes, Codes, Offsets
 from corpus.dedup.text.hashing import Keys
 from corpus.engine.compiled import kernel
 
 SEED = 1  # datasketch's default
-MAX_NGRAM = MAX_DATASKETCH_NGRAM  # 4 x 13 bytes and the 9 of padding fit one block of 64
 WORD = np.uint64(0xFFFFFFFF)
 FINALISER = (np.uint64(0x85EBCA6B), np.uint64(0xC2B2AE35))
 

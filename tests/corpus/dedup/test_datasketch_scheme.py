@@ -7,7 +7,8 @@ import pytest
 from datasketch import LeanMinHash, MinHash, MinHashLSH
 
 from corpus.dedup import DedupConfig, near_duplicates
-from corpus.dedup.near.datasketch_scheme import MAX_NGRAM, minhash
+from corpus.dedup.config import MAX_DATASKETCH_NGRAM
+from corpus.dedup.near.datasketch_scheme import minhash
 from corpus.dedup.near.minhash import NO_SHINGLE
 from tests.corpus.dedup.build import Deduplicate
 from tests.corpus.dedup.test_minhash import fold_all
@@ -23,7 +24,7 @@ def theirs(form: str, ngram: int, k: int) -> MinHash:
     return sketch
 
 
-@pytest.mark.parametrize(("ngram", "k"), [(5, 112), (1, 16), (MAX_NGRAM, 64)])
+@pytest.mark.parametrize(("ngram", "k"), [(5, 112), (1, 16), (MAX_DATASKETCH_NGRAM, 64)])
 def test_signatures_are_datasketchs(ngram: int, k: int) -> None:
     texts = [POEM, "短", MIXED, "", "𠮷" * 30, random_text(np.random.default_rng(0), 500)]
     codes, offsets, forms = fold_all(texts)

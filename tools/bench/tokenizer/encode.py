@@ -27,7 +27,7 @@ from corpus.engine.errors import UsageError
 from corpus.engine.stage import Task, run_task
 from corpus.engine.storage import File, list_inputs
 from tokenizer.config import TokenizerConfig
-from tokenizer.encode import FileEncoding
+from tokenizer.encode import Encoding
 from tokenizer.kernels.encoder import BatchEncoder, batch_encoder
 from tokenizer.model import Tokenizer
 from tokenizer.train import train
@@ -174,7 +174,7 @@ def stages(tokenizer: Tokenizer, warm: Sequence[str], fresh: Sequence[str], fold
     seconds = 0.0
     for name, texts in (("warm", warm), ("fresh", fresh)):
         text = text_shard(folder / f"{name}.parquet", texts)
-        stage = FileEncoding(TokenizerConfig.model_validate({}), files=(text,))
+        stage = Encoding(TokenizerConfig.model_validate({}), files=(text,))
         task, out = Task(name, (text, model)), str(folder / f"tokens-{tokenizer.path.stem}")
         seconds = timed(partial(run_task, stage, task, out))
     rate = None
