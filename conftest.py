@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -14,3 +15,14 @@ def pytest_collect_file(file_path: Path) -> object:
     if file_path.suffix != ".py" or b">>>" in file_path.read_bytes():
         return collectors
     return [collector for collector in collectors if not isinstance(collector, DoctestModule)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> object:
+    """What is collected stays to the end: no collector of garbage looks through it, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
