@@ -6,7 +6,8 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) -m pip install -qq
 TORCH := $(shell sed -n '/^torch==/p' constraints.txt)
-PYTEST := OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n auto --maxprocesses 4 --dist loadfile
+# tests start some hundreds of processes: compiled once, modules are read from bytecode
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 INPUT ?=
 RECIPE ?= $(if $(INPUT),web_zh,demo)

@@ -6,6 +6,8 @@ import socket
 
 import pytest
 
+from tests.linear import assert_linear
+
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "example.invalid", "2001:db8::1"])
 def test_a_test_cannot_reach_another_machine(host: str) -> None:
@@ -17,3 +19,9 @@ def test_a_test_cannot_reach_another_machine(host: str) -> None:
 def test_loopback_is_allowed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
         client.connect(server.getsockname())
+
+
+def test_quadratic_time_is_seen() -> None:
+    assert_linear(lambda num: sum(range(num)), int, 400_000)
+    with pytest.raises(AssertionError, match="s at 3000"):
+        assert_linear(lambda num: [sum(range(num)) for _ in range(num)], int, 3_000, slack=0)

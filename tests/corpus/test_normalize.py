@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import unicodedata
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.normalize import MAX_MARKS_PER_BASE, normalize, normalize_with_changes
+from tests.linear import assert_linear
 
 TROUBLE = "\u200d\u200c\ufe0f\u0301\u0344\u1100\u1161\u11a8❤👩 \u3000\n\t\r\ufb2c\u0338←\u212a\u2581\xa0\xad\u202e\ufeff\ue000\uf900⼈⺇ﬁ︒"
 TEXTS = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from(TROUBLE)), max_size=40)
@@ -97,13 +97,4 @@ def test_marks_are_capped_before_composition() -> None:
     ["a\u0301\u0316", "\u0344", "\u200d", "👩\u200d", "\uf900\u0344", "⼈ﬁ", "a   ", "   a", " ", "\n", " \n", "\x00"],
 )
 def test_time_is_linear(family: str) -> None:
-    def seconds(copies: int) -> float:
-        text = family * copies
-        best = 1e9
-        for _ in range(3):
-            start = time.process_time()
-            normalize(text)
-            best = min(best, time.process_time() - start)
-        return best
-
-    assert seconds(80_000) < 8 * seconds(20_000) + 0.05  # 4 when linear, 16 when quadratic
+    assert_linear(normalize, lambda copies: family * copies, 80_000)

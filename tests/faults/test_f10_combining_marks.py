@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import time
 import unicodedata
 
 import pytest
 
 from corpus.filters import Filter, load
 from corpus.normalize import MAX_MARKS_PER_BASE
+from tests.linear import assert_linear
 
-SMALL = 20_000
 FAMILIES = {
     "one mark": "\u0301",
     "two classes": "\u0301\u0316",
@@ -32,23 +31,9 @@ def web_zh() -> Filter:
     return load("web_zh")
 
 
-def seconds(judge: Filter, text: str) -> float:
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        judge.apply([text])
-        times.append(time.process_time() - start)
-    return min(times)
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_twice_the_marks_cost_twice(name: str, web_zh: Filter) -> None:
-    def text(copies: int) -> str:
-        return "字" + FAMILIES[name] * copies
-
-    web_zh.apply([text(10)])
-    tries = (seconds(web_zh, text(2 * SMALL)) < 3 * seconds(web_zh, text(SMALL)) + 0.02 for _ in range(5))
-    assert any(tries)  # on a busy machine CPU time is not even
+    assert_linear(web_zh.apply, lambda copies: ["字" + FAMILIES[name] * copies], 40_000, slack=0.02)
 
 
 @pytest.mark.parametrize("name", ["one mark", "two classes", "falling classes", "marks held apart", "class 0"])

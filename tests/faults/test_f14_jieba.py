@@ -5,14 +5,13 @@ Segmentation is for training a vocabulary only; what it sees are pieces of at mo
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.linear import assert_linear
 from tokenizer.train import MAX_SENTENCE_CHARACTERS, WORD_MARK, segment, sentences
 
-SMALL, MARGIN = 50_000, 3.0
 HOSTILE = {
     "one character": "的",
     "no word at all": "龘齉齾",
@@ -25,18 +24,6 @@ HOSTILE = {
 }
 
 
-def seconds(unit: str, characters: int) -> float:
-    """CPU time of segmenting one long line, the least of three."""
-    text = (unit * characters)[:characters]
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        for _ in segment(sentences([text])):
-            pass
-        times.append(time.process_time() - start)
-    return min(times)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _dictionary() -> None:
     assert list(segment(["预热"])) == ["预热"]
@@ -44,8 +31,9 @@ def _dictionary() -> None:
 
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
 def test_twice_the_text_costs_twice_the_time(unit: str) -> None:
-    pairs = ((seconds(unit, SMALL), seconds(unit, 2 * SMALL)) for _ in range(5))  # a busy machine's time is not even
-    assert any(second < min(MARGIN * first + 0.02, 5.0) for first, second in pairs)  # the HMM: 77 s for half of it
+    assert_linear(  # the HMM: 77 s for half of it
+        lambda text: list(segment(sentences([text]))), lambda num: (unit * num)[:num], 100_000, slack=0.02
+    )
 
 
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-import time
 from collections.abc import Callable
 
 import pytest
 
 from corpus.extract import ExtractConfig, RefusedPage, extract_html
+from tests.linear import assert_linear
 
 TEXT = "清晨，木匠沿着河岸慢慢走，数着对岸亮起的灯。"
 CONFIG = ExtractConfig(max_page_bytes=100_000_000)
@@ -64,27 +63,13 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 LOST = {"meta", "quotes that swallow tags"}  # the standard says that the text is inside a tag
 
 
-def seconds(html: str) -> float:
-    gc.disable()  # a collection among what other tests left takes longer than the page
-    try:
-        start = time.process_time()
-        extract_html(html, CONFIG)
-        return time.process_time() - start
-    finally:
-        gc.enable()
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_time_grows_linearly_and_the_text_is_found(name: str) -> None:
     html = HOSTILE[name](20_000)
     text = extract_html(html, CONFIG).text
     assert name in LOST or TEXT in text
     assert len(text) <= len(html)
-    for _ in range(5):  # on a busy machine CPU time is not even
-        times = [min(seconds(HOSTILE[name](n)) for _ in range(3)) for n in (20_000, 40_000)]
-        if times[1] <= 3 * times[0] + 0.05:
-            return
-    raise AssertionError(times)
+    assert_linear(lambda html: extract_html(html, CONFIG), HOSTILE[name], 40_000)
 
 
 def test_a_million_nested_tags_lose_no_text() -> None:

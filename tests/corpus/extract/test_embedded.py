@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import doctest
-import gc
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +12,7 @@ import pytest
 
 from corpus.extract import embedded
 from corpus.extract.embedded import MAX_SCRIPT_BYTES, article_html
+from tests.linear import assert_linear
 
 LINES = [
     "清晨，木匠沿着河岸慢慢走，数着对岸亮起的灯。这件事后来被许多人提起，没有人觉得奇怪。",
@@ -136,20 +135,6 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 }
 
 
-def seconds(page: bytes) -> float:
-    gc.disable()
-    try:
-        start = time.process_time()
-        article_html(page)
-        return time.process_time() - start
-    finally:
-        gc.enable()
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_time_grows_linearly(name: str) -> None:
-    for _ in range(5):
-        times = [min(seconds(HOSTILE[name](n).encode()) for _ in range(3)) for n in (20_000, 40_000)]
-        if times[1] <= 3 * times[0] + 0.05:
-            return
-    raise AssertionError(times)
+    assert_linear(article_html, lambda n: HOSTILE[name](n).encode(), 40_000)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from corpus.extract import ExtractConfig, Page, extract_html
 from corpus.extract.facts import byline, clean_author, dated, iso_date
+from tests.linear import assert_linear
 
 TEXT = "<p>" + "渡口的摆渡人把剩下的面粉分成了七份，这个办法后来传到了别的村子。" * 4 + "</p>"
 
@@ -116,20 +115,13 @@ def test_bylines_and_names() -> None:
     assert dated("2021-03-04 · 县报") and dated("县报的时间") is None
 
 
-def test_hostile_heads_cost_linear_time() -> None:
-    for part in (
-        "<title>",
-        "<meta name=author ",
-        "<h1>山路",
-        "<h1 ",
-        ">山路<",
-        "<time ",
-        "<h2><i>",
-        "<link canonical=",
-        "作者：",
-        "<p class=author",
-        "2021-03-04 ",
-    ):
-        start = time.process_time()
-        extract_html("<title>山路修宽了</title>" + part * (1_000_000 // len(part.encode())), ExtractConfig())
-        assert time.process_time() - start < 5.0, part
+@pytest.mark.parametrize(
+    "part",
+    "<title>|<meta name=author |<h1>山路|<h1 |>山路<|<time |<h2><i>|<link canonical=|作者：|<p class=author|2021-03-04 ".split(
+        "|"
+    ),
+)
+def test_hostile_heads_cost_linear_time(part: str) -> None:
+    assert_linear(
+        lambda page: extract_html(page, ExtractConfig()), lambda n: "<title>山路修宽了</title>" + part * n, 40_000
+    )

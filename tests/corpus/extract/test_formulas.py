@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import doctest
-import gc
 import html
 import re
-import time
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from corpus.extract import formulas, mathml
 from corpus.extract.formulas import MAX_MATHML_BYTES, with_tex
 from corpus.extract.mathml import to_tex
+from tests.linear import assert_linear
 
 MATHML = "<math><semantics><mrow><msup><mi>x</mi><mn>2</mn></msup></mrow>%s</semantics></math>"
 SOURCE = MATHML % '<annotation encoding="application/x-tex">x^2</annotation>'
@@ -179,20 +178,6 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 }
 
 
-def seconds(page: bytes) -> float:
-    gc.disable()
-    try:
-        start = time.process_time()
-        with_tex(page)
-        return time.process_time() - start
-    finally:
-        gc.enable()
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_time_grows_linearly(name: str) -> None:
-    for _ in range(5):
-        times = [min(seconds(HOSTILE[name](n).encode()) for _ in range(3)) for n in (20_000, 40_000)]
-        if times[1] <= 3 * times[0] + 0.05:
-            return
-    raise AssertionError(times)
+    assert_linear(with_tex, lambda n: HOSTILE[name](n).encode(), 40_000)

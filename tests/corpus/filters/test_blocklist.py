@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from corpus.filters.blocklist import BUILT_IN, read_words
 from corpus.filters.statistic import buffers
 from corpus.kernels.automaton import Automaton
 from tests.corpus.texts import document
+from tests.linear import assert_linear
 
 WORDS = ["甲乙", "甲乙丙", "乙", "丙甲", "a甲", "𠮷乙"]
 
@@ -85,17 +85,12 @@ def test_results_do_not_depend_on_the_batch() -> None:
 
 @pytest.mark.parametrize("filling", ["加", "加微", "加 ", "*", "加vx", "乙甲"])
 def test_time_is_linear(filling: str) -> None:
-    words = ["加" * 40, "加微信", "加vx", "甲" * 30]
-
-    def seconds(copies: int) -> float:
-        offsets, data = buffers(pa.array([filling * copies], pa.large_string()))
-        automaton = Automaton(words, skipped=[32, 42])
-        start = time.process_time()
-        automaton.measure(offsets, data)
-        return time.process_time() - start
-
-    seconds(100)
-    assert min(seconds(80_000) for _ in range(2)) < 8 * min(seconds(20_000) for _ in range(3)) + 0.1
+    automaton = Automaton(["加" * 40, "加微信", "加vx", "甲" * 30], skipped=[32, 42])
+    assert_linear(
+        lambda texts: automaton.measure(*buffers(texts)),
+        lambda copies: pa.array([filling * copies], pa.large_string()),
+        80_000,
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from corpus.filters import load
 from corpus.filters.boilerplate import MAX_LINE_CHARS, MAX_REMOVED_LINES, PATTERNS, Pattern, remove_lines
 from corpus.filters.statistic import buffers
+from tests.linear import assert_linear
 
 
 def edited(text: str) -> tuple[str, list[tuple[str, int]]]:
@@ -128,10 +129,4 @@ def test_no_line_costs_more_than_its_length(pattern: Pattern, filling: str) -> N
     "family", ["上一篇", "上一篇：", "版权所有 ", "©2020", "来源：\n", "长按", "关注公众号", "分享到 | "]
 )
 def test_time_is_linear(family: str) -> None:
-    def seconds(copies: int) -> float:
-        start = time.process_time()
-        edited(family * copies)
-        return time.process_time() - start
-
-    seconds(100)
-    assert min(seconds(40_000) for _ in range(2)) < 8 * min(seconds(10_000) for _ in range(3)) + 0.1
+    assert_linear(edited, lambda copies: family * copies, 40_000)

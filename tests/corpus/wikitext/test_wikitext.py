@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import re
-import time
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +16,7 @@ from corpus.sources.pages import with_pages
 from corpus.sources.stage import to_document
 from corpus.wikitext import syntax, to_text
 from corpus.wikitext.conversion import convert, script_of
+from tests.linear import assert_linear
 
 PAGE = """{{NoteTA|G1=IT|1=zh-hans:软件;zh-hant:軟體}}
 {{Infobox 人物
@@ -258,23 +257,9 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 }
 
 
-def seconds(source: str) -> float:
-    gc.disable()  # a collection among what other tests left takes longer than the page
-    try:
-        start = time.process_time()
-        to_text(source)
-        return time.process_time() - start
-    finally:
-        gc.enable()
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_time_grows_linearly(name: str) -> None:
-    for _ in range(5):  # on a busy machine CPU time is not even
-        times = [min(seconds(HOSTILE[name](n) + "文") for _ in range(2)) for n in (1_000, 2_000)]
-        if times[1] <= 3 * times[0] + 0.02:
-            return
-    raise AssertionError(times)
+    assert_linear(to_text, lambda n: HOSTILE[name](n) + "文", 2_000, slack=0.02)
 
 
 @pytest.mark.long

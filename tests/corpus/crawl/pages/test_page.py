@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import time
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,6 +15,7 @@ from corpus.crawl.pages.page import MAX_LINKS, MAX_OTHER_TAGS, Page, PageLink, r
 from corpus.crawl.urls.url import normalize
 from corpus.encoding import UndecodableError
 from tests.faults.test_f15_hostile_html import HOSTILE
+from tests.linear import assert_linear
 
 URL = "http://a.cn/p/q"
 HTML = "text/html; charset=utf-8"
@@ -345,16 +345,6 @@ STORMS: dict[str, Callable[[int], str]] = {
 }
 
 
-def seconds(body: bytes) -> float:
-    start = time.process_time()
-    read_page(body, HTML, URL)
-    return time.process_time() - start
-
-
 @pytest.mark.parametrize("name", STORMS)
 def test_time_grows_linearly(name: str) -> None:
-    for _ in range(5):  # on a busy machine CPU time is not even
-        times = [min(seconds(STORMS[name](n).encode()) for _ in range(2)) for n in (4_000, 8_000)]
-        if times[1] <= 3 * times[0] + 0.05:  # Chinese that begins late is decoded with more care: 0.02 s once
-            return
-    raise AssertionError(times)
+    assert_linear(lambda body: read_page(body, HTML, URL), lambda n: STORMS[name](n).encode(), 8_000)
