@@ -18,10 +18,10 @@ from pretrain.model import GPT
 from pretrain.parallel.mesh import layout
 from pretrain.parallel.params import num_parameters, param_specs
 from pretrain.plan.demand.memory import estimate, worst
-from pretrain.plan.demand.saved_tensors import counted_bytes
 from pretrain.step import train_step
 from tests.pretrain.models import CHOICES, build
 from tests.pretrain.parallel.test_recompute import Ops
+from tests.pretrain.plan.demand.saved_tensors import counted_bytes
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run
 

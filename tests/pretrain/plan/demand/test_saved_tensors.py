@@ -8,7 +8,7 @@ import pytest
 
 from pretrain.config import RunConfig
 from pretrain.micro_batch import read_micro_batches
-from pretrain.plan.demand.saved_tensors import counted_bytes, predicted_bytes
+from tests.pretrain.plan.demand.saved_tensors import counted_bytes, predicted_bytes
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run
 

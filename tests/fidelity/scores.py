@@ -16,8 +16,8 @@ from pretrain.plan.demand import megatron_memory, parameters
 from pretrain.plan.demand.software import MEGATRON_2020, Software, find_software
 from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.prediction import Prediction
-from pretrain.plan.published.errors import Errors
-from pretrain.plan.published.rows import Published, Row, load_published
+from tests.fidelity.errors import Errors
+from tests.fidelity.rows import Published, Row, load_published
 
 YUAN_GPUS = 2128
 YUAN_TOKENS = 180e9
