@@ -219,7 +219,7 @@ def _measure_here(places: Sequence[Place], grid: Grid, config: RunConfig, args: 
             found = measure(place.config, args.gpus, steps=args.steps, warm_up=args.warm_up, timeout=args.timeout)
             results[place.name] = _cell(place, grid, found)
             durable.write_json(_file(args.out, place), results[place.name].model_dump(mode="json"))
-            say(f"  {results[place.name].told()}")
+            say(f"  {results[place.name].told}")
             write_report(args.out, grid, results, predictions, chosen, reason)
         write_report(args.out, grid, results, predictions, chosen, reason)
     print((args.out / "sweep.md").read_text(encoding="utf-8"), end="")
@@ -240,7 +240,7 @@ def _measure_in_job(places: Sequence[Place], grid: Grid, config: RunConfig, args
             cell = _cell(place, grid, Measurement(report.outcome, tuple(report.seconds), peaks, report.message))
             path = file.with_suffix(LOST) if report.is_of_another else file
             durable.write_json(path, cell.model_dump(mode="json"))
-            say(f"{place.name}: {cell.told()}")
+            say(f"{place.name}: {cell.told}")
         if report.outcome != "done":
             sys.exit(1)
     if is_first:

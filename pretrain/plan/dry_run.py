@@ -1,7 +1,6 @@
 """What a run would be, without a GPU, a process group or memory for it: `python -m pretrain --dry-run --world-size N`.
 
-The stages of the pipeline are built on torch's meta device, where tensors have shapes and no storage: numbers of parameters
-are those of the modules that a run builds. Memory is what `plan.demand.memory` says. The bubble is that of the schedule's own lists,
+Memory is what `plan.demand.memory` says. The bubble is that of the schedule's own lists,
 run by `parallel.simulate` with durations in proportion to the arithmetic; communication takes no time there, so it is a
 lower bound.
 
@@ -24,17 +23,17 @@ import torch
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import BatchSizes, check_batch_sizes, local_batches
 from pretrain.config import RunConfig
-from pretrain.model import GPT
 from pretrain.monitor.console import say
 from pretrain.parallel.mesh import AXES, layout
 from pretrain.parallel.params import num_parameters
-from pretrain.parallel.schedule import Action, actions, stage_ranks
-from pretrain.parallel.simulate import simulate
+from pretrain.parallel.schedule import stage_ranks
 from pretrain.parallel.stages import Stage, cut, head_flops, layer_flops
-from pretrain.plan.demand import memory
+from pretrain.plan.demand import memory, parameters
 from pretrain.plan.demand.flops import flops_per_token, hardware_flops_per_token
 from pretrain.plan.demand.memory import Estimate
 from pretrain.plan.machines.hardware import DEVICES
+from pretrain.plan.pages.text import aligned
+from pretrain.plan.time.pipeline_time import Times, own_seconds, simulated
 
 RANKS_PER_NODE = 8
 MFU_VALUES = (0.3, 0.4, 0.5)  # at which times are told: a plan does not know which it will be
@@ -169,17 +168,14 @@ def dry_run(config: RunConfig, world_size: int, device: str | None = None) -> Pl
 
 def _stages(config: RunConfig, world_size: int) -> Iterator[StagePlan]:
     parallel = config.parallel
-    owners = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks)
-    ranks_each = world_size // parallel.pp
+    owners, ranks_each = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks), world_size // parallel.pp
     for stage, owner in zip(cut(config.model, parallel.num_stages, parallel.layers_per_stage), owners, strict=True):
-        with torch.device("meta"):
-            part = GPT(config.model, stage)
         yield StagePlan(
             stage=stage.index,
             layers=(stage.layers[0], stage.layers[-1]),
             num_layers=len(stage.layers),
             holds=" and ".join(["embedding"] * stage.is_first + ["head"] * stage.is_last),
-            parameters=sum(parameter.numel() for parameter in part.parameters()),
+            parameters=parameters.of_stage(config.model, stage),
             pp_rank=owner,
             ranks=(owner * ranks_each, (owner + 1) * ranks_each - 1),
         )
@@ -188,39 +184,25 @@ def _stages(config: RunConfig, world_size: int) -> Iterator[StagePlan]:
 def _bubble(config: RunConfig, num_micro_batches: int) -> float:
     """Of the schedule's lists, where an action takes as long as its arithmetic."""
     model, parallel = config.model, config.parallel
-    stages = cut(model, parallel.num_stages, parallel.layers_per_stage)
-    seconds = [_durations(stage, config) for stage in stages]
-    lists = actions(parallel.schedule, parallel.pp, parallel.chunks, num_micro_batches)
-    ranks = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks)
-
-    def duration(action: Action) -> float:
-        return seconds[action.stage][action.kind]
-
-    return simulate(lists, ranks, duration).bubble
+    owners = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks)
+    times = [_times(stage, config) for stage in cut(model, parallel.num_stages, parallel.layers_per_stage)]
+    work = num_micro_batches * max(own_seconds(times, owners))
+    return simulated(parallel.schedule, times, owners, num_micro_batches, 0.0) / work - 1
 
 
-def _durations(stage: Stage, config: RunConfig) -> dict[str, float]:
-    """Arithmetic of each kind of action on a stage: of a token, in the unit of `layer_flops`.
+def _times(stage: Stage, config: RunConfig) -> Times:
+    """Arithmetic of a micro-batch in a stage: of a token, in the unit of `layer_flops`.
 
     The gradient of a product's weight is as much work as the product; attention has no weight, and its backward is two
     forwards.
     """
-    model = config.model
+    model, parallel = config.model, config.parallel
     attention = 4 * model.num_heads * model.head_size * model.sequence_length * len(stage.layers)
     forward = layer_flops(model) * len(stage.layers) + head_flops(model) * stage.is_last
-    again = 0.0
-    if num_recomputed := _num_recomputed(range(model.num_layers), config):
-        of_all = hardware_flops_per_token(model, config.parallel) - flops_per_token(model)
-        again = of_all * _num_recomputed(stage.layers, config) / num_recomputed
-    of_weights = forward - attention
-    return {"F": forward, "B": 2 * forward + again, "I": forward + attention + again, "W": of_weights}
-
-
-def _num_recomputed(layers: Sequence[int], config: RunConfig) -> int:
-    """Layers whose forward is computed twice."""
-    if config.parallel.recompute != "full":
-        return 0
-    return sum(index % config.parallel.recompute_every == 0 for index in layers)
+    of_all = hardware_flops_per_token(model, parallel) - flops_per_token(model)
+    num = sum(index % parallel.recompute_every == 0 for index in stage.layers)
+    again = of_all * num / len(range(0, model.num_layers, parallel.recompute_every))
+    return Times(forward, forward + attention + again, forward - attention)
 
 
 def _peak(name: str | None, precision: str) -> float | None:
@@ -238,64 +220,61 @@ def _peak(name: str | None, precision: str) -> float | None:
 def lines(plan: Plan) -> Iterator[str]:
     """The plan for a reader: at most 80 columns."""
     axes = " x ".join(f"{axis} {size}" for axis, size in plan.mesh.items() if size > 1) or "one rank"
-    num_nodes = -(-plan.world_size // RANKS_PER_NODE)
-    yield f"{plan.parameters:,} parameters on {plan.world_size:,} ranks ({num_nodes:,} nodes of {RANKS_PER_NODE}), {plan.precision}"
-    yield f"layout      {axes}; {plan.schedule if plan.mesh['pp'] > 1 else 'no pipeline'}, zero {plan.zero}, recompute {plan.recompute}"
-    samples = plan.micro_batches * plan.micro_batch_size
-    dp = plan.mesh["dp_replicate"] * plan.mesh["dp_shard"]
-    yield f"batch       {dp * samples:,} samples: {dp:,} data-parallel ranks x {plan.micro_batches:,} micro-batches of {plan.micro_batch_size}"
+    nodes, has_pipeline = -(-plan.world_size // RANKS_PER_NODE), plan.mesh["pp"] > 1
+    dp, samples = plan.mesh["dp_replicate"] * plan.mesh["dp_shard"], plan.micro_batches * plan.micro_batch_size
+    schedule = plan.schedule if has_pipeline else "no pipeline"
+    yield f"{plan.parameters:,} parameters on {plan.world_size:,} ranks ({nodes:,} nodes of {RANKS_PER_NODE}), {plan.precision}"
+    yield f"layout      {axes}; {schedule}, zero {plan.zero}, recompute {plan.recompute}"
+    ranks = f"{dp:,} data-parallel ranks x {plan.micro_batches:,} micro-batches of {plan.micro_batch_size}"
+    yield f"batch       {dp * samples:,} samples: {ranks}"
     yield f"step        {plan.tokens_per_step:,} tokens"
-    if plan.mesh["pp"] > 1:
+    if has_pipeline:
         yield f"bubble      {plan.bubble:.1%} of the work of the busiest rank (simulated, arithmetic alone)"
     yield f"run         {plan.num_steps:,} steps, {plan.tokens:,} tokens"
     yield f"checkpoint  {_size(plan.checkpoint_bytes)}"
     yield ""
-    yield from _stage_table(plan.stages)
+    yield from aligned(("stage", "layers", "each", "holds", "parameters", "ranks"), list(_stage_rows(plan)), ("holds",))
     yield ""
-    yield from _memory_table(plan)
-    yield ""
-    yield from _flops_table(plan)
-
-
-def _stage_table(stages: Sequence[StagePlan]) -> Iterator[str]:
-    """Neighbouring stages that are alike share a row."""
-    yield f"{'stage':>9}{'layers':>9}{'each':>6}  {'holds':<20}{'parameters':>18}{'ranks':>14}"
-    for _, alike in groupby(stages, key=lambda stage: (stage.num_layers, stage.holds, stage.parameters)):
-        own = list(alike)
-        names, layers = _span(own[0].stage, own[-1].stage), _span(own[0].layers[0], own[-1].layers[1])
-        ranks = _span(min(stage.ranks[0] for stage in own), max(stage.ranks[1] for stage in own))
-        yield f"{names:>9}{layers:>9}{own[0].num_layers:>6}  {own[0].holds or '-':<20}{own[0].parameters:>18,}{ranks:>14}"
-
-
-def _memory_table(plan: Plan) -> Iterator[str]:
-    """GiB of a rank of each place of the pipeline; neighbours that need the same share a row."""
-    worst = plan.worst
-    columns = (
-        "resting",
-        "gathered",
-        "activations",
-        "logits",
-        "other",
-        "GPU" if worst.device == "cuda" else "CPU",
-        "host",
-    )
-    yield f"{'GiB a rank':>12}" + "".join(f"{name:>9}" if name != "activations" else f"{name:>12}" for name in columns)
-    rows = [list(alike) for _, alike in groupby(plan.memory, key=_gib)]
-    shown = range(len(rows))
-    if len(rows) > MOST_ROWS:
-        at_worst = next(index for index, row in enumerate(rows) if worst in row)
-        shown = sorted({0, 1, 2, at_worst, *range(len(rows) - 3, len(rows))})  # type: ignore[assignment]
-    last = -1
-    for index in shown:
-        if index != last + 1:
-            yield f"{'...':>12}"
-        last, row = index, rows[index]
-        place = _span(row[0].pp_rank, row[-1].pp_rank)
-        numbers = "".join(f"{value:>{12 if column == 2 else 9}}" for column, value in enumerate(_gib(row[0])))
-        yield f"{'pp ' + place if len(plan.memory) > 1 else 'each':>12}{numbers}{' *' if worst in row else ''}"
+    yield from aligned(("GiB a rank", *_GIB, ""), list(_memory_rows(plan)))
     yield "resting: weights, gradients and optimizer; other: what a step needs in passing"
-    where = "of host memory" if worst.device == "cpu" else "of a GPU's memory"
-    yield f"worst rank  {_size(worst.device_bytes)} {where} (*); host memory of a node: {_size(plan.host_bytes_per_node)}"
+    where = "of host memory" if plan.worst.device == "cpu" else "of a GPU's memory"
+    host = _size(plan.host_bytes_per_node)
+    yield f"worst rank  {_size(plan.worst.device_bytes)} {where} (*); host memory of a node: {host}"
+    yield ""
+    yield from aligned(("FLOPs", "a token", "a step", "the run, PFLOP/s-days"), list(_flops_rows(plan)), ("FLOPs",))
+    yield ""
+    if not plan.seconds_by_mfu:
+        yield "time        n/a: name a device, as in --device H100"
+    for mfu, seconds in plan.seconds_by_mfu.items():
+        step = seconds / plan.num_steps
+        yield f"time        {seconds / 86_400:,.1f} days, {step:.2f} s a step, at {mfu} of the peak of {plan.device} (MFU)"
+
+
+def _stage_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Neighbouring stages that are alike share a row."""
+    for _, alike in groupby(plan.stages, key=lambda stage: (stage.num_layers, stage.holds, stage.parameters)):
+        own = list(alike)
+        first, last = own[0], own[-1]
+        ranks = _span(min(stage.ranks[0] for stage in own), max(stage.ranks[1] for stage in own))
+        places = (_span(first.stage, last.stage), _span(first.layers[0], last.layers[1]), f"{first.num_layers}")
+        yield (*places, first.holds or "-", f"{first.parameters:,}", ranks)
+
+
+def _memory_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Of each place of the pipeline; neighbours that need the same share a row, of many the first, last and worst are shown."""
+    rows = [list(alike) for _, alike in groupby(plan.memory, key=_gib)]
+    worst = next(index for index, row in enumerate(rows) if plan.worst in row)
+    ends = {0, 1, 2, worst, *range(len(rows) - 3, len(rows))} if len(rows) > MOST_ROWS else set(range(len(rows)))
+    last = -1
+    for index in sorted(ends):
+        if index != last + 1:
+            yield ("...", *[""] * (len(_GIB) + 1))
+        last, row = index, rows[index]
+        place = f"pp {_span(row[0].pp_rank, row[-1].pp_rank)}" if len(plan.memory) > 1 else "each"
+        yield (place, *_gib(row[0]), "*" if index == worst else "")
+
+
+_GIB = ("resting", "gathered", "activations", "logits", "other", "device", "host")
 
 
 def _gib(estimate: Estimate) -> tuple[str, ...]:
@@ -303,6 +282,18 @@ def _gib(estimate: Estimate) -> tuple[str, ...]:
     known = (estimate.resting, estimate.gathered, estimate.activations, estimate.logits)
     other = estimate.resting + estimate.moving - sum(known)
     return tuple(f"{number / 2**30:,.2f}" for number in (*known, other, estimate.device_bytes, estimate.host_bytes))
+
+
+def _flops_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Of a token, a step and the run."""
+    of_token = {
+        "model": plan.flops_per_token,
+        "hardware (recompute counted)": plan.hardware_flops_per_token,
+        "6 N D": 6.0 * plan.parameters,
+        "8 N D": 8.0 * plan.parameters,
+    }
+    for name, flops in of_token.items():
+        yield name, f"{flops:.3g}", f"{flops * plan.tokens_per_step:.3g}", f"{flops * plan.tokens / PFLOPS_DAY:,.1f}"
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -313,25 +304,6 @@ def as_json(plan: Plan) -> dict[str, Any]:
     ]
     sums = {"worst_pp_rank": plan.worst.pp_rank, "host_bytes_per_node": plan.host_bytes_per_node}
     return {**asdict(plan), "memory": estimates, **sums}
-
-
-def _flops_table(plan: Plan) -> Iterator[str]:
-    """FLOPs of a token, a step and the run; and the days it takes."""
-    yield f"{'FLOPs':<34}{'a token':>12}{'a step':>12}{'the run, PFLOP/s-days':>22}"
-    for name, of_token in (
-        ("model", plan.flops_per_token),
-        ("hardware (recompute counted)", plan.hardware_flops_per_token),
-        ("6 N D", 6.0 * plan.parameters),
-        ("8 N D", 8.0 * plan.parameters),
-    ):
-        run = of_token * plan.tokens / PFLOPS_DAY
-        yield f"{name:<34}{of_token:>12.3g}{of_token * plan.tokens_per_step:>12.3g}{run:>22,.1f}"
-    yield ""
-    if not plan.seconds_by_mfu:
-        yield "time        n/a: name a device, as in --device H100"
-    for mfu, seconds in plan.seconds_by_mfu.items():
-        step = seconds / plan.num_steps
-        yield f"time        {seconds / 86_400:,.1f} days, {step:.2f} s a step, at {mfu} of the peak of {plan.device} (MFU)"
 
 
 def _span(first: int, last: int) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import add
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from pretrain.config import ModelConfig, ParallelConfig, RunConfig
 from pretrain.parallel.stages import layer_flops
@@ -22,8 +22,7 @@ Axis = Literal["tensor", "pipeline", "data"]
 Phase = Literal["forward", "backward of inputs", "backward of weights", "recompute"]
 
 
-@dataclass(frozen=True)
-class Seconds:
+class Seconds(NamedTuple):
     """Of a step, or of a part of one."""
 
     products: float = 0.0
@@ -40,36 +39,24 @@ class Seconds:
     @property
     def total(self) -> float:
         """All of them."""
-        return sum(self.parts)
+        return sum(self)
 
     @property
-    def parts(self) -> tuple[float, ...]:
-        """The numbers alone."""
-        return (
-            self.products,
-            self.memory,
-            self.launches,
-            self.recompute,
-            self.tensor,
-            self.messages,
-            self.bubble,
-            self.data,
-            self.optimizer,
-            self.offload,
-        )
+    def named(self) -> dict[str, float]:
+        """The parts by name."""
+        return self._asdict()
 
-    def __add__(self, other: Seconds) -> Seconds:
+    def __add__(self, other: Seconds) -> Seconds:  # type: ignore[override]
         if other is NO_SECONDS:
             return self
-        return other if self is NO_SECONDS else Seconds(*map(add, self.parts, other.parts))
+        return other if self is NO_SECONDS else Seconds(*map(add, self, other))
 
     def times(self, number: float) -> Seconds:
         """As many of these."""
-        return Seconds(*(part * number for part in self.parts))
+        return Seconds(*(part * number for part in self))
 
 
 NO_SECONDS = Seconds()
-PARTS = tuple(field.name for field in fields(Seconds))
 
 
 @dataclass(frozen=True)

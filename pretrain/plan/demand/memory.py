@@ -106,13 +106,15 @@ class Estimate:
 
     def host_rows(self) -> list[tuple[str, int]]:
         """Those parts that lie in the memory of the machine."""
-        resting, beside = ("weights", "gradients", "optimizer"), ("pinning", "snapshot", "process")
-        everywhere = self.device == "cpu"
-        return [
-            (name, size)
-            for name, size in self.rows()
-            if everywhere or name in beside or (self.offload and name in resting)
-        ]
+        return [(name, size) for name, size in self.rows() if self.device == "cpu" or name not in self.device_parts]
+
+    @property
+    def device_parts(self) -> dict[str, int]:
+        """Those parts, of any size, that lie where the arithmetic is: `device_bytes` together."""
+        on_host = {"pinning", "snapshot", "process"}
+        if self.offload and self.device == "cuda":
+            on_host |= {"weights", "gradients", "optimizer"}
+        return {name: size for name, size in self.rows() if name not in on_host}
 
 
 def worst(estimates: Sequence[Estimate]) -> Estimate:

@@ -81,7 +81,7 @@ def of_layout(
         "hfu": prediction.hfu,
         "days": prediction.days(tokens),
         "bubble": prediction.bubble,
-        "seconds": asdict(prediction.seconds),
+        "seconds": prediction.seconds.named,
         "communication": {axis: asdict(traffic) for axis, traffic in prediction.communication.items()},
         "fits": prediction.fits,
         "missing_bytes": prediction.missing_bytes,
