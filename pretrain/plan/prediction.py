@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import add
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pretrain.config import ModelConfig, ParallelConfig, RunConfig
 from pretrain.parallel.stages import layer_flops
@@ -15,6 +15,9 @@ from pretrain.plan.demand.flops import flops_per_token, hardware_flops_per_token
 from pretrain.plan.demand.memory import Estimate
 from pretrain.plan.demand.software import Software
 from pretrain.plan.machines.cluster import Cluster
+
+if TYPE_CHECKING:
+    from pretrain.plan.time.step_time import StepTime
 
 RESERVED = 0.92  # of a device's memory that a layout may take; the rest is the driver's and the allocator's
 DAY = 24 * 3600
@@ -110,16 +113,6 @@ class OperationSeconds:
     is_bound_by_memory: bool
 
 
-class Step(Protocol):
-    """What a prediction asks of that which made it, where somebody wants the details."""
-
-    def stage_seconds(self) -> Sequence[StageSeconds]:
-        """Of each stage."""
-
-    def operation_seconds(self) -> Sequence[OperationSeconds]:
-        """Those that take most first."""
-
-
 @dataclass(frozen=True)
 class Prediction:
     """One layout on one cluster."""
@@ -132,7 +125,7 @@ class Prediction:
     micro_batches: int  # of a step, on each data-parallel rank
     micro_batch_size: int
     communication: Mapping[Axis, Traffic]
-    step: Step = field(repr=False, compare=False)
+    step: StepTime = field(repr=False, compare=False)
 
     @property
     def step_seconds(self) -> float:

@@ -37,7 +37,7 @@ class Device(Strict):
         if precision in self.peak:
             return self.peak[precision]
         known = find_device(self.name)
-        return None if known is None else {"bf16": known.bf16, "fp16": known.fp16, "fp32": known.fp32}.get(precision)
+        return None if known is None else known.peak(precision)
 
 
 class Network(Strict):

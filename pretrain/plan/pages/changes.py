@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import pydantic
 
 from corpus.engine.errors import UsageError
-from pretrain.config import Recompute, RunConfig, ScheduleKind, Zero
+from pretrain.config import RunConfig
 from pretrain.plan.cost import predict
 from pretrain.plan.pages.naming import shown
 from pretrain.plan.prediction import Prediction
-from pretrain.plan.search.legal import Layout
+from pretrain.plan.search.legal import Layout, neighbours
 
 LITTLE = 0.01  # of tokens/s: what gains less is not worth a sentence
 MOST_ADVICE = 3  # changes that are named
@@ -52,12 +52,12 @@ def changes(prediction: Prediction) -> list[Change]:
 
     A larger batch is another run, not only another layout: the learning rate may have to follow.
     """
-    start = _predict(prediction.config, prediction)
-    layout, found = Layout.of(prediction.config, prediction.devices), []
-    training = prediction.config.training
-    for name, after, beside in _neighbours(layout) if start else ():
-        config = layout.but(**{name: after}, **beside).configure(prediction.config)
-        found.append((name, getattr(layout, name), after, config))
+    start, training = _predict(prediction.config, prediction), prediction.config.training
+    layout = Layout.of(prediction.config, prediction.devices)
+    found = [
+        (name, getattr(layout, name), value, other.configure(prediction.config))
+        for name, value, other in neighbours(layout)
+    ]
     doubled = training.model_copy(update={"global_batch_size": 2 * training.global_batch_size, "rampup": None})
     larger = prediction.config.model_copy(update={"training": doubled})
     found.append(("global_batch_size", training.global_batch_size, doubled.global_batch_size, larger))
@@ -86,36 +86,3 @@ def _predict(config: RunConfig, like: Prediction) -> Prediction | None:
         return predict(checked, like.devices, like.cluster, like.software, exact=False)
     except (UsageError, pydantic.ValidationError):
         return None
-
-
-def _neighbours(layout: Layout) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-    """Of each field another value, and what follows from that in others."""
-    ranks = layout.pp * layout.data_parallel * layout.tp
-    for name, other in (("tp", layout.pp), ("pp", layout.tp)):
-        for value in _halves_and_doubles(getattr(layout, name)):
-            if ranks % (value * other) == 0:
-                beside: dict[str, Any] = {"dp_replicate": 1, "dp_shard": ranks // (value * other)}
-                if name == "pp":
-                    chunks = layout.stages_per_rank if layout.pp > 1 and value > 1 else 1
-                    beside |= {"layers_per_stage": None, "stages_per_rank": chunks}
-                yield name, value, beside
-    for value in _halves_and_doubles(layout.micro_batch_size):
-        yield "micro_batch_size", value, {}
-    yield from (("recompute", kind, {"recompute_every": 1}) for kind in get_args(Recompute) if kind != layout.recompute)
-    if layout.data_parallel > 1:
-        yield from (("zero", zero, {}) for zero in get_args(Zero) if zero != layout.zero)
-    if layout.pp > 1:
-        stages = {"interleaved": max(2, layout.stages_per_rank), "zbv": 2}
-        for kind in get_args(ScheduleKind):
-            if kind != layout.schedule:
-                yield "schedule", kind, {"stages_per_rank": stages.get(kind, 1), "layers_per_stage": None}
-        if layout.schedule in ("interleaved", "zero-bubble"):
-            for value in _halves_and_doubles(layout.stages_per_rank):
-                yield "stages_per_rank", value, {"layers_per_stage": None}
-    if layout.tp > 1:
-        yield "sequence_parallel", not layout.sequence_parallel, {}
-    yield "offload", not layout.offload, {}
-
-
-def _halves_and_doubles(value: int) -> list[int]:
-    return [value // 2, 2 * value] if value % 2 == 0 else [2 * value]

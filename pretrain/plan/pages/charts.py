@@ -1,4 +1,4 @@
-"""The planner's one kit for drawings: stacked bars, plots, heat maps, as SVG without scripts, in a page or as a file of its own.
+"""The planner's one kit for drawings: stacked bars and plots, as SVG without scripts, in a page or as a file of its own.
 
 Colours are classes (c0, c1, ...) of the page's style sheet, what a mark stands for is its <title>. No style attribute
 is used: the page's content-security policy would refuse it.
@@ -17,7 +17,6 @@ WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
 NUM_COLORS = 12  # in the style sheet
 BAR, BAR_PITCH = 16, 42  # pixels, with the words over a bar
-CELL, MOST_WIDTH = 34, 96  # of a heat map's fields
 MARGIN, LINE = 16, 18  # of a file of its own: around a drawing; of a line of words
 COLORS = {  # of a file of its own, on light and dark ground
     "light": ("#fff", "#1f2328", "#d0d7de", "#1b6ca8", "#b5651d", "#3c8d40", "#8a8f98"),
@@ -143,33 +142,6 @@ def plot(
     )
     legend = [(group.name, group.color) for group in groups]
     return Drawing(title, parts, HEIGHT, f"{y_name} over {x_name}: {told}", legend, note)
-
-
-def heat_map(
-    title: str, cells: Mapping[tuple[int, int], tuple[float, str]], row_name: str, column_name: str, note: str = ""
-) -> Drawing:
-    """Values by row and column, each with what it is; the larger the darker. What is not there stays empty."""
-    rows, columns = (sorted({key[axis] for key in cells}) for axis in (0, 1))
-    low, high = min(value for value, _ in cells.values()), max(value for value, _ in cells.values())
-    width, bottom = min(MOST_WIDTH, (WIDTH - LEFT) / len(columns)), TOP + len(rows) * CELL
-    parts = [_text(0, 8, row_name), _text(LEFT + len(columns) * width, bottom + 32, column_name, "end")]
-    for place, row in enumerate(rows):
-        top = TOP + place * CELL
-        parts.append(_text(LEFT - 8, top + CELL / 2 + 4, f"{row:,}", "end"))
-        for across, column in enumerate(columns):
-            left = LEFT + across * width
-            if (row, column) not in cells:
-                parts.append(_rect(left, top, width - 2, CELL - 2, "none", ""))
-                continue
-            value, about = cells[row, column]
-            share = (value - low) / (high - low) if high > low else 1.0
-            shade = f' fill-opacity="{0.08 + 0.62 * share:.2f}"'
-            parts.append(_rect(left, top, width - 1, CELL - 2, "c0", about, shade))
-            parts.append(_text(left + (width - 1) / 2, top + CELL / 2 + 3, short(value), "middle", "ink small"))
-    parts += [_text(LEFT + (at + 0.5) * width, bottom + 14, f"{name:,}", "middle") for at, name in enumerate(columns)]
-    best = max(cells, key=lambda key: cells[key][0])
-    told = f"best: {row_name} {best[0]}, {column_name} {best[1]}, {short(cells[best][0])}"
-    return Drawing(title, parts, bottom + 38, told, note=note)
 
 
 def picture(drawings: Sequence[Drawing], words: Sequence[str] = ()) -> str:

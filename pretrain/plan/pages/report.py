@@ -12,9 +12,9 @@ from importlib import resources
 from typing import get_args
 
 from corpus.engine.page import document
+from pretrain import toml
 from pretrain.monitor.facts import Row
 from pretrain.monitor.page import style, table
-from pretrain.plan.demand import parameters
 from pretrain.plan.pages import charts, rules, scaling, text
 from pretrain.plan.pages.changes import advice, changes
 from pretrain.plan.pages.charts import Bar, Dot, Dots
@@ -52,7 +52,7 @@ def render(
     beside = marked or {}
     body = [
         f"<h1>{escape(title)} <small>plan · 文海 wenhai</small></h1>\n",
-        *_question(plans, tokens),
+        *_question(plans, tokens, name),
         *_ranked(plans, beside, tokens),
         *_time_and_memory(plans, beside),
         *_space(plans, beside),
@@ -74,29 +74,12 @@ def _section(heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
         yield f"<details><summary>{len(rest):,} more</summary>{table(columns, rest)}</details>\n"
 
 
-def _question(plans: Plans, tokens: int) -> Iterator[str]:
+def _question(plans: Plans, tokens: int, name: str) -> Iterator[str]:
     best = plans.best
-    model, training = best.config.model, best.config.training
-    nodes = -(-best.devices // best.cluster.devices_per_node)
-    yield _paragraph(
-        f"{text.big(parameters.of_model(model))} parameters: {model.num_layers} layers of {model.hidden_size:,} channels and "
-        f"{model.num_heads} heads. A step is {training.global_batch_size:,} windows of {model.sequence_length:,} tokens in "
-        f"{training.precision}. {best.cluster.description}; {nodes:,} node{'s' * (nodes > 1)}. {plans.considered:,} legal "
-        f"layouts considered in {text.number(plans.seconds)} s. {len(plans.layouts):,} shapes (tp x pp x micro-batch) are "
-        "left, each in its fastest form that fits."
-    )
-    cards = {
-        "a step of the best layout": f"{text.number(best.step_seconds)} s",
-        "tokens/s": text.big(best.tokens_per_second),
-        "TFLOP/s a device": f"{best.tflops_per_gpu:.0f}",
-        "of the peak (MFU)": text.percent(best.mfu),
-        f"of {best.cluster.device.memory_gib:g} on the fullest device": f"{best.memory_bytes / GIB:.1f} GiB",
-        f"for {text.big(tokens)} tokens": f"{text.number(best.days(tokens))} days",
-    }
-    yield '<div class="cards">'
-    for label, figure in cards.items():
-        yield f'<div class="card"><b>{escape(figure)}</b><span class="soft">{escape(label)}</span></div>'
-    yield "</div>\n"
+    considered = f"{plans.considered:,} legal layouts considered in {text.number(plans.seconds)} s"
+    left = f"{len(plans.layouts):,} shapes (tp x pp x micro-batch) are left, each in its fastest form that fits."
+    yield from (_paragraph(line) for line in text.header(best.config, best, tokens, name))
+    yield _paragraph(f"{best.cluster.description}. {considered}. {left}")
     yield _paragraph(advice(changes(best)))
 
 
@@ -150,7 +133,7 @@ def front(layouts: Sequence[Prediction]) -> list[Prediction]:
 
 
 def _space(plans: Plans, marked: Mapping[str, Prediction]) -> Iterator[str]:
-    """All that fit: memory against throughput, and the best of each tp x pp."""
+    """All that fit: memory against throughput."""
 
     def dots(layouts: Sequence[Prediction], is_told: bool = True) -> list[Dot]:
         return [Dot(one.memory_bytes / GIB, one.tokens_per_second, _told(one) if is_told else "") for one in layouts]
@@ -160,17 +143,10 @@ def _space(plans: Plans, marked: Mapping[str, Prediction]) -> Iterator[str]:
         Dots("best for their memory", dots(front(plans.layouts)), 0, 3.2, is_line=True),
         *(Dots(name, dots([one]), 1, 5) for name, one in marked.items()),
     ]
-    best: dict[tuple[int, int], Prediction] = {}
-    for one in sorted(plans.layouts, key=lambda one: one.tokens_per_second):
-        best[one.config.parallel.tp, one.config.parallel.pp] = one
-    cells = {key: (one.tokens_per_second, _told(one)) for key, one in best.items()}
     room = RESERVED * plans.best.cluster.device.memory_gib
-    gib, empty = "GiB of the fullest device", "An empty field has no layout that fits."
-    drawings = [
-        charts.plot("Throughput against memory", groups, gib, "tokens/s", x_limit=room, note=SHAPES),
-        charts.heat_map("tokens/s of the best layout of each tp x pp", cells, "tp", "pp", empty),
-    ]
-    yield _drawn("All layouts", drawings)
+    gib = "GiB of the fullest device"
+    drawing = charts.plot("Throughput against memory", groups, gib, "tokens/s", x_limit=room, note=SHAPES)
+    yield _drawn("All layouts", [drawing])
 
 
 def _pipelines(plans: Plans, marked: Mapping[str, Prediction]) -> Iterator[str]:
@@ -215,40 +191,11 @@ def _rejected(plans: Plans) -> Iterator[str]:
 
 
 def _assumptions(best: Prediction) -> Iterator[str]:
-    """What the figures follow from: the cluster's, and the program."""
-    cluster, precision = best.cluster, best.config.training.precision
-    device, host, efficiency = cluster.device, cluster.host, cluster.efficiency
-    peak = device.peak_flops(precision) or 0.0
-    facts = [
-        ("cluster", f"{cluster.name}: {cluster.description}"),
-        (
-            "device",
-            f"{device.name}, {device.memory_gib:g} GiB at {device.memory_bandwidth / 1e9:,.0f} GB/s, "
-            f"{peak / 1e12:,.4g} TFLOP/s in {precision}",
-        ),
-        (
-            "node",
-            f"{cluster.devices_per_node} devices, {host.memory_gib:,.0f} GiB at {host.memory_bandwidth / 1e9:,.0f} GB/s, "
-            f"{host.link_bandwidth / 1e9:,.3g} GB/s from a device",
-        ),
-        *(
-            (
-                network.name,
-                f"joins {f'{network.devices}' if network.devices else 'all'} devices; {network.bandwidth / 1e9:,.4g} GB/s leave a "
-                f"unit in one direction, of which {network.efficiency:.1%} is reached, after {network.latency * 1e6:.3g} us",
-            )
-            for network in cluster.networks
-        ),
-        (
-            "reached",
-            f"{efficiency.products:.1%} of the peak by large matrix products, {efficiency.memory:.1%} of the memory's "
-            f"bandwidth, {efficiency.seconds_per_operation * 1e6:.3g} us to start an operation",
-        ),
-        ("software", f"{best.software.name}: {best.software.description}"),
-    ]
-    yield "<h2>What this assumes</h2>\n<dl>\n"
-    yield from (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n" for name, value in facts)
-    yield "</dl>\n"
+    """What the figures follow from: the cluster's file, and the program."""
+    yield from _section(
+        "What this assumes", ("", ""), [("software", f"{best.software.name}: {best.software.description}")]
+    )
+    yield f"<pre>{escape(toml.dump(best.cluster.model_dump(mode='json', exclude_none=True)))}</pre>\n"
 
 
 def _drawn(heading: str, drawings: Sequence[charts.Drawing]) -> str:

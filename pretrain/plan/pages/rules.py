@@ -1,7 +1,7 @@
 """Yuan 1.0's rules for the shape of a model (Wu et al. 2021): each is followed once, and predicted beside the model as it is.
 
-What the rules are about is computation over communication: how much longer the busiest rank computes than an axis
-communicates, hidden or not, and the bubble, the time it waits for other stages over its own work.
+What the rules are about is computation over communication: how much longer the busiest rank's products and attention take
+than an axis communicates, hidden or not, and the bubble, the time it waits for other stages over its own work.
 """
 
 from __future__ import annotations
@@ -87,8 +87,7 @@ def as_json(found: list[Rule]) -> list[dict[str, Any]]:
 
 
 def _rule(symbol: str, change: str, one: Prediction, sentence: str) -> Rule:
-    own = one.seconds
-    work = own.products + own.memory + own.launches + own.recompute
+    work = one.seconds.products + one.seconds.recompute
     tensor, pipeline, data = (
         work / one.communication[axis].total if one.communication[axis].total else math.inf
         for axis in ("tensor", "pipeline", "data")
@@ -118,7 +117,7 @@ def _followed(config: RunConfig, devices: int) -> Iterator[tuple[str, str, RunCo
     if layout.micro_batch_size % 2 == 0:
         size = layout.micro_batch_size // 2
         yield "m", f"micro-batch {2 * size} -> {size}", layout.but(micro_batch_size=size).configure(config)
-    elif layout.pp > 1:
+    elif 1 < layout.pp <= model.num_layers // 2:
         two = layout.but(schedule="interleaved", stages_per_rank=2, layers_per_stage=None)
         yield "m", "two stages a rank, interleaved", two.configure(config)
 

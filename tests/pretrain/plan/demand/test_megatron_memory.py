@@ -1,7 +1,6 @@
 from typing import Any
 
 import pytest
-from pretrain.plan.published.rows import Row
 
 from pretrain.parallel.schedule import actions, stage_ranks
 from pretrain.parallel.simulate import most_held
@@ -14,6 +13,7 @@ from pretrain.plan.demand.software import (
     MEGATRON_2022,
     Software,
 )
+from tests.fidelity.rows import Row
 
 SHAPE: dict[str, Any] = {
     "name": "small",

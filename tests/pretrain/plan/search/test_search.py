@@ -244,12 +244,12 @@ def test_offload_only_where_nothing_else_fits() -> None:
     assert not search(config, 1, cluster).best.config.parallel.offload
     small = cluster_of(3.2)
     assert search(config, 1, small).best.config.parallel.offload
-    with pytest.raises(UsageError, match=r"needs .* GiB on the fullest device, .* more than the"):
+    with pytest.raises(UsageError, match=r"needs .* GiB on the fullest device, .* too few"):
         search(config, 1, small, constraints=Constraints(offload=(False,)))
 
 
 def test_nothing_fits() -> None:
-    with pytest.raises(UsageError, match=r"the nearest, tp=.*needs .* GiB .* more than .*devices would do"):
+    with pytest.raises(UsageError, match=r"the nearest, tp=.*needs .* GiB .* too few.*devices would do"):
         search(config_of({"num_layers": 24}), 2, cluster_of(1.0), constraints=Constraints(offload=(False,)))
 
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pretrain.plan.published.rows import Row
+from tests.fidelity.rows import Row
 
 from pretrain.plan.cost import step_seconds
 from pretrain.plan.demand import megatron_operations
