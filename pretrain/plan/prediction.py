@@ -229,9 +229,7 @@ class Prediction:
 
     @property
     def _peak(self) -> float:
-        peak = self.cluster.device.peak_flops(self.config.training.precision)
-        assert peak is not None, "`predict` refuses that"
-        return peak
+        return self.cluster.device.known_peak(self.config.training.precision)
 
 
 def most_bytes(config: RunConfig, devices: int, cluster: Cluster, software: Software) -> tuple[int, int]:

@@ -39,6 +39,16 @@ class Device(Strict):
         known = find_device(self.name)
         return None if known is None else known.peak(precision)
 
+    def known_peak(self, precision: Precision) -> float:
+        """The same; raises `UsageError` where nobody knows it."""
+        peak = self.peak_flops(precision)
+        if peak is None:
+            raise UsageError(
+                f"nobody has said what a {self.name} does in {precision}. Give [device.peak] {precision} in its cluster's file, "
+                "or another training.precision"
+            )
+        return peak
+
 
 class Network(Strict):
     """What joins units of devices (see above)."""

@@ -2,7 +2,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.fidelity.rows import Row
 
 from pretrain.plan.cost import step_seconds
 from pretrain.plan.demand import megatron_operations
@@ -19,6 +18,7 @@ from pretrain.plan.demand.software import (
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.machines.collectives import Collectives, Group
 from pretrain.plan.prediction import Seconds
+from tests.fidelity.rows import Row
 
 SHAPE: dict[str, Any] = {
     "name": "some",
