@@ -25,7 +25,7 @@ WORDS = ("rule", "change", "what it says")  # columns of words
 RULES = {
     "": "as it is: computation over communication by axis",
     "S": "windows as long as memory allows: every ratio grows with them; pay with recomputation",
-    "L": "not too many layers: on fewer ranks of a pipeline, or wider, they wait and exchange less",
+    "L": "not too many layers: on fewer ranks of a pipeline they exchange less; the bubble stays about the same",
     "h": "wide layers: as many parameters in half of the layers compute longer for what they exchange",
     "B": "a large batch, up to {most:,} windows ({bound} M tokens; its authors saw instability above, from memory)",
     "m": "many micro-batches: the bubble of 1F1B is (p - 1) / m, here {stages} / {number:,}",

@@ -76,7 +76,8 @@ def _choices(found: Search, best: Prediction) -> Iterator[Rejected]:
     layout, space = Layout.of(best.config, best.devices), found.space
     seconds = found.seconds(layout).total
     for name, value, other in neighbours(layout):
-        if name not in CHOICES or getattr(space.constraints, name) is not None:
+        is_cut = other.pp * other.stages_per_rank <= space.config.model.num_layers
+        if name not in CHOICES or getattr(space.constraints, name) is not None or not is_cut:
             continue
         held = replace(space, constraints=replace(space.constraints, **{name: (value,)}))
         number = sum(held.size(shape) for shape in (*found.best, *found.too_large, *found.too_slow))

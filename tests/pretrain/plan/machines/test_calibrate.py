@@ -154,7 +154,7 @@ def test_the_file_reads_back_and_the_figures_are_printed(
     calibrate.main(parser.parse_args(["--out", str(path)]))
     assert load_cluster(str(path)) == calibration.cluster
     printed = capsys.readouterr().out
-    assert "products fp32        1e+09   10000.0 us      0%    100.00 GFLOP/s" in printed
+    assert "products fp32 1e+09 10000.0 us 0% 100.00 GFLOP/s" in " ".join(printed.split())
     assert "1 x 4 layers of 64, window 32, zero 2" in printed
     assert f"--cluster {path}" in printed and "WARNING" not in printed
 

@@ -28,7 +28,7 @@ def test_yuan_on_its_cluster(cluster: Cluster) -> None:
     assert start.tensor == pytest.approx(work / own.communication["tensor"].total) and start.bubble == own.bubble
     longer, fewer, wider, larger, _ = followed
     assert longer.tensor > start.tensor and longer.data > start.data  # every ratio grows with S
-    assert fewer.change == "p 38 -> 19, d 7 -> 14" and fewer.bubble < start.bubble
+    assert fewer.change == "p 38 -> 19, d 7 -> 14" and fewer.pipeline > start.pipeline
     assert wider.tensor > start.tensor and wider.change.startswith("L 76 -> 38, h 16,384 -> ")
     assert larger.bubble < start.bubble and "up to 4,879 windows (10 M tokens" in larger.sentence
     assert "here 37 / 480" in followed[4].sentence
