@@ -28,6 +28,10 @@ class Device(NamedTuple):
     fp32: float | None
     source: str
 
+    def peak(self, precision: Precision) -> float | None:
+        """In FLOP/s; of fp64 nothing is known."""
+        return {"bf16": self.bf16, "fp16": self.fp16, "fp32": self.fp32}.get(precision)
+
 
 # The first that fits counts.
 DEVICES = (
@@ -68,7 +72,7 @@ def peak_flops(device: torch.device, precision: Precision) -> float | None:
     import torch  # the command line of the planner needs none
 
     known = find_device(torch.cuda.get_device_name(device))
-    return None if known is None else {"bf16": known.bf16, "fp16": known.fp16, "fp32": known.fp32}.get(precision)
+    return None if known is None else known.peak(precision)
 
 
 def device_name(device: torch.device) -> str:

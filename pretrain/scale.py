@@ -37,6 +37,7 @@ from pretrain.hardware import processor_name
 from pretrain.launch import launch
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.mesh import World
+from pretrain.plan import auto
 from pretrain.run.datasets import open_run
 from pretrain.scale_report import Kind, Point, write_report
 from pretrain.training.step import new_run
@@ -99,38 +100,23 @@ def config_of(config: RunConfig, kind: Kind, num_ranks: int, fewest: int) -> Run
     Raises:
         UsageError: the ranks do not fit the layout, or the batch not the ranks.
     """
-    if config.parallel.auto:
-        return _chosen_config(config, kind, num_ranks, fewest)
-    num_data_ranks, fewest_data_ranks = (
-        math.prod(mesh.layout(config.parallel, number)[1:3]) for number in (num_ranks, fewest)
-    )
-    batch_size, rest = divmod(config.training.global_batch_size * num_data_ranks, fewest_data_ranks)
+    training, is_auto = config.training, config.parallel.auto
+    what, few, many = "ranks", fewest, num_ranks
+    if not is_auto:
+        what = "data-parallel ranks"
+        few, many = (math.prod(mesh.layout(config.parallel, number)[1:3]) for number in (fewest, num_ranks))
+    batch_size, rest = divmod(training.global_batch_size * (many if kind == "weak" else few), few)
     if rest:
         raise UsageError(
-            f"training.global_batch_size {config.training.global_batch_size} cannot grow from {fewest_data_ranks} to "
-            f"{num_data_ranks} data-parallel ranks. Let it be a multiple of {fewest_data_ranks}"
+            f"training.global_batch_size {training.global_batch_size} cannot grow from {few} to {many} {what}. "
+            f"Let it be a multiple of {few}"
         )
-    if kind == "strong":
-        batch_size = config.training.global_batch_size
-    training = config.training.model_copy(update={"global_batch_size": batch_size, "rampup": None})
-    check_batch_sizes(training, num_data_ranks)
-    return config.model_copy(update={"training": training})
-
-
-def _chosen_config(config: RunConfig, kind: Kind, num_ranks: int, fewest: int) -> RunConfig:
-    """Each number of ranks in the layout that is best for it: the batch grows with the ranks, whatever they do."""
-    from pretrain.plan import auto
-
-    batch_size, rest = divmod(config.training.global_batch_size * num_ranks, fewest)
-    if kind == "strong":
-        batch_size, rest = config.training.global_batch_size, 0
-    if rest:
-        raise UsageError(
-            f"training.global_batch_size {config.training.global_batch_size} cannot grow from {fewest} to {num_ranks} ranks. "
-            f"Let it be a multiple of {fewest}"
-        )
-    training = config.training.model_copy(update={"global_batch_size": batch_size, "rampup": None})
-    return auto.choose(config.model_copy(update={"training": training}), num_ranks).config
+    training = training.model_copy(update={"global_batch_size": batch_size, "rampup": None})
+    config = config.model_copy(update={"training": training})
+    if is_auto:  # the layout that is best for this number of ranks
+        return auto.choose(config, num_ranks).config
+    check_batch_sizes(training, many)
+    return config
 
 
 def measure(runs: Sequence[tuple[Kind, RunConfig]], args: argparse.Namespace) -> None:

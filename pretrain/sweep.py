@@ -137,23 +137,19 @@ def cells_of(
     """
     places: list[Place] = []
     refused: dict[str, list[str]] = {}
-    able: list[Kernels] = []
-    for kind in kernels:
-        if kind == "compiled" and (missing := compiler_missing(config)):
-            refused.setdefault(missing, []).append("kernels=compiled")
-        else:
-            able.append(kind)
-    for words in itertools.product(*_axes(grid)):
-        layout = ",".join(words)
-        for kind in able:
-            try:
-                own = _configured(config, num_ranks, layout, kind)
-            except UsageError as error:
-                cells = refused.setdefault(str(error).removeprefix(f"--grid {layout}: "), [])
-                cells.extend([layout] * (layout not in cells))
-                continue
-            dp = num_ranks // (own.parallel.tp * own.parallel.pp)
-            places.append(Place(layout if "dp=" in layout else f"{layout},dp={dp}", kind, own))
+    missing = compiler_missing(config) if "compiled" in kernels else ""
+    if missing:
+        refused[missing] = ["kernels=compiled"]
+    able = [kind for kind in kernels if kind != "compiled" or not missing]
+    for layout, kind in itertools.product(map(",".join, itertools.product(*_axes(grid))), able):
+        try:
+            own = _configured(config, num_ranks, layout, kind)
+        except UsageError as error:
+            cells = refused.setdefault(str(error).removeprefix(f"--grid {layout}: "), [])
+            cells.extend([layout] * (layout not in cells))
+            continue
+        dp = num_ranks // (own.parallel.tp * own.parallel.pp)
+        places.append(Place(layout if "dp=" in layout else f"{layout},dp={dp}", kind, own))
     return places, refused
 
 
@@ -218,7 +214,7 @@ def _measure_here(places: Sequence[Place], grid: Grid, config: RunConfig, args: 
             found = measure(place.config, args.gpus, steps=args.steps, warm_up=args.warm_up, timeout=args.timeout)
             results[place.name] = _cell(place, grid, found)
             durable.write_json(_file(args.out, place), results[place.name].model_dump(mode="json"))
-            say(f"  {results[place.name].told()}")
+            say(f"  {results[place.name].told}")
             write_report(args.out, grid, results, predictions, chosen, reason)
         write_report(args.out, grid, results, predictions, chosen, reason)
     print((args.out / "sweep.md").read_text(encoding="utf-8"), end="")
@@ -239,7 +235,7 @@ def _measure_in_job(places: Sequence[Place], grid: Grid, config: RunConfig, args
             cell = _cell(place, grid, Measurement(report.outcome, tuple(report.seconds), peaks, report.message))
             path = file.with_suffix(LOST) if report.is_of_another else file
             durable.write_json(path, cell.model_dump(mode="json"))
-            say(f"{place.name}: {cell.told()}")
+            say(f"{place.name}: {cell.told}")
         if report.outcome != "done":
             sys.exit(1)
     if is_first:
@@ -265,16 +261,8 @@ def _grid(base: RunConfig, args: argparse.Namespace, refused: Mapping[str, Seque
 
 
 def _cell(place: Place, grid: Grid, found: Measurement) -> Cell:
-    return Cell(
-        layout=place.layout,
-        kernels=place.kernels,
-        outcome=found.outcome,
-        seconds=found.seconds,
-        peak_bytes=found.peak_bytes,
-        message=found.message,
-        of=grid.identity,
-        load=os.getloadavg()[0],
-    )
+    values = {name: getattr(found, name) for name in ("outcome", "seconds", "peak_bytes", "message")}
+    return Cell(layout=place.layout, kernels=place.kernels, of=grid.identity, load=os.getloadavg()[0], **values)
 
 
 def _results(places: Sequence[Place], out: Path, grid: Grid) -> dict[str, Cell]:
@@ -285,16 +273,12 @@ def _results(places: Sequence[Place], out: Path, grid: Grid) -> dict[str, Cell]:
     """
     results = {}
     for place in places:
-        path = _file(out, place)
-        if not path.exists():
-            path = path.with_suffix(LOST)
-        if not path.exists():
-            continue
-        results[place.name] = cell = parse(Cell, durable.read_json(path), str(path))
-        if cell.of != grid.identity:
-            raise UsageError(
-                f"{path}: measured as {cell.of}, this is {grid.identity}. Give another --out, or remove {out / 'cells'}"
-            )
+        file = _file(out, place)
+        for path in [path for path in (file, file.with_suffix(LOST)) if path.exists()][:1]:
+            results[place.name] = cell = parse(Cell, durable.read_json(path), str(path))
+            if cell.of != grid.identity:
+                another = f"Give another --out, or remove {out / 'cells'}"
+                raise UsageError(f"{path}: measured as {cell.of}, this is {grid.identity}. {another}")
     return results
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -16,13 +14,14 @@ from corpus.engine.config import Strict
 from pretrain.plan.auto import Chosen, toml_lines
 from pretrain.plan.cost import Prediction
 from pretrain.plan.naming import layout_name
+from pretrain.plan.pages.charts import Bar, Dot, Dots, bars, picture, plot
 from pretrain.plan.tuning.measure import Outcome
 
 Kernels = Literal["fused", "plain", "compiled"]
 
 GIB = 2**30
-SIDE, MARGIN, ROW, LABEL, BAR = 360, 56, 18, 250, 300  # pixels: of the square, around it; of a bar's row, name, length
 PREDICTED = "fused"  # the kernels that the planner's durations are of
+COLUMNS = "layout | kernels | s a step | tokens/s | TFLOP/s a rank | GiB a rank | predicted s | error | predicted GiB"
 
 
 class Grid(Strict):
@@ -43,9 +42,8 @@ class Grid(Strict):
     @property
     def identity(self) -> str:
         """What tells cells of different sweeps apart."""
-        return (
-            f"{self.run} ({self.digest[:12]}) on {self.ranks} x {self.machine}, {self.steps} steps after {self.warm_up}"
-        )
+        steps = f"{self.steps} steps after {self.warm_up}"
+        return f"{self.run} ({self.digest[:12]}) on {self.ranks} x {self.machine}, {steps}"
 
 
 class Cell(Strict):
@@ -62,9 +60,10 @@ class Cell(Strict):
 
     @property
     def step_seconds(self) -> float:
-        """The median step."""
-        return statistics.median(self.seconds)
+        """The median step; infinite where there is none."""
+        return statistics.median(self.seconds) if self.outcome == "done" else float("inf")
 
+    @property
     def told(self) -> str:
         """In a line."""
         if self.outcome != "done":
@@ -113,37 +112,33 @@ def _as_json(row: Row, grid: Grid) -> dict[str, object]:
     cell, predicted = row
     values: dict[str, object] = cell.model_dump(mode="json")
     if cell.outcome == "done":
-        values |= {"step_seconds": cell.step_seconds, **_rates(grid, cell.step_seconds)._asdict()}
+        tokens, flops = _rates(grid, cell)
+        values |= {"step_seconds": cell.step_seconds, "tokens_per_second": tokens, "model_tflops_per_gpu": flops}
     if predicted is not None:
         values |= {"predicted_seconds": predicted.step_seconds, "predicted_bytes": predicted.memory_bytes}
     return values
 
 
-class _Rates(NamedTuple):
-    tokens_per_second: float
-    model_tflops_per_gpu: float
-
-
-def _rates(grid: Grid, seconds: float) -> _Rates:
-    """Of all ranks; and of one, model FLOPs, nothing counted twice."""
-    tokens = grid.tokens_per_step / seconds
-    return _Rates(tokens, tokens * grid.flops_per_token / grid.ranks / 1e12)
+def _rates(grid: Grid, cell: Cell) -> tuple[float, float]:
+    """Tokens a second of all ranks; and of one, TFLOP/s of the model, nothing counted twice."""
+    tokens = grid.tokens_per_step / cell.step_seconds
+    return tokens, tokens * grid.flops_per_token / grid.ranks / 1e12
 
 
 def table(grid: Grid, rows: Sequence[Row], chosen: Chosen | None, reason: str) -> Iterator[str]:
     """Lines of Markdown."""
-    yield f"`{grid.run}` on {grid.ranks} ranks: {grid.machine}{_shared(grid)}. Median of {grid.steps} steps after {grid.warm_up}."
+    shared = f", {grid.cores} cores that share memory: a measure of what ranks cost each other here, not of a cluster"
+    where = f"{grid.machine}{shared if grid.device == 'cpu' else ''}"
+    yield f"`{grid.run}` on {grid.ranks} ranks: {where}. Median of {grid.steps} steps after {grid.warm_up}."
     yield ""
-    yield "| layout | kernels | s a step | tokens/s | TFLOP/s a rank | GiB a rank | predicted s | error | predicted GiB |"
-    yield "|---|---|---|---|---|---|---|---|---|"
-    for row in sorted(rows, key=_order):
-        yield _line(row, grid)
+    yield f"| {COLUMNS} |"
+    yield "|---" * (COLUMNS.count("|") + 1) + "|"
+    for row in sorted(rows, key=lambda row: row.cell.step_seconds):
+        yield f"| {' | '.join(_cells(row, grid))} |"
     yield ""
     for why, cells in grid.refused.items():
         yield f"- left out: {', '.join(cells)}: {why}"
-    for row in rows:
-        if row.cell.outcome != "done":
-            yield f"- {row.cell.layout}, {row.cell.kernels}: {row.cell.told()}"
+    yield from (f"- {cell.layout}, {cell.kernels}: {cell.told}" for cell, _ in rows if cell.outcome != "done")
     busiest = max((row.cell.load for row in rows), default=0.0)
     if grid.device == "cpu" and busiest > max(grid.cores, grid.ranks) + 0.5:
         yield f"- others ran here (load up to {busiest:.1f} on {grid.cores} cores): do not compare these times"
@@ -155,76 +150,59 @@ def table(grid: Grid, rows: Sequence[Row], chosen: Chosen | None, reason: str) -
         yield from _choice(grid, rows, chosen)
 
 
-def _shared(grid: Grid) -> str:
-    if grid.device != "cpu":
-        return ""
-    return f", {grid.cores} cores that share memory: a measure of what ranks cost each other here, not of a cluster"
-
-
-def _order(row: Row) -> tuple[bool, float]:
-    """The fastest first; those without a time last."""
-    is_done = row.cell.outcome == "done"
-    return not is_done, row.cell.step_seconds if is_done else 0.0
-
-
-def _line(row: Row, grid: Grid) -> str:
+def _cells(row: Row, grid: Grid) -> Iterator[str]:
     cell, predicted = row
-    numbers = [cell.outcome, "", ""]
+    yield from (cell.layout, cell.kernels)
     if cell.outcome == "done":
-        tokens, flops = _rates(grid, cell.step_seconds)
-        numbers = [f"{cell.step_seconds:.3f}", f"{tokens:,.0f}", f"{flops:.4g}"]
-    numbers.append("" if cell.peak_bytes is None else f"{cell.peak_bytes / GIB:.2f}")
-    numbers.append("" if predicted is None else f"{predicted.step_seconds:.3f}")
-    numbers.append("" if row.error is None else f"{row.error:+.1%}")
-    numbers.append("" if predicted is None else f"{predicted.memory_bytes / GIB:.2f}")
-    return f"| {cell.layout} | {cell.kernels} | {' | '.join(numbers)} |"
+        tokens, flops = _rates(grid, cell)
+        yield from (f"{cell.step_seconds:.3f}", f"{tokens:,.0f}", f"{flops:.4g}")
+    else:
+        yield from (cell.outcome, "", "")
+    yield "" if cell.peak_bytes is None else f"{cell.peak_bytes / GIB:.2f}"
+    yield "" if predicted is None else f"{predicted.step_seconds:.3f}"
+    yield "" if row.error is None else f"{row.error:+.1%}"
+    yield "" if predicted is None else f"{predicted.memory_bytes / GIB:.2f}"
 
 
 def _kernels(rows: Sequence[Row]) -> Iterator[str]:
     """What kernels are worth: over layouts measured with both, the geometric mean of the ratios of their steps."""
-    times: dict[str, dict[str, float]] = {}
+    times: dict[str, dict[str, float]] = {"fused": {}, "plain": {}, "compiled": {}}
     for cell in (row.cell for row in rows if row.cell.outcome == "done"):
-        times.setdefault(cell.kernels, {})[cell.layout] = cell.step_seconds
+        times[cell.kernels][cell.layout] = cell.step_seconds
     for other in ("plain", "compiled"):
-        both = sorted(times.get("fused", {}).keys() & times.get(other, {}).keys())
-        if both:
-            ratio = statistics.geometric_mean(times[other][layout] / times["fused"][layout] for layout in both)
-            yield f"- {other} kernels take {ratio:.2f} times as long as fused ones (geometric mean of {len(both)} layouts)"
+        if both := times["fused"].keys() & times[other].keys():
+            ratio = statistics.geometric_mean(times[other][layout] / times["fused"][layout] for layout in sorted(both))
+            mean = f"geometric mean of {len(both)} layouts"
+            yield f"- {other} kernels take {ratio:.2f} times as long as fused ones ({mean})"
 
 
 def _verdict(rows: Sequence[Row]) -> Iterator[str]:
     """How well steps were predicted, and in which order."""
-    told = [
-        (row.predicted.step_seconds, row.cell.step_seconds, row)
-        for row in rows
-        if row.predicted and row.error is not None
-    ]
+    told = [(row.predicted.step_seconds, row.cell) for row in rows if row.predicted and row.error is not None]
     if not told:
         return
-    errors = [abs(row.error or 0.0) for *_, row in told]
+    errors = [abs(row.error) for row in rows if row.error is not None]
     words = f"- predicted steps: mean error {statistics.mean(errors):.1%}, worst {max(errors):.1%}"
     if len(told) > 2:
-        words += f", rank correlation {rank_correlation([p for p, *_ in told], [m for _, m, _ in told]):.2f}"
+        correlation = rank_correlation([seconds for seconds, _ in told], [cell.step_seconds for _, cell in told])
+        words += f", rank correlation {correlation:.2f}"
     yield f"{words} ({len(told)} layouts, {PREDICTED} kernels)"
-    first, best = min(told, key=lambda each: each[0])[2], min(told, key=lambda each: each[1])[2]
-    slower = first.cell.step_seconds / best.cell.step_seconds - 1
-    end = "the fastest measured, too" if first is best else f"measured {slower:.1%} slower than {best.cell.layout}"
-    yield f"- of these layouts the planner has {first.cell.layout} first: {end}"
+    first, best = min(told, key=lambda each: each[0])[1], min(told, key=lambda each: each[1].step_seconds)[1]
+    slower = f"measured {first.step_seconds / best.step_seconds - 1:.1%} slower than {best.layout}"
+    end = "the fastest measured, too" if first is best else slower
+    yield f"- of these layouts the planner has {first.layout} first: {end}"
 
 
 def _choice(grid: Grid, rows: Sequence[Row], chosen: Chosen) -> Iterator[str]:
-    done = [row.cell for row in rows if row.cell.outcome == "done"]
-    if done:
+    if done := [row.cell for row in rows if row.cell.outcome == "done"]:
         best = min(done, key=lambda cell: cell.step_seconds)
-        yield f"- best measured: {best.layout}, {best.kernels} kernels, {best.told()}"
+        yield f"- best measured: {best.layout}, {best.kernels} kernels, {best.told}"
     name = layout_name(chosen.config, grid.ranks)
-    seconds = chosen.prediction.step_seconds
     yield (
-        f"- of all {chosen.plans.considered:,} layouts the planner would choose {name}: {seconds:.3f} s a step, by its account "
-        f"(cluster {chosen.cluster.name}). To pin it:"
+        f"- of all {chosen.plans.considered:,} layouts the planner would choose {name}: "
+        f"{chosen.prediction.step_seconds:.3f} s a step, by its account (cluster {chosen.cluster.name}). To pin it:"
     )
-    yield ""
-    yield from ("```toml", *toml_lines(chosen.config).splitlines(), "```")
+    yield from ("", "```toml", *toml_lines(chosen.config).splitlines(), "```")
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
@@ -233,68 +211,27 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
     >>> rank_correlation([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])
     0.5
     """
-    ranks = [_ranks(first), _ranks(second)]
-    if any(len(set(each)) < 2 for each in ranks):
-        return 0.0
-    return statistics.correlation(*ranks)
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    ordered = sorted(values)
-    return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]
+    ranks = [[sorted(own).index(value) + (own.count(value) - 1) / 2 for value in own] for own in (first, second)]
+    return 0.0 if any(len(set(own)) < 2 for own in ranks) else statistics.correlation(*ranks)
 
 
 def svg(grid: Grid, rows: Sequence[Row]) -> str:
-    """Measured over predicted steps, and below it the tokens/s of each cell, on light or dark ground; needs nothing else."""
-    done = sorted((row for row in rows if row.cell.outcome == "done"), key=_order)
-    top = SIDE + 40 if any(row.predicted for row in done) else 0
-    width, height = LABEL + BAR + 120, top + ROW * len(done) + 60
-    parts = [
-        "<style>.ground{fill:#fff}.ink{fill:#1f2328}.axis{stroke:#1f2328;fill:none}.ideal{stroke:#888;stroke-dasharray:5 5}"
-        ".fused{fill:#1b6ca8}.plain{fill:#b5651d}.compiled{fill:#3c8d40}@media(prefers-color-scheme:dark){.ground{fill:"
-        "#0d1117}.ink{fill:#e6edf3}.axis{stroke:#e6edf3}.fused{fill:#6cb6ff}.plain{fill:#e0a060}.compiled{fill:#7ed083}}</style>",
-        f'<rect class="ground" width="{width}" height="{height}"/>',
-        *(_scatter(done) if top else ()),
-        *_bars(grid, done, top),
-    ]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" font-family="sans-serif" '
-        f'font-size="12">{"".join(parts)}</svg>\n'
-    )
-
-
-def _scatter(rows: Sequence[Row]) -> Iterator[str]:
-    """On both axes the same logarithmic scale: on the dashed line a prediction is right."""
-    pairs = [(row.predicted.step_seconds, row.cell.step_seconds, row.cell) for row in rows if row.predicted]
-    values = [value for predicted, measured, _ in pairs for value in (predicted, measured)]
-    low, high = math.log10(min(values)) - 0.05, math.log10(max(values)) + 0.05
-
-    def at(value: float) -> float:
-        return (math.log10(value) - low) / (high - low) * (SIDE - 2 * MARGIN)
-
-    near, far = MARGIN, SIDE - MARGIN
-    yield f'<path class="axis" d="M{near},{near} V{far} H{far}"/><path class="ideal" d="M{near},{far} L{far},{near}"/>'
-    for value in (min(values), max(values)):
-        yield _text(near + at(value), far + 16, f"{value:.3g}", "middle")
-        yield _text(near - 6, far - at(value) + 4, f"{value:.3g}", "end")
-    yield _text(near, near - 14, "measured s a step, over predicted s a step")
-    for predicted, measured, cell in pairs:
-        yield (
-            f'<circle class="{cell.kernels}" cx="{near + at(predicted):.1f}" cy="{far - at(measured):.1f}" r="4">'
-            f"<title>{escape(cell.layout)}: {measured:.3f} s, predicted {predicted:.3f} s</title></circle>"
-        )
-
-
-def _bars(grid: Grid, rows: Sequence[Row], top: float) -> Iterator[str]:
-    yield _text(8, top + 22, "tokens/s (blue fused, brown plain, green compiled kernels)")
-    most = max((_rates(grid, row.cell.step_seconds).tokens_per_second for row in rows), default=1.0)
-    for number, row in enumerate(rows):
-        tokens = _rates(grid, row.cell.step_seconds).tokens_per_second
-        y, length = top + 36 + ROW * number, BAR * tokens / most
-        yield _text(LABEL - 8, y + 12, f"{row.cell.layout} {row.cell.kernels}", "end")
-        yield f'<rect class="{row.cell.kernels}" x="{LABEL}" y="{y}" width="{length:.1f}" height="{ROW - 4}"/>'
-        yield _text(LABEL + length + 6, y + 12, f"{tokens:,.0f}")
-
-
-def _text(x: float, y: float, words: str, anchor: str = "start") -> str:
-    return f'<text class="ink" x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}">{escape(words)}</text>'
+    """Measured over predicted steps, and below it the tokens/s of each cell; needs nothing else."""
+    done = sorted((row for row in rows if row.cell.outcome == "done"), key=lambda row: row.cell.step_seconds)
+    drawings = []
+    if pairs := [(row.predicted.step_seconds, row.cell) for row in done if row.predicted]:
+        most = max(max(predicted, cell.step_seconds) for predicted, cell in pairs)
+        dots = [
+            Dot(predicted, cell.step_seconds, f"{cell.layout}: {cell.step_seconds:.3f} s, predicted {predicted:.3f} s")
+            for predicted, cell in pairs
+        ]
+        ideal = Dots("as predicted", [Dot(0, 0), Dot(most, most)], 3, size=0, is_line=True)
+        groups = [ideal, Dots(f"{PREDICTED} kernels", dots, 0, size=4)]
+        drawings.append(plot("Steps, measured and predicted", groups, "predicted s", "measured s"))
+    if done:
+        speeds = [
+            Bar(f"{cell.layout} {cell.kernels}", {cell.kernels: _rates(grid, cell)[0]}, f"{_rates(grid, cell)[0]:,.0f}")
+            for cell, _ in done
+        ]
+        drawings.append(bars("tokens/s", speeds, lambda value: f"{value:,.0f}"))
+    return picture(drawings, [grid.run, f"{grid.ranks} x {grid.machine}"])

@@ -14,7 +14,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import pydantic
@@ -66,7 +66,7 @@ class Chosen:
             f"layout {layout_name(self.config, self.num_ranks)}, chosen for {self.num_ranks} x {self.cluster.device.name} "
             f"(cluster {self.cluster.name}) from {plans.considered:,} legal layouts"
         )
-        parts = {field.name: getattr(best.seconds, field.name) for field in fields(best.seconds)}
+        parts = best.seconds.named
         largest = sorted(parts, key=lambda name: parts[name], reverse=True)[:MOST_PARTS]
         shares = ", ".join(f"{name} {parts[name] / best.step_seconds:.0%}" for name in largest if parts[name])
         yield (

@@ -16,13 +16,13 @@ thousands of layouts in the time of one simulation.
 
 from __future__ import annotations
 
-from pretrain.config import ParallelConfig, RunConfig
+from pretrain.config import RunConfig
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.prediction import RESERVED, Prediction, Seconds
 from pretrain.plan.time.step_time import StepTime
 from pretrain.workload.software import OURS, Software
 
-__all__ = ["RESERVED", "Prediction", "Seconds", "predict", "step_seconds", "with_layout"]
+__all__ = ["RESERVED", "Prediction", "Seconds", "predict", "step_seconds"]
 
 
 def predict(
@@ -53,9 +53,3 @@ def step_seconds(
 ) -> Seconds:
     """The same without memory; raises as `predict` does."""
     return StepTime(config, devices, cluster, software).seconds(exact)
-
-
-def with_layout(config: RunConfig, micro_batch_size: int, **parallel: object) -> RunConfig:
-    """The configuration in another layout."""
-    training = config.training.model_copy(update={"micro_batch_size": micro_batch_size})
-    return config.model_copy(update={"training": training, "parallel": ParallelConfig.model_validate(parallel)})

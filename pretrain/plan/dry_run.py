@@ -1,9 +1,7 @@
 """What a run would be, without a GPU, a process group or memory for it: `python -m pretrain --dry-run --world-size N`.
 
-The stages of the pipeline are built on torch's meta device, where tensors have shapes and no storage: numbers of parameters
-are those of the modules that a run builds. Memory is what `workload.memory` says. The bubble is that of the schedule's own lists,
-run by `base.simulate` with durations in proportion to the arithmetic; communication takes no time there, so it is a
-lower bound.
+Numbers of parameters and memory are the workload's own (`plan.demand`). The bubble is that of the schedule's lists,
+simulated with durations in proportion to the arithmetic; communication takes no time there, so it is a lower bound.
 
 FLOPs are those of `workload.flops`; beside them 6 N D and 8 N D (N all parameters, D tokens), as papers count: without and with
 full recompute. A checkpoint is the weights in fp32 and AdamW's two moments.
@@ -14,8 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -26,13 +24,12 @@ from pretrain.batch_size import BatchSizes, check_batch_sizes, local_batches
 from pretrain.config import RunConfig
 from pretrain.console import say
 from pretrain.hardware import DEVICES
-from pretrain.model import GPT
 from pretrain.parallel.base.mesh import AXES, layout
-from pretrain.parallel.base.params import num_parameters
-from pretrain.parallel.base.schedule import Action, actions, stage_ranks
-from pretrain.parallel.base.simulate import simulate
+from pretrain.parallel.base.schedule import stage_ranks
 from pretrain.parallel.base.stages import Stage, cut, head_flops, layer_flops
-from pretrain.workload import memory
+from pretrain.plan.pages.text import aligned
+from pretrain.plan.time.pipeline_time import Times, own_seconds, simulated
+from pretrain.workload import memory, parameters
 from pretrain.workload.flops import flops_per_token, hardware_flops_per_token
 from pretrain.workload.memory import Estimate
 
@@ -41,60 +38,7 @@ MFU_VALUES = (0.3, 0.4, 0.5)  # at which times are told: a plan does not know wh
 CHECKPOINT_BYTES = {"fp64": 24}  # of a parameter; in every other precision weights and moments are fp32
 MOST_ROWS = 12  # of a table; the rest is in --json
 PFLOPS_DAY = 1e15 * 86_400
-
-
-@dataclass(frozen=True)
-class StagePlan:
-    """One stage of the pipeline, and who holds it."""
-
-    stage: int
-    layers: Sequence[int]  # first and last
-    num_layers: int
-    holds: str  # besides layers
-    parameters: int  # as built, of all tensor-parallel ranks together
-    pp_rank: int
-    ranks: Sequence[int]  # first and last of the world
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All figures of a run on `world_size` ranks."""
-
-    world_size: int
-    mesh: Mapping[str, int]
-    schedule: str
-    zero: int
-    recompute: str
-    precision: str
-    parameters: int
-    stages: Sequence[StagePlan]
-    samples_per_rank: int
-    micro_batch_size: int
-    micro_batches: int  # of a rank and step
-    bubble: float  # time lost over the busiest rank's work
-    memory: Sequence[Estimate]  # of a rank of each place of the pipeline
-    flops_per_token: float
-    hardware_flops_per_token: float
-    tokens_per_step: int
-    num_steps: int
-    tokens: int
-    checkpoint_bytes: int
-    device: str | None
-    seconds_by_mfu: Mapping[str, float]  # of a run
-
-    @property
-    def worst(self) -> Estimate:
-        """The place of the pipeline whose ranks need most."""
-        return memory.worst(self.memory)
-
-    @property
-    def host_bytes_per_node(self) -> int:
-        """Of the fullest node: its ranks lie one after the other in the mesh, whose outermost axis is the pipeline."""
-        of_rank = [estimate.host_bytes for estimate in self.memory]
-        ranks_each = self.world_size // len(of_rank)
-        by_rank = [number for number in of_rank for _ in range(ranks_each)]
-        starts = range(0, self.world_size, RANKS_PER_NODE)
-        return max(sum(by_rank[start : start + RANKS_PER_NODE]) for start in starts)
+GIB = ("resting", "gathered", "activations", "logits", "other", "device", "host")  # columns
 
 
 def run(config: RunConfig, args: argparse.Namespace) -> None:
@@ -106,7 +50,7 @@ def run(config: RunConfig, args: argparse.Namespace) -> None:
     num_ranks = args.world_size or args.nproc * args.nnodes
     plan = dry_run(_laid_out(config, num_ranks, args.device), num_ranks, args.device)
     if args.json:
-        print(json.dumps(as_json(plan), indent=1))
+        print(json.dumps(plan, indent=1))
     else:
         print("\n".join([f"{args.config}: {'; '.join(args.set)}".rstrip(": "), *lines(plan)]))
 
@@ -126,101 +70,102 @@ def _laid_out(config: RunConfig, num_ranks: int, device: str | None) -> RunConfi
     return auto.resolve(config, num_ranks, say, device)
 
 
-def dry_run(config: RunConfig, world_size: int, device: str | None = None) -> Plan:
-    """The plan of a run.
+def dry_run(config: RunConfig, world_size: int, device: str | None = None) -> dict[str, Any]:
+    """All figures of a run on `world_size` ranks, as JSON has them; `device` is a name by which its peak is known.
 
     Raises:
         UsageError: the layout does not fit the number of ranks, the batch not the layout, or nobody knows the device.
     """
-    shape = dict(zip(AXES, layout(config.parallel, world_size), strict=True))
-    num_data_ranks = shape["dp_replicate"] * shape["dp_shard"]
-    check_batch_sizes(config.training, num_data_ranks)
     model, training, parallel = config.model, config.training, config.parallel
-    num_local, micro_batch_size = local_batches(training, training.global_batch_size, num_data_ranks)
+    mesh = dict(zip(AXES, layout(parallel, world_size), strict=True))
+    data_ranks = mesh["dp_replicate"] * mesh["dp_shard"]
+    check_batch_sizes(training, data_ranks)
+    samples, micro_batch_size = local_batches(training, training.global_batch_size, data_ranks)
+    num_samples = BatchSizes(training.global_batch_size, training.rampup).num_samples(training.num_steps)
+    tokens, per_token, numbers = num_samples * model.sequence_length, flops_per_token(model), parameters.of_model(model)
+    estimates = memory.estimate(config, world_size, "cpu" if training.device == "cpu" else "cuda")
     peak = _peak(device, training.precision)
-    tokens = BatchSizes(training.global_batch_size, training.rampup).num_samples(training.num_steps)
-    tokens *= model.sequence_length
-    per_token = flops_per_token(model)
-    seconds = per_token * tokens / (world_size * peak) if peak else 0.0
-    return Plan(
-        world_size=world_size,
-        mesh=shape,
-        schedule=parallel.schedule,
-        zero=parallel.zero,
-        recompute=parallel.recompute,
-        precision=training.precision,
-        parameters=num_parameters(model),
-        stages=list(_stages(config, world_size)),
-        samples_per_rank=num_local,
-        micro_batch_size=micro_batch_size,
-        micro_batches=num_local // micro_batch_size,
-        bubble=_bubble(config, num_local // micro_batch_size),
-        memory=memory.estimate(config, world_size, "cpu" if training.device == "cpu" else "cuda"),
-        flops_per_token=per_token,
-        hardware_flops_per_token=hardware_flops_per_token(model, parallel),
-        tokens_per_step=training.global_batch_size * model.sequence_length,
-        num_steps=training.num_steps,
-        tokens=tokens,
-        checkpoint_bytes=num_parameters(model) * CHECKPOINT_BYTES.get(training.precision, 12),
-        device=device,
-        seconds_by_mfu={f"{mfu:.0%}": seconds / mfu for mfu in MFU_VALUES if peak},
-    )
+    return {
+        "world_size": world_size,
+        "mesh": mesh,
+        "schedule": parallel.schedule,
+        "zero": parallel.zero,
+        "recompute": parallel.recompute,
+        "precision": training.precision,
+        "parameters": numbers,
+        "stages": list(_stages(config, world_size)),
+        "samples_per_rank": samples,
+        "micro_batch_size": micro_batch_size,
+        "micro_batches": samples // micro_batch_size,
+        "bubble": _bubble(config, samples // micro_batch_size),
+        "memory": [
+            {**asdict(one), "device_bytes": one.device_bytes, "host_bytes": one.host_bytes, "gib": _gib(one)}
+            for one in estimates
+        ],
+        "worst_pp_rank": memory.worst(estimates).pp_rank,
+        "host_bytes_per_node": _host_bytes_per_node(estimates, world_size),
+        "flops_per_token": per_token,
+        "hardware_flops_per_token": hardware_flops_per_token(model, parallel),
+        "tokens_per_step": training.global_batch_size * model.sequence_length,
+        "num_steps": training.num_steps,
+        "tokens": tokens,
+        "checkpoint_bytes": numbers * CHECKPOINT_BYTES.get(training.precision, 12),
+        "device": device,
+        "seconds_by_mfu": {f"{mfu:.0%}": per_token * tokens / (world_size * peak * mfu) for mfu in MFU_VALUES if peak},
+    }
 
 
-def _stages(config: RunConfig, world_size: int) -> Iterator[StagePlan]:
+def _host_bytes_per_node(estimates: Sequence[Estimate], world_size: int) -> int:
+    """Of the fullest node: its ranks lie one after the other in the mesh, whose outermost axis is the pipeline."""
+    by_rank = [one.host_bytes for one in estimates for _ in range(world_size // len(estimates))]
+    return max(sum(by_rank[start : start + RANKS_PER_NODE]) for start in range(0, world_size, RANKS_PER_NODE))
+
+
+def _gib(estimate: Estimate) -> tuple[float, ...]:
+    """The columns of the table; what lies in host memory under offload is not counted twice."""
+    known = (estimate.resting, estimate.gathered, estimate.activations, estimate.logits)
+    other = estimate.resting + estimate.moving - sum(known)
+    return tuple(number / 2**30 for number in (*known, other, estimate.device_bytes, estimate.host_bytes))
+
+
+def _stages(config: RunConfig, world_size: int) -> Iterator[dict[str, Any]]:
+    """The stages of the pipeline, and who holds them: first and last layers, and first and last ranks of the world."""
     parallel = config.parallel
-    owners = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks)
-    ranks_each = world_size // parallel.pp
+    owners, ranks_each = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks), world_size // parallel.pp
     for stage, owner in zip(cut(config.model, parallel.num_stages, parallel.layers_per_stage), owners, strict=True):
-        with torch.device("meta"):
-            part = GPT(config.model, stage)
-        yield StagePlan(
-            stage=stage.index,
-            layers=(stage.layers[0], stage.layers[-1]),
-            num_layers=len(stage.layers),
-            holds=" and ".join(["embedding"] * stage.is_first + ["head"] * stage.is_last),
-            parameters=sum(parameter.numel() for parameter in part.parameters()),
-            pp_rank=owner,
-            ranks=(owner * ranks_each, (owner + 1) * ranks_each - 1),
-        )
+        yield {
+            "stage": stage.index,
+            "layers": (stage.layers[0], stage.layers[-1]),
+            "num_layers": len(stage.layers),
+            "holds": " and ".join(["embedding"] * stage.is_first + ["head"] * stage.is_last),
+            "parameters": parameters.of_stage(config.model, stage),
+            "pp_rank": owner,
+            "ranks": (owner * ranks_each, (owner + 1) * ranks_each - 1),
+        }
 
 
 def _bubble(config: RunConfig, num_micro_batches: int) -> float:
     """Of the schedule's lists, where an action takes as long as its arithmetic."""
     model, parallel = config.model, config.parallel
-    stages = cut(model, parallel.num_stages, parallel.layers_per_stage)
-    seconds = [_durations(stage, config) for stage in stages]
-    lists = actions(parallel.schedule, parallel.pp, parallel.chunks, num_micro_batches)
-    ranks = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks)
-
-    def duration(action: Action) -> float:
-        return seconds[action.stage][action.kind]
-
-    return simulate(lists, ranks, duration).bubble
+    owners = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks)
+    times = [_times(stage, config) for stage in cut(model, parallel.num_stages, parallel.layers_per_stage)]
+    work = num_micro_batches * max(own_seconds(times, owners))
+    return simulated(parallel.schedule, times, owners, num_micro_batches, 0.0) / work - 1
 
 
-def _durations(stage: Stage, config: RunConfig) -> dict[str, float]:
-    """Arithmetic of each kind of action on a stage: of a token, in the unit of `layer_flops`.
+def _times(stage: Stage, config: RunConfig) -> Times:
+    """Arithmetic of a micro-batch in a stage: of a token, in the unit of `layer_flops`.
 
     The gradient of a product's weight is as much work as the product; attention has no weight, and its backward is two
     forwards.
     """
-    model = config.model
+    model, parallel = config.model, config.parallel
     attention = 4 * model.num_heads * model.head_size * model.sequence_length * len(stage.layers)
     forward = layer_flops(model) * len(stage.layers) + head_flops(model) * stage.is_last
-    again = 0.0
-    if num_recomputed := _num_recomputed(range(model.num_layers), config):
-        of_all = hardware_flops_per_token(model, config.parallel) - flops_per_token(model)
-        again = of_all * _num_recomputed(stage.layers, config) / num_recomputed
-    of_weights = forward - attention
-    return {"F": forward, "B": 2 * forward + again, "I": forward + attention + again, "W": of_weights}
-
-
-def _num_recomputed(layers: Sequence[int], config: RunConfig) -> int:
-    """Layers whose forward is computed twice."""
-    if config.parallel.recompute != "full":
-        return 0
-    return sum(index % config.parallel.recompute_every == 0 for index in layers)
+    of_all = hardware_flops_per_token(model, parallel) - flops_per_token(model)
+    num = sum(index % parallel.recompute_every == 0 for index in stage.layers)
+    again = of_all * num / len(range(0, model.num_layers, parallel.recompute_every))
+    return Times(forward, forward + attention + again, forward - attention)
 
 
 def _peak(name: str | None, precision: str) -> float | None:
@@ -235,103 +180,68 @@ def _peak(name: str | None, precision: str) -> float | None:
     return peak
 
 
-def lines(plan: Plan) -> Iterator[str]:
+def lines(plan: dict[str, Any]) -> Iterator[str]:
     """The plan for a reader: at most 80 columns."""
-    axes = " x ".join(f"{axis} {size}" for axis, size in plan.mesh.items() if size > 1) or "one rank"
-    num_nodes = -(-plan.world_size // RANKS_PER_NODE)
-    yield f"{plan.parameters:,} parameters on {plan.world_size:,} ranks ({num_nodes:,} nodes of {RANKS_PER_NODE}), {plan.precision}"
-    yield f"layout      {axes}; {plan.schedule if plan.mesh['pp'] > 1 else 'no pipeline'}, zero {plan.zero}, recompute {plan.recompute}"
-    samples = plan.micro_batches * plan.micro_batch_size
-    dp = plan.mesh["dp_replicate"] * plan.mesh["dp_shard"]
-    yield f"batch       {dp * samples:,} samples: {dp:,} data-parallel ranks x {plan.micro_batches:,} micro-batches of {plan.micro_batch_size}"
-    yield f"step        {plan.tokens_per_step:,} tokens"
-    if plan.mesh["pp"] > 1:
-        yield f"bubble      {plan.bubble:.1%} of the work of the busiest rank (simulated, arithmetic alone)"
-    yield f"run         {plan.num_steps:,} steps, {plan.tokens:,} tokens"
-    yield f"checkpoint  {_size(plan.checkpoint_bytes)}"
+    mesh, world_size, micro_batches = plan["mesh"], plan["world_size"], plan["micro_batches"]
+    axes = " x ".join(f"{axis} {size}" for axis, size in mesh.items() if size > 1) or "one rank"
+    dp, size = mesh["dp_replicate"] * mesh["dp_shard"], plan["micro_batch_size"]
+    nodes, schedule = -(-world_size // RANKS_PER_NODE), plan["schedule"] if mesh["pp"] > 1 else "no pipeline"
+    ranks = f"{world_size:,} ranks ({nodes:,} nodes of {RANKS_PER_NODE})"
+    yield f"{plan['parameters']:,} parameters on {ranks}, {plan['precision']}"
+    yield f"layout      {axes}; {schedule}, zero {plan['zero']}, recompute {plan['recompute']}"
+    batch = f"{dp:,} data-parallel ranks x {micro_batches:,} micro-batches of {size}"
+    yield f"batch       {dp * micro_batches * size:,} samples: {batch}"
+    yield f"step        {plan['tokens_per_step']:,} tokens"
+    if mesh["pp"] > 1:
+        yield f"bubble      {plan['bubble']:.1%} of the work of the busiest rank (simulated, arithmetic alone)"
+    yield f"run         {plan['num_steps']:,} steps, {plan['tokens']:,} tokens"
+    yield f"checkpoint  {_size(plan['checkpoint_bytes'])}"
     yield ""
-    yield from _stage_table(plan.stages)
+    yield from aligned(("stage", "layers", "each", "holds", "parameters", "ranks"), list(_stage_rows(plan)), ("holds",))
     yield ""
-    yield from _memory_table(plan)
-    yield ""
-    yield from _flops_table(plan)
-
-
-def _stage_table(stages: Sequence[StagePlan]) -> Iterator[str]:
-    """Neighbouring stages that are alike share a row."""
-    yield f"{'stage':>9}{'layers':>9}{'each':>6}  {'holds':<20}{'parameters':>18}{'ranks':>14}"
-    for _, alike in groupby(stages, key=lambda stage: (stage.num_layers, stage.holds, stage.parameters)):
-        own = list(alike)
-        names, layers = _span(own[0].stage, own[-1].stage), _span(own[0].layers[0], own[-1].layers[1])
-        ranks = _span(min(stage.ranks[0] for stage in own), max(stage.ranks[1] for stage in own))
-        yield f"{names:>9}{layers:>9}{own[0].num_layers:>6}  {own[0].holds or '-':<20}{own[0].parameters:>18,}{ranks:>14}"
-
-
-def _memory_table(plan: Plan) -> Iterator[str]:
-    """GiB of a rank of each place of the pipeline; neighbours that need the same share a row."""
-    worst = plan.worst
-    columns = (
-        "resting",
-        "gathered",
-        "activations",
-        "logits",
-        "other",
-        "GPU" if worst.device == "cuda" else "CPU",
-        "host",
-    )
-    yield f"{'GiB a rank':>12}" + "".join(f"{name:>9}" if name != "activations" else f"{name:>12}" for name in columns)
-    rows = [list(alike) for _, alike in groupby(plan.memory, key=_gib)]
-    shown = range(len(rows))
-    if len(rows) > MOST_ROWS:
-        at_worst = next(index for index, row in enumerate(rows) if worst in row)
-        shown = sorted({0, 1, 2, at_worst, *range(len(rows) - 3, len(rows))})  # type: ignore[assignment]
-    last = -1
-    for index in shown:
-        if index != last + 1:
-            yield f"{'...':>12}"
-        last, row = index, rows[index]
-        place = _span(row[0].pp_rank, row[-1].pp_rank)
-        numbers = "".join(f"{value:>{12 if column == 2 else 9}}" for column, value in enumerate(_gib(row[0])))
-        yield f"{'pp ' + place if len(plan.memory) > 1 else 'each':>12}{numbers}{' *' if worst in row else ''}"
+    yield from aligned(("GiB a rank", *GIB, ""), list(_memory_rows(plan)))
     yield "resting: weights, gradients and optimizer; other: what a step needs in passing"
-    where = "of host memory" if worst.device == "cpu" else "of a GPU's memory"
-    yield f"worst rank  {_size(worst.device_bytes)} {where} (*); host memory of a node: {_size(plan.host_bytes_per_node)}"
-
-
-def _gib(estimate: Estimate) -> tuple[str, ...]:
-    """The columns of the table; what lies in host memory under offload is not counted twice."""
-    known = (estimate.resting, estimate.gathered, estimate.activations, estimate.logits)
-    other = estimate.resting + estimate.moving - sum(known)
-    return tuple(f"{number / 2**30:,.2f}" for number in (*known, other, estimate.device_bytes, estimate.host_bytes))
-
-
-def as_json(plan: Plan) -> dict[str, Any]:
-    """All figures, of memory also the sums."""
-    estimates = [
-        {**asdict(estimate), "device_bytes": estimate.device_bytes, "host_bytes": estimate.host_bytes}
-        for estimate in plan.memory
-    ]
-    sums = {"worst_pp_rank": plan.worst.pp_rank, "host_bytes_per_node": plan.host_bytes_per_node}
-    return {**asdict(plan), "memory": estimates, **sums}
-
-
-def _flops_table(plan: Plan) -> Iterator[str]:
-    """FLOPs of a token, a step and the run; and the days it takes."""
-    yield f"{'FLOPs':<34}{'a token':>12}{'a step':>12}{'the run, PFLOP/s-days':>22}"
-    for name, of_token in (
-        ("model", plan.flops_per_token),
-        ("hardware (recompute counted)", plan.hardware_flops_per_token),
-        ("6 N D", 6.0 * plan.parameters),
-        ("8 N D", 8.0 * plan.parameters),
-    ):
-        run = of_token * plan.tokens / PFLOPS_DAY
-        yield f"{name:<34}{of_token:>12.3g}{of_token * plan.tokens_per_step:>12.3g}{run:>22,.1f}"
+    worst = plan["memory"][plan["worst_pp_rank"]]
+    where = "of host memory" if worst["device"] == "cpu" else "of a GPU's memory"
+    yield f"worst rank  {_size(worst['device_bytes'])} {where} (*); host memory of a node: {_size(plan['host_bytes_per_node'])}"
     yield ""
-    if not plan.seconds_by_mfu:
+    flops = {"model": plan["flops_per_token"], "hardware (recompute counted)": plan["hardware_flops_per_token"]}
+    flops |= {f"{times} N D": float(times * plan["parameters"]) for times in (6, 8)}
+    rows = [
+        (name, f"{one:.3g}", f"{one * plan['tokens_per_step']:.3g}", f"{one * plan['tokens'] / PFLOPS_DAY:,.1f}")
+        for name, one in flops.items()
+    ]
+    yield from aligned(("FLOPs", "a token", "a step", "the run, PFLOP/s-days"), rows, ("FLOPs",))
+    yield ""
+    if not plan["seconds_by_mfu"]:
         yield "time        n/a: name a device, as in --device H100"
-    for mfu, seconds in plan.seconds_by_mfu.items():
-        step = seconds / plan.num_steps
-        yield f"time        {seconds / 86_400:,.1f} days, {step:.2f} s a step, at {mfu} of the peak of {plan.device} (MFU)"
+    for mfu, seconds in plan["seconds_by_mfu"].items():
+        step = f"{seconds / 86_400:,.1f} days, {seconds / plan['num_steps']:.2f} s a step"
+        yield f"time        {step}, at {mfu} of the peak of {plan['device']} (MFU)"
+
+
+def _stage_rows(plan: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Neighbouring stages that are alike share a row."""
+    for _, alike in groupby(plan["stages"], key=lambda one: (one["num_layers"], one["holds"], one["parameters"])):
+        own = list(alike)
+        first, last = own[0], own[-1]
+        ranks = _span(min(one["ranks"][0] for one in own), max(one["ranks"][1] for one in own))
+        places = (_span(first["stage"], last["stage"]), _span(first["layers"][0], last["layers"][1]))
+        yield (*places, f"{first['num_layers']}", first["holds"] or "-", f"{first['parameters']:,}", ranks)
+
+
+def _memory_rows(plan: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Of each place of the pipeline; neighbours that need the same share a row, of many the ends and the worst are shown."""
+    rows = [list(own) for _, own in groupby(plan["memory"], key=lambda one: [f"{gib:,.2f}" for gib in one["gib"]])]
+    worst = next(at for at, own in enumerate(rows) if any(one["pp_rank"] == plan["worst_pp_rank"] for one in own))
+    ends = {0, 1, 2, worst, *range(len(rows) - 3, len(rows))} if len(rows) > MOST_ROWS else range(len(rows))
+    last = -1
+    for index in sorted(ends):
+        if index != last + 1:
+            yield ("...", *[""] * (len(GIB) + 1))
+        last, own = index, rows[index]
+        place = f"pp {_span(own[0]['pp_rank'], own[-1]['pp_rank'])}" if len(plan["memory"]) > 1 else "each"
+        yield (place, *(f"{gib:,.2f}" for gib in own[0]["gib"]), "*" if index == worst else "")
 
 
 def _span(first: int, last: int) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import add
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pretrain.config import ModelConfig, ParallelConfig, RunConfig
 from pretrain.parallel.base.stages import layer_flops
@@ -16,14 +16,16 @@ from pretrain.workload.flops import flops_per_token, hardware_flops_per_token
 from pretrain.workload.memory import Estimate
 from pretrain.workload.software import Software
 
+if TYPE_CHECKING:
+    from pretrain.plan.time.step_time import StepTime
+
 RESERVED = 0.92  # of a device's memory that a layout may take; the rest is the driver's and the allocator's
 DAY = 24 * 3600
 Axis = Literal["tensor", "pipeline", "data"]
 Phase = Literal["forward", "backward of inputs", "backward of weights", "recompute"]
 
 
-@dataclass(frozen=True)
-class Seconds:
+class Seconds(NamedTuple):
     """Of a step, or of a part of one."""
 
     products: float = 0.0
@@ -40,36 +42,24 @@ class Seconds:
     @property
     def total(self) -> float:
         """All of them."""
-        return sum(self.parts)
+        return sum(self)
 
     @property
-    def parts(self) -> tuple[float, ...]:
-        """The numbers alone."""
-        return (
-            self.products,
-            self.memory,
-            self.launches,
-            self.recompute,
-            self.tensor,
-            self.messages,
-            self.bubble,
-            self.data,
-            self.optimizer,
-            self.offload,
-        )
+    def named(self) -> dict[str, float]:
+        """The parts by name."""
+        return self._asdict()
 
-    def __add__(self, other: Seconds) -> Seconds:
+    def __add__(self, other: Seconds) -> Seconds:  # type: ignore[override]
         if other is NO_SECONDS:
             return self
-        return other if self is NO_SECONDS else Seconds(*map(add, self.parts, other.parts))
+        return other if self is NO_SECONDS else Seconds(*map(add, self, other))
 
     def times(self, number: float) -> Seconds:
         """As many of these."""
-        return Seconds(*(part * number for part in self.parts))
+        return Seconds(*(part * number for part in self))
 
 
 NO_SECONDS = Seconds()
-PARTS = tuple(field.name for field in fields(Seconds))
 
 
 @dataclass(frozen=True)
@@ -123,16 +113,6 @@ class OperationSeconds:
     is_bound_by_memory: bool
 
 
-class Step(Protocol):
-    """What a prediction asks of that which made it, where somebody wants the details."""
-
-    def stage_seconds(self) -> Sequence[StageSeconds]:
-        """Of each stage."""
-
-    def operation_seconds(self) -> Sequence[OperationSeconds]:
-        """Those that take most first."""
-
-
 @dataclass(frozen=True)
 class Prediction:
     """One layout on one cluster."""
@@ -145,7 +125,7 @@ class Prediction:
     micro_batches: int  # of a step, on each data-parallel rank
     micro_batch_size: int
     communication: Mapping[Axis, Traffic]
-    step: Step = field(repr=False, compare=False)
+    step: StepTime = field(repr=False, compare=False)
 
     @property
     def step_seconds(self) -> float:
@@ -249,9 +229,7 @@ class Prediction:
 
     @property
     def _peak(self) -> float:
-        peak = self.cluster.device.peak_flops(self.config.training.precision)
-        assert peak is not None, "`predict` refuses that"
-        return peak
+        return self.cluster.device.known_peak(self.config.training.precision)
 
 
 def most_bytes(config: RunConfig, devices: int, cluster: Cluster, software: Software) -> tuple[int, int]:

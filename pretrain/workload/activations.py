@@ -22,8 +22,9 @@ On a CPU RMSNorm is no fused operation and saves its input and its normalised in
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
-from pretrain.config import ModelConfig, ParallelConfig
+from pretrain.config import ModelConfig, ParallelConfig, Recompute
 
 INT64 = 8
 
@@ -43,6 +44,11 @@ class Activations:
         """Bytes of a number where the forward takes fp32 at least."""
         return max(self.item, 4)
 
+    @cached_property
+    def first_block(self) -> int:
+        """What a layer keeps that is computed again, where any are."""
+        return self.block(0)
+
     def block(self, index: int) -> int:
         """What a layer keeps under the configured recompute."""
         if self.parallel.recompute == "none" or (
@@ -55,22 +61,22 @@ class Activations:
         products = self._qkv + self._queries + self._mlp_products
         return 2 * inputs + self.item * products + self._log_sum_exps
 
-    @property
+    @cached_property
     def whole_block(self) -> int:
         """What a layer keeps without recompute."""
         return 2 * self._norm + self._attention + self._mlp
 
-    @property
+    @cached_property
     def block_in_backward(self) -> int:
         """The most that the backward of a layer holds beyond what was kept: what it computes again, and gradients."""
         again = 0
         if self.parallel.recompute != "none":
-            again = self.whole_block - min(self.block(0), self.whole_block)
+            again = self.whole_block - min(self.first_block, self.whole_block)
         mlp = 2 * self._mlp_products  # of the products, and of what lies between them and the last one
         attention = 2 * self._qkv + self._queries
         return again + self.item * (max(mlp, attention) + 2 * self.model.hidden_size)
 
-    @property
+    @cached_property
     def block_deferred(self) -> int:
         """What a layer keeps between the two halves of a backward: each product's input and the gradient of its output."""
         hidden = self.model.hidden_size
@@ -78,34 +84,34 @@ class Activations:
         wide = self._qkv + self._queries + self._mlp_products + mlp + 2 * hidden
         return self.item * wide + 2 * self._token
 
-    @property
+    @cached_property
     def of_stage(self) -> int:
         """What a stage keeps besides its layers: rotary angles, and a mask that is needed again."""
         angles = self.wide * self.model.head_size if self.model.positions == "rope" else 0
         mask = self.model.sequence_length if self.has_mask and self.parallel.recompute != "none" else 0
         return angles + mask
 
-    @property
+    @cached_property
     def head(self) -> int:
         """The final norm, and per target three numbers of the loss."""
         return self._norm + 2 * self.wide + INT64
 
-    @property
+    @cached_property
     def logits(self) -> int:
         """The softmax of this rank's logits, which the loss keeps."""
         return self.wide * self._vocabulary
 
-    @property
+    @cached_property
     def logits_in_passing(self) -> int:
         """The logits, before the softmax replaces them, or their gradient."""
         return self.item * self._vocabulary
 
-    @property
+    @cached_property
     def head_deferred(self) -> int:
         """Between the two halves of a backward: the head's input and the gradient of the logits."""
         return self._token + self.logits_in_passing
 
-    @property
+    @cached_property
     def message(self) -> int:
         """What travels between two stages."""
         return self._token
@@ -170,3 +176,19 @@ class Activations:
     @property
     def _vocabulary(self) -> int:
         return self.model.padded_vocab_size // self.parallel.tp
+
+
+@lru_cache(maxsize=4096)
+def activations_of(
+    model: ModelConfig,
+    tp: int,
+    sequence_parallel: bool,
+    recompute: Recompute,
+    every: int,
+    item: int,
+    has_mask: bool,
+    on_cpu: bool,
+) -> Activations:
+    """Once for many layouts, with all that was asked of it."""
+    parallel = ParallelConfig(tp=tp, sequence_parallel=sequence_parallel, recompute=recompute, recompute_every=every)
+    return Activations(model, parallel, item, has_mask, on_cpu)

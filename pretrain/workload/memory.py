@@ -27,11 +27,11 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from pretrain.batch_size import local_batches
-from pretrain.config import ModelConfig, ParallelConfig, Precision, Recompute, RunConfig, ScheduleKind
+from pretrain.config import ModelConfig, Precision, RunConfig, ScheduleKind
 from pretrain.parallel.base.mesh import layout
 from pretrain.parallel.base.params import part_specs
 from pretrain.parallel.base.stages import Stage
-from pretrain.workload.activations import Activations
+from pretrain.workload.activations import activations_of
 from pretrain.workload.pipeline import most_held, own_stages, stages_of
 
 Device = Literal["cpu", "cuda"]
@@ -106,13 +106,15 @@ class Estimate:
 
     def host_rows(self) -> list[tuple[str, int]]:
         """Those parts that lie in the memory of the machine."""
-        resting, beside = ("weights", "gradients", "optimizer"), ("pinning", "snapshot", "process")
-        everywhere = self.device == "cpu"
-        return [
-            (name, size)
-            for name, size in self.rows()
-            if everywhere or name in beside or (self.offload and name in resting)
-        ]
+        return [(name, size) for name, size in self.rows() if self.device == "cpu" or name not in self.device_parts]
+
+    @property
+    def device_parts(self) -> dict[str, int]:
+        """Those parts, of any size, that lie where the arithmetic is: `device_bytes` together."""
+        on_host = {"pinning", "snapshot", "process"}
+        if self.offload and self.device == "cuda":
+            on_host |= {"weights", "gradients", "optimizer"}
+        return {name: size for name, size in self.rows() if name not in on_host}
 
 
 def worst(estimates: Sequence[Estimate]) -> Estimate:
@@ -187,21 +189,6 @@ class _Group(NamedTuple):
     largest: int  # the most of one parameter, on all of them together
 
 
-class _Kept(NamedTuple):
-    """What `workload.activations` says of one token, in its names, looked up once for many layouts."""
-
-    again: int  # of a layer that is computed again
-    whole_block: int
-    block_deferred: int
-    block_in_backward: int
-    of_stage: int
-    head: int
-    logits: int
-    logits_in_passing: int
-    head_deferred: int
-    message: int
-
-
 class _Run:
     """What is the same at all places of the pipeline."""
 
@@ -221,8 +208,8 @@ class _Run:
         self.own = own_stages(parallel.schedule, parallel.pp, parallel.chunks)
         self.is_split = parallel.num_stages > 1 and parallel.schedule in ("zero-bubble", "zbv")
         has_mask, on_cpu = config.model.document_mask or config.data.prefix_lm, device == "cpu"
-        again = (parallel.recompute, parallel.recompute_every)
-        self.kept = _kept(config.model, parallel.tp, parallel.sequence_parallel, *again, self.item, has_mask, on_cpu)
+        kind = (parallel.tp, parallel.sequence_parallel, parallel.recompute, parallel.recompute_every)
+        self.kept = activations_of(config.model, *kind, self.item, has_mask, on_cpu)
         self.block = self.group("layers")
         self.places: dict[tuple[object, ...], _Place] = {}
 
@@ -303,7 +290,7 @@ class _Place:
         """By one micro-batch in one stage, its logits included."""
         run, kept = self.run, self.run.kept
         num, num_again = len(stage.layers), _num_again(stage, run.parallel.recompute_every)
-        token = kept.of_stage + num_again * kept.again + (num - num_again) * kept.whole_block
+        token = kept.of_stage + num_again * kept.first_block + (num - num_again) * kept.whole_block
         deferred = num * kept.block_deferred
         if stage.is_last:
             token += kept.head + kept.logits
@@ -377,22 +364,6 @@ def _group(model: ModelConfig, rooms: tuple[str, ...], tp: int, num_shards: int)
             wholes.append(rows * columns)
     pinned = sum(map(_power_of_two, shards))
     return _Group(tuple(shards), sum(shards), pinned, sum(wholes), max(wholes, default=0))
-
-
-@lru_cache(maxsize=4096)
-def _kept(
-    model: ModelConfig,
-    tp: int,
-    sequence_parallel: bool,
-    recompute: Recompute,
-    every: int,
-    item: int,
-    has_mask: bool,
-    on_cpu: bool,
-) -> _Kept:
-    parallel = ParallelConfig(tp=tp, sequence_parallel=sequence_parallel, recompute=recompute, recompute_every=every)
-    kept = Activations(model, parallel, item, has_mask, on_cpu)
-    return _Kept(kept.block(0), *(getattr(kept, name) for name in _Kept._fields[1:]))
 
 
 def _rooms(stage: Stage, is_tied: bool) -> list[str]:

@@ -40,6 +40,7 @@ from pretrain.launch import launch
 from pretrain.plan.calibration.benchmarks import DTYPES, Findings, Sample, training_configs
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, Cores, Device, Efficiency, Host, Network
+from pretrain.plan.pages.text import aligned
 from pretrain.plan.tuning.measure import Measurement
 from pretrain.plan.tuning.refit import Run, predicted_again, refit_speed
 
@@ -220,19 +221,16 @@ def lines(calibration: Calibration) -> Iterator[str]:
         if found is not None:
             yield from _sample_lines(found)
     yield ""
-    yield f"{'training step':42} {'measured':>10} {'spread':>7} {'predicted':>10} {'error':>7}"
+    rows = []
     for run in calibration.runs:
         config = run.prediction.config
         model, measured = config.model, Sample(kind="step", work=1.0, seconds=list(run.measurement.seconds))
         predicted = predicted_again(run.prediction, cluster).step_seconds
-        name = (
-            f"{run.prediction.devices} x {model.num_layers} layers of {model.hidden_size}, window "
-            f"{model.sequence_length}, zero {config.parallel.zero}"
-        )
-        yield (
-            f"{name:42} {1e3 * measured.median:8.1f} ms {measured.spread:7.0%} {1e3 * predicted:8.1f} ms "
-            f"{predicted / measured.median - 1:+7.1%}"
-        )
+        shape = f"{model.num_layers} layers of {model.hidden_size}, window {model.sequence_length}"
+        times = (f"{1e3 * measured.median:.1f}", f"{measured.spread:.0%}", f"{1e3 * predicted:.1f}")
+        name = f"{run.prediction.devices} x {shape}, zero {config.parallel.zero}"
+        rows.append((name, *times, f"{predicted / measured.median - 1:+.1%}"))
+    yield from aligned(("training step", "measured ms", "spread", "predicted ms", "error"), rows, ("training step",))
     yield ""
     yield from toml.dump(cluster.model_dump(mode="json", exclude_none=True)).splitlines()
     yield ""
@@ -240,11 +238,11 @@ def lines(calibration: Calibration) -> Iterator[str]:
 
 def _sample_lines(found: Findings) -> Iterator[str]:
     units: Mapping[str, tuple[float, str]] = {"products": (1e9, "GFLOP/s"), "operation": (1e6, "million/s")}
-    yield ""
-    yield f"{found.ranks} rank{'s at once' if found.ranks > 1 else ''}{'':18} {'each':>12} {'spread':>7}"
+    rows = []
     for sample in found.samples:
         unit, name = units.get(sample.kind, (1e9, "GB/s"))
-        what = f"{sample.kind} {sample.precision or ''}".strip()
-        yield (
-            f"{what:15} {sample.work:10.3g} {1e6 * sample.median:9.1f} us {sample.spread:7.0%} {sample.rate / unit:9.2f} {name}"
-        )
+        times = (f"{1e6 * sample.median:.1f} us", f"{sample.spread:.0%}", f"{sample.rate / unit:.2f}", name)
+        rows.append((f"{sample.kind} {sample.precision or ''}".strip(), f"{sample.work:.3g}", *times))
+    ranks = f"{found.ranks} rank{'s at once' if found.ranks > 1 else ''}"
+    yield ""
+    yield from aligned((ranks, "work", "each", "spread", "rate", " "), rows, left=(ranks, " "))

@@ -37,7 +37,17 @@ class Device(Strict):
         if precision in self.peak:
             return self.peak[precision]
         known = find_device(self.name)
-        return None if known is None else {"bf16": known.bf16, "fp16": known.fp16, "fp32": known.fp32}.get(precision)
+        return None if known is None else known.peak(precision)
+
+    def known_peak(self, precision: Precision) -> float:
+        """The same; raises `UsageError` where nobody knows it."""
+        peak = self.peak_flops(precision)
+        if peak is None:
+            raise UsageError(
+                f"nobody has said what a {self.name} does in {precision}. Give [device.peak] {precision} in its cluster's file, "
+                "or another training.precision"
+            )
+        return peak
 
 
 class Network(Strict):

@@ -73,11 +73,6 @@ class Collectives:
         """Sum over the group; every rank ends with the whole."""
         return min(self.all_reduce_ways(group, num_bytes).values())
 
-    def all_reduce_way(self, group: Group, num_bytes: float) -> Way:
-        """The fastest of the table above."""
-        ways = self.all_reduce_ways(group, num_bytes)
-        return min(ways, key=lambda way: ways[way])
-
     def all_reduce_ways(self, group: Group, num_bytes: float) -> dict[Way, float]:
         """Seconds of each way that this cluster has for the group."""
         if group.size == 1:

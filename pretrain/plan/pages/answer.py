@@ -34,21 +34,30 @@ def answer(args: argparse.Namespace) -> None:
     else:
         print("\n".join(list(_lines(question, args, tuned))))
     if args.report is not None:
-        _write_report(question, args)
+        page = report.render(
+            question.plans,
+            question.tokens,
+            name=question.name,
+            marked={"configured": question.configured} if isinstance(question.configured, Prediction) else {},
+            scaled=question.curves(tuple(args.scaling)) if args.scaling else None,
+            ruled=question.rules if args.rules else (),
+        )
+        durable.write_bytes(args.report, page.encode())
+        print(f"{args.report}: written", file=sys.stderr)
 
 
 def _json(question: Question, args: argparse.Namespace, tuned: Tuned | None) -> dict[str, object]:
     """Everything as data; of `--layout` that one alone, without a search for others."""
-    plans = None if args.layout else question.plans
-    if plans is None:
+    if args.layout:
         found = question.find(args.layout, "--layout")
         answer = record.as_json(question.config, question.tokens, [(None, found)], None)
         answer["by_other_software"] = {name: record.short(each) for name, each in question.by_others(found).items()}
     else:
+        plans = question.plans
         answer = record.as_json(question.config, question.tokens, list(enumerate(plans.layouts[: args.top], 1)), plans)
-    if plans is not None and isinstance(question.configured, Prediction):
-        rank = plans.rank_of(question.configured).place
-        answer["configured"] = record.of_layout(question.configured, question.tokens, rank, question.config)
+        if isinstance(question.configured, Prediction):
+            rank = plans.rank_of(question.configured).place
+            answer["configured"] = record.of_layout(question.configured, question.tokens, rank, question.config)
     if tuned is not None:
         answer["measured"] = tune.as_json(tuned)
     if args.scaling:
@@ -58,44 +67,47 @@ def _json(question: Question, args: argparse.Namespace, tuned: Tuned | None) -> 
     return answer
 
 
-def _searched(question: Question) -> tuple[Plans | None, str | None]:
-    """The search, or why it found nothing: one layout can be predicted all the same."""
-    try:
-        return question.plans, None
-    except UsageError as error:
-        return None, str(error)
-
-
 def _lines(question: Question, args: argparse.Namespace, tuned: Tuned | None) -> Iterator[str]:
-    """The answer for a reader."""
+    """The answer for a reader: its parts, an empty line between them."""
+    parts: list[Iterator[str]] = []
     if args.layout:
-        yield from _one(question, question.find(args.layout, "--layout"))
+        parts.append(_one(question, question.find(args.layout, "--layout")))
     elif args.compare:
-        yield from _compared(question, args.compare)
+        parts.append(_compared(question, args.compare))
     elif args.explain:
         found = question.find(args.explain, "--explain")
-        yield from text.header(question.config, found, question.tokens, question.name)
-        yield ""
-        yield from explain.explain(
-            found, question.tokens, f"layout {args.explain}" if args.explain.isdecimal() else "layout"
-        )
+        title = f"layout {args.explain}" if args.explain.isdecimal() else "layout"
+        parts += [_header(question, found), explain.explain(found, question.tokens, title)]
     elif tuned is not None:
-        yield from tune.lines(tuned)
+        parts.append(tune.lines(tuned))
     elif not (args.scaling or args.rules):
-        yield from _ranked(question, args.top)
-    is_alone = not (args.layout or args.compare or args.explain or tuned is not None)
+        parts.append(_ranked(question, args.top))
     if args.scaling:
-        yield from () if is_alone else ("",)
-        yield from scaling.lines(question.curves(tuple(args.scaling)))
+        parts.append(_scaled(question, tuple(args.scaling)))
     if args.rules:
-        yield from () if is_alone and not args.scaling else ("",)
-        yield from rules.lines(question.config, question.devices, question.cluster, question.software)
+        parts.append(text.aligned(rules.COLUMNS, [rule.cells for rule in question.rules], rules.WORDS))
+    for number, part in enumerate(parts):
+        yield from [""] * (number > 0)
+        yield from part
+
+
+def _header(question: Question, prediction: Prediction) -> Iterator[str]:
+    return text.header(question.config, prediction, question.tokens, question.name)
+
+
+def _scaled(question: Question, numbers: tuple[int, ...]) -> Iterator[str]:
+    found = question.curves(numbers)
+    yield f"Predicted on {question.cluster.name}, software {question.software.name}. The layout kept is {found.kept}."
+    yield ""
+    yield from text.aligned(scaling.COLUMNS, list(scaling.table(found)), ("scaling", "layout"))
+    for curve in found.curves:
+        yield ""
+        yield from text.wrapped(scaling.limit(curve))
 
 
 def _ranked(question: Question, top: int) -> Iterator[str]:
     plans, configured = question.plans, question.configured
-    best = plans.layouts[0]
-    yield from text.header(question.config, best, question.tokens, question.name)
+    yield from _header(question, plans.best)
     yield (
         f"{plans.considered:,} legal layouts in {plans.seconds:.1f} s; {len(plans.layouts):,} shapes (tp, pp, mbs) fit and are worth "
         "a row, each in its best layout:"
@@ -114,40 +126,33 @@ def _ranked(question: Question, top: int) -> Iterator[str]:
     yield ""
     yield from text.split(rows)
     yield ""
-    yield from _of_configured(question)
+    if isinstance(configured, str):
+        yield from text.wrapped(f"* the configuration's own layout is none of these devices: {configured}", "", "  ")
+    else:
+        yield from _placed(configured, plans, "* the configuration's own layout")
     if plans.rejected:
         yield ""
     yield from text.rejections(plans.rejected, max(MOST_REASONS, top))
     yield ""
-    yield from text.wrapped(
-        f"--explain 1: where its time and memory go; 1 is {naming.layout_name(best.config, question.devices)}"
-    )
-
-
-def _of_configured(question: Question) -> Iterator[str]:
-    """The place of the configuration's own layout, and what makes the difference to the first."""
-    configured = question.configured
-    if isinstance(configured, str):
-        yield from text.wrapped(f"* the configuration's own layout is none of these devices: {configured}", "", "  ")
-        return
-    yield from _placed(configured, question.plans, "* the configuration's own layout")
+    name = naming.layout_name(plans.best.config, question.devices)
+    yield from text.wrapped(f"--explain 1: where its time and memory go; 1 is {name}")
 
 
 def _placed(prediction: Prediction, plans: Plans, who: str) -> Iterator[str]:
+    """The place of a layout, and what makes the difference to the first."""
     rank = plans.rank_of(prediction)
     if not prediction.fits:
         yield from text.wrapped(f"{who} does not fit: {explain.missing(prediction)}.", "", "  ")
-        return
-    place = f"{who} is {rank.words}"
-    if rank.place == 1:
-        yield f"{place}."
-        return
-    yield from text.wrapped(f"{place}. {explain.difference(rank.best, prediction, ('1', 'It'))}", "", "  ")
+    elif rank.place == 1:
+        yield f"{who} is {rank.words}."
+    else:
+        difference = explain.difference(rank.best, prediction, ("1", "It"))
+        yield from text.wrapped(f"{who} is {rank.words}. {difference}", "", "  ")
 
 
 def _one(question: Question, prediction: Prediction) -> Iterator[str]:
     """A layout that was named."""
-    yield from text.header(question.config, prediction, question.tokens, question.name)
+    yield from _header(question, prediction)
     yield ""
     yield from text.table([("", prediction)], question.tokens)
     yield ""
@@ -155,18 +160,19 @@ def _one(question: Question, prediction: Prediction) -> Iterator[str]:
     yield ""
     yield from text.others(question.software.name, question.by_others(prediction))
     yield ""
-    plans, reason = _searched(question)
-    if plans is None:
-        yield from text.wrapped(f"Nothing to compare it with: {reason}")
+    try:
+        plans = question.plans
+    except UsageError as error:  # one layout can be predicted all the same
+        yield from text.wrapped(f"Nothing to compare it with: {error}")
         return
     yield from _placed(prediction, plans, "It")
     if plans.rank_of(prediction).place > 1 or not prediction.fits:
-        yield from text.wrapped(f"1 is {naming.layout_name(plans.layouts[0].config, question.devices)}", "", "  ")
+        yield from text.wrapped(f"1 is {naming.layout_name(plans.best.config, question.devices)}", "", "  ")
 
 
 def _compared(question: Question, names: list[str]) -> Iterator[str]:
     first, second = (question.find(name, "--compare") for name in names)
-    yield from text.header(question.config, first, question.tokens, question.name)
+    yield from _header(question, first)
     yield ""
     ranks = all(name.isdecimal() for name in names)
     yield from explain.compare(first, second, (names[0], names[1]) if ranks and names[0] != names[1] else ("A", "B"))
@@ -178,16 +184,3 @@ def _measured(question: Question, args: argparse.Namespace) -> Tuned:
     if args.refitted is not None:
         durable.write_bytes(args.refitted, tune.cluster_toml(tuned.cluster).encode())
     return tuned
-
-
-def _write_report(question: Question, args: argparse.Namespace) -> None:
-    report.write(
-        args.report,
-        question.plans,
-        question.tokens,
-        name=question.name,
-        marked={"configured": question.configured} if isinstance(question.configured, Prediction) else {},
-        scaling=question.curves(tuple(args.scaling)) if args.scaling else None,
-        rules=question.rules if args.rules else (),
-    )
-    print(f"{args.report}: written", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""The drawings of a plan's report: stacked bars, scatter, heat map, curves over numbers of devices. SVG without scripts.
+"""The planner's one kit for drawings: stacked bars and plots, as SVG without scripts, in a page or as a file of its own.
 
-Colours come from the page's style sheet through classes (c0, c1, ...), what a mark stands for is its <title>. No style
-attribute is used: the page's content-security policy would refuse it.
+Colours are classes (c0, c1, ...) of the page's style sheet, what a mark stands for is its <title>. No style attribute
+is used: the page's content-security policy would refuse it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,39 @@ from html import escape
 from pretrain.monitor.charts import Axis, Format, short
 
 WIDTH, HEIGHT = 460, 300
-LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 40
+LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 40
 NUM_COLORS = 12  # in the style sheet
 BAR, BAR_PITCH = 16, 42  # pixels, with the words over a bar
-CELL, MOST_WIDTH = 34, 96  # of a heat map's fields
+MARGIN, LINE = 16, 18  # of a file of its own: around a drawing; of a line of words
+COLORS = {  # of a file of its own, on light and dark ground
+    "light": ("#fff", "#1f2328", "#d0d7de", "#1b6ca8", "#b5651d", "#3c8d40", "#8a8f98"),
+    "dark": ("#0d1117", "#e6edf3", "#30363d", "#6cb6ff", "#e0a060", "#7ed083", "#8d949e"),
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One drawing: `figure` puts it into a page, `picture` several into a file."""
+
+    title: str
+    parts: Sequence[str]  # SVG
+    height: float
+    told: str  # in words, for those who do not see it
+    legend: Sequence[tuple[str, int]] = ()  # names and colours
+    note: str = ""
+    width: float = WIDTH
+
+    @property
+    def figure(self) -> str:
+        """HTML: with its title, what its colours mean, and a note; wide ones scroll."""
+        spans = "".join(f'<span><i class="c{color}"></i>{escape(name)}</span>' for name, color in self.legend)
+        note = f"<figcaption>{escape(self.note)}</figcaption>" if self.note else ""
+        box = f'viewBox="0 0 {self.width:.0f} {self.height:.0f}"'
+        svg = f'<svg {box} role="img" aria-label="{escape(self.told)}">{"".join(self.parts)}</svg>'
+        kind = ""
+        if self.width > WIDTH:
+            svg, kind = f'<div class="scroll">{svg}</div>', ' class="wide"'
+        return f'<figure{kind}><h3>{escape(self.title)}</h3><p class="legend">{spans}</p>{svg}{note}</figure>\n'
 
 
 @dataclass(frozen=True)
@@ -31,7 +60,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Dot:
-    """One mark of a scatter or a curve."""
+    """One mark of a plot."""
 
     x: float
     y: float
@@ -50,109 +79,100 @@ class Dots:
     is_faint: bool = False
 
 
-def bars(title: str, rows: Sequence[Bar], text: Format, limit: tuple[float, str] | None = None, note: str = "") -> str:
+def bars(
+    title: str, rows: Sequence[Bar], text: Format, limit: tuple[float, str] | None = None, note: str = ""
+) -> Drawing:
     """Horizontal stacked bars from 0, in the colours of their parts' order; `limit` is a line across all, with its name."""
     names = list(dict.fromkeys(name for row in rows for name, value in row.parts.items() if value > 0))
-    colors = {name: index % NUM_COLORS for index, name in enumerate(names)}
-    longest = max([sum(row.parts.values()) for row in rows] + ([limit[0]] if limit else [])) or 1.0
-    scale = (WIDTH - 2) / longest
+    legend = [(name, index % NUM_COLORS) for index, name in enumerate(names)]
+    scale = (WIDTH - 2) / (max([sum(row.parts.values()) for row in rows] + ([limit[0]] if limit else [])) or 1.0)
     parts = []
     for index, row in enumerate(rows):
         top, left = index * BAR_PITCH, 0.0
-        parts.append(_text(0, top + 14, row.name, kind="ink"))
-        parts.append(_text(WIDTH, top + 14, row.end, "end"))
+        parts += [_text(0, top + 14, row.name, kind="ink"), _text(WIDTH, top + 14, row.end, "end")]
         for name, value in row.parts.items():
             if value > 0:
-                about = f"{name}: {text(value)}"
-                parts.append(_rect(left * scale, top + 20, value * scale, BAR, f"c{colors[name]}", about))
+                kind = f"c{dict(legend)[name]}"
+                parts.append(_rect(left * scale, top + 20, value * scale, BAR, kind, f"{name}: {text(value)}"))
             left += value
     height = len(rows) * BAR_PITCH + (18 if limit else 0)
     if limit:
-        x = limit[0] * scale
-        parts.append(f'<line class="event" x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{height - 16}"/>')
-        parts.append(_text(x, height - 2, limit[1], "end"))
-    legend = [(name, colors[name]) for name in names]
-    told = "; ".join(f"{row.name}: {row.end}" for row in rows)
-    return figure(title, legend, _svg(height, parts, told), note)
+        parts += [
+            _line("event", limit[0] * scale, 0, height - 16),
+            _text(limit[0] * scale, height - 2, limit[1], "end"),
+        ]
+    return Drawing(title, parts, height, "; ".join(f"{row.name}: {row.end}" for row in rows), legend, note)
 
 
-def scatter(
-    title: str, groups: Sequence[Dots], x_name: str, y_name: str, x_limit: float | None = None, note: str = ""
-) -> str:
-    """Marks over two axes that begin at 0; marks that would hide each other are drawn once."""
-    every = [dot for group in groups for dot in group.dots]
-    right = max([dot.x for dot in every] + ([x_limit] if x_limit else []))
-    x = Axis(0.0, right * 1.04, LEFT, WIDTH - RIGHT)
-    y = Axis(0.0, max(dot.y for dot in every) * 1.06, HEIGHT - BOTTOM, TOP)
-    parts = [*_axes(x, y, x_name, y_name, short, short)]
-    if x_limit:
-        parts.append(
-            f'<line class="event" x1="{x(x_limit):.1f}" y1="{TOP}" x2="{x(x_limit):.1f}" y2="{HEIGHT - BOTTOM}"/>'
-        )
-    for group in groups:
-        parts += _marks(group, x, y)
-    told = f"{y_name} over {x_name}: " + ", ".join(f"{len(group.dots)} {group.name}" for group in groups)
-    legend = [(group.name, group.color) for group in groups]
-    return figure(title, legend, _svg(HEIGHT, parts, told), note)
-
-
-def curves(title: str, groups: Sequence[Dots], x_name: str, y_name: str, text: Format, note: str = "") -> str:
-    """Lines over numbers of devices, whose axis doubles from tick to tick; values from 0."""
-    every = [dot for group in groups for dot in group.dots]
-    numbers = sorted({dot.x for dot in every})
-    low, high = numbers[0], max(numbers[-1], 2 * numbers[0])
-    x = Axis(low, high, LEFT + 10, WIDTH - RIGHT - 14, log=True)
-    y = Axis(0.0, max(dot.y for dot in every) * 1.08, HEIGHT - BOTTOM, TOP)
-    parts = [*_axes(x, y, x_name, y_name, short, text, numbers)]
-    for group in groups:
-        parts += _marks(group, x, y)
-    told = "; ".join(f"{group.name} ends at {text(group.dots[-1].y)}" for group in groups if group.dots)
-    return figure(title, [(group.name, group.color) for group in groups], _svg(HEIGHT, parts, told), note)
-
-
-def heat_map(
+def plot(
     title: str,
-    cells: Mapping[tuple[int, int], tuple[float, str]],
-    row_name: str,
-    column_name: str,
+    groups: Sequence[Dots],
+    x_name: str,
+    y_name: str,
+    text: Format = short,
+    x_limit: float | None = None,
+    doubles: bool = False,
     note: str = "",
-) -> str:
-    """Values by row and column, each with what it is; the larger the darker. What is not there stays empty."""
-    rows, columns = (sorted({key[axis] for key in cells}) for axis in (0, 1))
-    low, high = min(value for value, _ in cells.values()), max(value for value, _ in cells.values())
-    width = min(MOST_WIDTH, (WIDTH - LEFT) / len(columns))
-    parts = []
-    for place, row in enumerate(rows):
-        top = TOP + place * CELL
-        parts.append(_text(LEFT - 8, top + CELL / 2 + 4, f"{row:,}", "end"))
-        for across, column in enumerate(columns):
-            left = LEFT + across * width
-            if (row, column) not in cells:
-                parts.append(
-                    f'<rect class="none" x="{left:.1f}" y="{top}" width="{width - 2:.1f}" height="{CELL - 2}"/>'
-                )
-                continue
-            value, about = cells[row, column]
-            share = (value - low) / (high - low) if high > low else 1.0
-            shade = f' fill-opacity="{0.08 + 0.62 * share:.2f}"'
-            parts.append(_rect(left, top, width - 1, CELL - 2, "c0", about, shade))
-            parts.append(_text(left + (width - 1) / 2, top + CELL / 2 + 3, short(value), "middle", "ink small"))
-    bottom = TOP + len(rows) * CELL
-    for across, column in enumerate(columns):
-        parts.append(_text(LEFT + (across + 0.5) * width, bottom + 14, f"{column:,}", "middle"))
-    parts.append(_text(LEFT + len(columns) * width, bottom + 32, column_name, "end"))
-    parts.append(_text(0, 8, row_name))
-    best = max(cells, key=lambda key: cells[key][0])
-    told = f"best: {row_name} {best[0]}, {column_name} {best[1]}, {short(cells[best][0])}"
-    return figure(title, [], _svg(bottom + 38, parts, told), note)
+) -> Drawing:
+    """Marks and lines over two axes from 0; marks that would hide each other are drawn once.
+
+    Args:
+        text: of values of the y axis.
+        x_limit: where a line goes up.
+        doubles: x are numbers of devices, each with its tick; the axis is logarithmic.
+    """
+    every = [dot for group in groups for dot in group.dots]
+    numbers = sorted({dot.x for dot in every}) if doubles else None
+    if numbers:
+        x = Axis(numbers[0], max(numbers[-1], 2 * numbers[0]), LEFT + 10, WIDTH - RIGHT - 14, log=True)
+    else:
+        x = Axis(0.0, max([dot.x for dot in every] + ([x_limit] if x_limit else [])) * 1.04, LEFT, WIDTH - RIGHT)
+    y = Axis(0.0, max(dot.y for dot in every) * 1.07, HEIGHT - BOTTOM, TOP)
+    parts = [_text(WIDTH - RIGHT, HEIGHT - 6, x_name, "end"), _text(0, 8, y_name)]
+    for value in y.ticks():
+        parts.append(f'<line class="grid" x1="{LEFT}" y1="{y(value):.1f}" x2="{WIDTH - RIGHT}" y2="{y(value):.1f}"/>')
+        parts.append(_text(LEFT - 6, y(value) + 4, text(value), "end"))
+    parts += [
+        _text(x(value), HEIGHT - BOTTOM + 16, short(value), "middle") for value in _apart(numbers or x.ticks(), x)
+    ]
+    parts += [_line("event", x(x_limit), TOP, HEIGHT - BOTTOM)] if x_limit else []
+    parts += [mark for group in groups for mark in _marks(group, x, y)]
+    told = "; ".join(
+        f"{group.name}: {len(group.dots)}, ends at {text(group.dots[-1].y)}" for group in groups if group.dots
+    )
+    legend = [(group.name, group.color) for group in groups]
+    return Drawing(title, parts, HEIGHT, f"{y_name} over {x_name}: {told}", legend, note)
 
 
-def figure(title: str, legend: Iterable[tuple[str, int]], svg: str, note: str = "", kind: str = "") -> str:
-    """A drawing with its title, what its colours mean, and a note."""
-    spans = "".join(f'<span><i class="c{color}"></i>{escape(name)}</span>' for name, color in legend)
-    below = f"<figcaption>{escape(note)}</figcaption>" if note else ""
-    about = f' class="{kind}"' if kind else ""
-    return f'<figure{about}><h3>{escape(title)}</h3><p class="legend">{spans}</p>{svg}{below}</figure>\n'
+def picture(drawings: Sequence[Drawing], words: Sequence[str] = ()) -> str:
+    """One SVG file that needs nothing else, on light or dark ground: drawings below each other, and lines of words."""
+    parts, top = [], MARGIN
+    for one in drawings:
+        heads = [_text(0, 12, one.title, kind="ink")]
+        heads += [
+            _text(0, 12 + LINE * place, f"■ {name}", kind=f"c{color}")
+            for place, (name, color) in enumerate(one.legend, 1)
+        ]
+        below = LINE * (len(heads) + 1)
+        body = "".join([*heads, f'<g transform="translate(0,{below})">', *one.parts, "</g>"])
+        parts.append(f'<g transform="translate({MARGIN},{top})">{body}</g>')
+        top += below + int(one.height) + MARGIN
+    parts += [_text(MARGIN, top + LINE * (place + 1), line, kind="ink") for place, line in enumerate(words)]
+    width = 2 * MARGIN + max([one.width for one in drawings] + [7.0 * len(line) for line in words], default=WIDTH)
+    box = f'width="{width:.0f}" height="{top + LINE * len(words) + MARGIN}"'
+    ground = f"<style>{_sheet('light')}@media(prefers-color-scheme:dark){{{_sheet('dark')}}}</style>"
+    ground += f'<rect class="ground" {box}/>'
+    font = 'font-family="sans-serif" font-size="12"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {box} {font}>{ground}{"".join(parts)}</svg>\n'
+
+
+def _sheet(ground: str) -> str:
+    paper, ink, grid, *colors = COLORS[ground]
+    kinds = "".join(f".c{at}{{color:{color};fill:{color}}}" for at, color in enumerate(colors))
+    return (
+        f".ground{{fill:{paper}}}text,.ink{{fill:{ink}}}.grid,.event{{stroke:{grid}}}{kinds}"
+        ".line{fill:none;stroke:currentColor;stroke-width:1.7}"
+    )
 
 
 def _marks(group: Dots, x: Axis, y: Axis) -> Iterator[str]:
@@ -168,19 +188,7 @@ def _marks(group: Dots, x: Axis, y: Axis) -> Iterator[str]:
         yield f'<circle class="c{group.color}" cx="{across}" cy="{up}" r="{group.size}"{faint}>{about}</circle>'
 
 
-def _axes(
-    x: Axis, y: Axis, x_name: str, y_name: str, x_text: Format, y_text: Format, x_ticks: Sequence[float] | None = None
-) -> Iterator[str]:
-    for value in y.ticks():
-        yield f'<line class="grid" x1="{LEFT}" y1="{y(value):.1f}" x2="{WIDTH - RIGHT}" y2="{y(value):.1f}"/>'
-        yield _text(LEFT - 6, y(value) + 4, y_text(value), "end")
-    for value in x.ticks() if x_ticks is None else _apart(x_ticks, x):
-        yield _text(x(value), HEIGHT - BOTTOM + 16, x_text(value), "middle")
-    yield _text(WIDTH - RIGHT, HEIGHT - 6, x_name, "end")
-    yield _text(0, 8, y_name)
-
-
-def _apart(values: Sequence[float], axis: Axis) -> Iterator[float]:
+def _apart(values: Iterable[float], axis: Axis) -> Iterator[float]:
     """Those whose names do not lie on each other."""
     last = -math.inf
     for value in values:
@@ -191,14 +199,14 @@ def _apart(values: Sequence[float], axis: Axis) -> Iterator[float]:
 
 def _rect(x: float, y: float, width: float, height: float, kind: str, about: str, more: str = "") -> str:
     place = f'x="{x:.1f}" y="{y:.1f}" width="{max(0.3, width):.1f}" height="{height}"'
-    return f'<rect class="{kind}" {place}{more}><title>{escape(about)}</title></rect>'
+    return f'<rect class="{kind}" {place}{more}>{f"<title>{escape(about)}</title>" if about else ""}</rect>'
+
+
+def _line(kind: str, x: float, top: float, bottom: float) -> str:
+    return f'<line class="{kind}" x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom}"/>'
 
 
 def _text(x: float, y: float, words: str, anchor: str = "start", kind: str = "") -> str:
     about = f' class="{kind}"' if kind else ""
     place = "" if anchor == "start" else f' text-anchor="{anchor}"'
     return f'<text{about} x="{x:.1f}" y="{y:.1f}"{place}>{escape(words)}</text>'
-
-
-def _svg(height: float, parts: Iterable[str], told: str) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(told)}">{"".join(parts)}</svg>'

@@ -13,6 +13,12 @@ from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.search import Plans
 from pretrain.workload import parameters
 
+SHORT = ("step_seconds", "tflops_per_gpu", "mfu", "memory_bytes", "fits")  # figures of a prediction
+FIGURES = (
+    *("micro_batch_size", "micro_batches", "tokens_per_second", "model_tflops_per_gpu", "hfu", "bubble"),
+    *("missing_bytes", "host_bytes_per_node"),
+)
+
 
 def as_json(
     config: RunConfig, tokens: int, layouts: Sequence[tuple[int | None, Prediction]], plans: Plans | None
@@ -39,13 +45,7 @@ def as_json(
 
 def short(prediction: Prediction) -> dict[str, Any]:
     """What a layout costs, in a few numbers."""
-    return {
-        "step_seconds": prediction.step_seconds,
-        "tflops_per_gpu": prediction.tflops_per_gpu,
-        "mfu": prediction.mfu,
-        "memory_bytes": prediction.memory_bytes,
-        "fits": prediction.fits,
-    }
+    return {name: getattr(prediction, name) for name in SHORT}
 
 
 def of_layout(
@@ -62,31 +62,16 @@ def of_layout(
         "data_parallel": replicas * shards,
         "data_parallel_replicate": replicas,
         "data_parallel_shard": shards,
-        "micro_batch_size": prediction.micro_batch_size,
         "global_batch_size": config.training.global_batch_size,
-        "micro_batches": prediction.micro_batches,
         "schedule": parallel.schedule if parallel.pp > 1 else None,
         "stages_per_rank": parallel.chunks,
         "layers_per_stage": list(parallel.layers_per_stage) if parallel.layers_per_stage else None,
-        "zero": parallel.zero,
-        "offload": parallel.offload,
-        "recompute": parallel.recompute,
-        "recompute_every": parallel.recompute_every,
         "sequence_parallel": parallel.sequence_parallel and parallel.tp > 1,
-        "step_seconds": prediction.step_seconds,
-        "tokens_per_second": prediction.tokens_per_second,
-        "tflops_per_gpu": prediction.tflops_per_gpu,
-        "model_tflops_per_gpu": prediction.model_tflops_per_gpu,
-        "mfu": prediction.mfu,
-        "hfu": prediction.hfu,
+        **{name: getattr(parallel, name) for name in ("zero", "offload", "recompute", "recompute_every")},
+        **{name: getattr(prediction, name) for name in (*SHORT, *FIGURES)},
         "days": prediction.days(tokens),
-        "bubble": prediction.bubble,
-        "seconds": asdict(prediction.seconds),
+        "seconds": prediction.seconds.named,
         "communication": {axis: asdict(traffic) for axis, traffic in prediction.communication.items()},
-        "fits": prediction.fits,
-        "missing_bytes": prediction.missing_bytes,
-        "memory_bytes": prediction.memory_bytes,
         "memory": dict(worst.rows()),
         "memory_pipeline_rank": worst.pp_rank,
-        "host_bytes_per_node": prediction.host_bytes_per_node,
     }

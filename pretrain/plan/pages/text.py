@@ -1,45 +1,53 @@
-"""The planner's answers as text for a terminal: at most 100 columns, no colours."""
+"""The planner's answers as text for a terminal: at most 100 columns, no colours. The page shows the same rows."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pretrain.config import ParallelConfig, RunConfig
-from pretrain.plan.prediction import Axis, Prediction, Seconds
+from pretrain.plan.prediction import Axis, Prediction
 from pretrain.plan.search.search import Rejected
 from pretrain.workload import parameters
 
 WIDTH = 100
 GIB = 2**30
+SMALL = 0.0005  # of a whole: smaller shares are left out
 SCHEDULES = {"interleaved": "inter", "zero-bubble": "zb"}  # in a narrow column
 RECOMPUTES = {"none": "-", "selective": "select"}
-PARTS = tuple(field.name for field in fields(Seconds))
 COLUMNS = {"products": "matmul", "recompute": "recomp", "messages": "pipe", "optimizer": "update", "launches": "launch"}
 AXES: dict[Axis, str] = {"tensor": "tp", "pipeline": "pp", "data": "dp"}
 LEGEND = (
     "memory: of the fullest device; host: of a node; bubble: waiting for other stages over own work, (p-1)/m of 1f1b; "
     "8-: without sequence parallelism; 2x64: replicas of shards; +o: offloaded"
 )
-
-
-class Unit(NamedTuple):
-    """What figures of one table are told in."""
-
-    size: float
-    name: str
+Unit = tuple[float, str]  # what figures of one table are told in: size and name
+Row = tuple[str, Prediction]  # what stands before a layout, such as its place
 
 
 def time_unit(seconds: float) -> Unit:
     """Of steps that take about so long."""
-    return Unit(1.0, "s") if seconds >= 0.1 else Unit(1e-3, "ms")
+    return (1.0, "s") if seconds >= 0.1 else (1e-3, "ms")
 
 
 def memory_unit(num_bytes: float) -> Unit:
     """Of devices that hold about so much."""
-    return Unit(GIB, "GiB") if num_bytes >= GIB else Unit(2**20, "MiB")
+    return (GIB, "GiB") if num_bytes >= GIB else (2**20, "MiB")
+
+
+def aligned(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[str] = ("",), gap: int = 2
+) -> Iterator[str]:
+    """A table, each column as wide as its widest cell; those that are not named in `left` stand to the right.
+
+    >>> list(aligned(("", "s"), [("step", "1.5")]))
+    ['        s', 'step  1.5']
+    """
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        pairs = zip(columns, row, widths, strict=True)
+        cells = [cell.ljust(width) if name in left else cell.rjust(width) for name, cell, width in pairs]
+        yield (" " * gap).join(cells).rstrip()
 
 
 def header(config: RunConfig, prediction: Prediction, tokens: int, name: str) -> Iterator[str]:
@@ -56,54 +64,79 @@ def header(config: RunConfig, prediction: Prediction, tokens: int, name: str) ->
     )
 
 
-def table(rows: Sequence[tuple[str, Prediction]], tokens: int) -> Iterator[str]:
-    """Layouts below each other, each with what stands before it, such as its place."""
-    time = time_unit(min(prediction.step_seconds for _, prediction in rows))
-    memory = memory_unit(max(prediction.memory_bytes for _, prediction in rows))
-    yield (
-        f"{'':>4}{'tp':>4}{'pp':>4}{'dp':>5}{'mbs':>4} {'schedule':<8}{'ZeRO':>5} {'recomp':<7}{f'step {time.name}':>8}{'tok/s':>8}"
-        f"{'MFU':>6}{'HFU':>6}{'days':>8}{memory.name:>7}{'host':>7}{'bubble':>7}"
-    )
+def cells(rows: Sequence[Row], tokens: int) -> list[dict[str, str]]:
+    """Layouts below each other, by column."""
+    time, seconds = time_unit(min(prediction.step_seconds for _, prediction in rows))
+    memory, gib = memory_unit(max(prediction.memory_bytes for _, prediction in rows))
+    found = []
     for mark, prediction in rows:
         parallel = prediction.config.parallel
-        yield (
-            f"{mark:>4}{tensor(parallel):>4}{parallel.pp:>4}{data(prediction):>5}{prediction.micro_batch_size:>4} "
-            f"{schedule(parallel):<8}{zero(parallel):>5} {recompute(parallel):<7}{number(prediction.step_seconds / time.size):>8}"
-            f"{big(prediction.tokens_per_second):>8}{percent(prediction.mfu):>6}{percent(prediction.hfu):>6}"
-            f"{number(prediction.days(tokens)):>8}{number(prediction.memory_bytes / memory.size):>7}"
-            f"{number(prediction.host_bytes_per_node / memory.size):>7}{percent(prediction.bubble):>7}"
+        replicas, ranks = parallel.dp_replicate, prediction.data_parallel
+        found.append(
+            {
+                "": mark,
+                "tp": f"{parallel.tp}{'-' * (parallel.tp > 1 and not parallel.sequence_parallel)}",
+                "pp": f"{parallel.pp}",
+                "dp": f"{replicas}x{ranks // replicas}" if replicas > 1 else f"{ranks}",
+                "mbs": f"{prediction.micro_batch_size}",
+                "schedule": schedule(parallel),
+                "ZeRO": f"{parallel.zero}{'+o' * parallel.offload}",
+                "recomp": recompute(parallel),
+                f"step {seconds}": number(prediction.step_seconds / time),
+                "tok/s": big(prediction.tokens_per_second),
+                "MFU": percent(prediction.mfu),
+                "HFU": percent(prediction.hfu),
+                "days": number(prediction.days(tokens)),
+                gib: number(prediction.memory_bytes / memory),
+                "host": number(prediction.host_bytes_per_node / memory),
+                "bubble": percent(prediction.bubble),
+            }
         )
+    return found
 
 
-def split(rows: Sequence[tuple[str, Prediction]]) -> Iterator[str]:
+def table(rows: Sequence[Row], tokens: int) -> Iterator[str]:
+    """The same, aligned."""
+    return of_cells(cells(rows, tokens), ("schedule", "recomp"))
+
+
+def of_cells(rows: Sequence[Mapping[str, str]], left: Collection[str] = ()) -> Iterator[str]:
+    """Rows by column, aligned."""
+    return aligned(list(rows[0]), [list(row.values()) for row in rows], left, gap=1)
+
+
+def split(rows: Sequence[Row]) -> Iterator[str]:
     """Of the same layouts: the parts of the step in percent of it, and how long each axis communicates."""
-    time = time_unit(min(prediction.step_seconds for _, prediction in rows))
-    parts = [part for part in PARTS if any(_share(prediction, part) >= 0.0005 for _, prediction in rows)]
+    time, seconds = time_unit(min(prediction.step_seconds for _, prediction in rows))
+    shares = [
+        {name: value / prediction.step_seconds for name, value in prediction.seconds.named.items()}
+        for _, prediction in rows
+    ]
+    parts = [name for name in shares[0] if any(of_row[name] >= SMALL for of_row in shares)]
     axes = [axis for axis in AXES if any(each.communication[axis].total for _, each in rows)]
-    yield (
-        f"{'':>4}"
-        + "".join(f"{COLUMNS.get(part, part):>8}" for part in parts)
-        + "".join(f"{f'{AXES[axis]} {time.name}':>8}" for axis in axes)
+    yield from of_cells(
+        [
+            {
+                "": mark,
+                **{COLUMNS.get(part, part): percent(of_row[part]) for part in parts},
+                **{f"{AXES[axis]} {seconds}": number(one.communication[axis].total / time) for axis in axes},
+            }
+            for (mark, one), of_row in zip(rows, shares, strict=True)
+        ]
     )
-    for mark, prediction in rows:
-        shares = "".join(f"{percent(_share(prediction, part)):>8}" for part in parts)
-        sent = "".join(f"{number(prediction.communication[axis].total / time.size):>8}" for axis in axes)
-        yield f"{mark:>4}{shares}{sent}"
-    yield from wrapped(
-        "percent: of the step, on the busiest rank, what nothing hides"
-        + ("; tp, pp, dp: how long each axis communicates in a step, hidden or not" if axes else "")
-    )
+    told = "; tp, pp, dp: how long each axis communicates in a step, hidden or not" if axes else ""
+    yield from wrapped(f"percent: of the step, on the busiest rank, what nothing hides{told}")
 
 
 def others(name: str, found: Mapping[str, Prediction]) -> Iterator[str]:
     """A layout as programs other than `name` would run it."""
     yield from wrapped(f"All this is of {name}. The same layout, run by another program (--software NAME):")
-    for other, prediction in found.items():
-        time, memory = time_unit(prediction.step_seconds), memory_unit(prediction.memory_bytes)
-        yield (
-            f"  {other:<16}{number(prediction.step_seconds / time.size):>8} {time.name:<3}{prediction.tflops_per_gpu:>8.1f} TFLOP/s"
-            f"{number(prediction.memory_bytes / memory.size):>8} {memory.name}{'' if prediction.fits else ', does not fit'}"
-        )
+    rows = []
+    for other, one in found.items():
+        (time, seconds), (memory, gib) = time_unit(one.step_seconds), memory_unit(one.memory_bytes)
+        held = f"{number(one.memory_bytes / memory)} {gib}{'' if one.fits else ', does not fit'}"
+        rows.append((f"  {other}", f"{number(one.step_seconds / time)} {seconds}", f"{one.tflops_per_gpu:.1f}", held))
+    yield from aligned(("", "step", "TFLOP/s", "memory"), rows, left=("", "memory"))
 
 
 def rejections(rejected: Sequence[Rejected], most: int) -> Iterator[str]:
@@ -117,29 +150,12 @@ def rejections(rejected: Sequence[Rejected], most: int) -> Iterator[str]:
         yield f"  and {len(rejected) - most} more, with {rest:,} layouts: --top {len(rejected)} shows them, and --json"
 
 
-def tensor(parallel: ParallelConfig) -> str:
-    """As in `8-`: without sequence parallelism."""
-    return f"{parallel.tp}{'-' * (parallel.tp > 1 and not parallel.sequence_parallel)}"
-
-
-def data(prediction: Prediction) -> str:
-    """As in `2x64`: replicas of what 64 ranks share."""
-    replicas = prediction.config.parallel.dp_replicate
-    number = prediction.data_parallel
-    return f"{replicas}x{number // replicas}" if replicas > 1 else f"{number}"
-
-
 def schedule(parallel: ParallelConfig) -> str:
     """As in `inter/2`: two stages on each rank."""
     if parallel.pp == 1:
         return "-"
     name = SCHEDULES.get(parallel.schedule, parallel.schedule)
     return f"{name}/{parallel.chunks}" if parallel.chunks > 1 and parallel.schedule != "zbv" else name
-
-
-def zero(parallel: ParallelConfig) -> str:
-    """The level, and whether it offloads."""
-    return f"{parallel.zero}{'+o' * parallel.offload}"
 
 
 def recompute(parallel: ParallelConfig) -> str:
@@ -178,7 +194,7 @@ def percent(share: float) -> str:
     >>> percent(0.4567), percent(0.0006), percent(1e-17)
     ('45.7%', '0.1%', '-')
     """
-    return f"{share:.1%}" if abs(share) >= 0.0005 else "-"
+    return f"{share:.1%}" if abs(share) >= SMALL else "-"
 
 
 def wrapped(text: str, first: str = "", rest: str = "") -> Iterator[str]:
@@ -186,12 +202,3 @@ def wrapped(text: str, first: str = "", rest: str = "") -> Iterator[str]:
     yield from textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False
     )
-
-
-def _share(prediction: Prediction, part: str) -> float:
-    return float(getattr(prediction.seconds, part)) / prediction.step_seconds
-
-
-def seconds_of(prediction: Prediction) -> Mapping[str, float]:
-    """The parts of the step."""
-    return {part: getattr(prediction.seconds, part) for part in PARTS}

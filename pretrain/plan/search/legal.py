@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pretrain.config import ParallelConfig, Recompute, RunConfig, ScheduleKind, TrainingConfig, Zero
 from pretrain.parallel.base.mesh import layout
@@ -43,24 +43,19 @@ class Layout(NamedTuple):
         Raises:
             UsageError: it is not one of that number of devices.
         """
-        parallel = config.parallel
+        parallel, training = config.parallel, config.training
         pp, replicate, shard, tp = layout(parallel, devices)
+        same = ("layers_per_stage", "zero", "offload", "recompute", "recompute_every")
         return cls(
-            tp=tp,
-            pp=pp,
-            dp_replicate=replicate,
-            dp_shard=shard,
-            micro_batch_size=min(
-                config.training.micro_batch_size, max(1, config.training.global_batch_size // (replicate * shard))
-            ),
+            tp,
+            pp,
+            replicate,
+            shard,
+            min(training.micro_batch_size, max(1, training.global_batch_size // (replicate * shard))),
             schedule=parallel.schedule if pp > 1 else "1f1b",
             stages_per_rank=parallel.chunks,
-            layers_per_stage=parallel.layers_per_stage,
             sequence_parallel=parallel.sequence_parallel or tp == 1,
-            zero=parallel.zero,
-            offload=parallel.offload,
-            recompute=parallel.recompute,
-            recompute_every=parallel.recompute_every,
+            **{name: getattr(parallel, name) for name in same},
         )
 
     @property
@@ -70,27 +65,58 @@ class Layout(NamedTuple):
 
     def configure(self, config: RunConfig) -> RunConfig:
         """The configuration in this layout, unchecked: checking takes longer than predicting."""
-        parallel = ParallelConfig.model_construct(
-            None,
-            tp=self.tp,
-            sequence_parallel=self.sequence_parallel,
-            pp=self.pp,
-            schedule=self.schedule,
-            stages_per_rank=self.stages_per_rank if self.pp > 1 else None,
-            layers_per_stage=self.layers_per_stage,
-            dp_replicate=self.dp_replicate,
-            dp_shard=self.dp_shard,
-            zero=self.zero,
-            offload=self.offload,
-            recompute=self.recompute,
-            recompute_every=self.recompute_every,
-        )
+        own = self._asdict() | {"stages_per_rank": self.stages_per_rank if self.pp > 1 else None}
+        del own["micro_batch_size"]
+        parallel = ParallelConfig.model_construct(None, **own)
         training = config.training.model_copy(update={"micro_batch_size": self.micro_batch_size})
         return config.model_copy(update={"training": training, "parallel": parallel})
 
     def but(self, **changes: Any) -> Layout:
         """This layout with some fields changed."""
         return self._replace(**changes)
+
+
+def neighbours(layout: Layout) -> Iterator[tuple[str, Any, Layout]]:
+    """One field changed at a time, with what follows from that in others: its name, its value, the layout."""
+
+    def of(name: str, value: Any, **beside: Any) -> tuple[str, Any, Layout]:
+        return name, value, layout.but(**{name: value}, **beside)
+
+    ranks = layout.pp * layout.data_parallel * layout.tp
+    for name, other in (("tp", layout.pp), ("pp", layout.tp)):
+        for value in _halves_and_doubles(getattr(layout, name)):
+            if ranks % (value * other) == 0:
+                beside: dict[str, Any] = {"dp_replicate": 1, "dp_shard": ranks // (value * other)}
+                if name == "pp":
+                    chunks = layout.stages_per_rank if layout.pp > 1 and value > 1 else 1
+                    beside |= {"layers_per_stage": None, "stages_per_rank": chunks}
+                yield of(name, value, **beside)
+    for value in _halves_and_doubles(layout.micro_batch_size):
+        yield of("micro_batch_size", value)
+    for recompute in _others(Recompute, layout.recompute):
+        yield of("recompute", recompute, recompute_every=1)
+    for zero in _others(Zero, layout.zero) if layout.data_parallel > 1 else ():
+        yield of("zero", zero)
+    if layout.pp > 1:
+        stages = {"interleaved": max(2, layout.stages_per_rank), "zbv": 2}
+        for schedule in _others(ScheduleKind, layout.schedule):
+            yield of("schedule", schedule, stages_per_rank=stages.get(schedule, 1), layers_per_stage=None)
+        for value in (
+            _halves_and_doubles(layout.stages_per_rank) if layout.schedule in ("interleaved", "zero-bubble") else ()
+        ):
+            yield of("stages_per_rank", value, layers_per_stage=None)
+    if layout.tp > 1:
+        yield of("sequence_parallel", not layout.sequence_parallel)
+    yield of("offload", not layout.offload)
+
+
+def _others(kinds: Any, own: object) -> list[Any]:
+    """In a fixed order: of what a set would give nobody knows the first."""
+    return [kind for kind in get_args(kinds) if kind != own]
+
+
+def _halves_and_doubles(value: int) -> list[int]:
+    return [value // 2, 2 * value] if value % 2 == 0 else [2 * value]
 
 
 def divisors(number: int) -> list[int]:
@@ -254,19 +280,13 @@ class Space:
 
     def layouts(self, shape: Layout, offload: bool = False) -> Iterator[Layout]:
         """All of a shape."""
+        data = shape.data_parallel
         for (schedule, chunks), sequence, (zero, replicas), (recompute, every) in product(
             self.schedules(shape), self.sequence_parallel(shape), self.sharding(shape), self.recomputes()
         ):
-            plain = self.cut(shape, schedule, chunks)
-            yield plain.but(
-                sequence_parallel=sequence,
-                zero=zero,
-                dp_replicate=replicas,
-                dp_shard=shape.data_parallel // replicas,
-                recompute=recompute,
-                recompute_every=every,
-                offload=offload,
-            )
+            plain = self.cut(shape, schedule, chunks).but(sequence_parallel=sequence, offload=offload)
+            shards = {"zero": zero, "dp_replicate": replicas, "dp_shard": data // replicas}
+            yield plain.but(**shards, recompute=recompute, recompute_every=every)
 
     def cut(self, shape: Layout, schedule: ScheduleKind, chunks: int) -> Layout:
         """A shape in stages."""

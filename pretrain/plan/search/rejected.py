@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from corpus.engine.errors import UsageError
-from pretrain.config import RunConfig, ScheduleKind
 from pretrain.plan import naming
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.prediction import RESERVED, Prediction, missing, ranks_per_machine
-from pretrain.plan.search.legal import Constraints, Layout, Rejected, Space, batch_sizes, divisors
+from pretrain.plan.search.legal import Constraints, Layout, Rejected, Space, batch_sizes, divisors, neighbours
 
 if TYPE_CHECKING:
     from pretrain.plan.search.search import Search
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 GIB = 2**30
 MOST_TIMES = 64  # the devices that are asked for, among which the fewest that are enough are looked for
 DIMENSIONS = {"tp": "tensor parallel", "pp": "pipeline", "micro_batch_size": "micro-batch"}
-RECOMPUTE = {"none": "no recompute", "selective": "selective recompute", "full": "full recompute"}
+CHOICES = ("schedule", "recompute", "zero", "sequence_parallel", "offload")  # of which the best layout has one
 
 
 def families(found: Search, best: Prediction) -> list[Rejected]:
@@ -29,11 +28,10 @@ def families(found: Search, best: Prediction) -> list[Rejected]:
 
 def _straddling(space: Space) -> Iterator[Rejected]:
     node = space.cluster.devices_per_node
-    for tp in space.tensor_degrees():
-        if space.straddles(tp) and space.constraints.tp is None:
+    for tp in space.tensor_degrees() if space.constraints.tp is None else ():
+        if space.straddles(tp):
             own = replace(space, constraints=replace(space.constraints, tp=(tp,)))
-            number = sum(own.size(shape) for shape in own.shapes())
-            if number:
+            if number := sum(own.size(shape) for shape in own.shapes()):
                 reason = f"groups of {tp} do not divide a node of {node}: some of them would lie in two nodes"
                 yield Rejected(f"tensor parallel {tp}", reason, number)
 
@@ -41,18 +39,17 @@ def _straddling(space: Space) -> Iterator[Rejected]:
 def _undivided(space: Space) -> Iterator[Rejected]:
     """Data-parallel ranks over which the batch does not divide."""
     sizes = batch_sizes(space.config.training)
-    refused = set()
-    number = 0
-    for tp in space.tensor_degrees():
-        for pp in divisors(space.devices // tp):
-            data = space.devices // (tp * pp)
-            if pp <= space.config.model.num_layers and any(size % data for size in sizes):
-                refused.add(data)
-                number += 1
+    refused = [data for data in _data_ranks(space) if any(size % data for size in sizes)]
     if refused:
-        ranks = _listed([f"{data:,}" for data in sorted(refused)])
+        ranks = _listed([f"{data:,}" for data in sorted(set(refused))])
         batch = f"{sizes[-1]:,} samples" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,} samples of a step"
-        yield Rejected(f"{ranks} data-parallel ranks", f"{batch} do not divide over them", number)
+        yield Rejected(f"{ranks} data-parallel ranks", f"{batch} do not divide over them", len(refused))
+
+
+def _data_ranks(space: Space) -> list[int]:
+    """Of each tp and pp that divide the model and the devices."""
+    layers, devices = space.config.model.num_layers, space.devices
+    return [devices // (tp * pp) for tp in space.tensor_degrees() for pp in divisors(devices // tp) if pp <= layers]
 
 
 def _shapes(found: Search, best: Prediction) -> Iterator[Rejected]:
@@ -64,95 +61,44 @@ def _shapes(found: Search, best: Prediction) -> Iterator[Rejected]:
             own = [shape for shape in shapes if getattr(shape, dimension) == value]
             if any(shape in found.best for shape in own):
                 continue
-            slow = [found.too_slow[shape] for shape in own if shape in found.too_slow]
-            if slow:
-                reason = f"takes at least {_than(min(slow), best.step_seconds)}"
-                large = len(own) - len(slow)
+            if slow := [found.too_slow[shape] for shape in own if shape in found.too_slow]:
+                reason, large = f"takes at least {_than(min(slow), best.step_seconds)}", len(own) - len(slow)
                 reason += f"; {large} of {len(own)} shapes do not fit" if large else ""
             else:
                 reason = _too_large(found, [found.too_large[shape] for shape in own])
-            node = space.cluster.devices_per_node
-            if dimension == "tp" and value > node:
-                reason = f"leaves the node of {node}; {reason}"
+            if dimension == "tp" and value > space.cluster.devices_per_node:
+                reason = f"leaves the node of {space.cluster.devices_per_node}; {reason}"
             yield Rejected(f"{label} {value}", reason, sum(space.size(shape) for shape in own))
 
 
 def _choices(found: Search, best: Prediction) -> Iterator[Rejected]:
-    """Schedules, recompute, ZeRO and the rest, where the best layout chooses otherwise: tried in its shape."""
+    """Schedules, recompute, ZeRO and the rest, where the best layout chooses otherwise: tried in its place, all else as it is."""
     layout, space = Layout.of(best.config, best.devices), found.space
     seconds = found.seconds(layout).total
-    for family, constraint in _others(found, layout):
-        held = replace(space, constraints=replace(space.constraints, **constraint))
-        number = sum(held.size(shape) for shape in (*found.best, *found.too_large, *found.too_slow))
-        layouts = list(_changed(held, layout, found.offload or constraint.get("offload") == (True,)))
-        if not layouts:
+    for name, value, other in neighbours(layout):
+        is_cut = other.pp * other.stages_per_rank <= space.config.model.num_layers
+        if name not in CHOICES or getattr(space.constraints, name) is not None or not is_cut:
             continue
-        fitting = [found.seconds(each).total for each in layouts if found.fits(each)]
-        if not fitting:
-            yield Rejected(family, f"in the best shape {_too_large(found, layouts)}", number)
-        elif min(fitting) > seconds:
-            yield Rejected(family, f"takes {_than(min(fitting), seconds)}, all else as in that", number)
-
-
-def _changed(space: Space, best: Layout, offload: bool) -> Iterator[Layout]:
-    """The best layout as a space that does not have it allows it: all else is kept that it leaves open, but recompute."""
-    kinds, sharding, sequence = space.schedules(best), space.sharding(best), space.sequence_parallel(best)
-    own = best.zero, best.dp_replicate
-    for schedule, chunks in [kind for kind in kinds if kind == (best.schedule, best.stages_per_rank)] or kinds:
-        plain = space.cut(best, schedule, chunks)
-        plain = plain.but(
-            sequence_parallel=(best.sequence_parallel in sequence and best.sequence_parallel) or sequence[0]
-        )
-        for zero, replicas in [pair for pair in sharding if pair == own] or sharding:
-            for recompute, every in space.recomputes():
-                yield plain.but(
-                    zero=zero,
-                    dp_replicate=replicas,
-                    dp_shard=best.data_parallel // replicas,
-                    recompute=recompute,
-                    recompute_every=every,
-                    offload=offload,
-                )
-
-
-def _others(found: Search, best: Layout) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Families that the best layout is not of, each with what holds a search to it."""
-    space = found.space
-    if best.pp > 1:
-        kinds: list[ScheduleKind] = list(dict.fromkeys(kind for kind, _ in space.schedules(best)))
-        for kind in [*kinds, *(["gpipe"] if space.constraints.schedule is None else [])]:
-            if kind != best.schedule:
-                yield f"schedule {kind}", {"schedule": (kind,)}
-    for recompute in dict.fromkeys(kind for kind, _ in space.recomputes()):
-        if recompute != best.recompute:
-            yield RECOMPUTE[recompute], {"recompute": (recompute,)}
-    for zero in dict.fromkeys(zero for zero, _ in space.sharding(best)):
-        if zero != best.zero:
-            yield f"ZeRO-{zero}", {"zero": (zero,)}
-    for replicas in dict.fromkeys(replicas for _, replicas in space.sharding(best)):
-        if replicas != best.dp_replicate and replicas in (1, best.data_parallel):
-            what = "shards over all data-parallel ranks" if replicas == 1 else "no shards, a replica on each rank"
-            yield what, {"dp_replicate": (replicas,)}
-    if best.tp > 1 and len(space.sequence_parallel(best)) > 1:
-        without = "no " * best.sequence_parallel + "sequence parallelism"
-        yield without, {"sequence_parallel": (not best.sequence_parallel,)}
-    if space.software.shards and not best.offload and space.constraints.offload is None:
-        yield "offload", {"offload": (True,)}
+        held = replace(space, constraints=replace(space.constraints, **{name: (value,)}))
+        number = sum(held.size(shape) for shape in (*found.best, *found.too_large, *found.too_slow))
+        if not number or (name == "offload" and not space.software.shards):
+            continue
+        family = f"{naming.SHOWN.get(name, name)}={naming.shown(value)}"
+        if not found.fits(other):
+            yield Rejected(family, f"in the best layout {_too_large(found, [other])}", number)
+        elif (slower := found.seconds(other).total) > seconds:
+            yield Rejected(family, f"takes {_than(slower, seconds)}, all else as in that", number)
 
 
 def _too_large(found: Search, layouts: Sequence[Layout]) -> str:
     """What the least of some layouts that do not fit needs."""
     space = found.space
-
-    def lacking(layout: Layout) -> tuple[int, int]:
-        return missing(space.cluster, space.devices, *found.bytes_of(layout))
-
-    least = min(layouts, key=lambda layout: max(lacking(layout)))
+    lacking = {layout: missing(space.cluster, space.devices, *found.bytes_of(layout)) for layout in layouts}
+    least = min(layouts, key=lambda layout: max(lacking[layout]))
     device, host = found.bytes_of(least)
-    if lacking(least)[0] > 0:
-        return (
-            f"needs at least {device / GIB:,.1f} GiB on the fullest device, {_room(space.cluster) / GIB:,.1f} are there"
-        )
+    if lacking[least][0] > 0:
+        room = f"{_room(space.cluster) / GIB:,.1f} are there"
+        return f"needs at least {device / GIB:,.1f} GiB on the fullest device, {room}"
     needed = host * ranks_per_machine(space.cluster, space.devices)
     return f"needs at least {needed / GIB:,.0f} GiB of a node's memory, {space.cluster.host.memory_gib:,.0f} are there"
 
@@ -168,7 +114,7 @@ def _than(seconds: float, best: float) -> str:
     return f"{seconds:,.3g} s, {times}"
 
 
-def check_cluster(config: RunConfig, devices: int, cluster: Cluster) -> None:
+def check_cluster(devices: int, cluster: Cluster) -> None:
     """Refuse what no layout could change.
 
     Raises:
@@ -188,41 +134,27 @@ def nothing_fits(found: Search) -> str:
     space = found.space
     if found.considered:
         return _nearest_fit(found)
-    if any(value is not None for value in asdict(space.constraints).values()):
-        open_space = replace(space, constraints=Constraints())
-        if any(True for _ in open_space.shapes()):
-            return _constrained(space)
+    if any(True for _ in replace(space, constraints=Constraints()).shapes()):
+        return _constrained(space)
     return _nearest_number(space)
 
 
 def _nearest_fit(found: Search) -> str:
     """Of memory."""
     space = found.space
-    layouts = list(found.too_large.values())
-    least = min(layouts, key=lambda layout: found.bytes_of(layout))
-    device, host = found.bytes_of(least)
-    said = naming.layout_name(least.configure(space.config), space.devices)
-    lacking, room = missing(space.cluster, space.devices, device, host), _room(space.cluster)
-    if lacking[0] > 0:
-        what = (
-            f"needs {device / GIB:,.1f} GiB on the fullest device, {(device - room) / GIB:,.1f} more than the "
-            f"{room / GIB:,.1f} of its {space.cluster.device.memory_gib:g} that it may take"
-        )
-    else:
-        needed = host * ranks_per_machine(space.cluster, space.devices)
-        what = f"needs {needed / GIB:,.1f} GiB of a node's memory, {lacking[1] / GIB:,.1f} more than it has"
-    return (
-        f"no layout of {space.devices:,} devices of {space.cluster.name} fits: the nearest, {said}, {what}"
-        f"{_enough_devices(found)}"
-    )
+    least = min(found.too_large.values(), key=found.bytes_of)
+    name, needs = naming.layout_name(least.configure(space.config), space.devices), _too_large(found, [least])
+    device, host = missing(space.cluster, space.devices, *found.bytes_of(least))
+    lack = (device if device > 0 else host) / GIB
+    start = f"no layout of {space.devices:,} devices of {space.cluster.name} fits: the nearest, {name},"
+    return f"{start} {needs}, {lack:,.1f} GiB too few{_enough_devices(found)}"
 
 
 def _enough_devices(found: Search) -> str:
     times = 2
     while times <= MOST_TIMES:
         more = replace(found.space, devices=found.space.devices * times)
-        most = more.cluster.most_devices
-        if most is not None and more.devices > most:
+        if more.cluster.most_devices is not None and more.devices > more.cluster.most_devices:
             break
         larger = type(found)(more, offload=found.offload)
         if any(larger.fits(larger.leanest(shape)) for shape in more.shapes()):
@@ -233,18 +165,15 @@ def _enough_devices(found: Search) -> str:
 
 def _constrained(space: Space) -> str:
     """Which of the constraints leave nothing."""
-    for name, chosen in asdict(space.constraints).items():
-        if chosen is None:
-            continue
+    chosen = {name: values for name, values in asdict(space.constraints).items() if values is not None}
+    for name, values in chosen.items():
         without = replace(space, constraints=replace(space.constraints, **{name: None}))
-        shapes = list(without.shapes())
-        if shapes:
+        if shapes := list(without.shapes()):
             shown = naming.SHOWN.get(name, name).replace("data_parallel", "dp")
             legal = sorted({getattr(shape, name) for shape in shapes}) if name in (*DIMENSIONS, "data_parallel") else []
             choose = f"it can be {_listed([str(value) for value in legal], 'or')}" if legal else "leave it out"
-            return f"no layout of {space.devices:,} devices has {shown}={'/'.join(map(str, chosen))}: {choose}"
-    said = ", ".join(name for name, chosen in asdict(space.constraints).items() if chosen is not None)
-    return f"no layout of {space.devices:,} devices is left by {said} together: leave some of them out"
+            return f"no layout of {space.devices:,} devices has {shown}={'/'.join(map(str, values))}: {choose}"
+    return f"no layout of {space.devices:,} devices is left by {', '.join(chosen)} together: leave some of them out"
 
 
 def _nearest_number(space: Space) -> str:
@@ -253,22 +182,16 @@ def _nearest_number(space: Space) -> str:
     def has_layout(devices: int) -> bool:
         return any(True for _ in replace(space, devices=devices).shapes())
 
+    most = min(2 * space.devices, space.cluster.most_devices or 2 * space.devices)
     below = next((number for number in range(space.devices - 1, 0, -1) if has_layout(number)), None)
-    above = next((number for number in range(space.devices + 1, 2 * space.devices + 1) if has_layout(number)), None)
-    most = space.cluster.most_devices
-    numbers = [f"{number:,}" for number in (below, above) if number is not None and (most is None or number <= most)]
-    batch = space.config.training.global_batch_size
-    ranks = [
-        space.devices // (tp * pp)
-        for tp in space.tensor_degrees()
-        for pp in divisors(space.devices // tp)
-        if pp <= space.config.model.num_layers
-    ]
-    nearest = min((-(-batch // data) * data for data in ranks), default=batch)
+    above = next((number for number in range(space.devices + 1, most + 1) if has_layout(number)), None)
+    numbers = [f"{number:,}" for number in (below, above) if number is not None]
+    batch, layers = space.config.training.global_batch_size, space.config.model.num_layers
+    nearest = min((-(-batch // data) * data for data in _data_ranks(space)), default=batch)
     return (
-        f"no layout of {space.devices:,} devices cuts {space.config.model.num_layers} layers into stages and a batch of {batch:,} "
-        f"samples over what remains. The nearest numbers of devices that have one are {_listed(numbers)}; a batch of "
-        f"{nearest:,}, {nearest - batch:,} more, would divide here"
+        f"no layout of {space.devices:,} devices cuts {layers} layers into stages and a batch of {batch:,} samples over what "
+        f"remains. The nearest numbers of devices that have one are {_listed(numbers)}; a batch of {nearest:,}, "
+        f"{nearest - batch:,} more, would divide here"
     )
 
 

@@ -53,7 +53,6 @@ class Rank:
     of: int  # shapes that fit and are listed; a layout that is slower than all of them has the place after them
     prediction: Prediction
     best: Prediction
-    same_shape: Prediction | None  # the best layout with its tensor parallelism, pipeline and micro-batch
 
     @property
     def words(self) -> str:
@@ -92,10 +91,8 @@ class Plans:
         """
         best = self.best
         prediction = predict(of, best.devices, best.cluster, best.software) if isinstance(of, RunConfig) else of
-        shape = _shape(prediction)
-        same = next((other for other in self.layouts if _shape(other) == shape), None)
         faster = sum(other.step_seconds < prediction.step_seconds for other in self.layouts)
-        return Rank(faster + 1, len(self.layouts), prediction, best, same)
+        return Rank(faster + 1, len(self.layouts), prediction, best)
 
 
 def search(
@@ -113,7 +110,7 @@ def search(
         UsageError: none fits, or there is none; it names the nearest and what is missing.
     """
     begin = time.monotonic()
-    rejected.check_cluster(config, devices, cluster)
+    rejected.check_cluster(devices, cluster)
     with _no_cycles():
         return _search(Space(config, devices, cluster, software, constraints), keep, begin)
 
@@ -335,8 +332,3 @@ class Search:
             (stage,) = predict(config, layout.tp, self.space.cluster, self.space.software, exact=False).stages
             self._of_micro_batches[key] = stage.forward + stage.backward
         return self._of_micro_batches[key]
-
-
-def _shape(prediction: Prediction) -> tuple[int, int, int]:
-    layout = Layout.of(prediction.config, prediction.devices)
-    return layout.tp, layout.pp, layout.micro_batch_size

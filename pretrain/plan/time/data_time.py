@@ -44,9 +44,6 @@ class Extra:
     once: float = 0.0  # and of a step
 
 
-NONE_EXTRA = Extra()
-
-
 class Numbers(NamedTuple):
     """Parameters of a stage on one rank of its tensor-parallel group: of a block, and of all that is in none."""
 

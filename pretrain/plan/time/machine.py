@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from corpus.engine.errors import UsageError
 from pretrain.config import Precision
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.machines.collectives import Collectives, Group
@@ -56,12 +55,7 @@ class Machine:
 
     def __init__(self, cluster: Cluster, software: Software, precision: Precision, devices: int) -> None:
         """Raises `UsageError` where nobody knows the device's peak in this precision."""
-        peak = cluster.device.peak_flops(precision)
-        if peak is None:
-            raise UsageError(
-                f"cluster {cluster.name}: nobody has said what a {cluster.device.name} does in {precision}. Give "
-                f"[device.peak] {precision} in its file, or another training.precision"
-            )
+        peak = cluster.device.known_peak(precision)
         efficiency, pace = cluster.efficiency, cluster.pace(devices)
         self.cluster, self.software, self.devices = cluster, software, devices
         self.collectives = Collectives(cluster, devices)

@@ -76,7 +76,7 @@ def simulated(schedule: ScheduleKind, stages: Sequence[Times], owners: Sequence[
     if not rest:
         return short
     longer = _simulated(schedule, stages, owners, rest[0], send)
-    most = max(_own(stages, owners))
+    most = max(own_seconds(stages, owners))
     return short + (num - first) // num_ranks * max(longer - short, num_ranks * most)
 
 
@@ -103,7 +103,7 @@ def closed(
     if num_ranks == 1:
         return Lost(0.0)
     messages = send * _messages(schedule, num_ranks, chunks, num_micro_batches)
-    own = _own(stages, owners)
+    own = own_seconds(stages, owners)
     busiest = own.index(max(own))
     firsts = gathering(stages, send)
     if busiest == owners[0]:
@@ -176,7 +176,7 @@ def _messages(schedule: ScheduleKind, ranks: int, chunks: int, num_micro_batches
     return 2 * (ranks * chunks - 1)
 
 
-def _own(stages: Sequence[Times], owners: Sequence[int]) -> list[float]:
+def own_seconds(stages: Sequence[Times], owners: Sequence[int]) -> list[float]:
     """Of each rank, seconds of a micro-batch in its stages."""
     own = [0.0] * (max(owners) + 1)
     for stage, rank in zip(stages, owners, strict=True):

@@ -1,7 +1,7 @@
-"""Frontier's tuning experiment again, with the planner's model in place of the machine: which searcher finds the best layout soonest.
+"""Frontier's tuning experiment on the planner's own predictions: how soon a search finds the best layout, and what matters.
 
-Dash et al. 2023 (arXiv 2312.12705) let DeepHyper's Bayesian search choose how to train 175 B parameters on 96 or 128 dies of MI250X. The space, that
-a trial out of memory counts as a failure, and the order in which parameters mattered are quoted from memory, not read again:
+Dash et al. 2023 (arXiv 2312.12705) searched for how to train 175 B parameters on 96 or 128 dies of MI250X. The space, that a
+trial out of memory counts as a failure, and the order in which parameters mattered are quoted from memory, not read again:
 
 | | |
 |---|---|
@@ -13,73 +13,46 @@ a trial out of memory counts as a failure, and the order in which parameters mat
 | nodes of 8 dies | 12, 16 |
 | mattered, most first | micro-batch, tensor parallelism, stages, nodes; ZeRO-1 least |
 
-Every point is predicted, so that the best is known. What the planner's own order is worth can't be seen from a machine that is the planner: it
-is shown beside the order by data sheets alone (all efficiencies 1), which is what somebody has who measured nothing.
+Every point is predicted. The first table compares the planner's order, and that by data sheets alone (all efficiencies 1),
+with Optuna's samplers; the second has the Shapley effects of the parameters, exact, as all points are known: what
+knowing one adds to the explained variance Var(E[value | known]), averaged over all orders of knowing (Owen 2014).
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from math import comb
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from corpus.engine.errors import UsageError
 from pretrain.config import ParallelConfig, RunConfig, load_config
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, Efficiency, load_cluster
-from pretrain.plan.tuning.searchers import (
-    FAILED,
-    OUT_OF_MEMORY,
-    Failure,
-    Ordered,
-    Point,
-    Random,
-    Result,
-    Search,
-    Searcher,
-    Space,
-    Tpe,
-    search_by,
-)
-from pretrain.plan.tuning.sensitivity import effects
+from pretrain.plan.pages.text import aligned
 from pretrain.workload.software import ALL, Software, find_software
 
-SPACE = Space(
-    {
-        "pp": (1, 2, 4, 8, 12, 16),
-        "tp": (4, 8),
-        "micro_batch": tuple(range(4, 21)),
-        "micro_batches": (5, 10),
-        "zero1": (False, True),
-        "nodes": (12, 16),
-    }
-)
+SPACE: dict[str, tuple[Any, ...]] = {
+    "pp": (1, 2, 4, 8, 12, 16),
+    "tp": (4, 8),
+    "micro_batch": tuple(range(4, 21)),
+    "micro_batches": (5, 10),
+    "zero1": (False, True),
+    "nodes": (12, 16),
+}
 RECALLED = ("micro_batch", "tp", "pp", "nodes", "zero1")  # most first; gradient accumulation's place is not recalled
+SAMPLERS = {"random": "RandomSampler", "TPE": "TPESampler"}  # of Optuna
 SHOWN_TRIALS = (1, 2, 5, 10, 20, 50, 100, 200, 400)
 NEAR = 0.99  # of the best
+NO_MEMORY, NO_LAYOUT = "out of memory", "do not divide the devices"
 
-
-@dataclass(frozen=True)
-class Machine:
-    """What every point of the space would come to: TFLOP/s of a device, or a failure."""
-
-    results: Mapping[Point, Result]
-
-    @property
-    def ran(self) -> dict[Point, float]:
-        """The points with a value."""
-        return {point: result for point, result in self.results.items() if not isinstance(result, Failure)}
-
-    @property
-    def best(self) -> tuple[Point, float]:
-        """The fastest point."""
-        return max(self.ran.items(), key=lambda item: item[1])
-
-    def count(self, failure: Failure) -> int:
-        """How many points end like that."""
-        return sum(result is failure for result in self.results.values())
+Point = tuple[Any, ...]  # a choice of each parameter, in the space's order
+Results = dict[Point, float | str]  # TFLOP/s of a device, or why there are none
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,48 +60,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", default="frontier-175b", help="the model (default: frontier-175b)")
     parser.add_argument("--cluster", default="frontier-mi250x", help="the machine (default: frontier-mi250x)")
     parser.add_argument("--software", default="ours", help=f"the program that trains: {', '.join(ALL)} (default: ours)")
-    parser.add_argument("--trials", type=int, default=200, metavar="N", help="of each searcher (default 200)")
-    parser.add_argument(
-        "--seeds", type=int, default=5, metavar="N", help="of those that draw; medians are told (default 5)"
-    )
+    parser.add_argument("--trials", type=int, default=200, metavar="N", help="of each search (default 200)")
+    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="of Optuna's; medians are told (default 5)")
 
 
 def main(args: argparse.Namespace) -> None:
-    """Print the experiment.
+    """Print both tables.
 
     Raises:
         UsageError: there is no such model, machine or program; Optuna is not installed; or no point of the space fits.
     """
     if args.trials < 1 or args.seeds < 1:
         raise UsageError("--trials and --seeds must be 1 or more")
-    config, cluster = load_config(args.config), load_cluster(args.cluster)
-    software = find_software(args.software)
-    for line in lines(config, cluster, software, args.trials, args.seeds):
-        print(line, flush=True)
+    config, cluster, software = load_config(args.config), load_cluster(args.cluster), find_software(args.software)
+    results = predicted(config, cluster, software)
+    values = {point: 0.0 if isinstance(result, str) else result for point, result in results.items()}
+    best = max(values, key=lambda point: values[point])
+    if not values[best]:
+        raise UsageError(f"no point of the space fits {cluster.name} (--software {software.name})")
+    said = [f"{sum(result == why for result in results.values()):,} {why}" for why in (NO_MEMORY, NO_LAYOUT)]
+    print(f"{len(results):,} points (space recalled from Dash et al. 2023), of which {', '.join(said)}")
+    named = ", ".join(f"{name} {value}" for name, value in zip(SPACE, best, strict=True))
+    print(f"best predicted: {values[best]:.1f} TFLOP/s a device with {named}")
+    print("nothing is run: the planner's own order is right by construction; what an order is worth before anything is")
+    print("measured shows under data sheet (all figures of the cluster as if they were reached)", flush=True)
+    sheet = predicted(config, by_data_sheet(cluster), software)
+    print("", *search_lines(values, sheet, args.trials, args.seeds), "", *sensitivity_lines(results), sep="\n")
 
 
-def machine(config: RunConfig, cluster: Cluster, software: Software) -> Machine:
-    """Every point, predicted."""
-    return Machine({point: outcome(config, cluster, software, point) for point in SPACE})
+def predicted(config: RunConfig, cluster: Cluster, software: Software) -> Results:
+    """Every point of the space."""
+    return {point: outcome(config, cluster, software, point) for point in product(*SPACE.values())}
 
 
-def outcome(config: RunConfig, cluster: Cluster, software: Software, point: Point) -> Result:
+def outcome(config: RunConfig, cluster: Cluster, software: Software, point: Point) -> float | str:
     """TFLOP/s of a device as published tables count them, or why there are none."""
-    chosen = SPACE.named(point)
-    devices = chosen["nodes"] * cluster.devices_per_node
-    copies, rest = divmod(devices, chosen["tp"] * chosen["pp"])
+    pp, tp, micro_batch, micro_batches, zero1, nodes = point
+    devices = nodes * cluster.devices_per_node
+    copies, rest = divmod(devices, tp * pp)
     if rest or not copies:
-        return FAILED  # no whole number of copies of the model
-    shards = {"dp_shard": copies} if chosen["zero1"] else {"dp_shard": 1, "dp_replicate": copies}
-    sizes = {
-        "micro_batch_size": chosen["micro_batch"],
-        "global_batch_size": chosen["micro_batch"] * chosen["micro_batches"] * copies,
-    }
-    parallel = ParallelConfig(tp=chosen["tp"], pp=chosen["pp"], zero=1, recompute="full", **shards)
+        return NO_LAYOUT
+    shards = {"dp_shard": copies} if zero1 else {"dp_shard": 1, "dp_replicate": copies}
+    parallel = ParallelConfig(tp=tp, pp=pp, zero=1, recompute="full", **shards)
+    sizes = {"micro_batch_size": micro_batch, "global_batch_size": micro_batch * micro_batches * copies}
     training = config.training.model_copy(update=sizes)
     layout = config.model_copy(update={"parallel": parallel, "training": training})
     prediction = predict(layout, devices, cluster, software, exact=False)
-    return prediction.tflops_per_gpu if prediction.fits else OUT_OF_MEMORY
+    return prediction.tflops_per_gpu if prediction.fits else NO_MEMORY
 
 
 def by_data_sheet(cluster: Cluster) -> Cluster:
@@ -137,72 +115,98 @@ def by_data_sheet(cluster: Cluster) -> Cluster:
     return cluster.model_copy(update={"efficiency": Efficiency(), "networks": networks})
 
 
-def lines(config: RunConfig, cluster: Cluster, software: Software, trials: int, seeds: int) -> Iterator[str]:
-    """The experiment as text."""
-    there = machine(config, cluster, software)
-    if not there.ran:
-        raise UsageError(f"no point of the space fits {cluster.name} (--software {software.name})")
-    point, best = there.best
-    yield f"{len(SPACE):,} points (space recalled from Dash et al. 2023): {len(there.ran):,} run,"
-    yield f"{there.count(OUT_OF_MEMORY):,} are out of memory, {there.count(FAILED):,} do not divide the devices"
-    yield f"best predicted: {best:.1f} TFLOP/s a device with {_words(point)}"
-    yield "nothing is run: the machine is the planner itself, so its own order is right by construction; what an order is worth"
-    yield "before anything is measured shows under data sheet (all figures of the cluster as if they were reached)"
-    yield ""
-    sheet = machine(config, by_data_sheet(cluster), software)
-    searches = {
-        "planner": [_search(Ordered(SPACE, _score(there)), there, trials)],
-        "data sheet": [_search(Ordered(SPACE, _score(sheet)), there, trials)],
-        "random": [_search(Random(SPACE, seed), there, trials) for seed in range(seeds)],
-        "Optuna TPE": [_search(Tpe(SPACE, seed), there, trials) for seed in range(seeds)],
+def search_lines(values: Mapping[Point, float], sheet: Results, trials: int, seeds: int) -> Iterator[str]:
+    """The best found after so many trials, and how many it took to come near the best of all."""
+    orders: list[Mapping[Point, float | str]] = [values, sheet]
+    runs = {
+        name: [[values[point] for point in sorted(order, key=lambda point: -_rate(order[point]))[:trials]]]
+        for name, order in zip(("planner", "data sheet"), orders, strict=True)
     }
-    yield from _progress(searches, best, trials)
-    yield ""
-    yield from sensitivity_lines(there)
-
-
-def sensitivity_lines(there: Machine) -> Iterator[str]:
-    """What matters, of all points (a failure is 0 TFLOP/s, as a searcher sees it) and among those that run."""
-    names = tuple(SPACE.choices)
-    values = [0.0 if isinstance(result, Failure) else result for result in there.results.values()]
-    everywhere = effects(names, list(there.results), values)
-    among = {effect.name: effect for effect in effects(names, list(there.ran), list(there.ran.values()))}
-    yield "share of the variance of TFLOP/s (Shapley effects, exact), failures as 0, and among the points that run"
-    yield f"{'parameter':<14}{'all':>7}{'total':>8}{'that run':>10}  place recalled of Frontier's"
-    for effect in everywhere:
-        place = f"{RECALLED.index(effect.name) + 1}" if effect.name in RECALLED else "not recalled"
-        yield f"{effect.name:<14}{effect.shapley:>7.1%}{effect.total:>8.1%}{among[effect.name].shapley:>10.1%}  {place}"
-
-
-def _progress(searches: Mapping[str, Sequence[Search]], best: float, trials: int) -> Iterator[str]:
-    yield "best TFLOP/s found after so many trials (medians over seeds)"
-    yield f"{'trials':>9}" + "".join(f"{name:>12}" for name in searches)
+    for name, sampler in SAMPLERS.items():
+        runs[name] = [sampled(values, sampler, seed, trials) for seed in range(seeds)]
+    rows = []
     for number in (number for number in SHOWN_TRIALS if number <= trials):
-        cells = [statistics.median(search.best_after(number) for search in each) for each in searches.values()]
-        yield f"{number:>9}" + "".join(f"{cell:>12.1f}" for cell in cells)
-    rows: dict[str, Callable[[Search], float | None]] = {
-        "in 1 %": lambda search: search.trials_to(NEAR * best),
-        "no memory": lambda search: search.count(OUT_OF_MEMORY),
-        "failed": lambda search: search.count(FAILED),
+        rows.append(
+            (str(number), *(f"{statistics.median(max(run[:number]) for run in each):.1f}" for each in runs.values()))
+        )
+    near = NEAR * max(values.values())
+    needed = {
+        name: statistics.median(next((at for at, one in enumerate(run, 1) if one >= near), np.inf) for run in each)
+        for name, each in runs.items()
     }
-    for name, number_of in rows.items():
-        words = [_median([number_of(search) for search in each]) for each in searches.values()]
-        yield f"{name:>9}" + "".join(f"{word:>12}" for word in words)
+    rows.append(("to 1 %", *("not found" if np.isinf(number) else f"{number:g}" for number in needed.values())))
+    failed = [statistics.median(run.count(0.0) for run in each) for each in runs.values()]
+    rows.append(("failed", *(f"{number:g}" for number in failed)))
+    yield "best TFLOP/s found after so many trials; trials to within 1 % of the best; failed ones (medians over seeds)"
+    yield from aligned(("trials", *runs), rows, left=("trials",))
 
 
-def _median(numbers: Sequence[float | None]) -> str:
-    """Of numbers of trials; None, not within them, is more than any."""
-    middle = sorted(numbers, key=lambda number: sys.maxsize if number is None else number)[len(numbers) // 2]
-    return "not found" if middle is None else f"{middle:g}"
+def sampled(values: Mapping[Point, float], sampler: str, seed: int, trials: int) -> list[float]:
+    """What trials of one of Optuna's samplers come to, in their order; a failure is 0, so that a search stays away.
+
+    Raises:
+        UsageError: Optuna is not installed.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise UsageError("Optuna is not installed: pip install 'wenhai[tune]' brings it") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="maximize", sampler=getattr(optuna.samplers, sampler)(seed=seed))
+
+    def objective(trial: Any) -> float:
+        return values[tuple(own[trial.suggest_int(name, 0, len(own) - 1)] for name, own in SPACE.items())]
+
+    study.optimize(objective, n_trials=trials)
+    return [float(trial.value) for trial in study.trials]
 
 
-def _search(searcher: Searcher, there: Machine, trials: int) -> Search:
-    return search_by(searcher, there.results.__getitem__, trials)
+def sensitivity_lines(results: Results) -> Iterator[str]:
+    """What matters, of all points (a failure is 0 TFLOP/s, as a search sees it) and among those that run."""
+    ran = {point: result for point, result in results.items() if not isinstance(result, str)}
+    everywhere = effects(list(results), [_rate(result) for result in results.values()])
+    among = effects(list(ran), list(ran.values()))
+    rows = [
+        (
+            name,
+            f"{everywhere[name]:.1%}",
+            f"{among[name]:.1%}",
+            str(RECALLED.index(name) + 1) if name in RECALLED else "not recalled",
+        )
+        for name in sorted(everywhere, key=lambda name: -everywhere[name])
+    ]
+    yield "share of the variance of TFLOP/s: of all points, failures as 0; of those that run; and Frontier's order, recalled"
+    yield from aligned(("parameter", "all", "that run", "place"), rows, left=("parameter",))
 
 
-def _score(there: Machine) -> Callable[[Point], float | None]:
-    return there.ran.get
+def effects(points: Sequence[Point], values: Sequence[float]) -> dict[str, float]:
+    """Shapley effects of the space's parameters, 0 or more; they add up to one where the values differ, else all are 0."""
+    names, value = tuple(SPACE), np.array(values, dtype=np.float64)
+    codes = np.array(
+        [[own.index(choice) for own, choice in zip(SPACE.values(), point, strict=True)] for point in points]
+    )
+    axes, variance = range(len(names)), value.var() or 1.0
+    known = {
+        subset: _explained(codes[:, list(subset)], value) / variance
+        for size in range(len(names) + 1)
+        for subset in combinations(axes, size)
+    }
+    found = dict.fromkeys(names, 0.0)
+    for subset, share in known.items():
+        for axis in set(axes) - set(subset):
+            weight = len(names) * comb(len(names) - 1, len(subset))
+            found[names[axis]] += (known[tuple(sorted((*subset, axis)))] - share) / weight
+    return found
 
 
-def _words(point: Point) -> str:
-    return ", ".join(f"{name} {value}" for name, value in SPACE.named(point).items())
+def _explained(codes: NDArray[np.int64], value: NDArray[np.float64]) -> float:
+    """Variance of the means of points that are alike in some parameters; codes: [points, parameters]."""
+    if not codes.shape[1]:
+        return 0.0
+    _, group, sizes = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
+    means = np.bincount(group.reshape(-1), weights=value) / sizes
+    return float(sizes @ (means - value.mean()) ** 2 / len(value))
+
+
+def _rate(result: float | str) -> float:
+    return 0.0 if isinstance(result, str) else result

@@ -145,18 +145,15 @@ def _wait(ranks: Sequence[subprocess.Popen[bytes]], deadline: float) -> list[int
 
 def _report(folder: Path, rank: int, code: int | None) -> RankReport | None:
     """What became of a rank; None where it never ended, and was killed for that."""
-    try:
+    with suppress(OSError, ValidationError):  # it died before, or in the middle
         return RankReport.model_validate_json((folder / f"rank-{rank}.json").read_bytes())
-    except (OSError, ValidationError):
-        pass  # it died before, or in the middle
     if code is None:
         return None
-    said = (folder / f"rank-{rank}.log").read_text(encoding="utf-8", errors="replace").strip()
-    last = said.splitlines()[-1] if said else ""
     if code == -signal.SIGKILL:
-        return RankReport(
-            outcome="out of memory", message=f"rank {rank} was killed, as the kernel does when memory runs out"
-        )
+        killed = f"rank {rank} was killed, as the kernel does when memory runs out"
+        return RankReport(outcome="out of memory", message=killed)
+    said = (folder / f"rank-{rank}.log").read_text(encoding="utf-8", errors="replace").strip()
+    last = (said.splitlines() or [""])[-1]
     reason = f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
     outcome: Outcome = "out of memory" if OUT_OF_MEMORY.search(last) else "failed"
     return RankReport(outcome=outcome, message=_short(f"rank {rank} {reason}: {last}".rstrip(": ")))

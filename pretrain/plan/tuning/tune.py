@@ -11,6 +11,7 @@ again. So is one that failed otherwise, of which nothing is learnt; when the fir
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from pretrain.config import RunConfig
 from pretrain.plan import auto
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.naming import layout_name
+from pretrain.plan.pages.text import aligned
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.search import Plans
 from pretrain.plan.tuning import measure
@@ -30,6 +32,7 @@ from pretrain.plan.tuning.refit import Run, predicted_again, refit
 CANDIDATES = 100  # of the layouts found, the best that stay in the running
 MOST_RUNS = 3  # times k
 GIB = 2**30
+COLUMNS = ("layout", "predicted", "refitted", "measured", "GiB predicted", "refitted", "measured", "")
 
 
 class Measure(Protocol):
@@ -128,61 +131,60 @@ def cluster_toml(cluster: Cluster) -> str:
 
 def lines(tuned: Tuned) -> Iterator[str]:
     """Predicted and measured, before and after the fit; the best layout; what was learnt of the cluster."""
-    names = [layout_name(run.prediction.config, run.prediction.devices) for run in tuned.runs]
-    width = max(map(len, names))
-    heads = ("layout".ljust(width), "predicted", "refitted", "measured", "GiB predicted", "refitted", "measured")
-    yield "  ".join(heads)
-    for name, run, again in zip(names, tuned.runs, tuned.again, strict=True):
-        peak = run.measurement.peak_bytes
-        seconds = run.measurement.step_seconds
-        cells = [
-            name.ljust(width),
-            _seconds(run.prediction.step_seconds).rjust(9),
-            _seconds(again.step_seconds).rjust(8),
-            (_seconds(seconds) if seconds else run.measurement.outcome).rjust(8),
-            f"{run.prediction.memory_bytes / GIB:13.3f}",
-            f"{again.memory_bytes * tuned.cluster.efficiency.held / GIB:8.3f}",
-            (f"{peak / GIB:.3f}" if peak else "-").rjust(8),
-        ]
-        yield "  ".join(cells) + (f"  {run.measurement.message}" if run.measurement.outcome == "failed" else "")
-    done = [(run, again) for run, again in zip(tuned.runs, tuned.again, strict=True) if run.is_done]
-    if done:
-        before = _mean_error([(run, run.prediction) for run, _ in done])
+    rows = []
+    for one in _rows(tuned):
+        seconds = (one["predicted_step_seconds"], one["refitted_step_seconds"], one["measured_step_seconds"])
+        held = (one["predicted_memory_bytes"], one["refitted_memory_bytes"], one["measured_memory_bytes"])
+        failed = one["message"] if one["outcome"] == "failed" else ""
+        times = [_seconds(value) if value else one["outcome"] for value in seconds]
+        rows.append((one["layout"], *times, *(f"{size / GIB:.3f}" if size else "-" for size in held), failed))
+    yield from aligned(COLUMNS, rows, left=("layout", ""))
+    errors = [
+        [abs(one[f"{kind}_step_seconds"] / one["measured_step_seconds"] - 1) for kind in ("predicted", "refitted")]
+        for one in _rows(tuned)
+        if one["measured_step_seconds"]
+    ]
+    if errors:
+        before, after = (statistics.mean(each) for each in zip(*errors, strict=True))
         yield ""
-        yield f"mean error of step time: {before:.1%} as planned, {_mean_error(done):.1%} after the fit, {len(done)} runs"
+        yield f"mean error of step time: {before:.1%} as planned, {after:.1%} after the fit, {len(errors)} runs"
     if tuned.out_of_memory:
-        yield f"out of memory: {tuned.out_of_memory}; memory is now expected to be {tuned.cluster.efficiency.held:.2f} times the prediction"
+        times_more = f"{tuned.cluster.efficiency.held:.2f} times the prediction"
+        yield f"out of memory: {tuned.out_of_memory}; memory is now expected to be {times_more}"
     yield ("the best" if tuned.is_settled else "not yet settled; so far the best") + f" {tuned.k} were all measured"
     yield from _learnt(tuned)
     if tuned.best is not None:
-        yield ""
-        yield f"fastest: {layout_name(tuned.best.prediction.config, tuned.best.prediction.devices)}"
-        yield ""
-        yield auto.toml_lines(tuned.best.prediction.config)
+        config = tuned.best.prediction.config
+        yield from ("", f"fastest: {_name(tuned.best)}", "", auto.toml_lines(config))
 
 
 def as_json(tuned: Tuned) -> dict[str, Any]:
     """The same as a JSON object."""
-    runs = [
-        {
-            "layout": layout_name(run.prediction.config, run.prediction.devices),
+    return {
+        "runs": list(_rows(tuned)),
+        "best": None if tuned.best is None else _name(tuned.best),
+        "settled": tuned.is_settled,
+        "cluster": json.loads(tuned.cluster.model_dump_json(exclude_none=True)),
+    }
+
+
+def _rows(tuned: Tuned) -> Iterator[dict[str, Any]]:
+    for run, again in zip(tuned.runs, tuned.again, strict=True):
+        yield {
+            "layout": _name(run),
             "predicted_step_seconds": run.prediction.step_seconds,
             "refitted_step_seconds": again.step_seconds,
             "measured_step_seconds": run.measurement.step_seconds,
             "predicted_memory_bytes": run.prediction.memory_bytes,
+            "refitted_memory_bytes": again.memory_bytes * tuned.cluster.efficiency.held,
             "measured_memory_bytes": run.measurement.peak_bytes,
             "outcome": run.measurement.outcome,
             "message": run.measurement.message,
         }
-        for run, again in zip(tuned.runs, tuned.again, strict=True)
-    ]
-    best = tuned.best
-    return {
-        "runs": runs,
-        "best": None if best is None else layout_name(best.prediction.config, best.prediction.devices),
-        "settled": tuned.is_settled,
-        "cluster": json.loads(tuned.cluster.model_dump_json(exclude_none=True)),
-    }
+
+
+def _name(run: Run) -> str:
+    return layout_name(run.prediction.config, run.prediction.devices)
 
 
 def _learnt(tuned: Tuned) -> Iterator[str]:
@@ -198,13 +200,8 @@ def _learnt(tuned: Tuned) -> Iterator[str]:
     yield f"learnt of {first.name}: {', '.join(moved) or 'nothing that it did not say'}"
 
 
-def _mean_error(pairs: Sequence[tuple[Run, Prediction]]) -> float:
-    errors = [abs(prediction.step_seconds / (run.measurement.step_seconds or 1) - 1) for run, prediction in pairs]
-    return sum(errors) / len(errors)
-
-
 def _told(run: Run, number: int) -> str:
-    name, measurement = layout_name(run.prediction.config, run.prediction.devices), run.measurement
+    name, measurement = _name(run), run.measurement
     if measurement.step_seconds is None:
         return f"run {number}: {name}: {measurement.outcome} ({measurement.message})"
     predicted, measured = _seconds(run.prediction.step_seconds), _seconds(measurement.step_seconds)

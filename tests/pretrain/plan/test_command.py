@@ -37,7 +37,7 @@ def test_the_best_layouts_are_ranked_and_the_configured_one_placed(ask: Any) -> 
     )
     assert lines[0].startswith("demo: 2.901 M parameters on 4 x A100-SXM4-80GB (selene-a100-80, 1 node of 8)")
     assert f"{plans.considered:,} legal layouts" in lines[2] and f" {len(plans.layouts):,} shapes" in lines[2]
-    tables = [index for index, line in enumerate(lines) if line.startswith(("   1 ", "  *1 "))]
+    tables = [index for index, line in enumerate(lines) if line.split()[:1] in (["1"], ["*1"])]
     assert len(tables) == 2
     for place, prediction in enumerate(plans.layouts[:3], 1):
         row = lines[tables[0] + place - 1].split()

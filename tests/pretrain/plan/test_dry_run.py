@@ -13,14 +13,14 @@ from pretrain.__main__ import main
 from pretrain.config import load_config, named_configs
 from pretrain.parallel.base.params import num_parameters
 from pretrain.parallel.base.stages import layer_flops
-from pretrain.plan.dry_run import RANKS_PER_NODE, Plan, dry_run, lines
+from pretrain.plan.dry_run import RANKS_PER_NODE, dry_run, lines
 from pretrain.workload import memory
 from tests.pretrain.tiny import tiny_config
 
 WORLD_SIZES = {"yuan-245b": 2128, "yuan-13b": 1792, "frontier-175b": 1024, "frontier-1t": 2048, "firefly-3.8b": 128}
 
 
-def plan_of(name: str, device: str | None = None) -> Plan:
+def plan_of(name: str, device: str | None = None) -> dict[str, Any]:
     config = load_config(name)
     return dry_run(config, WORLD_SIZES.get(name, config.parallel.tp * config.parallel.pp), device)
 
@@ -28,13 +28,17 @@ def plan_of(name: str, device: str | None = None) -> Plan:
 @pytest.mark.parametrize("name", named_configs())
 def test_every_configuration_has_a_plan(name: str) -> None:
     config, plan = load_config(name), plan_of(name)
-    assert math.prod(plan.mesh.values()) == plan.world_size
+    assert math.prod(plan["mesh"].values()) == plan["world_size"]
     twice = (
-        config.model.padded_vocab_size * config.model.hidden_size if config.model.tied and len(plan.stages) > 1 else 0
+        config.model.padded_vocab_size * config.model.hidden_size
+        if config.model.tied and len(plan["stages"]) > 1
+        else 0
     )
-    assert sum(stage.parameters for stage in plan.stages) == num_parameters(config.model) + twice
-    assert [stage.layers[0] for stage in plan.stages[1:]] == [stage.layers[1] + 1 for stage in plan.stages[:-1]]
-    assert plan.tokens <= plan.tokens_per_step * plan.num_steps
+    assert sum(stage["parameters"] for stage in plan["stages"]) == num_parameters(config.model) + twice
+    assert [stage["layers"][0] for stage in plan["stages"][1:]] == [
+        stage["layers"][1] + 1 for stage in plan["stages"][:-1]
+    ]
+    assert plan["tokens"] <= plan["tokens_per_step"] * plan["num_steps"]
     told = list(lines(plan))
     assert max(map(len, told)) <= 80, max(told, key=len)
     assert any("time        n/a" in line for line in told)
@@ -42,15 +46,17 @@ def test_every_configuration_has_a_plan(name: str) -> None:
 
 def test_yuans_published_figures() -> None:
     plan = plan_of("yuan-245b", "NVIDIA A100-SXM4-80GB")
-    assert plan.mesh == {"pp": 38, "dp_replicate": 1, "dp_shard": 7, "tp": 8}
-    assert {stage.num_layers for stage in plan.stages} == {2}
-    assert plan.micro_batches == 480
-    compute_days = 8 * plan.parameters * plan.tokens / 1e15 / 86_400  # "4095 PFLOP/s-days"
+    assert plan["mesh"] == {"pp": 38, "dp_replicate": 1, "dp_shard": 7, "tp": 8}
+    assert {stage["num_layers"] for stage in plan["stages"]} == {2}
+    assert plan["micro_batches"] == 480
+    compute_days = 8 * plan["parameters"] * plan["tokens"] / 1e15 / 86_400  # "4095 PFLOP/s-days"
     assert compute_days == pytest.approx(4095, rel=5e-4)
     assert f"{compute_days:,.1f}" in "\n".join(lines(plan))
     # fewer than 37 / 480: the last stage, which has the head, is busier than those that wait for it
-    assert 0.9 * 37 / 480 < plan.bubble < 37 / 480
-    assert plan.seconds_by_mfu["40%"] == pytest.approx(plan.flops_per_token * plan.tokens / (2128 * 312e12 * 0.4))
+    assert 0.9 * 37 / 480 < plan["bubble"] < 37 / 480
+    assert plan["seconds_by_mfu"]["40%"] == pytest.approx(
+        plan["flops_per_token"] * plan["tokens"] / (2128 * 312e12 * 0.4)
+    )
 
 
 @pytest.mark.parametrize(("schedule", "share"), [("gpipe", 3 / 8), ("1f1b", 3 / 8), ("interleaved", 3 / 16)])
@@ -61,7 +67,7 @@ def test_the_bubble_of_equal_stages_is_the_formula(schedule: str, share: float) 
     layers = (32 // (8 if schedule == "interleaved" else 4),) * (8 if schedule == "interleaved" else 4)
     parallel = {"pp": 4, "schedule": schedule, "layers_per_stage": layers}
     config = tiny_config(model=model, training=training, parallel=parallel)
-    assert dry_run(config, 4).bubble == pytest.approx(share, rel=0.01)
+    assert dry_run(config, 4)["bubble"] == pytest.approx(share, rel=0.01)
 
 
 def test_attention_has_no_gradient_of_a_weight() -> None:
@@ -71,7 +77,7 @@ def test_attention_has_no_gradient_of_a_weight() -> None:
     config = tiny_config(**parts, parallel={"pp": 4, "schedule": "zero-bubble", "layers_per_stage": (8,) * 4})
     attention = 4 * 512 * 512 / layer_flops(config.model)
     assert 0.1 < attention < 0.2
-    assert dry_run(config, 4).bubble == pytest.approx(3 * (1 + 2 * attention) / (8 * 3), rel=0.02)
+    assert dry_run(config, 4)["bubble"] == pytest.approx(3 * (1 + 2 * attention) / (8 * 3), rel=0.02)
 
 
 def test_full_recompute_is_work_of_the_backward() -> None:
@@ -84,23 +90,23 @@ def test_full_recompute_is_work_of_the_backward() -> None:
     plain, again = (
         dry_run(tiny_config(**parts, parallel={**parallel, "recompute": kind}), 2) for kind in ("none", "full")
     )
-    assert again.bubble > plain.bubble
-    assert again.hardware_flops_per_token > plain.hardware_flops_per_token == plain.flops_per_token
+    assert again["bubble"] > plain["bubble"]
+    assert again["hardware_flops_per_token"] > plain["hardware_flops_per_token"] == plain["flops_per_token"]
 
 
 def test_who_holds_what() -> None:
     """pp is the outermost axis; a V has both ends on the first rank."""
     zbv = tiny_config(model={"num_layers": 4}, parallel={"pp": 2, "tp": 2, "schedule": "zbv"})
-    stages = dry_run(zbv, 8).stages
-    assert [(stage.pp_rank, tuple(stage.ranks)) for stage in stages] == [
+    stages = dry_run(zbv, 8)["stages"]
+    assert [(stage["pp_rank"], tuple(stage["ranks"])) for stage in stages] == [
         (0, (0, 3)),
         (1, (4, 7)),
         (1, (4, 7)),
         (0, (0, 3)),
     ]
-    assert [stage.holds for stage in stages] == ["embedding", "", "", "head"]
-    (whole,) = dry_run(tiny_config(), 2).stages
-    assert whole.holds == "embedding and head"
+    assert [stage["holds"] for stage in stages] == ["embedding", "", "", "head"]
+    (whole,) = dry_run(tiny_config(), 2)["stages"]
+    assert whole["holds"] == "embedding and head"
 
 
 def test_the_fullest_node_is_told() -> None:
@@ -108,8 +114,8 @@ def test_the_fullest_node_is_told() -> None:
     config = tiny_config(parallel={"pp": 2}, training={"global_batch_size": 64})
     first, last = (estimate.host_bytes for estimate in memory.estimate(config, 8, "cpu"))
     assert first != last
-    assert dry_run(config, 8).host_bytes_per_node == 4 * (first + last)
-    assert dry_run(config, 32).host_bytes_per_node == RANKS_PER_NODE * max(
+    assert dry_run(config, 8)["host_bytes_per_node"] == 4 * (first + last)
+    assert dry_run(config, 32)["host_bytes_per_node"] == RANKS_PER_NODE * max(
         estimate.host_bytes for estimate in memory.estimate(config, 32, "cpu")
     )
 

@@ -4,7 +4,6 @@ import pytest
 
 from pretrain.parallel.base.schedule import actions, stage_ranks
 from pretrain.parallel.base.simulate import most_held
-from pretrain.plan.published.rows import Row
 from pretrain.workload import megatron_memory, parameters
 from pretrain.workload.software import (
     BLOOM_2022,
@@ -14,6 +13,7 @@ from pretrain.workload.software import (
     MEGATRON_2022,
     Software,
 )
+from tests.fidelity.rows import Row
 
 SHAPE: dict[str, Any] = {
     "name": "small",

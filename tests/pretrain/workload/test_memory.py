@@ -17,13 +17,13 @@ from pretrain.model import GPT
 from pretrain.model.micro_batch import read_micro_batches
 from pretrain.parallel.base.mesh import layout
 from pretrain.parallel.base.params import num_parameters, param_specs
-from pretrain.plan.calibration.saved_tensors import counted_bytes
 from pretrain.training.step import train_step
 from pretrain.workload.memory import estimate, worst
 from tests.pretrain.models import CHOICES, build
 from tests.pretrain.parallel.test_recompute import Ops
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run
+from tests.pretrain.workload.saved_tensors import counted_bytes
 
 
 def storage_bytes(tensors: Iterable[Tensor]) -> int:

@@ -8,9 +8,9 @@ import pytest
 
 from pretrain.config import RunConfig
 from pretrain.model.micro_batch import read_micro_batches
-from pretrain.plan.calibration.saved_tensors import counted_bytes, predicted_bytes
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run
+from tests.pretrain.workload.saved_tensors import counted_bytes, predicted_bytes
 
 GELU = {"norm": "layernorm", "activation": "gelu", "positions": "learned", "bias": True}
 

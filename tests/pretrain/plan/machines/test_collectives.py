@@ -16,6 +16,12 @@ FIREFLY, SELENE, FRONTIER = (load_cluster(name) for name in ("firefly-a100-40", 
 GRADIENTS = 186 * MIB  # of An et al. 2024
 
 
+def way(collectives: Collectives, group: Group, num_bytes: float) -> str:
+    """The fastest one."""
+    ways = collectives.all_reduce_ways(group, num_bytes)
+    return min(ways, key=lambda name: ways[name])
+
+
 @st.composite
 def topologies(draw: st.DrawFn) -> Cluster:
     """One to three networks of any speeds, the last of which joins all."""
@@ -161,7 +167,7 @@ def test_trees_are_as_wide_as_rings_and_not_as_long() -> None:
     ways = collectives.all_reduce_ways(Group(64, 8), 8.0)
     assert ways["ring"] == pytest.approx(2 * 63 * 8e-6, rel=1e-3)
     assert ways["tree"] == pytest.approx(2 * 6 * 8e-6, rel=1e-2)
-    assert collectives.all_reduce_way(Group(64, 8), 1e9) == "tree"
+    assert way(collectives, Group(64, 8), 1e9) == "tree"
     within = collectives.all_reduce_ways(Group(8, 1), 1e6)
     assert within["ring"] == within["tree"]
     across = collectives.all_reduce_ways(Group(128, 1), 8.0)["tree"]
@@ -189,7 +195,7 @@ def test_nccl_on_firefly_as_published(devices: int) -> None:
     ways = Collectives(FIREFLY).all_reduce_ways(Group(devices, 1), GRADIENTS)
     assert 3.73 <= bandwidth(ways["ring"]) <= 4.83
     assert 6.31 < bandwidth(ways["hfreduce"]) < 8.11
-    assert Collectives(FIREFLY).all_reduce_way(Group(devices, 1), GRADIENTS) == "hfreduce"
+    assert way(Collectives(FIREFLY), Group(devices, 1), GRADIENTS) == "hfreduce"
     assert Collectives(FIREFLY).all_reduce(Group(devices, 1), GRADIENTS) == ways["hfreduce"]
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from pretrain.plan.pages.naming import layout_name
 
 from pretrain.config import RunConfig, load_config
 from pretrain.parallel.base.schedule import actions, stage_ranks
@@ -20,7 +20,6 @@ from pretrain.plan.pages.scaling import Curve, Point, Scaling
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout
 from pretrain.plan.search.search import Plans, Rejected
-from pretrain.workload.software import OURS
 from tests.html_page import Page
 
 EVIL = '</svg><script>alert("x")</script>"\'&|学'
@@ -47,45 +46,41 @@ def plans(config: RunConfig, cluster: Cluster) -> Plans:
     return Plans(found, [Rejected("tensor parallel 16", "16 do not divide 8 GPUs of a node", 12)], 17, 0.25)
 
 
-def scaled(config: RunConfig, cluster: Cluster, one: Prediction) -> Scaling:
+def scaled(one: Prediction) -> Scaling:
     points = [Point(64, 640, one, "", 1.0), Point(128, 640, one, "", 0.75), Point(256, 640, None, "no", 0.0)]
-    return Scaling(config, cluster, OURS, [Curve("weak", False, points), Curve("strong", True, points)], "tp=2, kept")
+    return Scaling([Curve("weak", False, points), Curve("strong", True, points)], "tp=2, kept")
 
 
 def svgs(page: str) -> list[ElementTree.Element]:
     return [ElementTree.fromstring(found) for found in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
 
 
-def test_everything_is_on_the_page(plans: Plans, config: RunConfig, cluster: Cluster, tmp_path: Path) -> None:
-    published = predict(config, DEVICES, cluster)
-    report.write(
-        tmp_path / "plan.html", plans, 180 * 10**9, name="frontier-22b", marked={"published": published},
-        scaling=scaled(config, cluster, plans.layouts[0]), rules=rules.rules(config, DEVICES, cluster),
+def test_everything_is_on_the_page(plans: Plans, config: RunConfig, cluster: Cluster) -> None:
+    own = predict(config, DEVICES, cluster)
+    text = report.render(
+        plans, 180 * 10**9, name="frontier-22b", marked={"configured": own}, scaled=scaled(plans.best),
+        ruled=rules.rules(config, DEVICES, cluster),
     )  # fmt: skip
-    text = (tmp_path / "plan.html").read_text("utf-8")
     page = Page(text)
     for words in (
-        "frontier-22b on 64 x A100-SXM4-80GB", "17 legal layouts", "22.07 B parameters", "Layouts, best first",
-        report.short_name(plans.layouts[0]), report.short_name(published), "for 180.0 B tokens", f"published: {plans.rank_of(published).words}",
-        "Seconds of a step", "Memory of the fullest device", "73.6 of 80 GiB", "Seconds of communication", "Throughput against memory",
-        "tokens/s of the best layout of each tp x pp", "Pipelines", "Strong scaling: the batch stays", "tp=2, kept",
-        "Rules for the shape", "tensor parallel 16", "16 do not divide 8 GPUs of a node", "What this assumes", "NVLink 3",
-        "312 TFLOP/s in bf16",
+        "frontier-22b on 64 x A100-SXM4-80GB", "17 legal layouts", "22.07 B parameters", "180.0 B tokens in all",
+        layout_name(plans.best.config, DEVICES), layout_name(config, DEVICES), f"configured: {plans.rank_of(own).words}",
+        "73.6 of 80 GiB", "Throughput against memory", "tp=2, kept", "tensor parallel 16",
+        "16 do not divide 8 GPUs of a node", "NVLink 3", *(rule.change for rule in rules.rules(config, DEVICES, cluster)),
     ):  # fmt: skip
         assert words in page.text, words
     marked = re.findall(r"<tr class=mark>.*?</tr>", text)
-    assert len(marked) == 1 and "published" in marked[0]
-    assert len(svgs(text)) == 3 + 2 + 2 + 2  # bars, space, pipelines of the best with one and the published, scaling
+    assert len(marked) == 1 and "configured" in marked[0]
+    assert len(svgs(text)) == 3 + 1 + 2 + 2  # bars, space, pipelines of the best with one and the configured, scaling
 
 
 def test_without_the_rest_it_is_shorter(plans: Plans) -> None:
-    page = Page(report.render(replace(plans, rejected=[])))
-    for words in ("Not among them", "On more devices", "Rules for", "days", "tokens</span>"):
-        assert words not in page.text, words
+    page = Page(report.render(replace(plans, rejected=[]), 1))
+    assert page.text.count("Not among them") == page.text.count("On more devices") == page.text.count("Rules for") == 0
 
 
-def test_it_asks_for_nothing_and_runs_nothing(plans: Plans, config: RunConfig) -> None:
-    first = plans.layouts[0]
+def test_it_asks_for_nothing_and_runs_nothing(plans: Plans) -> None:
+    first = plans.best
     network = first.cluster.networks[0].model_copy(update={"name": EVIL})
     device = first.cluster.device.model_copy(update={"name": EVIL, "peak": {"bf16": 312e12}})
     cluster = first.cluster.model_copy(
@@ -94,22 +89,19 @@ def test_it_asks_for_nothing_and_runs_nothing(plans: Plans, config: RunConfig) -
     evil = replace(first, cluster=cluster, software=replace(first.software, description=EVIL))
     hostile = Plans([evil, *plans.layouts[1:]], [Rejected(EVIL, EVIL, 1)], 1, 1.0)
     page = report.render(
-        hostile, 10**9, name=EVIL, marked={EVIL: plans.layouts[1]}, rules=[rules.Rule(EVIL, EVIL, EVIL, EVIL)],
-        scaling=replace(scaled(config, cluster, evil), kept=EVIL),
+        hostile, 10**9, name=EVIL, marked={EVIL: plans.layouts[1]},
+        ruled=[rules.Rule(EVIL, EVIL, 1.0, 1.0, 1.0, 0.1, 0.5, 1, EVIL)], scaled=replace(scaled(evil), kept=EVIL),
     )  # fmt: skip
     assert page.count("alert(") >= 10
     tags = Page(page).tags
     assert not {tag for tag, _ in tags} & {"script", "img", "link", "iframe", "form", "object", "a"}
     assert not any({"style", "onload", "href", "src"} & set(attributes) for _, attributes in tags)
-    assert "<script" not in page and len(svgs(page)) == 9
+    assert "<script" not in page and len(svgs(page)) == 8
 
 
-def test_the_bars_are_the_parts(plans: Plans) -> None:
-    best = plans.layouts[0]
-    parts = report.device_parts(best)
-    assert sum(parts.values()) * 2**30 == pytest.approx(best.memory_bytes) and "process" not in parts
+def test_the_bars_are_the_parts() -> None:
     rows = [Bar("one", {"a": 1.0, "b": 3.0}, "4"), Bar("two", {"b": 2.0, "c": 0.0}, "2")]
-    (svg,) = svgs(charts.bars("title", rows, str, limit=(8.0, "most")))
+    (svg,) = svgs(charts.bars("title", rows, str, limit=(8.0, "most")).figure)
     found = [(one.get("class"), float(one.get("width", 0))) for one in svg.iter("rect")]
     unit = found[0][1]
     assert [(kind, round(width / unit)) for kind, width in found] == [("c0", 1), ("c1", 3), ("c1", 2)]
@@ -119,24 +111,29 @@ def test_the_bars_are_the_parts(plans: Plans) -> None:
 
 
 def test_names_are_escaped_wherever_they_stand() -> None:
-    drawn = charts.bars(EVIL, [Bar(EVIL, {EVIL: 1.0}, EVIL)], str, (1.0, EVIL), EVIL)
-    drawn += charts.heat_map(EVIL, {(1, 1): (1.0, EVIL)}, EVIL, EVIL, EVIL)
-    drawn += charts.scatter(EVIL, [Dots(EVIL, [Dot(1, 1, EVIL)], 0)], EVIL, EVIL, note=EVIL)
-    drawn += charts.curves(EVIL, [Dots(EVIL, [Dot(1, 1, EVIL)], 0)], EVIL, EVIL, str, EVIL)
-    assert "<script" not in drawn and len(svgs(drawn)) == 4 and "script" not in {tag for tag, _ in Page(drawn).tags}
+    drawings = [
+        charts.bars(EVIL, [Bar(EVIL, {EVIL: 1.0}, EVIL)], str, (1.0, EVIL), EVIL),
+        charts.plot(EVIL, [Dots(EVIL, [Dot(1, 1, EVIL)], 0)], EVIL, EVIL, note=EVIL),
+        charts.plot(EVIL, [Dots(EVIL, [Dot(1, 1, EVIL)], 0)], EVIL, EVIL, doubles=True),
+    ]
+    drawn = "".join(drawing.figure for drawing in drawings)
+    alone = ElementTree.fromstring(charts.picture(drawings, [EVIL]))
+    assert EVIL in {one.text for one in alone.iter("{http://www.w3.org/2000/svg}text")}
+    assert "<script" not in drawn and len(svgs(drawn)) == 3 and "script" not in {tag for tag, _ in Page(drawn).tags}
 
 
 def test_only_pipelines_are_drawn_as_such(plans: Plans) -> None:
     single = [one for one in plans.layouts if one.config.parallel.pp == 1]
-    assert "Pipelines" not in Page(report.render(replace(plans, layouts=single), marked={"own": single[0]})).text
-    page = report.render(plans, marked={"own": single[0]})
+    assert "Pipelines" not in Page(report.render(replace(plans, layouts=single), 1, marked={"own": single[0]})).text
+    page = report.render(plans, 1, marked={"own": single[0]})
     assert page.count('class="wide"') == 1
 
 
 def test_offloaded_state_is_not_on_the_device(config: RunConfig, cluster: Cluster) -> None:
     layout = Layout(8, 1, 1, 8, 1, recompute="full", offload=True)
-    parts = report.device_parts(predict(layout.configure(config), DEVICES, cluster, exact=False))
-    assert "optimizer" not in parts and "activations" in parts
+    one = predict(layout.configure(config), DEVICES, cluster, exact=False)
+    parts = one.worst.device_parts
+    assert "optimizer" not in parts and sum(parts.values()) == one.memory_bytes
 
 
 def test_the_front_is_what_nothing_beats(plans: Plans) -> None:
@@ -151,19 +148,11 @@ def test_the_front_is_what_nothing_beats(plans: Plans) -> None:
 
 def test_marks_that_hide_each_other_are_drawn_once() -> None:
     dots = [Dot(1, 1), Dot(1, 1.0001), Dot(5, 9, "far")]
-    (svg,) = svgs(charts.scatter("t", [Dots("some", dots, 0)], "x", "y", 10))
+    (svg,) = svgs(charts.plot("t", [Dots("some", dots, 0)], "x", "y", x_limit=10).figure)
     assert len(list(svg.iter("circle"))) == 2 and [one.text for one in svg.iter("title")] == ["far"]
     across = [float(one.get("cx", 0)) for one in svg.iter("circle")]
     up = [float(one.get("cy", 0)) for one in svg.iter("circle")]
     assert across[1] > across[0] and up[1] < up[0]
-
-
-def test_the_heat_map_is_darkest_at_the_best() -> None:
-    cells = {(1, 1): (10.0, "a"), (2, 1): (30.0, "b"), (2, 4): (20.0, "c")}
-    (svg,) = svgs(charts.heat_map("t", cells, "tp", "pp"))
-    shades = {one.findtext("title"): one.get("fill-opacity") for one in svg.iter("rect") if one.get("class") == "c0"}
-    assert shades == {"a": "0.08", "b": "0.70", "c": "0.39"}
-    assert sum(one.get("class") == "none" for one in svg.iter("rect")) == 1
 
 
 def simulated(schedule: str, ranks: int, micro_batches: int, chunks: int = 1) -> Timeline:
@@ -175,7 +164,7 @@ def simulated(schedule: str, ranks: int, micro_batches: int, chunks: int = 1) ->
 
 def test_a_short_step_is_drawn_whole() -> None:
     found = simulated("zbv", 3, 7, chunks=2)
-    (svg,) = svgs(timeline.draw(found, "title"))
+    (svg,) = svgs(timeline.draw(found, "title").figure)
     blocks = list(svg.iter("rect"))
     assert len(blocks) == sum(map(len, found.lists))
     assert sum(block.get("fill-opacity") is not None for block in blocks) == len(blocks) // 2
@@ -191,7 +180,7 @@ def test_a_long_step_is_drawn_by_its_ends() -> None:
     assert len(shown) == timeline.MOST_ROWS and (shown[0], shown[-1]) == (0, 29) and shown == sorted(set(shown))
     window = timeline.fit(list(timeline.blocks(found, shown)), found.total)
     assert 0 < window.begin < window.rest < found.total and not window.is_whole
-    figure = timeline.draw(found, "title")
+    figure = timeline.draw(found, "title").figure
     (svg,) = svgs(figure)
     assert 0.9 * timeline.MOST_BLOCKS <= len(list(svg.iter("rect"))) <= 1.1 * timeline.MOST_BLOCKS
     places = [window.place(value) for value in (0, window.begin, window.rest, found.total)]

@@ -12,9 +12,8 @@ from pretrain.config import RunConfig, load_config
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.pages import scaling
-from pretrain.plan.pages.changes import WORDS, changes, parts
+from pretrain.plan.pages.changes import changes
 from pretrain.plan.pages.scaling import Scaling, curves
-from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout
 from pretrain.plan.search.search import Plans
 from pretrain.workload.software import OURS, Software
@@ -85,17 +84,16 @@ def test_what_limits_is_named_with_a_change_that_gains(found: Scaling) -> None:
     sentence = scaling.limit(curve)
     first, last = (curve.points[at].prediction for at in (0, -1))
     assert first is not None and last is not None
-    costs = [{name: value * one.devices for name, value in parts(one).items()} for one in (first, last)]  # one batch
+    costs = [
+        {name: value * one.devices for name, value in one.seconds.named.items()} for one in (first, last)
+    ]  # one batch
     most = max(costs[1], key=lambda name: costs[1][name] - costs[0].get(name, 0.0))
-    share = parts(last)[most] / last.step_seconds
-    assert f"What grows is {WORDS[most]}: {share:.1%} of a step there" in sentence, sentence
+    share = last.seconds.named[most] / last.step_seconds
+    assert f"What grows is {most}: {share:.1%} of a step there" in sentence, sentence
     assert f"To change next: {changes(last)[0].words}; or " in sentence
-    text = "\n".join(scaling.lines(found))
-    assert (
-        sentence in text
-        and "Weak scaling (the batch grows" in text
-        and "| 512 | 2,560 | layout kept: tp=2,pp=8," in text
-    )
+    rows = list(scaling.table(found))
+    assert len(rows) == 4 * len(NUMBERS) and all(len(row) == len(scaling.COLUMNS) for row in rows)
+    assert rows[2][:3] == ("weak, layout kept", "512", "2,560") and rows[2][3].startswith("tp=2,pp=8,")
     value = scaling.as_json(found)
     assert [len(each["points"]) for each in value["curves"]] == [3] * 4
     assert value["curves"][0]["points"][0]["efficiency"] == 1.0
@@ -105,8 +103,7 @@ def test_what_was_added_is_what_efficiency_lacks(found: Scaling) -> None:
     for curve in found.curves:
         first, last = (curve.points[at].prediction for at in (0, -1))
         assert first is not None and last is not None
-        if set(parts(first)) <= set(parts(last)):
-            assert sum(scaling._growth(first, last).values()) == pytest.approx(1 - curve.points[-1].efficiency)
+        assert sum(scaling.growth(first, last).values()) == pytest.approx(1 - curve.points[-1].efficiency)
 
 
 def test_a_number_that_the_layout_does_not_divide_says_so(
@@ -117,7 +114,7 @@ def test_a_number_that_the_layout_does_not_divide_says_so(
     kept = found.curves[2]  # strong
     problems = [point.problem for point in kept.points]
     assert problems[1] == "136 devices are no multiple of 2 x 8 x 1" and "640" in problems[2] and not problems[3]
-    assert kept.last.devices == 2048 and "136 devices are no multiple" in "\n".join(scaling.lines(found))
+    assert kept.last.devices == 2048 and any("136 devices are no multiple" in row[3] for row in scaling.table(found))
     assert "problem" in scaling.as_json(found)["curves"][2]["points"][1]
 
 
@@ -163,16 +160,3 @@ def test_changes_that_do_not_fit_are_not_offered(config: RunConfig, cluster: Clu
     tight = cluster.model_copy(update={"device": cluster.device.model_copy(update={"memory_gib": memory})})
     found = changes(predict(config, 128, tight))
     assert found and not any(one.name == "recompute" for one in found)
-
-
-def test_parts_are_the_step(config: RunConfig, cluster: Cluster) -> None:
-    one: Prediction = predict(config, 128, cluster)
-    assert sum(parts(one).values()) == pytest.approx(one.step_seconds) and "offload" not in parts(one)
-
-
-def test_frontiers_published_efficiencies_stand_beside_ours() -> None:
-    """Layouts are recalled and its curves' first points assumed: a direction, no gate."""
-    rows = [line.split(" | ") for line in scaling.frontier(load_cluster("frontier-mi250x"))][2:]
-    assert [row[3] for row in rows] == ["100%", "89%", "100%", "87%"]
-    predicted = [float(row[4].split("%")[0]) for row in rows]
-    assert predicted[1] < predicted[0] and predicted[3] < predicted[2], rows

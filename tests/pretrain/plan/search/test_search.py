@@ -154,7 +154,6 @@ def test_rank_of_a_layout() -> None:
     parallel = best.config.parallel.model_copy(update={"recompute": "full", "recompute_every": 1})
     slower = plans.rank_of(best.config.model_copy(update={"parallel": parallel}))
     assert slower.place > 1 and slower.slower > 1
-    assert slower.same_shape is best
     slowest = best.config.training.model_copy(update={"micro_batch_size": 1})
     worst = ParallelConfig(tp=8, recompute="full", sequence_parallel=False)
     last = plans.rank_of(best.config.model_copy(update={"training": slowest, "parallel": worst}))
@@ -244,12 +243,12 @@ def test_offload_only_where_nothing_else_fits() -> None:
     assert not search(config, 1, cluster).best.config.parallel.offload
     small = cluster_of(3.2)
     assert search(config, 1, small).best.config.parallel.offload
-    with pytest.raises(UsageError, match=r"needs .* GiB on the fullest device, .* more than the"):
+    with pytest.raises(UsageError, match=r"needs .* GiB on the fullest device, .* too few"):
         search(config, 1, small, constraints=Constraints(offload=(False,)))
 
 
 def test_nothing_fits() -> None:
-    with pytest.raises(UsageError, match=r"the nearest, tp=.*needs .* GiB .* more than .*devices would do"):
+    with pytest.raises(UsageError, match=r"the nearest, tp=.*needs .* GiB .* too few.*devices would do"):
         search(config_of({"num_layers": 24}), 2, cluster_of(1.0), constraints=Constraints(offload=(False,)))
 
 
@@ -291,5 +290,4 @@ def test_published_yuan_is_among_those_that_fit(software: Software) -> None:
     config, cluster = load_config("yuan-245b"), load_cluster("selene-a100-80")
     plans = search(config, 2128, cluster, software, keep=1, constraints=Constraints(tp=(8,), pp=(19, 38)))
     rank = plans.rank_of(config)
-    assert rank.prediction.fits and rank.same_shape is not None
-    assert rank.place > 1 and rank.prediction.step_seconds > rank.same_shape.step_seconds
+    assert rank.prediction.fits and rank.place > 1 and rank.slower > 1

@@ -7,7 +7,6 @@ from pretrain.plan.cost import step_seconds
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.machines.collectives import Collectives, Group
 from pretrain.plan.prediction import Seconds
-from pretrain.plan.published.rows import Row
 from pretrain.workload import megatron_operations
 from pretrain.workload.megatron_memory import whole_layer_bytes
 from pretrain.workload.operations import Shape
@@ -19,6 +18,7 @@ from pretrain.workload.software import (
     MEGATRON_2024,
     Software,
 )
+from tests.fidelity.rows import Row
 
 SHAPE: dict[str, Any] = {
     "name": "some",

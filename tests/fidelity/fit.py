@@ -1,4 +1,4 @@
-"""Fits the few efficiencies of a cluster to measured steps: `python -m pretrain.plan.published.fit` prints Selene's.
+"""Fits the few efficiencies of a cluster to measured steps: `python -m tests.fidelity.fit` prints Selene's.
 
 Two scalars, the shares of the peak and of the memory bandwidth that are reached, are fitted to eight step times (table 5
 of Korthikanti et al. 2022), and to nothing else. How much of a network's bandwidth is reached is not fitted: it
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from corpus.engine.cli import add_examples
 from pretrain.plan.cost import step_seconds
 from pretrain.plan.machines.cluster import Cluster
-from pretrain.plan.published.rows import Row, load_published
 from pretrain.workload.software import find_software
+from tests.fidelity.rows import Row, load_published
 
 TABLE = "korthikanti-2022"
 SCALARS = ("products", "memory")
@@ -76,10 +76,8 @@ def _with(cluster: Cluster, scalars: Sequence[str], logarithms: Vector) -> Clust
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print what the fit gives for Selene."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pretrain.plan.published.fit", description=__doc__.partition("\n")[0]
-    )
-    add_examples(parser, "python -m pretrain.plan.published.fit")
+    parser = argparse.ArgumentParser(prog="python -m tests.fidelity.fit", description=__doc__.partition("\n")[0])
+    add_examples(parser, "python -m tests.fidelity.fit")
     parser.parse_args(argv)
     table = load_published(TABLE)
     found = fit(table.cluster, table.rows)

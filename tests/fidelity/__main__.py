@@ -1,6 +1,6 @@
-"""Our predictions beside what others measured: `python -m pretrain.plan.published.fidelity` prints every table of docs/fidelity.md.
+"""Our predictions beside what others measured: `python -m tests.fidelity` prints every table of docs/fidelity.md.
 
-Two scalars of one cluster are fitted to eight step times (`plan.published.fit`). All other tables are predictions: nothing was changed to be
+Two scalars of one cluster are fitted to eight step times (`tests.fidelity.fit`). All other tables are predictions: nothing was changed to be
 nearer to them, and where a table is far away it is printed all the same. Errors are of speed: predicted over measured, less one.
 """
 
@@ -19,16 +19,17 @@ from corpus.engine.cli import add_examples
 from corpus.engine.errors import UsageError
 from pretrain.config import load_config
 from pretrain.plan.prediction import Prediction
-from pretrain.plan.published import fit
-from pretrain.plan.published.errors import Errors, constants, rank_correlation
-from pretrain.plan.published.rows import Row, load_published
-from pretrain.plan.published.scores import YUAN_TOKENS, bubble, frontier, memory_errors, score, yuan
+from pretrain.sweep_report import rank_correlation
 from pretrain.workload import parameters
 from pretrain.workload.software import MEGATRON_2021
+from tests.fidelity import fit
+from tests.fidelity.errors import Errors, constants
+from tests.fidelity.rows import Row, load_published
+from tests.fidelity.scores import YUAN_TOKENS, bubble, frontier, memory_errors, score, yuan
 
 EXAMPLES = """
-python -m pretrain.plan.published.fidelity
-python -m pretrain.plan.published.fidelity --into docs/fidelity.md docs/fidelity.zh.md
+python -m tests.fidelity
+python -m tests.fidelity --into docs/fidelity.md docs/fidelity.zh.md
 """
 PFLOPS_DAY = 1e15 * 24 * 3600
 UNSEEN = (  # tables of speed that need no words of their own
@@ -79,7 +80,11 @@ def narayanan_lines() -> list[str]:
         for row, prediction, error in scored.timed
     ]
     lines = markdown(("model", "tp x pp x dp", "GPUs", "measured TFLOP/s a GPU", "predicted", "error"), rows)
-    lines += ["", f"{scored.errors}; rank correlation {rank_correlation(measured, predicted):.2f}", ""]
+    lines += [
+        "",
+        f"{scored.errors}; rank correlation {rank_correlation(measured.tolist(), predicted.tolist()):.2f}",
+        "",
+    ]
     against = [
         (name, f"{value:.1f}", f"{errors.mean:.1%}", f"{errors.worst:.1%}")
         for name, value, errors in constants(measured)
@@ -271,9 +276,7 @@ def rewrite(page: Path, tables: dict[str, list[str]]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print all tables, or put them into pages."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pretrain.plan.published.fidelity", description=(__doc__ or "").partition("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.fidelity", description=(__doc__ or "").partition("\n")[0])
     add_examples(parser, EXAMPLES)
     parser.add_argument("--only", choices=sorted(SECTIONS), metavar="TABLE", help=f"one of {', '.join(SECTIONS)}")
     parser.add_argument("--into", type=Path, nargs="+", default=[], metavar="PAGE", help="put the tables there as well")

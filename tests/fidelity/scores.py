@@ -14,10 +14,10 @@ from pretrain.parallel.base.simulate import simulate
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.prediction import Prediction
-from pretrain.plan.published.errors import Errors
-from pretrain.plan.published.rows import Published, Row, load_published
 from pretrain.workload import megatron_memory, parameters
 from pretrain.workload.software import MEGATRON_2020, Software, find_software
+from tests.fidelity.errors import Errors
+from tests.fidelity.rows import Published, Row, load_published
 
 YUAN_GPUS = 2128
 YUAN_TOKENS = 180e9

@@ -1,4 +1,4 @@
-"""Sizes of errors, what the best constant would have, and whether an order is right."""
+"""Sizes of errors, and what the best constant would have."""
 
 from __future__ import annotations
 
@@ -50,19 +50,3 @@ def constants(measured: Vector) -> Iterator[tuple[str, float, Errors]]:
     yield "least worst error", float(candidates[best_worst]), errors[best_worst]
     whole = 144.0
     yield "144, errors as of step times", whole, Errors(measured / whole - 1)
-
-
-def rank_correlation(first: Vector, second: Vector) -> float:
-    """Spearman's: of the ranks, equal values sharing theirs.
-
-    >>> round(rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0])), 3)
-    0.5
-    """
-    return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])
-
-
-def _ranks(values: Vector) -> Vector:
-    below = (values[:, None] > values).sum(axis=1)
-    equal = (values[:, None] == values).sum(axis=1)
-    ranks: Vector = below + (equal - 1) / 2
-    return ranks
