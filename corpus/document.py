@@ -148,7 +148,7 @@ class TableWriter:
 def write_shard(
     out: Output, task: str, schemas: Mapping[str, pa.Schema], level: int = INTERMEDIATE_LEVEL
 ) -> Iterator[list[TableWriter]]:
-    """Write KIND/TASK.parquet for each kind, the first one compressed at `level`; their rows are recorded at the end."""
+    """Write KIND/TASK.parquet for each kind, the first at compression `level`; rows are recorded at the end."""
     names = [f"{kind}/{task}.parquet" for kind in schemas]
     levels = [level] + [INTERMEDIATE_LEVEL] * len(names)
     with ExitStack() as stack:
@@ -161,7 +161,7 @@ def write_shard(
 
 
 def fate_table(documents: pa.Table, shard: str, **columns: Any) -> pa.Table:
-    """`FATE_SCHEMA` of some documents; `columns` are rule, value, threshold, bound and detail, one value or one each."""
+    """`FATE_SCHEMA` of some documents; `columns`: rule, value, threshold, bound, detail, one for all or one each."""
     values = {name: documents[name] for name in ("id", "row", "source", "url")} | {"shard": shard} | columns
     arrays = [values.get(field.name) for field in FATE_SCHEMA]
     arrays = [

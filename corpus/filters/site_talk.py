@@ -13,7 +13,8 @@ own third quarter, so a short text, which repeats little, proves little.
 
 At the foot, and by words alone at the head, the stretch with the largest sum goes as a whole, if it outweighs what speaks
 against there being any. Elsewhere a sentence goes by its words alone. It is a measure for choosing among copies
-(dedup/near/ranks.py), where what is wrong about the article is wrong alike in all; it drops nothing unless a recipe says so.
+(dedup/near/ranks.py), where what is wrong about the article is wrong alike in all; it drops nothing unless a recipe
+says so.
 """
 
 from __future__ import annotations

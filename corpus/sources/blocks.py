@@ -49,8 +49,9 @@ def read_blocks(
 def split_blocks(pieces: Iterable[bytes], mark: re.Pattern[bytes], max_bytes: int, offset: int = 0) -> Iterator[Block]:
     """Cut pieces before every match of `mark`; at most `max_bytes` and two pieces are held at any time.
 
-    The first block is at `offset`. What stands before the first mark is a block too, if it is anything: the only one without a mark. What was read
-    before the pieces end in `DamagedStream` is yielded first, the last block as `damaged`.
+    The first block is at `offset`. What stands before the first mark is a block too, if it is anything: the only one
+    without a mark. What was read before the pieces end in `DamagedStream` is yielded first, the last block as
+    `damaged`.
 
     >>> mark = re.compile(rb"<p>")
     >>> [block.data for block in split_blocks([b"head <", b"p>a<p", b">b"], mark, 100)]

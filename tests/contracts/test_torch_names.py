@@ -79,7 +79,9 @@ PRIVATE = {  # file: {private name of torch: what for, where there is no public 
         "_scaled_dot_product_flash_attention": "attention",
         "_scaled_dot_product_flash_attention_for_cpu": "attention",
     },
-    "tools/bench/pretrain/offload.py": {"_python_dispatch": "sees every allocation; torch documents its dispatch mode under this name"},
+    "tools/bench/pretrain/offload.py": {
+        "_python_dispatch": "sees every allocation; torch documents its dispatch mode under this name"
+    },
     "pretrain/parallel/base/tensor.py": {
         "_c10d_functional": "collectives that return a new tensor, which selective recompute can keep",
         "_parameters": "parameters by name, one by one, to put others in their places",

@@ -1,4 +1,4 @@
-"""Evaluation items planted in real text, and real text without them: python -m tools.evaluate.contamination --data FOLDER
+"""Evaluation items planted in real text, and text without: python -m tools.evaluate.contamination --data FOLDER
 
 FOLDER holds `text/*.jsonl` (prose) and `eval/**/test_public.json` (FewCLUE's test sets). For each n: items that are
 long enough to be looked for; planted items found at a share above a half, whole and changed; and documents of the prose

@@ -2,7 +2,7 @@
 
 FOLDER holds `text/*.jsonl` (prose), `dups/*.jsonl` (labelled pairs) and `html/` (pages of a few manuals). Tables:
 
-1. Planted duplicates (tools/evaluate/planted_duplicates.py) by kind: pairs of which one document is left. "promised" is what the
+1. Planted duplicates (planted_duplicates.py) by kind: pairs of which one document is left. "promised" is what the
    theory of MinHash and bands gives for the pairs' exact Jaccards, with its binomial error. With --peers the same
    documents go through datatrove's and text-dedup's MinHash, each in an environment of its own below build/peers.
 2. False merges: documents without a duplicate that are gone.
@@ -12,7 +12,7 @@ FOLDER holds `text/*.jsonl` (prose), `dups/*.jsonl` (labelled pairs) and `html/`
 6. Strangers of the same band: what the number of rows costs at a billion documents.
 7. The S-curve: pairs that meet in a band by Jaccard, against 1 - (1 - j^rows)^bands, and those that are then verified.
    --svg FILE draws it for the default shingle.
-8. Which copy stays: how often a text outranks the same text with a tail (tools/evaluate/site_tails.txt) or cut by a tenth.
+8. Which copy stays: how often a text outranks the same text with a tail (site_tails.txt) or cut by a tenth.
 
 --seed N takes other passages for other kinds and other edits: what holds for one seed only is chance.
 """

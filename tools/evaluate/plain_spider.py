@@ -1,4 +1,4 @@
-"""A Scrapy spider as one would write it in an hour, to compare the crawler with: python -m tools.evaluate.plain_spider WEB [WARC]
+"""A Scrapy spider of an hour, to compare the crawler with: python -m tools.evaluate.plain_spider WEB [WARC]
 
 WEB is JSON: `seeds` and `addresses` (by host). Links are followed by a LinkExtractor; WARC, if it is given, gets every
 response through warcio's writer.

@@ -1,4 +1,4 @@
-"""The stage `signatures`, the first of those in stages.py. It stands apart because earlier builds are compared with it."""
+"""The stage `signatures`, the first of those in stages.py; apart, because earlier builds are compared with it."""
 
 from __future__ import annotations
 

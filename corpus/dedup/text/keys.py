@@ -1,9 +1,9 @@
 """What deduplication knows of a document besides its signature: its exact key and its rank, 64 bytes a document.
 
-Rank decides which of two duplicates stays: the higher rank word (near/ranks.py: source, script, worth, date), then more bytes,
-then the smaller id, then the smaller digest of the raw text. All four come from the document and the recipe, so the choice
-cannot depend on the order or the split of the inputs; documents equal in all are the same record read twice, and either
-may stay.
+Rank decides which of two duplicates stays: the higher rank word (near/ranks.py: source, script, worth, date), then more
+bytes, then the smaller id, then the smaller digest of the raw text. All four come from the document and the recipe, so
+the choice cannot depend on the order or the split of the inputs; documents equal in all are the same record read twice,
+and either may stay.
 
 Both digests and the rest cost 0.8 us a document of 2.2 KB.
 """

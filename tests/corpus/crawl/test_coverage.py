@@ -1,7 +1,7 @@
 """The whole fake web, crawled: every allowed page once, nothing else, and an end by itself.
 
-FAULTS.md rows 21 to 25 are cases of it; `python -m tools.evaluate.crawl` prints the table, and crawls in a process of its
-own. Here the crawls are in this one, which starts and imports once.
+FAULTS.md rows 21 to 25 are cases of it; `python -m tools.evaluate.crawl` prints the table, and crawls in a process of
+its own. Here the crawls are in this one, which starts and imports once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Training on a GPU, in one command: what to run whenever one is at hand. It prints Markdown for docs/gpu.md.
 
-    python -m tools.bench.pretrain.gpu                          every section; about half an hour
-    python -m tools.bench.pretrain.gpu --only parity speed      some of them
-    python -m tools.bench.pretrain.gpu --tiny                   tiny shapes, on a CPU too: exercises the script, measures nothing
+    python -m tools.bench.pretrain.gpu                         every section; about half an hour
+    python -m tools.bench.pretrain.gpu --only parity speed     some of them
+    python -m tools.bench.pretrain.gpu --tiny                  tiny shapes, on a CPU too: exercises the script only
 
 | section | rows |
 |---|---|

@@ -7,13 +7,13 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from pretrain.plan.pages.naming import layout_name
 
 from pretrain.config import RunConfig, load_config
 from pretrain.parallel.base.schedule import actions, stage_ranks
 from pretrain.parallel.base.simulate import Timeline, simulate
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster
+from pretrain.plan.naming import layout_name
 from pretrain.plan.pages import charts, report, rules, timeline
 from pretrain.plan.pages.charts import Bar, Dot, Dots
 from pretrain.plan.pages.scaling import Curve, Point, Scaling
