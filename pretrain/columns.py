@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
-from unicodedata import east_asian_width
+from collections.abc import Collection, Iterator, Sequence
+
+from rich.cells import cell_len
 
 WIDTH = 80
 GAP = "  "
 MOST_COLUMNS = 32  # of a cell; names come from other people's files
-
-
-def num_columns(text: str) -> int:
-    """That a text takes.
-
-    >>> num_columns("BUSTM"), num_columns("唐诗 1")
-    (5, 6)
-    """
-    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def shown(text: str) -> str:
@@ -33,25 +25,38 @@ def fitted(text: str, columns: int) -> str:
     """
     kept, width = "", 0
     for character in shown(text):
-        width += num_columns(character)
+        width += cell_len(character)
         if width > columns:
             break
         kept += character
     return kept
 
 
-def aligned(rows: Sequence[Sequence[str]], indent: str = "") -> Iterator[str]:
-    """Rows of as many cells each, the first of them the heads; columns of numbers to the right, long names cut."""
-    rows = [[fitted(cell, MOST_COLUMNS) for cell in row] for row in rows]
+def aligned(
+    rows: Sequence[Sequence[str]], indent: str = "", left: Collection[str] | None = None, gap: str = GAP
+) -> Iterator[str]:
+    """Rows of as many cells each, the first of them the heads.
+
+    Without `left` columns of numbers stand to the right, and long names are cut; else all columns but those with these
+    heads stand to the right, and nothing is cut.
+
+    >>> list(aligned([("", "s"), ("step", "1.5")], left=("",)))
+    ['        s', 'step  1.5']
+    """
+    if left is None:
+        rows = [[fitted(cell, MOST_COLUMNS) for cell in row] for row in rows]
     columns = list(zip(*rows, strict=True))
-    widths = [max(map(num_columns, column)) for column in columns]
-    numeric = [all(not cell or cell[0] in "+-0123456789" for cell in column[1:]) for column in columns]
+    widths = [max(map(cell_len, column)) for column in columns]
+    to_right = [
+        all(not cell or cell[0] in "+-0123456789" for cell in column[1:]) if left is None else column[0] not in left
+        for column in columns
+    ]
     for row in rows:
-        spaces = [" " * (width - num_columns(cell)) for cell, width in zip(row, widths, strict=True)]
+        spaces = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
         cells = [
-            space + cell if right else cell + space for cell, space, right in zip(row, spaces, numeric, strict=True)
+            space + cell if right else cell + space for cell, space, right in zip(row, spaces, to_right, strict=True)
         ]
-        yield indent + GAP.join(cells).rstrip()
+        yield indent + gap.join(cells).rstrip()
 
 
 def wrapped(text: str, rest: str = GAP) -> Iterator[str]:

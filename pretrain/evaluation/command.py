@@ -17,8 +17,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
+
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.columns import fitted, num_columns
+from pretrain.columns import fitted
 from pretrain.evaluation.held_out import MAX_HELD_OUT_TOKENS, HeldOut, read_held_out
 from pretrain.evaluation.kneser_ney import MAX_BASELINE_TOKENS, character_baselines
 from pretrain.evaluation.texts import Texts
@@ -124,7 +126,7 @@ def table(result: Evaluation) -> Iterator[str]:
     for name, part in {**largest(result.by_source, TABLE_SOURCES), "all": result}.items():
         figures = f"{part.bits_per_character:9.4f} {part.bits_per_byte:9.4f} {part.loss:10.4f}"
         shown = fitted(name, NAME_COLUMNS)
-        shown += " " * (NAME_COLUMNS - num_columns(shown))
+        shown += " " * (NAME_COLUMNS - cell_len(shown))
         yield f"{shown} {figures} {part.num_characters:13,} {part.num_tokens:13,}"
 
 

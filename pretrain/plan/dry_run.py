@@ -21,13 +21,13 @@ import torch
 
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import BatchSizes, check_batch_sizes, local_batches
+from pretrain.columns import aligned
 from pretrain.config import RunConfig
 from pretrain.console import say
 from pretrain.hardware import DEVICES
 from pretrain.parallel.base.mesh import AXES, layout
 from pretrain.parallel.base.schedule import stage_ranks
 from pretrain.parallel.base.stages import Stage, cut, head_flops, layer_flops
-from pretrain.plan.pages.text import aligned
 from pretrain.plan.time.pipeline_time import Times, own_seconds, simulated
 from pretrain.workload import memory, parameters
 from pretrain.workload.flops import flops_per_token, hardware_flops_per_token
@@ -197,9 +197,11 @@ def lines(plan: dict[str, Any]) -> Iterator[str]:
     yield f"run         {plan['num_steps']:,} steps, {plan['tokens']:,} tokens"
     yield f"checkpoint  {_size(plan['checkpoint_bytes'])}"
     yield ""
-    yield from aligned(("stage", "layers", "each", "holds", "parameters", "ranks"), list(_stage_rows(plan)), ("holds",))
+    yield from aligned(
+        [("stage", "layers", "each", "holds", "parameters", "ranks"), *_stage_rows(plan)], left=("holds",)
+    )
     yield ""
-    yield from aligned(("GiB a rank", *GIB, ""), list(_memory_rows(plan)))
+    yield from aligned([("GiB a rank", *GIB, ""), *_memory_rows(plan)], left=("",))
     yield "resting: weights, gradients and optimizer; other: what a step needs in passing"
     worst = plan["memory"][plan["worst_pp_rank"]]
     where = "of host memory" if worst["device"] == "cpu" else "of a GPU's memory"
@@ -211,7 +213,7 @@ def lines(plan: dict[str, Any]) -> Iterator[str]:
         (name, f"{one:.3g}", f"{one * plan['tokens_per_step']:.3g}", f"{one * plan['tokens'] / PFLOPS_DAY:,.1f}")
         for name, one in flops.items()
     ]
-    yield from aligned(("FLOPs", "a token", "a step", "the run, PFLOP/s-days"), rows, ("FLOPs",))
+    yield from aligned([("FLOPs", "a token", "a step", "the run, PFLOP/s-days"), *rows], left=("FLOPs",))
     yield ""
     if not plan["seconds_by_mfu"]:
         yield "time        n/a: name a device, as in --device H100"

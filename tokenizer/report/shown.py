@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from rich.cells import cell_len
 
 BLANK = "␣"
 ABSENT = "–"
@@ -69,12 +70,12 @@ def table(rows: Sequence[Sequence[str]]) -> str:
            甲
     诗歌  1.5
     """
-    widths = [max(num_columns(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths = [max(cell_len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(
             cell + blanks if column == 0 else blanks + cell
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            for blanks in (" " * (width - num_columns(cell)),)
+            for blanks in (" " * (width - cell_len(cell)),)
         ).rstrip()
         for row in rows
     )
@@ -86,12 +87,12 @@ def cut(text: str, limit: int) -> str:
     >>> cut("github:古文原文/南史.txt", 16)
     'github:…南史.txt'
     """
-    if num_columns(text) <= limit:
+    if cell_len(text) <= limit:
         return text
     head, tail = text[: limit // 2], text
-    while num_columns(head) > limit // 2 - 1:
+    while cell_len(head) > limit // 2 - 1:
         head = head[:-1]
-    while num_columns(head) + 1 + num_columns(tail) > limit:
+    while cell_len(head) + 1 + cell_len(tail) > limit:
         tail = tail[1:]
     return f"{head}…{tail}"
 
@@ -99,8 +100,3 @@ def cut(text: str, limit: int) -> str:
 def by_number(counts: Mapping[str, Any]) -> list[tuple[int, Any]]:
     """The items of a JSON object whose keys are integers, in their order: JSON sorts "10" before "2"."""
     return sorted((int(key), value) for key, value in counts.items())
-
-
-def num_columns(text: str) -> int:
-    """Columns of a terminal."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from tokenizer.report.shown import cut, escape, num_columns, percent, plain
+from rich.cells import cell_len
+
+from tokenizer.report.shown import cut, escape, percent, plain
 
 WIDTH, HALF_WIDTH, VALUE_WIDTH, BAR_HEIGHT, GAP = 820, 420, 60, 14, 6
 COLUMN_WIDTH = 7  # of a Latin letter; a Han character takes two
@@ -25,7 +27,7 @@ def bars(
 ) -> str:
     """Horizontal bars, one group of them a row of (name, values), each with its value behind it."""
     names = [cut(plain(name), LABEL_COLUMNS) for name, _ in rows]
-    left = COLUMN_WIDTH * max(map(num_columns, names), default=0) + 10
+    left = COLUMN_WIDTH * max(map(cell_len, names), default=0) + 10
     most = max((value for _, values in rows for value in values if value), default=1)
     parts: list[str] = []
     y = 0

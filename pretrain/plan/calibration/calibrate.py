@@ -35,12 +35,12 @@ from numpy.typing import NDArray
 from corpus.engine import durable, toml
 from corpus.engine.config import parse
 from corpus.engine.errors import WenhaiError
+from pretrain.columns import aligned
 from pretrain.hardware import find_device, processor_name
 from pretrain.launch import launch
 from pretrain.plan.calibration.benchmarks import DTYPES, Findings, Sample, training_configs
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, Cores, Device, Efficiency, Host, Network
-from pretrain.plan.pages.text import aligned
 from pretrain.plan.tuning.measure import Measurement
 from pretrain.plan.tuning.refit import Run, predicted_again, refit_speed
 
@@ -230,7 +230,9 @@ def lines(calibration: Calibration) -> Iterator[str]:
         times = (f"{1e3 * measured.median:.1f}", f"{measured.spread:.0%}", f"{1e3 * predicted:.1f}")
         name = f"{run.prediction.devices} x {shape}, zero {config.parallel.zero}"
         rows.append((name, *times, f"{predicted / measured.median - 1:+.1%}"))
-    yield from aligned(("training step", "measured ms", "spread", "predicted ms", "error"), rows, ("training step",))
+    yield from aligned(
+        [("training step", "measured ms", "spread", "predicted ms", "error"), *rows], left=("training step",)
+    )
     yield ""
     yield from toml.dump(cluster.model_dump(mode="json", exclude_none=True)).splitlines()
     yield ""
@@ -245,4 +247,4 @@ def _sample_lines(found: Findings) -> Iterator[str]:
         rows.append((f"{sample.kind} {sample.precision or ''}".strip(), f"{sample.work:.3g}", *times))
     ranks = f"{found.ranks} rank{'s at once' if found.ranks > 1 else ''}"
     yield ""
-    yield from aligned((ranks, "work", "each", "spread", "rate", " "), rows, left=(ranks, " "))
+    yield from aligned([(ranks, "work", "each", "spread", "rate", " "), *rows], left=(ranks, " "))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
+from pretrain.columns import aligned
 from pretrain.plan import naming
 from pretrain.plan.pages import explain, record, report, rules, scaling, text
 from pretrain.plan.pages.question import Question, ask
@@ -85,7 +86,7 @@ def _lines(question: Question, args: argparse.Namespace, tuned: Tuned | None) ->
     if args.scaling:
         parts.append(_scaled(question, tuple(args.scaling)))
     if args.rules:
-        parts.append(text.aligned(rules.COLUMNS, [rule.cells for rule in question.rules], rules.WORDS))
+        parts.append(aligned([rules.COLUMNS, *(rule.cells for rule in question.rules)], left=rules.WORDS))
     for number, part in enumerate(parts):
         yield from [""] * (number > 0)
         yield from part
@@ -99,7 +100,7 @@ def _scaled(question: Question, numbers: tuple[int, ...]) -> Iterator[str]:
     found = question.curves(numbers)
     yield f"Predicted on {question.cluster.name}, software {question.software.name}. The layout kept is {found.kept}."
     yield ""
-    yield from text.aligned(scaling.COLUMNS, list(scaling.table(found)), ("scaling", "layout"))
+    yield from aligned([scaling.COLUMNS, *scaling.table(found)], left=("scaling", "layout"))
     for curve in found.curves:
         yield ""
         yield from text.wrapped(scaling.limit(curve))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from pretrain.columns import aligned
 from pretrain.plan.naming import layout_name
 from pretrain.plan.pages.changes import changes
-from pretrain.plan.pages.text import GIB, SMALL, aligned, memory_unit, number, percent, time_unit, wrapped
+from pretrain.plan.pages.text import GIB, SMALL, memory_unit, number, percent, time_unit, wrapped
 from pretrain.plan.prediction import RESERVED, OperationSeconds, Prediction
 
 BAR, LABEL = 16, 28  # columns
@@ -86,7 +87,7 @@ def _operations(work: Sequence[OperationSeconds], step: float) -> Iterator[str]:
             cells = (number(seconds / time), f"{seconds / step:.1%}", rate, f"{moved / seconds / 1e9:.0f}", limit)
             rows.append((f"  {name}", *cells))
     heads = ("longest operations", unit, "%", "TFLOP/s", "GB/s", "limited by")
-    yield from aligned(heads, rows, left=(heads[0], heads[-1]))
+    yield from aligned([heads, *rows], left=(heads[0], heads[-1]))
 
 
 def _memory(prediction: Prediction) -> Iterator[str]:
@@ -143,7 +144,7 @@ def compare(first: Prediction, second: Prediction, names: tuple[str, str] = ("A"
     rows.append((*row("step", first.step_seconds / time, second.step_seconds / time, number), ""))
     yield ""
     label = f"{seconds} of the busiest rank".ljust(LABEL)
-    yield from aligned((label, *heads, " "), rows, left=(label, " "))
+    yield from aligned([(label, *heads, " "), *rows], left=(label, " "))
     sizes = [
         row(f"  {name}", one / memory, other / memory, _two_digits)
         for name, one, other in _both(first.worst.device_parts, second.worst.device_parts)
@@ -153,7 +154,7 @@ def compare(first: Prediction, second: Prediction, names: tuple[str, str] = ("A"
         sizes.append(row(name, one, other, _two_digits))
     yield ""
     label = f"{gib} of the fullest device".ljust(LABEL)
-    yield from aligned((label, *heads), sizes, left=(label,))
+    yield from aligned([(label, *heads), *sizes], left=(label,))
     yield ""
     yield from wrapped(difference(first, second, names))
 

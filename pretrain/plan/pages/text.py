@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from pretrain.columns import aligned
 from pretrain.config import ParallelConfig, RunConfig
 from pretrain.plan.prediction import Axis, Prediction
 from pretrain.plan.search.search import Rejected
@@ -33,21 +34,6 @@ def time_unit(seconds: float) -> Unit:
 def memory_unit(num_bytes: float) -> Unit:
     """Of devices that hold about so much."""
     return (GIB, "GiB") if num_bytes >= GIB else (2**20, "MiB")
-
-
-def aligned(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[str] = ("",), gap: int = 2
-) -> Iterator[str]:
-    """A table, each column as wide as its widest cell; those that are not named in `left` stand to the right.
-
-    >>> list(aligned(("", "s"), [("step", "1.5")]))
-    ['        s', 'step  1.5']
-    """
-    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
-    for row in (columns, *rows):
-        pairs = zip(columns, row, widths, strict=True)
-        cells = [cell.ljust(width) if name in left else cell.rjust(width) for name, cell, width in pairs]
-        yield (" " * gap).join(cells).rstrip()
 
 
 def header(config: RunConfig, prediction: Prediction, tokens: int, name: str) -> Iterator[str]:
@@ -102,7 +88,7 @@ def table(rows: Sequence[Row], tokens: int) -> Iterator[str]:
 
 def of_cells(rows: Sequence[Mapping[str, str]], left: Collection[str] = ()) -> Iterator[str]:
     """Rows by column, aligned."""
-    return aligned(list(rows[0]), [list(row.values()) for row in rows], left, gap=1)
+    return aligned([list(rows[0]), *(list(row.values()) for row in rows)], left=left, gap=" ")
 
 
 def split(rows: Sequence[Row]) -> Iterator[str]:
@@ -136,7 +122,7 @@ def others(name: str, found: Mapping[str, Prediction]) -> Iterator[str]:
         (time, seconds), (memory, gib) = time_unit(one.step_seconds), memory_unit(one.memory_bytes)
         held = f"{number(one.memory_bytes / memory)} {gib}{'' if one.fits else ', does not fit'}"
         rows.append((f"  {other}", f"{number(one.step_seconds / time)} {seconds}", f"{one.tflops_per_gpu:.1f}", held))
-    yield from aligned(("", "step", "TFLOP/s", "memory"), rows, left=("", "memory"))
+    yield from aligned([("", "step", "TFLOP/s", "memory"), *rows], left=("", "memory"))
 
 
 def rejections(rejected: Sequence[Rejected], most: int) -> Iterator[str]:

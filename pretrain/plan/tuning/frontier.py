@@ -31,10 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.engine.errors import UsageError
+from pretrain.columns import aligned
 from pretrain.config import ParallelConfig, RunConfig, load_config
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, Efficiency, load_cluster
-from pretrain.plan.pages.text import aligned
 from pretrain.workload.software import ALL, Software, find_software
 
 SPACE: dict[str, tuple[Any, ...]] = {
@@ -138,7 +138,7 @@ def search_lines(values: Mapping[Point, float], sheet: Results, trials: int, see
     failed = [statistics.median(run.count(0.0) for run in each) for each in runs.values()]
     rows.append(("failed", *(f"{number:g}" for number in failed)))
     yield "best TFLOP/s found after so many trials; trials to within 1 % of the best; failed ones (medians over seeds)"
-    yield from aligned(("trials", *runs), rows, left=("trials",))
+    yield from aligned([("trials", *runs), *rows], left=("trials",))
 
 
 def sampled(values: Mapping[Point, float], sampler: str, seed: int, trials: int) -> list[float]:
@@ -176,7 +176,7 @@ def sensitivity_lines(results: Results) -> Iterator[str]:
         for name in sorted(everywhere, key=lambda name: -everywhere[name])
     ]
     yield "share of the variance of TFLOP/s: of all points, failures as 0; of those that run; and Frontier's order, recalled"
-    yield from aligned(("parameter", "all", "that run", "place"), rows, left=("parameter",))
+    yield from aligned([("parameter", "all", "that run", "place"), *rows], left=("parameter",))
 
 
 def effects(points: Sequence[Point], values: Sequence[float]) -> dict[str, float]:

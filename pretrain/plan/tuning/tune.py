@@ -19,11 +19,11 @@ from typing import Any, Protocol
 
 from corpus.engine import toml
 from corpus.engine.errors import WenhaiError
+from pretrain.columns import aligned
 from pretrain.config import RunConfig
 from pretrain.plan import auto
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.naming import layout_name
-from pretrain.plan.pages.text import aligned
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.search import Plans
 from pretrain.plan.tuning import measure
@@ -138,7 +138,7 @@ def lines(tuned: Tuned) -> Iterator[str]:
         failed = one["message"] if one["outcome"] == "failed" else ""
         times = [_seconds(value) if value else one["outcome"] for value in seconds]
         rows.append((one["layout"], *times, *(f"{size / GIB:.3f}" if size else "-" for size in held), failed))
-    yield from aligned(COLUMNS, rows, left=("layout", ""))
+    yield from aligned([COLUMNS, *rows], left=("layout", ""))
     errors = [
         [abs(one[f"{kind}_step_seconds"] / one["measured_step_seconds"] - 1) for kind in ("predicted", "refitted")]
         for one in _rows(tuned)
