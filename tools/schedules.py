@@ -22,7 +22,7 @@ from corpus.engine.cli import add_examples
 from pretrain.config import ParallelConfig, ScheduleKind
 from pretrain.parallel.schedule import Action, actions, stage_ranks
 from pretrain.parallel.simulate import Timeline, most_held, simulate
-from pretrain.plan.time.timeline import COLORS, MEANINGS
+from pretrain.plan.time.timeline import KINDS
 from tools.plot import style, svg, text
 
 EXAMPLES = """
@@ -120,7 +120,7 @@ def as_svg(drawings: Sequence[Drawing]) -> str:
 
 def _block(action: Action, start: int, end: int, is_first: bool, top: int, scale: float) -> str:
     """An action: a block with the number of its micro-batch."""
-    color = f"c{COLORS[action.kind]}" + ("" if is_first else " faint")
+    color = f"c{KINDS[action.kind][1]}" + ("" if is_first else " faint")
     left, width = MARGIN + LABEL_WIDTH + scale * start, scale * (end - start) - 1
     place = f'x="{left:.1f}" y="{top}" width="{width:.1f}" height="{ROW_HEIGHT - 2}"'
     number = text(left + width / 2, top + 13, str(action.micro_batch), "ground" if is_first else "ink", "middle")
@@ -130,8 +130,8 @@ def _block(action: Action, start: int, end: int, is_first: bool, top: int, scale
 def _legend(top: int) -> list[str]:
     """What the colours mean."""
     parts, left = [], MARGIN + LABEL_WIDTH
-    for kind, meaning in MEANINGS.items():
-        parts.append(f'<rect class="c{COLORS[kind]}" x="{left}" y="{top}" width="12" height="12"/>')
+    for meaning, color in KINDS.values():
+        parts.append(f'<rect class="c{color}" x="{left}" y="{top}" width="12" height="12"/>')
         parts.append(text(left + 18, top + 11, meaning))
         left += 48 + 5 * len(meaning)
     return [*parts, text(left, top + 11, "faint: the second stage of a rank; the number is the micro-batch")]
