@@ -130,8 +130,8 @@ def _block(action: Action, start: int, end: int, is_first: bool, top: int, scale
 def _legend(top: int) -> list[str]:
     """What the colours mean."""
     parts, left = [], MARGIN + LABEL_WIDTH
-    for meaning, number in KINDS.values():
-        parts.append(f'<rect class="c{number}" x="{left}" y="{top}" width="12" height="12"/>')
+    for meaning, color in KINDS.values():
+        parts.append(f'<rect class="c{color}" x="{left}" y="{top}" width="12" height="12"/>')
         parts.append(text(left + 18, top + 11, meaning))
         left += 48 + 5 * len(meaning)
     return [*parts, text(left, top + 11, "faint: the second stage of a rank; the number is the micro-batch")]

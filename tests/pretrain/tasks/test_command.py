@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from corpus.engine.errors import UsageError
-from pretrain.columns import num_columns
 from pretrain.tasks import command
 from pretrain.tasks.baselines import published
 from pretrain.tasks.definition import NINE

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from tests.html_page import Page
 from tests.tokenizer.texts import documents
@@ -15,7 +16,7 @@ from tokenizer.model import Tokenizer
 from tokenizer.report import vocabulary_report
 from tokenizer.report.compare import best_of, compare
 from tokenizer.report.page import MAX_SERIES, comparison_page, report_page
-from tokenizer.report.shown import cut, num_columns, table
+from tokenizer.report.shown import cut, table
 
 HOSTILE = '<script>alert("1")</script>\u202e\x1b[31m&amp;'
 
@@ -96,6 +97,6 @@ def test_candidates_beyond_the_colours_are_in_the_table(tokenizer: Tokenizer) ->
 
 def test_columns_of_han_and_latin_line_up() -> None:
     lines = table([["", "诗", "x"], ["古文", "1", "22"], ["a", "333", "4"]]).split("\n")
-    assert {num_columns(line) for line in lines} == {13}
-    assert num_columns(cut("一二三四五六七八九十", 9)) == 9
+    assert {cell_len(line) for line in lines} == {13}
+    assert cell_len(cut("一二三四五六七八九十", 9)) == 9
     assert cut("一二三四五六七八九十", 9) == "一…八九十"
