@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from corpus.engine.errors import UsageError
 from pretrain.tasks import command
