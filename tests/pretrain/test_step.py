@@ -215,7 +215,9 @@ def test_what_is_not_finite_twice_changes_no_weight(
     assert [len(scales) for scales in found.scales] == [1, 2, 1]
     assert [result.applied for result in found.results] == [True, False, True]
     assert_same(found.weights[AT], found.weights[AT - 1])
-    assert (found.weights[-1][MATRIX] != found.weights[AT][MATRIX]).any() and np.isfinite(found.weights[-1][MATRIX]).all()
+    assert (found.weights[-1][MATRIX] != found.weights[AT][MATRIX]).any() and np.isfinite(
+        found.weights[-1][MATRIX]
+    ).all()
     report = not_finite(found)
     assert report.verdict == "data"
     num_tokens = NUM_STEPS * 8 * 16
