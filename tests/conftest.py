@@ -32,8 +32,10 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     database=None,
+    max_examples=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+settings.register_profile("full", parent=settings.get_profile("default"), max_examples=100)  # CI's
 settings.register_profile("search", parent=settings.get_profile("default"), derandomize=False, max_examples=2_000)
 settings.load_profile(os.environ.get("WENHAI_HYPOTHESIS", "default"))
 
