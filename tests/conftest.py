@@ -10,6 +10,7 @@ import ipaddress
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ os.environ.setdefault("NO_COLOR", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.pretrain.ranks import end_reused_ranks
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -29,8 +32,10 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     database=None,
+    max_examples=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+settings.register_profile("full", parent=settings.get_profile("default"), max_examples=100)  # CI's
 settings.register_profile("search", parent=settings.get_profile("default"), derandomize=False, max_examples=2_000)
 settings.load_profile(os.environ.get("WENHAI_HYPOTHESIS", "default"))
 
@@ -64,6 +69,12 @@ def _no_network() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", _guarded_connect)
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _reused_ranks_end() -> Iterator[None]:
+    yield
+    end_reused_ranks()
 
 
 @pytest.fixture(scope="session")

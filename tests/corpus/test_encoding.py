@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import encoding, mojibake, whatwg
@@ -254,13 +254,11 @@ def test_score_separates_right_from_wrong() -> None:
 han = st.text(st.sampled_from(sorted(encoding.COMMON_HAN)), min_size=20, max_size=80)
 
 
-@settings(max_examples=40)
 @given(han, st.sampled_from(["utf-8", "gb18030", "utf-16"]), st.sampled_from(LIES))
 def test_common_han_in_any_codec(text: str, codec: str, declared: str | None) -> None:
     assert decode(text.encode(codec), declared).text == text
 
 
-@settings(max_examples=60)
 @given(st.binary(max_size=400), st.sampled_from(LIES))
 def test_any_bytes_give_text_or_undecodable(data: bytes, declared: str | None) -> None:
     with contextlib.suppress(UndecodableError):

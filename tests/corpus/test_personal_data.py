@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.__main__ import main
@@ -20,6 +20,7 @@ from corpus.personal_data.gate import ACCOUNT, AT, DOTTED, GROUPS, NUMBER, PLATE
 from corpus.personal_data.numbers import is_id_card, is_luhn
 from corpus.personal_data.window import Surroundings
 from tests.corpus.texts import document
+from tests.examples import examples
 from tests.linear import assert_linear
 
 
@@ -168,7 +169,7 @@ PIECES = (
 
 
 @given(st.lists(st.sampled_from([*PIECES, " "]), max_size=14).map("".join))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_the_gate_misses_nothing_that_the_forms_would_confirm(text: str) -> None:
     """Confirming every form at every character finds nothing that the kernel's places lead past."""
     texts = pa.array(["前文13800138000", text], pa.large_string())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.safe import domain, escape_markdown, plain, plain_url, snippet
@@ -15,7 +15,6 @@ HOSTILE = st.text(
 )
 
 
-@settings(max_examples=60)
 @given(HOSTILE)
 def test_plain_text_is_one_line_of_visible_characters(text: str) -> None:
     shown = plain(text)
@@ -59,7 +58,6 @@ def test_domain(url: str, host: str) -> None:
     assert domain(url) == host
 
 
-@settings(max_examples=60)
 @given(HOSTILE)
 def test_markdown_cells_hold_no_mark(text: str) -> None:
     cell = escape_markdown(plain(text))

@@ -22,7 +22,7 @@ from pretrain.checkpoint.shards import write_shard
 from pretrain.config import RunConfig
 from pretrain.run import train
 from pretrain.training.step import Run, StepResult, train_step
-from tests.pretrain.ranks import run_ranks
+from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.pretrain.tiny import tiny_config
 from tests.tokenizer.texts import documents
@@ -63,7 +63,7 @@ def test_a_signal_waits_for_the_save_under_way_and_saves_once_more(number: int, 
         checkpoint={"every_steps": 1},
         evaluation={"every_steps": 100, "sample_tokens": 1},
     )
-    for message in run_ranks(stopped, 2, config, tmp_path, tmp_path / "out", number):
+    for message in reused_ranks(stopped, 2, config, tmp_path, tmp_path / "out", number):
         assert message == "stopped after step 2, saved. Run the same command again to go on from there."
     for folder, step in zip(checkpoint.committed(tmp_path / "out"), (1, 2), strict=True):
         checkpoint.load_model(folder)

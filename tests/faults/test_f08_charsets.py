@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.encoding import UndecodableError, decode
@@ -15,6 +15,7 @@ from corpus.mojibake import COMMON_HAN
 from tests.corpus.sources.files import read_all
 from tests.corpus.test_encoding import LIES
 from tests.corpus.texts import document
+from tests.examples import examples
 
 SIMPLIFIED = "".join(char for char in sorted(COMMON_HAN) if char.encode("gb2312", "ignore")) + "，。？！"
 TRADITIONAL = "".join(char for char in sorted(COMMON_HAN) if char.encode("big5", "ignore")) + "，。？！"
@@ -38,7 +39,7 @@ codec_and_text = st.sampled_from(sorted(CODECS)).flatmap(
 )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(codec_and_text, st.integers(0, 10_000), st.sampled_from(LIES))
 def test_random_text_in_each_codec_cut_anywhere(case: tuple[str, str], cut: int, declared: str | None) -> None:
     codec, text = case

@@ -8,11 +8,12 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.filters import Filter, load, measure
 from tests.corpus.texts import document
+from tests.examples import examples
 
 GOOD = document(11)
 HALF = len(GOOD) // 2
@@ -78,7 +79,7 @@ def test_private_use_and_replacements_are_measured() -> None:
 
 
 @given(st.lists(st.text(st.characters(), max_size=60), max_size=4))
-@settings(max_examples=150)
+@examples(150)
 def test_any_text_at_all(texts: list[str]) -> None:
     table = load("web_zh").apply(texts).table
     table.validate(full=True)

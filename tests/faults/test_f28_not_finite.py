@@ -28,7 +28,7 @@ from pretrain.run import incidents, train
 from pretrain.run.trace import Part, Trace
 from pretrain.staging import staged
 from tests.pretrain.data.test_reader import write_folder
-from tests.pretrain.ranks import run_ranks
+from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_staging import build
 from tests.pretrain.texts import small_tokenizer, smallest_config
 from tests.tokenizer.texts import documents
@@ -129,7 +129,7 @@ def recorded(out: Path, kind: str) -> list[dict[str, Any]]:
 
 def test_the_documents_of_bad_micro_batches_are_listed(corpus: Corpus, tmp_path: Path) -> None:
     """By id and URL, without text: every sample with the bad token, and no other; training goes on."""
-    (error, said), (_, silent) = run_ranks(run_poisoned, 2, config(), corpus, tmp_path)
+    (error, said), (_, silent) = reused_ranks(run_poisoned, 2, config(), corpus, tmp_path)
     assert error == "" and silent == []
     folder = checkpoint.newest(tmp_path)
     assert folder is not None
@@ -173,7 +173,7 @@ def inputs(parts: Sequence[Part], sample: int) -> list[int]:
 
 
 def test_a_fault_that_comes_once_is_the_hardware_s(corpus: Corpus, tmp_path: Path) -> None:
-    (error, said), _ = run_ranks(run_failing, 2, config(), corpus, tmp_path, 1, 5, 5)
+    (error, said), _ = reused_ranks(run_failing, 2, config(), corpus, tmp_path, 1, 5, 5)
     assert error == ""
     (line,) = recorded(tmp_path, "not_finite")
     assert (line["step"], line["verdict"], line["ranks"]) == (5, "transient", [1])
@@ -183,7 +183,7 @@ def test_a_fault_that_comes_once_is_the_hardware_s(corpus: Corpus, tmp_path: Pat
 
 def test_a_run_that_stays_not_finite_stops(corpus: Corpus, tmp_path: Path) -> None:
     """On all ranks, with what to do; two attempts a step, and the documents of each."""
-    answers = run_ranks(run_failing, 2, config(max_bad_steps=2), corpus, tmp_path, 0, 3, 99)
+    answers = reused_ranks(run_failing, 2, config(max_bad_steps=2), corpus, tmp_path, 0, 3, 99)
     for error, _ in answers:
         assert error.startswith("step 4: loss or gradient was not finite 2 times in a row, also when computed again.")
         assert str(tmp_path / "not_finite") in error and "training.seed" in error
@@ -198,7 +198,7 @@ def test_a_run_that_stays_not_finite_stops(corpus: Corpus, tmp_path: Path) -> No
 def test_documents_that_cannot_be_listed_end_no_run(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, small_tokenizer(tmp_path / "tokenizer.model"))
     next(corpus.folder.rglob("*train.docs.parquet")).unlink()
-    ((error, said),) = run_ranks(run_failing, 1, config(), corpus, tmp_path / "out", 0, 2, 3)
+    ((error, said),) = reused_ranks(run_failing, 1, config(), corpus, tmp_path / "out", 0, 2, 3)
     assert error == ""
     (line,) = recorded(tmp_path / "out", "not_finite")
     assert (line["step"], line["documents"], line["file"]) == (2, 0, None)
@@ -213,7 +213,7 @@ def test_documents_of_a_store_are_listed_from_the_copies_of_this_machine(tmp_pat
     with staged(settings.data, {"store": url}):
         shutil.rmtree(store / "tokens-1/data")
     away = Corpus(url, None, 0, "")  # type: ignore[arg-type]
-    ((error, _),) = run_ranks(run_failing, 1, settings, away, tmp_path / "out", 0, 2, 3)
+    ((error, _),) = reused_ranks(run_failing, 1, settings, away, tmp_path / "out", 0, 2, 3)
     assert error == ""
     (line,) = recorded(tmp_path / "out", "not_finite")
     rows = [json.loads(text) for text in (tmp_path / "out" / line["file"]).read_text("utf-8").splitlines()]
@@ -223,7 +223,7 @@ def test_documents_of_a_store_are_listed_from_the_copies_of_this_machine(tmp_pat
 def test_an_overflow_is_recorded_where_the_step_was_applied(corpus: Corpus, tmp_path: Path) -> None:
     """A gradient that is not finite at any scale was no overflow: the next step has the scale of before."""
     settings = config(precision="fp16", loss_scale={"initial": 4.0}, num_steps=6)
-    (answer,) = run_ranks(run_overflowing, 1, settings, corpus, tmp_path, {2: 1, 4: 4})
+    (answer,) = reused_ranks(run_overflowing, 1, settings, corpus, tmp_path, {2: 1, 4: 4})
     assert answer[0] == ""
     assert [(line["step"], line["loss_scale"]) for line in recorded(tmp_path, "overflow")] == [(2, 2.0)]
     assert [(line["step"], line["verdict"]) for line in recorded(tmp_path, "not_finite")] == [(4, "data")]
@@ -248,7 +248,7 @@ def run_overflowing(config: RunConfig, corpus: Corpus, out: Path, attempts: dict
 
 
 def test_no_more_samples_are_listed_than_is_quickly_done(corpus: Corpus, tmp_path: Path) -> None:
-    ((error, _),) = run_ranks(run_failing_capped, 1, config(), corpus, tmp_path, 3)
+    ((error, _),) = reused_ranks(run_failing_capped, 1, config(), corpus, tmp_path, 3)
     assert error == ""
     (line,) = recorded(tmp_path, "not_finite")
     rows = [json.loads(text) for text in (tmp_path / line["file"]).read_text("utf-8").splitlines()]

@@ -15,7 +15,7 @@ from pretrain.monitor import spikes
 from pretrain.parallel.engine.compose import ParallelModel
 from pretrain.run.trace import Trace
 from tests.faults.test_f28_not_finite import Corpus, config, recorded, run, write_corpus
-from tests.pretrain.ranks import run_ranks
+from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.texts import small_tokenizer
 
 
@@ -38,7 +38,7 @@ def test_a_spike_is_recorded_with_its_documents(tmp_path: Path, limit: float) ->
     corpus = write_corpus(tmp_path, small_tokenizer(tmp_path / "tokenizer.model"))
     out = tmp_path / "out"
     settings = config(spike_deviations=limit)
-    (error, said), (_, silent) = run_ranks(run_spiking, 2, settings, corpus, out, [7, 9])
+    (error, said), (_, silent) = reused_ranks(run_spiking, 2, settings, corpus, out, [7, 9])
     assert error == "" and silent == []
     lines = recorded(out, "loss_spike")
     if limit > 6.0:

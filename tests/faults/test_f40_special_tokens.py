@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.run import run_stages
+from tests.examples import examples
 from tests.tokenizer.test_stages import Texts
 from tests.tokenizer.texts import documents
 from tokenizer.build import stages
@@ -54,7 +55,7 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 @given(parts=st.lists(st.sampled_from([*SPECIAL, "学而时习之", " ", "\n", "a"]), max_size=12))
-@settings(max_examples=150)
+@examples(150)
 def test_they_stay_text(tokenizer: Tokenizer, parts: list[str]) -> None:
     text = "".join(parts)
     ids = tokenizer.encode(text)

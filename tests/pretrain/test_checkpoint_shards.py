@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file
@@ -57,7 +57,6 @@ def sharding(words: dict[str, str]) -> Any:
     return durable.parse_json(words["DCP_SHARDING_INFO"].encode(), "sharding")
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     shapes=st.lists(st.lists(st.integers(1, 5), max_size=3), min_size=1, max_size=5),
     kinds=st.lists(st.sampled_from(sorted(shards.SAFETENSORS_NAMES, key=str)), min_size=5, max_size=5),

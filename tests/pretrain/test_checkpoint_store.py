@@ -25,7 +25,7 @@ from pretrain.run import train
 from tests.corpus.engine.test_s3 import Store as Server
 from tests.corpus.engine.test_s3 import running_store
 from tests.pretrain.checkpoints import assert_equal, contents, resume_from, saver_of
-from tests.pretrain.ranks import reused_ranks, run_ranks
+from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_checkpoint_killed import make_folders
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.pretrain.tiny import IDENTITY, tiny_config, tiny_run, train_steps
@@ -124,7 +124,7 @@ def refused_uploads(config: RunConfig, nodes: Path) -> dict[str, Any]:
 
 
 def test_a_store_that_refuses_costs_the_save_and_no_other(config: RunConfig, tmp_path: Path) -> None:
-    results = run_ranks(refused_uploads, 2, config, tmp_path / "nodes")
+    results = reused_ranks(refused_uploads, 2, config, tmp_path / "nodes")
     shard = "shard-00002-model-00001-of-00001.safetensors"
     url = f"local://{tmp_path}/store/step-0000000"
     for rank, result in enumerate(results):
@@ -199,7 +199,7 @@ def taken_over(config: RunConfig, out: Path) -> tuple[str, dict[str, bool]]:
 
 
 def test_a_run_that_has_lost_its_url_touches_nothing_there(config: RunConfig, tmp_path: Path) -> None:
-    ((error, steps),) = run_ranks(taken_over, 1, config, tmp_path / "out")
+    ((error, steps),) = reused_ranks(taken_over, 1, config, tmp_path / "out")
     assert "store: process 7 on elsewhere since yesterday works here now" in error
     assert steps == {"step-00000000": True, "step-00000001": False}
     assert [path.name for path in (tmp_path / "store/step-00000001").iterdir()] == ["theirs"]
@@ -266,9 +266,9 @@ def test_a_run_saves_to_s3_stops_and_goes_on(server: Server, tmp_path: Path) -> 
         "evaluation": {"every_steps": 100, "sample_tokens": 1},
     }
     config = tiny_config(**sections, checkpoint={"every_steps": 1, "url": "s3://bucket/runs/a"})
-    (stopped, _) = run_ranks(train_on_nodes, 2, config, tmp_path, tmp_path / "nodes", server.names, True)
+    (stopped, _) = reused_ranks(train_on_nodes, 2, config, tmp_path, tmp_path / "nodes", server.names, True)
     assert stopped.startswith("stopped after step 1, saved.")
-    assert run_ranks(train_on_nodes, 2, config, tmp_path, tmp_path / "nodes", server.names, False) == ["done"] * 2
+    assert reused_ranks(train_on_nodes, 2, config, tmp_path, tmp_path / "nodes", server.names, False) == ["done"] * 2
     names = server.listing("runs/a")
     assert {name.split("/")[0] for name in names} == {"step-00000003", "step-00000004"} and len(names) == 12
     lines = [json.loads(line) for line in (tmp_path / "nodes/0/metrics.jsonl").read_text().splitlines()]

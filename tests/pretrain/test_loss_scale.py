@@ -21,7 +21,7 @@ from pretrain.training.state import State
 from pretrain.training.step import train_step
 from tests.faults.test_f28_not_finite import config, recorded, run, write_corpus
 from tests.pretrain.checkpoints import Result, assert_equal, contents, resume, save
-from tests.pretrain.ranks import reused_ranks, run_ranks
+from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.texts import small_tokenizer
 from tests.pretrain.tiny import tiny_config, tiny_run
 from tokenizer.model import Tokenizer
@@ -99,7 +99,7 @@ def test_a_run_in_fp16_is_evaluated_and_generates(tmp_path: Path) -> None:
         }
     )
     out = tmp_path / "out"
-    for error, said in run_ranks(run, 2, values, corpus, out):
+    for error, said in reused_ranks(run, 2, values, corpus, out):
         assert (error, said) == ("", [])
     (overflow,) = recorded(out, "overflow")
     assert overflow["step"] == 1 and overflow["loss_scale"] < 2.0**32

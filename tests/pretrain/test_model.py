@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
@@ -100,7 +100,6 @@ def test_a_prefix_sees_itself_both_ways() -> None:
     torch.testing.assert_close(before[1, :3], after[1, :3])  # outside the prefix of 2
 
 
-@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), min_size=2, max_size=9))
 def test_the_dense_mask_is_visible_pair_by_pair(places: list[tuple[int, int]]) -> None:
     """Against the rule in words, for any documents and any prefix end of any token."""
@@ -114,7 +113,6 @@ def test_the_dense_mask_is_visible_pair_by_pair(places: list[tuple[int, int]]) -
     assert bool(visible(torch.tensor(1), torch.tensor(0), None, None))
 
 
-@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), min_size=2, max_size=9), st.booleans())
 def test_the_mask_of_branches_pair_by_pair(places: list[tuple[int, int]], has_documents: bool) -> None:
     """A place sees those before it, of its own branch and of the trunk, and of its own document."""

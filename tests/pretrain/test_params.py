@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -17,7 +17,6 @@ from pretrain.parallel.base.params import init_parameters, normal_rows, param_sp
 from tests.pretrain.tiny import tiny_config
 
 
-@settings(max_examples=40)
 @given(st.integers(1, 40), st.integers(1, 17), st.data())
 def test_any_rows_alone_equal_the_rows_of_the_whole(rows: int, columns: int, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, rows))

@@ -194,7 +194,9 @@ def test_a_run_on_two_corpora_while_its_batch_grows(data: Path, tmp_path: Path) 
         training={"num_steps": 6, "rampup": {"start": 4, "increment": 2, "num_samples": 16}},
         checkpoint={"every_steps": 2},
     )
-    ((first, second, printed),) = run_ranks(stopped_and_resumed, 1, config, tmp_path / "out", data / "tokenizer.model")
+    ((first, second, printed),) = reused_ranks(
+        stopped_and_resumed, 1, config, tmp_path / "out", data / "tokenizer.model"
+    )
     lines = recorded(tmp_path / "out")
     assert [line["batch_size"] for line in lines.values()] == [4, 4, 6, 6, 8, 8]
     summary = json.loads((tmp_path / "out" / "summary.json").read_bytes())
@@ -298,7 +300,7 @@ def stopped_train(config: RunConfig, data: Path, out: Path, rank: int) -> str:
 
 
 def test_a_signal_on_one_rank_stops_all_after_the_same_step(data: Path, tmp_path: Path) -> None:
-    messages = run_ranks(stopped_train, 2, run_config(), data, tmp_path, 1)
+    messages = reused_ranks(stopped_train, 2, run_config(), data, tmp_path, 1)
     assert messages == ["stopped after step 2, saved. Run the same command again to go on from there."] * 2
     assert [folder.name for folder in checkpoint.committed(tmp_path)] == ["step-00000002"]
 
@@ -315,8 +317,8 @@ def told(config: RunConfig, data: Path, out: Path) -> list[str]:
 def test_a_run_on_tensor_and_pipeline_ranks_stops_and_goes_on(data: Path, whole: Path, tmp_path: Path) -> None:
     """Its losses and held-out bits are those of two data-parallel ranks, within rounding."""
     config = run_config(parallel={"tp": 2, "pp": 2})
-    assert len(set(run_ranks(stopped_train, 4, config, data, tmp_path, 3))) == 1
-    said, *silent = run_ranks(told, 4, config, data, tmp_path)
+    assert len(set(reused_ranks(stopped_train, 4, config, data, tmp_path, 3))) == 1
+    said, *silent = reused_ranks(told, 4, config, data, tmp_path)
     assert "4 x cpu, fp32, tp 2 x pp 2, 1f1b, zero 2; " in said[0]
     assert said[1].startswith("resuming from ") and said[1].endswith("(step 2)")
     assert silent == [[], [], []]

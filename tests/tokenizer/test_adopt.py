@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import WenhaiError
@@ -255,7 +255,6 @@ TOKENS = st.lists(st.integers(0, 120), max_size=5)
 
 
 @given(st.lists(st.lists(TOKENS, max_size=4), max_size=12), st.sampled_from(["int8", "uint8", "uint16", "int64"]))
-@settings(max_examples=60)
 def test_documents_end_where_they_end(documents: list[list[list[int]]], dtype: str) -> None:
     """In tables of any shape, empty sequences and documents among them, read in chunks of any size."""
     joined = [[id for sequence in document for id in sequence] for document in documents]

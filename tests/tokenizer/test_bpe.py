@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tokenizer.kernel_cases import (
@@ -40,7 +40,6 @@ def with_short(vocabulary: Vocabulary, short: int) -> BpeKernel:
 
 
 @given(data=st.data())
-@settings(max_examples=100)
 def test_scans_and_the_heap_agree(known: list[Vocabulary], data: st.DataObject) -> None:
     vocabulary = data.draw(st.sampled_from(known))
     texts = [data.draw(texts_of(vocabulary.alphabet))]

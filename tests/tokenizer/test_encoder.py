@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.storage import File
+from tests.examples import examples
 from tests.tokenizer.kernel_cases import INT32, UINT16, arrow, assert_equal, foreign
 from tests.tokenizer.texts import documents
 from tokenizer import encode, model
@@ -111,7 +112,6 @@ def sequences(encoded: Encoded) -> list[Any]:
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20), st.integers(1, 12), st.data())
-@settings(max_examples=50)
 def test_tokens_come_in_the_order_of_rows(lengths: list[int], limit: int, data: st.DataObject) -> None:
     """Whatever is put together at once; rows may come again, and documents may be empty."""
     rows = data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=40))
@@ -190,7 +190,6 @@ def test_a_lexicon_has_the_kinds_of_the_model(tmp_path: Path) -> None:
 @given(
     st.dictionaries(st.text(st.sampled_from("ab学而\U00020000\0"), min_size=1, max_size=6), st.floats(-9, 0, width=32))
 )
-@settings(max_examples=60)
 def test_a_trie_holds_its_strings_and_no_others(weights: dict[str, float]) -> None:
     trie = build({string: (value, weight) for value, (string, weight) in enumerate(weights.items())})
     found = {}
@@ -212,7 +211,7 @@ def test_a_trie_holds_its_strings_and_no_others(weights: dict[str, float]) -> No
 
 
 @given(text=st.text(st.sampled_from("a学\n\U00020000"), max_size=60), limit=st.integers(1, 9))
-@settings(max_examples=300)
+@examples(300)
 def test_chunks_end_where_the_tokenizers_do(text: str, limit: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model, "CHUNK_CHARACTERS", limit)

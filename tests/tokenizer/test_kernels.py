@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.tokenizer.kernel_cases import (
     UINT16,
     UNITS,
@@ -37,7 +38,7 @@ def known(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @given(data=st.data())
-@settings(max_examples=300)
+@examples(300)
 def test_ids_are_sentencepieces(known: list[Vocabulary], data: st.DataObject) -> None:
     vocabulary = data.draw(st.sampled_from(known))
     texts = data.draw(st.lists(texts_of(vocabulary.alphabet), max_size=4))
@@ -52,7 +53,7 @@ def test_random_prose_of_every_vocabulary(known: list[Vocabulary]) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=200)
+@examples(200)
 def test_long_texts_are_cut_where_the_tokenizer_cuts_them(known: list[Vocabulary], data: st.DataObject) -> None:
     """User's symbols with newlines and across cuts among them."""
     vocabulary = data.draw(st.sampled_from(known))

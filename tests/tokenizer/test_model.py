@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.tokenizer.texts import documents
 from tokenizer import model
 from tokenizer.config import TokenizerConfig
@@ -26,7 +27,7 @@ TRICKY = st.sampled_from(
 
 
 @given(st.one_of(st.text(UNICODE, max_size=60), st.lists(TRICKY, max_size=20).map("".join)))
-@settings(max_examples=400)
+@examples(400)
 def test_every_text_comes_back(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == text
@@ -97,7 +98,6 @@ def test_cuts_at_newlines_change_no_id(tokenizer: Tokenizer, monkeypatch: pytest
 
 
 @given(text=st.text(st.sampled_from("学而 \n▁"), max_size=80), limit=st.integers(1, 9))
-@settings(max_examples=100)
 def test_cuts_lose_nothing(tokenizer: Tokenizer, text: str, limit: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model, "CHUNK_CHARACTERS", limit)

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from corpus.engine import durable
+from tests.examples import examples
 from tests.tokenizer.shard_files import EOD, write
 from tokenizer.shards import TokenShard, megatron_index
 from tokenizer.shards import writer as shard_writer
@@ -78,7 +79,6 @@ def test_record_is_frozen(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.lists(st.integers(2, 999), max_size=9), max_size=20), st.sampled_from([1000, 65_499, 65_500, 2**31]))
-@settings(max_examples=40)
 def test_what_is_written_is_read(documents: list[list[int]], vocab_size: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         shard = TokenShard(write(Path(folder, "a.b"), documents, vocab_size))
@@ -124,7 +124,7 @@ def test_pickling_carries_the_path_and_not_the_tokens(tmp_path: Path) -> None:
     st.one_of(st.integers(65_490, 65_545), st.integers(-3, 3), st.integers(2**31 - 3, 2**31 + 3), st.integers()),
     st.sampled_from([10, 65_499, 65_500, 65_536, 65_537, 2**31]),
 )
-@settings(max_examples=200)
+@examples(200)
 def test_an_id_is_kept_or_refused_but_never_wrapped(id: int, vocab_size: int) -> None:
     for ids in ([id], [0, id]):
         if 0 <= id < vocab_size:
@@ -135,7 +135,6 @@ def test_an_id_is_kept_or_refused_but_never_wrapped(id: int, vocab_size: int) ->
 
 
 @given(st.lists(st.lists(st.integers(2, 999), max_size=9), max_size=20), st.data())
-@settings(max_examples=25)
 def test_many_documents_are_written_as_one_after_another(documents: list[list[int]], data: st.DataObject) -> None:
     ids = np.array([id for some in documents for id in (*some, EOD)], np.uint16)
     lengths = np.array([len(some) + 1 for some in documents], np.int64)
@@ -224,7 +223,7 @@ USES: list[Callable[[TokenShard], object]] = [
 
 
 @given(changes=st.lists(st.tuples(st.integers(0, 34 + 3 * 4 + 3 * 8 + 4 * 8 - 1), st.integers(1, 255)), max_size=3))
-@settings(max_examples=150)
+@examples(150)
 def test_any_changed_byte_of_an_index_is_refused_before_it_is_used(small: Path, changes: list[tuple[int, int]]) -> None:
     """The header at open, the tables at first use, by whichever method comes first."""
     path = shard_paths(small)[1]
@@ -250,7 +249,6 @@ def test_any_changed_byte_of_an_index_is_refused_before_it_is_used(small: Path, 
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=100)
 def test_arbitrary_bytes_are_no_index(small: Path, junk: bytes) -> None:
     paths = shard_paths(small)[1:]
     clean = [path.read_bytes() for path in paths]

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.dedup.near import candidates
@@ -69,7 +69,6 @@ def triples(edges: Array) -> set[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("chunk_members", [1 << 17, 7])
-@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32),
     count=st.integers(1, 40),

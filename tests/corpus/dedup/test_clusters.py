@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.dedup.near.candidates import EDGE_DTYPE, EXACT, NEAR
@@ -90,7 +90,6 @@ def test_ordinals_beyond_32_bits() -> None:
     assert found["component"].tolist() == [base]
 
 
-@settings(max_examples=60)
 @given(
     st.integers(2, 30).flatmap(
         lambda n: st.tuples(st.just(n), st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=60))

@@ -5,12 +5,13 @@ import itertools
 import numpy as np
 import opencc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.dedup.text.fold import fold
 from corpus.dedup.text.fold_table import HAN_RANGES, SKIP, fold_digest, fold_table
 from tests.corpus.dedup.texts import POEM, TRADITIONAL_POEM
+from tests.examples import examples
 
 
 def folded(*texts: str | bytes) -> list[str]:
@@ -72,7 +73,7 @@ def test_the_digest_names_the_table() -> None:
     assert fold_digest() == fold_digest() and len(fold_digest()) == 32
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.text(max_size=60))
 def test_the_kernel_is_the_table_applied_to_each_code_point(text: str) -> None:
     text = text.encode("utf-8", "replace").decode()
@@ -80,7 +81,7 @@ def test_the_kernel_is_the_table_applied_to_each_code_point(text: str) -> None:
     assert folded(text) == ["".join(chr(table[ord(c)]) for c in text if table[ord(c)] != SKIP)]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(st.binary(max_size=12), max_size=6))
 def test_any_bytes_are_safe_and_stay_in_their_text(parts: list[bytes]) -> None:
     alone = [folded(part)[0] for part in parts]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.dedup.records import (
@@ -46,7 +46,6 @@ def read_bands(file: File, partition: int, bits: int) -> Array:
     return Runs([section(file, *band_slots(partition, bits), RECORD_DTYPE)], RECORD_DTYPE).read()
 
 
-@settings(max_examples=40)
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=40), st.sampled_from([0, 1, 5]))
 def test_partitions_cut_the_records_by_key_range(tmp_path: Path, keys: list[int], bits: int) -> None:
     file = bands_file(tmp_path / "bands", keys)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
@@ -44,7 +44,6 @@ def find(words: list[str], texts: list[str]) -> list[tuple[int, int, int, int]]:
 
 
 @given(st.lists(st.text(st.sampled_from("甲乙丙a𠮷 \n"), max_size=40), max_size=4))
-@settings(max_examples=80)
 def test_every_occurrence_is_found(texts: list[str]) -> None:
     expected = [(row, *hit) for row, text in enumerate(texts) for hit in naive(WORDS, text)]
     assert sorted(find(WORDS, texts)) == sorted(expected)
@@ -58,7 +57,6 @@ def test_every_occurrence_of_many_words_is_found() -> None:
 
 
 @given(st.text(st.sampled_from("甲乙丙丁* \n，"), max_size=40))
-@settings(max_examples=80)
 @example("甲乙丙丁* \n，丙" * 300)  # more hits than a block
 def test_covered_characters_distinct_words_and_lines_equal_plain_python(text: str) -> None:
     """Skipped characters hold a word apart and count for nothing."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
@@ -77,7 +77,6 @@ def test_the_first_failing_rule_of_the_recipe_names_the_verdict(tmp_path: Path) 
 
 
 @given(st.lists(ANY, max_size=8), st.data())
-@settings(max_examples=25)
 def test_verdicts_do_not_depend_on_the_split_into_batches(texts: list[str], data: st.DataObject) -> None:
     web_zh = load("web_zh")
     whole = web_zh.apply(texts).table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.filters import edits, normalizing
@@ -13,6 +13,7 @@ from corpus.filters.edits import Edits
 from corpus.filters.statistic import buffers
 from corpus.normalize import normalize_with_changes
 from tests.corpus.texts import document
+from tests.examples import examples
 
 WHITE = " \t\u3000\n\r\x0b\x85\u2028\xa0\u2003\u200b"
 TROUBLE = (
@@ -48,7 +49,7 @@ def needs(texts: list[str]) -> list[int]:
 
 
 @given(TEXTS)
-@settings(max_examples=300)
+@examples(300)
 def test_kernels_equal_the_definition(texts: list[str]) -> None:
     expected = [normalize_with_changes(text) for text in texts]
     found, counts = normalized(texts)

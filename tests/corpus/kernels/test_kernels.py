@@ -11,13 +11,14 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.filters.measure import measure
 from corpus.filters.resources import built_in
 from corpus.filters.statistic import Batch
 from corpus.kernels import code_points, line_kernel, repetition_kernel, tables
+from tests.examples import examples
 
 LETTERS = '図広锟斤拷烫锛ÖÐ天地玄黄宇宙洪荒學説abZ19，。、；：！？…·-•\n \t\u3000。。"”)𠮷é\ue000\ufffdあア한👍'
 TEXTS = st.text(st.one_of(st.sampled_from(LETTERS), st.characters(codec="utf-8")), max_size=80)
@@ -49,7 +50,7 @@ def repetition_oracle(text: str) -> list[int]:
 
 
 @given(st.lists(st.one_of(TEXTS, REPETITIVE), max_size=5))
-@settings(max_examples=150)
+@examples(150)
 def test_repetition_equals_marking_every_n_gram(texts: list[str]) -> None:
     measured = batch(texts)
     assert measured.repetition.tolist() == [repetition_oracle(text) for text in texts]
@@ -219,7 +220,7 @@ ENTRIES = st.text(st.sampled_from("第1２3章 a,\n"), max_size=40)
 
 
 @given(st.lists(st.one_of(TEXTS, DENSE, ENTRIES), max_size=5))
-@settings(max_examples=300)
+@examples(300)
 def test_lines_and_classes_equal_plain_python(texts: list[str]) -> None:
     measured = batch(texts).lines
     for row, text in enumerate(texts):

@@ -8,7 +8,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.sources import kind_of
@@ -78,7 +78,6 @@ def test_a_bomb_is_stopped_and_a_small_file_of_one_character_is_not() -> None:
     assert peak_bytes < 20_000_000
 
 
-@settings(max_examples=60)
 @given(st.binary(max_size=200), st.integers(0, 14))
 def test_any_bytes_end_in_data_or_damage(data: bytes, size: int) -> None:
     unpack(PACKED[:size] + data)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.sources import BadRecord, Record, SourcesConfig, read
@@ -203,7 +203,6 @@ def test_a_dictionary_in_the_first_frame(tmp_path: Path, pack: Callable[[bytes],
     assert not good and [error.kind for error in bad] == ["corrupt"]
 
 
-@settings(max_examples=60)
 @given(st.binary(min_size=1, max_size=30), st.integers(0, 350), st.booleans())
 def test_damage_in_one_record_spares_its_neighbours(
     tmp_path_factory: pytest.TempPathFactory, noise: bytes, place: int, cut: bool

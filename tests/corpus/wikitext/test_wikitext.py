@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corpus.engine.stage import Counts
@@ -16,6 +16,7 @@ from corpus.sources.pages import with_pages
 from corpus.sources.stage import to_document
 from corpus.wikitext import syntax, to_text
 from corpus.wikitext.conversion import convert, script_of
+from tests.examples import examples
 from tests.linear import assert_linear
 
 PAGE = """{{NoteTA|G1=IT|1=zh-hans:软件;zh-hant:軟體}}
@@ -200,7 +201,7 @@ def test_the_script_of_the_page_chooses() -> None:
     assert script_of("") == "zh-cn"
 
 
-@settings(max_examples=150)
+@examples(150)
 @example(["-", "{-{", "}-", "{{-}}", "{"])
 @given(
     st.lists(

@@ -37,7 +37,6 @@ def check_error(blend: Blend) -> None:
 
 
 @given(weights_of_any_kind)
-@settings(max_examples=60)
 def test_no_prefix_is_a_whole_sample_away_from_the_weights(weights: list[Fraction]) -> None:
     check_error(Blend(weights))
 
@@ -61,7 +60,6 @@ def test_the_bound_is_met_with_equality() -> None:
 
 
 @given(weights_of_any_kind.filter(lambda weights: len(weights) <= 12))
-@settings(max_examples=40)
 def test_it_is_the_chairman_assignment(weights: list[Fraction]) -> None:
     blend = Blend(weights)
     size = min(2 * blend.period, 150)
@@ -69,7 +67,6 @@ def test_it_is_the_chairman_assignment(weights: list[Fraction]) -> None:
 
 
 @given(weights_of_any_kind, st.integers(0, 2**55), st.lists(st.integers(0, 40), min_size=1, max_size=4))
-@settings(max_examples=50)
 def test_any_part_is_the_part_of_the_whole(weights: list[Fraction], start: int, counts: list[int]) -> None:
     """Random access is sequential access, beyond 2**53 too, and `samples` is the way back."""
     blend = Blend(weights)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
@@ -73,7 +73,6 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @given(cases(), st.integers(0, 60), st.integers(0, 12))
-@settings(max_examples=50)
 def test_a_batch_is_what_the_definition_says(case: Case, start: int, count: int) -> None:
     batch, rows = case.loader().batch(start, count), case.rows(start, count)
     assert batch.tokens.tolist() == [row.tokens for row in rows]
@@ -90,7 +89,6 @@ def test_a_batch_is_what_the_definition_says(case: Case, start: int, count: int)
 
 
 @given(cases(), st.integers(0, 2**50), st.lists(st.integers(0, 9), min_size=1, max_size=5))
-@settings(max_examples=50)
 def test_any_split_over_ranks_or_steps_is_the_same_batch(case: Case, start: int, counts: list[int]) -> None:
     whole = case.loader().batch(start, sum(counts))
     parts = []
@@ -110,7 +108,6 @@ def assert_equal(whole: Batch, parts: Sequence[Batch]) -> None:
 
 
 @given(cases(), st.data())
-@settings(max_examples=50)
 def test_the_samples_of_tokens_are_those_whose_origins_hold_one(case: Case, data: st.DataObject) -> None:
     loader = case.loader()
     stream = data.draw(st.integers(0, len(loader.streams) - 1))
@@ -142,7 +139,6 @@ def test_a_small_corpus_of_a_long_run_is_asked_for_its_own_epochs_only() -> None
 
 
 @given(cases(), st.data())
-@settings(max_examples=50)
 def test_listing_corpora_in_another_order_changes_only_the_blend(case: Case, data: st.DataObject) -> None:
     streams = case.loader().streams
     equal = Blend([Fraction(1)] * len(streams))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pretrain.evaluation.kneser_ney import (
@@ -76,7 +76,6 @@ class Dictionaries:
 texts = st.lists(st.text("学而时😀\x00", max_size=8), max_size=5)
 
 
-@settings(max_examples=60)
 @given(texts, texts, st.integers(1, 5))
 def test_it_is_the_formulas(train: list[str], held_out: list[str], order: int) -> None:
     found = KneserNey(symbols(train), order).probabilities(symbols(held_out))

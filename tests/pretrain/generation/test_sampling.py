@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError, WenhaiError
@@ -81,7 +81,6 @@ def test_a_text_draws_by_its_numbers_alone() -> None:
     assert together[0] not in choose(rows, sampling, others)
 
 
-@settings(max_examples=30)
 @given(
     st.lists(st.integers(-40, 40), min_size=9, max_size=9, unique=True),
     st.lists(st.integers(0, 8), max_size=12),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pretrain.__main__ import main
@@ -207,7 +207,6 @@ def test_the_end_of_a_run_is_not_spoilt_by_its_report(tmp_path: Path, capsys: py
     assert str(tmp_path / "report.html") in capsys.readouterr().err
 
 
-@settings(max_examples=40)
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=3000))
 def test_a_curve_of_any_length_keeps_its_mean_and_extremes_in_bounded_cells(values: list[float]) -> None:
     curve = Curve()
@@ -244,7 +243,6 @@ def test_a_long_run_has_a_small_page(tmp_path: Path) -> None:
     assert log.counts["save"] == 4000 and len(log.timeline()) == 200
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(-1e6, 1e6)), min_size=1, max_size=30), st.booleans())
 def test_all_that_is_drawn_lies_in_the_picture(points: list[tuple[int, float]], from_zero: bool) -> None:
     curve = Curve()

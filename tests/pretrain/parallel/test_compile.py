@@ -16,7 +16,7 @@ import torch
 
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig
-from tests.pretrain.ranks import run_ranks
+from tests.pretrain.ranks import reused_ranks, run_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weights
 
 Arrays = dict[str, Any]
@@ -77,7 +77,7 @@ def trained(
 def assert_as_eager(num_ranks: int, sections: dict[str, dict[str, Any]], *backend: str) -> None:
     parts = {**sections, "training": {**sections.get("training", {}), "compile": True}}
     compiled = run_ranks(trained, num_ranks, tiny_config(**parts), *backend, deadline_seconds=COMPILE_SECONDS)
-    eager = run_ranks(trained, num_ranks, tiny_config(**sections), *backend)
+    eager = reused_ranks(trained, num_ranks, tiny_config(**sections), *backend)
     limits = BF16 if parts["training"].get("precision") == "bf16" else FP32
     for (losses, norms, weights, broken, num_graphs), (*expected, _, no_graphs) in zip(compiled, eager, strict=True):
         assert (broken, num_graphs, no_graphs) == ({}, 1, 0)

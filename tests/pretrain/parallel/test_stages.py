@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pretrain.config import ModelConfig, load_config
@@ -29,7 +29,6 @@ def all_cuts(num_layers: int, num_stages: int) -> Iterator[list[int]]:
         yield [stop - start for start, stop in pairwise(bounds)]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.sampled_from([128, 1024, 8192]))
 def test_no_cut_is_faster_and_none_as_fast_is_more_even(num_layers: int, num_stages: int, vocabulary: int) -> None:
     config = small(num_layers=num_layers, padded_vocab_size=vocabulary)

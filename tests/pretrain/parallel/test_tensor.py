@@ -8,7 +8,7 @@ from functools import lru_cache
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -195,7 +195,6 @@ def test_the_loss_of_parts_is_that_of_all_logits(num_ranks: int) -> None:
     reused_ranks(check_losses, num_ranks)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     width=st.integers(1, 20),
     vocab_size=st.integers(1, 20),

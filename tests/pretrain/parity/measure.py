@@ -31,7 +31,7 @@ Tensors = tuple[Arrays, Arrays, Arrays]
 
 @dataclass(frozen=True)
 class Training:
-    """What `NUM_STEPS` steps of a run did; tensors by name, in their logical shapes."""
+    """What the first steps of a run did; tensors by name, in their logical shapes."""
 
     first: Arrays  # weights before the first step
     gradients: Arrays  # of the first step, before clipping
@@ -72,13 +72,13 @@ class Difference:
         return self.first_weights_equal and all(part <= limit for part, limit in zip(parts, limits, strict=True))
 
 
-def train(case: Case) -> Training:
-    """The training of a case, on its ranks.
+def train(case: Case, num_steps: int = NUM_STEPS) -> Training:
+    """The first steps of a case, on its ranks.
 
     Raises:
         AssertionError: the ranks do not agree about what all of them know.
     """
-    ranks = reused_ranks(_train_here, case.num_ranks, case.config, deadline_seconds=280)
+    ranks = reused_ranks(_train_here, case.num_ranks, case.config, num_steps, deadline_seconds=280)
     assert all(scalars == ranks[0][0] for scalars, _, _ in ranks), f"{case.name}: ranks have different losses or norms"
     scalars, _, tensors = ranks[0]
     assert tensors is not None
@@ -87,14 +87,14 @@ def train(case: Case) -> Training:
 
 
 @cache
-def _train_reference(config: str) -> Training:
-    return train(Case("one process", 1, RunConfig.model_validate_json(config)))
+def _train_reference(config: str, num_steps: int) -> Training:
+    return train(Case("one process", 1, RunConfig.model_validate_json(config)), num_steps)
 
 
-def difference_from_one_process(case: Case) -> tuple[Difference, Training]:
+def difference_from_one_process(case: Case, num_steps: int = NUM_STEPS) -> tuple[Difference, Training]:
     """How far the training of a case is from that of one process, and the training."""
-    training = train(case)
-    reference = _train_reference(case.reference.model_dump_json())
+    training = train(case, num_steps)
+    reference = _train_reference(case.reference.model_dump_json(), num_steps)
     assert (training.num_tokens, training.batch_sizes) == (reference.num_tokens, reference.batch_sizes)
     return difference(training, reference), training
 
@@ -134,14 +134,14 @@ def relative_difference(value: Any, reference: Any) -> float:
     return float(np.abs(value - reference).max() / np.abs(reference).max())
 
 
-def _train_here(config: RunConfig) -> tuple[Scalars, float, Tensors | None]:
+def _train_here(config: RunConfig, num_steps: int) -> tuple[Scalars, float, Tensors | None]:
     """Train on this rank; the tensors, of which every rank has all, come from rank 0."""
     gradients: Arrays = {}
     results = []
     begun = time.process_time()
     with tiny_run(config) as run, _gradients_seen(run, gradients):
         first = _weights(run)
-        for _ in range(NUM_STEPS):
+        for _ in range(num_steps):
             results.append(train_step(run))
         last = _weights(run)
         for name, copy in run.model.copies.items():

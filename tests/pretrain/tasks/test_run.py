@@ -17,7 +17,7 @@ from pretrain.tasks import run
 from pretrain.tasks.definition import load_tasks
 from pretrain.tasks.results import TaskResult
 from pretrain.tasks.run import Options, run_tasks, sample
-from tests.pretrain.ranks import RanksFailed, run_ranks
+from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.tasks.made_up import Asked, Knows, write_items, write_task
 from tests.pretrain.tiny import tiny_config
 
@@ -251,11 +251,11 @@ def _on_a_rank(task: str, out: str) -> tuple[str, int]:
 @pytest.mark.long
 def test_ranks_share_the_items_and_all_get_the_result(task: Path, tmp_path: Path) -> None:
     alone = asked(task, Knows(likes_rain), CALIBRATED, tmp_path / "alone")
-    (first, rows), (second, other_rows) = run_ranks(_on_a_rank, 2, str(task), str(tmp_path / "ranks"))
+    (first, rows), (second, other_rows) = reused_ranks(_on_a_rank, 2, str(task), str(tmp_path / "ranks"))
     assert first == second == alone.model_dump_json()
     assert rows + other_rows == 26
     assert _file(tmp_path / "ranks") == _file(tmp_path / "alone")
-    again = run_ranks(_on_a_rank, 2, str(task), str(tmp_path / "ranks"))
+    again = reused_ranks(_on_a_rank, 2, str(task), str(tmp_path / "ranks"))
     assert again == [(first, 0), (first, 0)]
 
 

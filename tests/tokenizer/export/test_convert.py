@@ -6,10 +6,11 @@ import json
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 
+from tests.examples import examples
 from tests.tokenizer.export.conftest import CONTROL_SYMBOLS, KINDS, USER_SYMBOLS
 from tests.tokenizer.texts import documents
 from tokenizer.export.convert import ExportError, counted_apart, is_bpe, tokenizer_config, tokenizer_json
@@ -47,7 +48,6 @@ def assert_equal(tokenizer: Tokenizer, text: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=st.one_of(st.text(UNICODE, max_size=60), st.lists(TRICKY, max_size=20).map("".join)))
-@settings(max_examples=40)
 def test_any_text(models: dict[str, Tokenizer], kind: str, text: str) -> None:
     assert_equal(models[kind], text)
 
@@ -55,14 +55,13 @@ def test_any_text(models: dict[str, Tokenizer], kind: str, text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=st.one_of(st.text(UNICODE), st.lists(TRICKY).map("".join), st.lists(RUNS).map("".join)))
-@settings(max_examples=2000)
+@examples(2000)
 def test_any_text_at_length(models: dict[str, Tokenizer], kind: str, text: str) -> None:
     assert_equal(models[kind], text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=st.lists(RUNS, max_size=12).map("".join))
-@settings(max_examples=40)
 def test_runs_and_ties(models: dict[str, Tokenizer], kind: str, text: str) -> None:
     assert_equal(models[kind], text)
 
