@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pretrain.columns import MOST_COLUMNS, aligned, num_columns, wrapped
+from rich.cells import cell_len
+
+from pretrain.columns import MOST_COLUMNS, aligned, wrapped
 
 
 def test_columns_stand_below_each_other_whatever_they_are_written_in() -> None:
@@ -13,12 +15,12 @@ def test_columns_stand_below_each_other_whatever_they_are_written_in() -> None:
 def test_a_name_neither_steers_the_terminal_nor_breaks_the_table() -> None:
     head, line = aligned([["", "bits"], ["\x1b[2J\n" + "百科" * 20, "3.5"]])
     assert line.startswith("?[2J?百科") and line.endswith("百   3.5"), "cut before a character that would not fit"
-    assert num_columns(line) == num_columns(head) <= MOST_COLUMNS + 6
+    assert cell_len(line) == cell_len(head) <= MOST_COLUMNS + 6
     assert list(wrapped("a\x1b[2Jb")) == ["a?[2Jb"]
 
 
 def test_a_paragraph_is_folded_at_its_spaces() -> None:
     lines = list(wrapped("word " * 40 + "https://example.org/" + "x" * 90))
-    assert all(num_columns(line) <= 80 for line in lines[:-1])
+    assert all(cell_len(line) <= 80 for line in lines[:-1])
     assert lines[-1].strip() == "https://example.org/" + "x" * 90
     assert lines[1].startswith("  word")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 from pretrain.ablation.measuring import Accuracy, Measured
 from pretrain.ablation.page import bars, render
 from pretrain.ablation.plan import Plan, new_plan
 from pretrain.ablation.results import Metric, Results, collect, described_exclusions, tables, to_json
 from pretrain.ablation.unseen import Document, Held
-from pretrain.columns import num_columns
 from tests.html_page import Page
 from tests.pretrain.ablation.builds import two_builds
 from tokenizer.model import Tokenizer
@@ -107,9 +107,9 @@ def test_tables_of_three_arms_fit_into_80_columns(results: Results) -> None:
     values = {"base": [5.0, 5.2, 5.1], "no-filter": [5.5, 5.71, 5.1], "no-dedup": [5.5, 5.71, 5.1]}
     wide = [Metric("text", "wikipedia_paragraphs.jsonl", values, ""), Metric("text", "新闻与百科", values, "")]
     text = tables(results._replace(metrics=wide)).partition("\n\n")[2]
-    assert max(map(num_columns, text.splitlines())) <= 80
+    assert max(map(cell_len, text.splitlines())) <= 80
     one, other = (line for line in text.splitlines() if "±0.1" in line)
-    assert num_columns(one[: one.index("5.100")]) == num_columns(other[: other.index("5.100")])
+    assert cell_len(one[: one.index("5.100")]) == cell_len(other[: other.index("5.100")])
 
 
 def test_curves_are_of_the_steps_that_all_seeds_have(plan: Plan) -> None:
