@@ -39,7 +39,7 @@ class SourcesConfig(Strict):
     """Keep the documents before a cut or damage in a file. False: a damaged file gives none; each is read twice."""
     max_line_bytes: int = Field(default=10_000_000, gt=0)
     """Longer JSONL lines and text documents are `too_long`; this is also what one record costs in memory."""
-    max_page_bytes: int = Field(default=2_000_000, gt=0)
+    max_page_bytes: int = Field(default=16_000_000, gt=0)  # as ExtractConfig has it
     """Longer WARC payloads (decoded), wiki pages and SogouT pages are `too_long`."""
     task_bytes: int = Field(default=256 << 20, gt=0)
     """Input files are read by one task until they add up to this many bytes (as stored)."""

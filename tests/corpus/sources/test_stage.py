@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -195,3 +196,15 @@ def test_huge_and_odd_fields_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "in" / "a.jsonl").write_text(json.dumps(fields))
     (row,) = rows(extract(tmp_path / "in", tmp_path / "out"))
     assert len(row["url"]) == 4096 and row["meta"] == '{"dropped_fields":["big","n"]}'
+
+
+def test_a_page_of_three_megabytes_is_read(tmp_path: Path) -> None:
+    """As articles of WeChat are, most of it scripts; no reader of a format has a smaller limit than extraction."""
+    script = f"<script>var a = '{random.Random(1).randbytes(1_500_000).hex()}'</script>"
+    page = (BODY % document(1)).replace("<body>", f"<body>{script}").encode()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.warc.gz").write_bytes(gzip.compress(warc_record(1, page)))
+    (tmp_path / "in" / "b.html").write_bytes(page)
+    build = extract(tmp_path / "in", tmp_path / "out")
+    assert build.counts.errors == {} and len(rows(build)) == 2
+    assert SourcesConfig().max_page_bytes == ExtractConfig().max_page_bytes
