@@ -160,7 +160,7 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
         main([name, "--help"])
     assert caught.value.code == 0
     text = capsys.readouterr().out
-    assert "usage: pretrain " + name in text
+    assert "usage: python -m pretrain " + name in text
     assert f"  python -m pretrain {name} " in text
 
 
