@@ -150,11 +150,11 @@ def write_shard(
 ) -> Iterator[list[TableWriter]]:
     """Write KIND/TASK.parquet for each kind, the first at compression `level`; rows are recorded at the end."""
     names = [f"{kind}/{task}.parquet" for kind in schemas]
-    levels = [level] + [INTERMEDIATE_LEVEL] * len(names)
+    levels = [level] + [INTERMEDIATE_LEVEL] * (len(names) - 1)
     with ExitStack() as stack:
         paths = [stack.enter_context(out.create(name)) for name in names]
-        opened = [TableWriter(*each) for each in zip(paths, schemas.values(), levels, strict=False)]
-        writers = [stack.enter_context(writer) for writer in opened]
+        each = zip(paths, schemas.values(), levels, strict=True)
+        writers = [stack.enter_context(TableWriter(*one)) for one in each]
         yield writers
     for name, writer in zip(names, writers, strict=True):
         out.set_rows(name, writer.rows)

@@ -113,6 +113,8 @@ def read_stretches(
             yield BadRecord(damage.offset, (start or damage.offset) - damage.offset, kind, damage.detail)
             if start is None:
                 return
+    detail = f"{MAX_STRETCHES} damaged places: what follows was not read. Fetch the file again, or cut it up"
+    yield BadRecord(start or 0, 0, "corrupt", detail)
 
 
 def next_member(

@@ -71,13 +71,16 @@ def main(args: argparse.Namespace) -> None:
         UsageError: there is no such model, machine or program; Optuna is not installed; or no point of the space fits.
     """
     if args.trials < 1 or args.seeds < 1:
-        raise UsageError("--trials and --seeds must be 1 or more")
+        raise UsageError(f"--trials {args.trials}, --seeds {args.seeds}: each must be 1 or more")
     config, cluster, software = load_config(args.config), load_cluster(args.cluster), find_software(args.software)
     results = predicted(config, cluster, software)
     values = {point: 0.0 if isinstance(result, str) else result for point, result in results.items()}
     best = max(values, key=lambda point: values[point])
     if not values[best]:
-        raise UsageError(f"no point of the space fits {cluster.name} (--software {software.name})")
+        raise UsageError(
+            f"no point of the space fits {cluster.name} (--software {software.name}). Give a smaller model (--config) or a "
+            "larger machine (--cluster)."
+        )
     said = [f"{sum(result == why for result in results.values()):,} {why}" for why in (NO_MEMORY, NO_LAYOUT)]
     print(f"{len(results):,} points (space recalled from Dash et al. 2023), of which {', '.join(said)}")
     named = ", ".join(f"{name} {value}" for name, value in zip(SPACE, best, strict=True))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from corpus.sources import Record, SourcesConfig, read
+from corpus.sources import Record, SourcesConfig, compression, read
 from corpus.sources.lines import split_lines
 from tests.corpus.sources.files import read_all
 
@@ -147,3 +147,17 @@ def test_split_lines_equals_split_whatever_the_pieces() -> None:
         lines = list(split_lines(pieces, 10))
         assert [found.data for found in lines] == [b"a", b"", b"bb", None, b"d"]
         assert [data[found.offset : found.offset + found.length] for found in lines] == data.split(b"\n")
+
+
+def test_what_is_not_read_behind_too_many_damaged_places_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compression, "MAX_STRETCHES", 2)
+    members = [gzip.compress(line(index) + b"\n", mtime=0) for index in range(6)]
+    for index in (1, 3, 5):
+        members[index] = members[index][:12] + b"\xff\xff\xff" + members[index][15:]
+    good, bad = read_all(tmp_path / "a.jsonl.gz", b"".join(members))
+    assert [record.text for record in good] == [json.loads(line(index))["text"] for index in (0, 2)]
+    assert [error.kind for error in bad] == ["corrupt"] * 3
+    assert "2 damaged places: what follows was not read" in bad[-1].detail
+    assert bad[-1].offset == len(b"".join(members[:4]))
