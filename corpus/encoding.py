@@ -1,4 +1,5 @@
-"""Bytes to text: BOM, header, meta, strict UTF-8, detector, and a Han-frequency score that may overrule what is declared.
+"""Bytes to text: BOM, header, meta, strict UTF-8, detector, and a Han-frequency score that may overrule what is
+declared.
 
 Chinese pages lie about their encoding more than others: `gb2312` means GB18030, Big5 pages are served as UTF-8 and
 UTF-8 pages as GBK. The first candidate that decodes without one bad byte is not enough, because GB18030 accepts nearly
@@ -10,7 +11,8 @@ declares nothing costs the score as well; the detectors, far slower, run only on
 GB18030 or Big5. How often it is right: `python -m tools.evaluate.encoding`.
 
 Damage costs itself: what a browser shows is returned, with U+FFFD where bytes are bad, as long as the rest reads like
-Chinese (`MAX_REPLACED_RATIO`). Such lines are for the caller to drop: `without_damaged_lines`, and extraction for pages.
+Chinese (`MAX_REPLACED_RATIO`). Such lines are for the caller to drop: `without_damaged_lines`, and extraction for
+pages.
 
 Never returned: a lone surrogate.
 """
@@ -77,7 +79,8 @@ _EXTRA_LABELS |= {
 }
 _EXTRA_LABELS |= {"utf-32": "utf-32", "utf-32le": "utf-32-le", "utf-32be": "utf-32-be"}
 _CHINESE = ("gb18030", "big5hkscs")
-# Seven-bit Chinese looks like ASCII and reads as nonsense: ISO-2022-CN (RFC 1922), and four characters of HZ (RFC 1843).
+# Seven-bit Chinese looks like ASCII and reads as nonsense: ISO-2022-CN (RFC 1922), and four characters of HZ (RFC
+# 1843).
 _SEVEN_BIT = re.compile(rb"\x1b\$\)[AEG]|~\{(?:[\x21-\x77][\x21-\x7e]){4,}(?:~\}|\n)")
 _SINGLE_BYTE = re.compile(r"cp12\d\d|iso8859|koi8|latin|mac|ibm|cp866|cp874", re.IGNORECASE)
 _BOMS = (

@@ -1,9 +1,9 @@
 """What a build will cost before it runs: tasks, time, memory and disk of every stage, from measured rates.
 
-Rates are those of the last build in OUT, else `DEFAULT_RATES`, and for a stage of which neither knows `OTHER_RATE`. They
-are per byte of input, so they hold for a corpus of the same kind and a recipe that keeps about as much: an estimate to
-choose a disk and a machine by. Finished tasks cost nothing again; the tasks of a stage are known once the stages before
-it are complete.
+Rates are those of the last build in OUT, else `DEFAULT_RATES`, and for a stage of which neither knows `OTHER_RATE`.
+They are per byte of input, so they hold for a corpus of the same kind and a recipe that keeps about as much: an
+estimate to choose a disk and a machine by. Finished tasks cost nothing again; the tasks of a stage are known once the
+stages before it are complete.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ COMPRESSED = {
     ".parquet": 2.0,
 }  # bytes of records in a byte of file, for default rates
 DUMP = re.compile(r"\.xml(\.\w+)?$", re.IGNORECASE)
-# python -m timeit -s "from tests.corpus.wikitext.test_wikitext import PAGE; from corpus.wikitext import to_text" "to_text(PAGE)"
-# (a page of 1,255 bytes, dense with markup, of which 379 stay; while the machine had other work)
+# python -m timeit -s "from tests.corpus.wikitext.test_wikitext import PAGE; from corpus.wikitext import to_text"
+# "to_text(PAGE)" (a page of 1,255 bytes, dense with markup, of which 379 stay; while the machine had other work)
 WIKITEXT_CPU_SECONDS = 2.1e-06  # of a byte of a dump, beside the rate of its text
 WIKITEXT_TEXT_RATIO = 0.3  # bytes of text in a byte of a dump
 
@@ -47,10 +47,10 @@ class Rate:
 
 
 # python -m tools.bench pipeline --input TEXT --out BENCH --set dedup.repeated_lines.min_documents=10 \
-#     --set dedup.substrings.min_chars=100 --set 'dedup.contamination.files=["EVALUATION"]' --set 'mixture.sources={local=1}'
-# python -m tools.projection --rates BENCH/build --show-rates
-# (the stages that a recipe must ask for: while the machine had other work; the others without those settings, on one that
-# copied memory at 6 GB/s; memory is that of `corpus run --workers 1`, a worker grows as its shards do)
+# --set dedup.substrings.min_chars=100 --set 'dedup.contamination.files=["EVALUATION"]' --set
+# 'mixture.sources={local=1}' python -m tools.projection --rates BENCH/build --show-rates (the stages that a recipe must
+# ask for: while the machine had other work; the others without those settings, on one that copied memory at 6 GB/s;
+# memory is that of `corpus run --workers 1`, a worker grows as its shards do)
 DEFAULT_RATES: dict[str, Rate] = {
     "extract": Rate(2.3e-08, 0.60, 250_000_000),
     "filter": Rate(6.0e-08, 0.51, 600_000_000),

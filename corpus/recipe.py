@@ -61,7 +61,8 @@ class Recipe(Strict):
 
 @dataclass(frozen=True)
 class RecordedRecipe:
-    """What a build was made from: the recipe's name, text and values, the `--set` of its run, and the values with it."""
+    """What a build was made from: the recipe's name, text and values, the `--set` of its run, and the values with
+    it."""
 
     name: str
     text: str

@@ -323,7 +323,7 @@ def _write(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-# ------------------------------------------------------------------------------------------------------- the child's side
+# ----------------------------------------------------------------------------------------------------- the child's side
 def main(argv: Sequence[str]) -> None:
     """The child: `function megabytes read-fd write-fd progress-fd`; reads batches until the parent hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

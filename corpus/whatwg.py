@@ -1,9 +1,10 @@
 """GB18030 and Big5 as browsers read them: Python's codecs, brought to the indexes and decoders of the WHATWG.
 
 Python's GB18030 is that of 2000: 20 characters come out as private use that the index (GB 18030-2022, and A3A0 as the
-space that pages mean by it) has elsewhere, and so do six that Unicode encodes in plane 2. Its Big5-HKSCS lacks 192 pairs
-and reads nine marks as other ones (A145, the dot between names, as a bullet). CP936's 80 is the euro sign. Only bytes
-that Python refuses reach an error handler, and one search finds what it reads otherwise; the rest is its C decoder.
+space that pages mean by it) has elsewhere, and so do six that Unicode encodes in plane 2. Its Big5-HKSCS lacks 192
+pairs and reads nine marks as other ones (A145, the dot between names, as a bullet). CP936's 80 is the euro sign. Only
+bytes that Python refuses reach an error handler, and one search finds what it reads otherwise; the rest is its C
+decoder.
 
 Derived from index-gb18030.txt and index-big5.txt of https://encoding.spec.whatwg.org, where Python 3.11 differs. A241
 and A242 stay ／ and ＼: Python has one character for two codes there, and the index small forms of those.
@@ -75,7 +76,8 @@ def _strict(error: UnicodeError) -> tuple[str, int]:
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
-    """`_strict`, and U+FFFD for a lead byte with what follows it unless that is ASCII, or for a byte that is no lead."""
+    """`_strict`, and U+FFFD for a lead byte with what follows it unless that is ASCII, or for a byte that is no
+    lead."""
     assert isinstance(error, UnicodeDecodeError)
     codec, start = error.encoding, error.start
     code = error.object[start : start + 4]

@@ -161,8 +161,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _end(code: int) -> None:
     """Leave at once where torch is loaded: a gloo thread that outlives its group can abort a process that is done.
 
-    Or keep it from ending. Seen once in some hundred runs under load ("terminate called without an active exception", after
-    the last line of a finished training). Everything that must last is durable by then.
+    Or keep it from ending. Seen once in some hundred runs under load ("terminate called without an active exception",
+    after the last line of a finished training). Everything that must last is durable by then.
     """
     storage.clear_scratch()
     sys.stdout.flush()
@@ -173,7 +173,8 @@ def _end(code: int) -> None:
 
 
 def _run() -> int:
-    """`main`, whose every end comes back here: also a bug, and the silent end of a rank for which another one speaks."""
+    """`main`, whose every end comes back here: also a bug, and the silent end of a rank for which another one
+    speaks."""
     try:
         return main()
     except SystemExit as end:

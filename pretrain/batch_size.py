@@ -5,12 +5,12 @@ Megatron's ramp-up (`--rampup-batch-size START INCREMENT SAMPLES`, megatron/core
 
     start + increment * floor(c * n / num_samples)    with n = (global - start) / increment, and `global` at the most
 
-samples: a function of the samples taken and of nothing else. The quotient is exact here; Megatron computes it in floats,
-so that a bound which is no whole number of samples may lie one sample later there. Yuan 13B was trained from 448 by 448 to
-2,688 over its first 488,280 samples (src/pretrain_yuan_13B.sh in Shawn-IEITSystems/Yuan-1.0).
+samples: a function of the samples taken and of nothing else. The quotient is exact here; Megatron computes it in
+floats, so that a bound which is no whole number of samples may lie one sample later there. Yuan 13B was trained from
+448 by 448 to 2,688 over its first 488,280 samples (src/pretrain_yuan_13B.sh in Shawn-IEITSystems/Yuan-1.0).
 
-The steps of one size are a `Phase`. There are at most n + 1 of them, so that step and sample follow from each other in as
-many steps of arithmetic however long the run is.
+The steps of one size are a `Phase`. There are at most n + 1 of them, so that step and sample follow from each other in
+as many steps of arithmetic however long the run is.
 """
 
 from __future__ import annotations

@@ -6,13 +6,14 @@
         files.json           the bytes of its files
         ...                  the files; .NAME.part is being fetched by the process that holds a lock on it
 
-Locks are the kernel's (flock), so a death gives all of them back. The ranks of a machine fetch side by side, each what no
-other is at; a file is checked against its SHA-256 on the way, and only then has its name. So what was fetched is kept,
-whatever ends a run, and the next one fetches the rest. Later damage on the disk is found by the loader's own checksums.
+Locks are the kernel's (flock), so a death gives all of them back. The ranks of a machine fetch side by side, each what
+no other is at; a file is checked against its SHA-256 on the way, and only then has its name. So what was fetched is
+kept, whatever ends a run, and the next one fetches the rest. Later damage on the disk is found by the loader's own
+checksums.
 
-Bounded: files of the corpora that were used longest ago and that no living process holds make room. A run's own must fit: its
-order visits all of them in every epoch, at random, so a smaller cache would fetch each again for a few samples, and such
-a run is refused before anything is fetched.
+Bounded: files of the corpora that were used longest ago and that no living process holds make room. A run's own must
+fit: its order visits all of them in every epoch, at random, so a smaller cache would fetch each again for a few
+samples, and such a run is refused before anything is fetched.
 """
 
 from __future__ import annotations
@@ -246,7 +247,8 @@ def _fetch(path: Path, file: RemoteFile, stop: threading.Event) -> bool:
 
 
 def _download(file: RemoteFile, fd: int, stop: threading.Event) -> str:
-    """Write the bytes of a file; returns their SHA-256. An object that is longer gives its beginning, as was recorded."""
+    """Write the bytes of a file; returns their SHA-256. An object that is longer gives its beginning, as was
+    recorded."""
     hasher, block = hashlib.sha256(), bytearray(BLOCK_BYTES)
     os.ftruncate(fd, 0)
     for offset in range(0, file.bytes, BLOCK_BYTES):

@@ -1,4 +1,5 @@
-"""Tables and paragraphs for a terminal of 80 columns, where a Chinese character takes two, and that no name may steer."""
+"""Tables and paragraphs for a terminal of 80 columns, where a Chinese character takes two, and that no name may
+steer."""
 
 from __future__ import annotations
 

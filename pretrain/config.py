@@ -220,7 +220,8 @@ class ParallelConfig(Strict):
     """The layout over ranks: pp x dp_replicate x dp_shard x tp of them.
 
     `base.schedule` says what each `schedule` does, `engine.fsdp` what each `zero`, `base.recompute` what is
-    computed again. `parallel = "auto"` stands for `auto = true`: a run begins with a layout that `plan.auto` has chosen.
+    computed again. `parallel = "auto"` stands for `auto = true`: a run begins with a layout that `plan.auto` has
+    chosen.
     """
 
     auto: bool = False  # the planner chooses all below and training.micro_batch_size, for the ranks that there are

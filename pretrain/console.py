@@ -35,7 +35,8 @@ SHORT_PHASES = {
 
 
 def say(message: str) -> None:
-    """Talk goes to stderr: plain lines, one write each, so that ranks do not mix. Above the live line, where there is one."""
+    """Talk goes to stderr: plain lines, one write each, so that ranks do not mix. Above the live line, where there is
+    one."""
     sys.stderr.write(message + "\n")
     sys.stderr.flush()
 

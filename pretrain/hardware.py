@@ -1,7 +1,8 @@
 """What is known of devices: dense peaks as their vendors state them. A device that is not here has no MFU.
 
-`source` names the vendor's document for a figure; those of H100 were compared with a copy of it, the others are as commonly quoted.
-None of them was measured, and those of 16 bits with sparsity in the document are halved. Where editions of a document differ (fp32 of Blackwell boards) there is no figure.
+`source` names the vendor's document for a figure; those of H100 were compared with a copy of it, the others are as
+commonly quoted. None of them was measured, and those of 16 bits with sparsity in the document are halved. Where
+editions of a document differ (fp32 of Blackwell boards) there is no figure.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class Device(NamedTuple):
-    """A device by a pattern of the name that torch gives it, and its dense peaks in FLOP/s; None: no such unit, or unstated.
+    """A device by a pattern of the name that torch gives it, and its dense peaks in FLOP/s; None: no such unit, or
+    unstated.
 
     16 bits are those of the matrix units, added up in fp32. fp32 is without tf32, which is off here.
     """

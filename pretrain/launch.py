@@ -1,8 +1,8 @@
 """Ranks as processes: `--nproc` of them on each of `--nnodes` machines; srun and torchrun start them, too.
 
-This is torchrun without an agent: no rendezvous (whose restarts are broken by default), no second import of torch, signals
-passed on, and the exit code of the ranks themselves (75 for a run that was stopped and can go on), which an agent turns into 1.
-Ranks also get SIGTERM when this process dies, whatever killed it.
+This is torchrun without an agent: no rendezvous (whose restarts are broken by default), no second import of torch,
+signals passed on, and the exit code of the ranks themselves (75 for a run that was stopped and can go on), which an
+agent turns into 1. Ranks also get SIGTERM when this process dies, whatever killed it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ ALONE = Nodes()
 def launch(rank_command: Sequence[str], num_ranks: int, nodes: Nodes = ALONE, *, outputs: Sequence[Path] = ()) -> int:
     """Run a command on `num_ranks` ranks here; returns the exit code of the first that failed, or 0.
 
-    When one fails the others have `GRACE_SECONDS` to end by themselves; then they are killed. `outputs` as in `start_ranks`.
+    When one fails the others have `GRACE_SECONDS` to end by themselves; then they are killed. `outputs` as in
+    `start_ranks`.
     """
     ranks: list[subprocess.Popen[bytes]] = []
     passed_on: list[int] = []

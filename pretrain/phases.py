@@ -1,13 +1,13 @@
 """What a process is doing, and the seconds that each of it took: the time split of metrics, the phase of an error.
 
-The names are data, forward, backward, communication, optimizer, save, evaluate; "other" is what has none. A phase inside
-another pauses it, so that the seconds add up to the time that went by. Communication is what arithmetic waits for: what
-is sent while a rank computes takes none of its time.
+The names are data, forward, backward, communication, optimizer, save, evaluate; "other" is what has none. A phase
+inside another pauses it, so that the seconds add up to the time that went by. Communication is what arithmetic waits
+for: what is sent while a rank computes takes none of its time.
 
-On a GPU kernels run later than the calls that start them. There the clock is the GPU's: each change of phase puts an event
-into the stream, and the time between two events is what the stream did, or waited for, between them: also for another
-rank, whose message the stream waits for, or for this process, where that is late with the next kernel. Events are read when
-they have passed, without waiting. (Written for CUDA, and not yet run there.)
+On a GPU kernels run later than the calls that start them. There the clock is the GPU's: each change of phase puts an
+event into the stream, and the time between two events is what the stream did, or waited for, between them: also for
+another rank, whose message the stream waits for, or for this process, where that is late with the next kernel. Events
+are read when they have passed, without waiting. (Written for CUDA, and not yet run there.)
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 """Weak and strong scaling over numbers of ranks: real training steps, the same ones that `train` does.
 
 **Weak**: the global batch grows with the data-parallel ranks, so that each of them has as much work at any number.
-**Strong**: the global batch is the configuration's, and each rank has less of it the more there are. Efficiency is speed
-a rank, relative to that of the smallest number of ranks. At that number the two are one measurement.
+**Strong**: the global batch is the configuration's, and each rank has less of it the more there are. Efficiency is
+speed a rank, relative to that of the smallest number of ranks. At that number the two are one measurement.
 
-On this machine each number of ranks is started by itself, in new processes. On a cluster each is a job of its own, which
-measures the number that it was started with, and draws what has been measured so far:
+On this machine each number of ranks is started by itself, in new processes. On a cluster each is a job of its own,
+which measures the number that it was started with, and draws what has been measured so far:
 
     python -m pretrain scale --config demo --ranks 1 2 4 --out build/scaling
-    srun --ntasks 16 --ntasks-per-node 8 ... python -m pretrain scale --config my.toml --ranks 8 16 32 --out /shared/scaling
-    torchrun --nnodes 4 --nproc-per-node 8 ... -m pretrain scale --config my.toml --ranks 8 16 32 --out /shared/scaling
+    srun --ntasks 16 --ntasks-per-node 8 ... python -m pretrain scale --config my.toml --ranks 8 16 32 --out
+    /shared/scaling torchrun --nnodes 4 --nproc-per-node 8 ... -m pretrain scale --config my.toml --ranks 8 16 32 --out
+    /shared/scaling
 
 Tokens are random where no `--data` is given: the speed of a step does not depend on them.
 """

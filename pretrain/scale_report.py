@@ -1,4 +1,5 @@
-"""The points that `pretrain.scale` has measured, as a table and as two curves: throughput over ranks, beside the ideal."""
+"""The points that `pretrain.scale` has measured, as a table and as two curves: throughput over ranks, beside the
+ideal."""
 
 from __future__ import annotations
 
@@ -121,7 +122,8 @@ def table(points: Sequence[Point]) -> Iterator[str]:
 
 
 def svg(points: Sequence[Point]) -> str:
-    """Tokens a second over ranks, beside the speed of the fewest ranks multiplied, in one file that needs nothing else."""
+    """Tokens a second over ranks, beside the speed of the fewest ranks multiplied, in one file that needs nothing
+    else."""
     drawings = []
     for kind, about in KINDS.items():
         own = rows(points, kind)

@@ -1,7 +1,8 @@
 """Signals that ask a run to stop and go on later: SIGTERM and SIGINT, and SIGUSR1, which Slurm sends ahead of time.
 
-Until the first step there is nothing to save: the process ends at once, with 75, also while it waits for other machines in C
-code, where Python runs no handler. From then on a signal is a question that the training loop asks after each step.
+Until the first step there is nothing to save: the process ends at once, with 75, also while it waits for other machines
+in C code, where Python runs no handler. From then on a signal is a question that the training loop asks after each
+step.
 """
 
 from __future__ import annotations

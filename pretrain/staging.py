@@ -1,11 +1,12 @@
 """Corpora on object storage, brought to a disk of each machine before training.
 
-Where a corpus' folder is a URL (`s3://...`, any fsspec store), its token shards, the tables of their documents and its tokenizer
-are copied below `data.cache` (see `pretrain.cache`), as a small build that everything reads like any other:
+Where a corpus' folder is a URL (`s3://...`, any fsspec store), its token shards, the tables of their documents and its
+tokenizer are copied below `data.cache` (see `pretrain.cache`), as a small build that everything reads like any other:
 
     run.json    tokens/MANIFEST.json    tokens/data/...    tokenizer/MANIFEST.json    tokenizer/model/...
 
-Or, of a folder of examples (see `pretrain.data.examples`), as what it is: MANIFEST.json, EXAMPLES.json, data/... and model/...
+Or, of a folder of examples (see `pretrain.data.examples`), as what it is: MANIFEST.json, EXAMPLES.json, data/... and
+model/...
 
 What is on a disk already is used where it lies.
 """

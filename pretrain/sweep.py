@@ -1,7 +1,8 @@
-"""One model, measured over a grid of layouts with fused kernels on and off: real training steps, beside what the planner predicts.
+"""One model, measured over a grid of layouts with fused kernels on and off: real training steps, beside what the
+planner predicts.
 
-High-Flyer's question about Megatron on a cluster without NVLink: which tp x pp x dp x micro-batch is fastest there? The global
-batch is the same in all cells, and so is the number of devices: dp is what tp and pp leave.
+High-Flyer's question about Megatron on a cluster without NVLink: which tp x pp x dp x micro-batch is fastest there? The
+global batch is the same in all cells, and so is the number of devices: dp is what tp and pp leave.
 
 | kernels | |
 |---|---|
@@ -9,15 +10,16 @@ batch is the same in all cells, and so is the number of devices: dp is what tp a
 | plain | training.fused_kernels off: attention writes its scores and their softmax, AdamW goes tensor by tensor |
 | compiled | fused, and each block by torch.compile: its norms, activations and additions are fused, too |
 
-Each cell runs in new processes, as long as --timeout at the most. What needs too much memory is a result. Each result is in
-OUT/cells as soon as it is there; the same command goes on after the last one.
+Each cell runs in new processes, as long as --timeout at the most. What needs too much memory is a result. Each result
+is in OUT/cells as soon as it is there; the same command goes on after the last one.
 
     python -m pretrain sweep --config demo --gpus 2 --grid tp=1,2 pp=1,2 mbs=1,2,4 --out build/sweep
 
 On a cluster each cell is a job of its own, started with all ranks; `--list` prints their numbers:
 
-    python -m pretrain sweep --config firefly-3.8b --gpus 128 --grid tp=1,2,4,8 pp=1,2,4,8 mbs=1,2,4 --out /shared/sweep --list
-    srun --nodes 16 --ntasks-per-node 8 ... python -m pretrain sweep ... --out /shared/sweep --cell $SLURM_ARRAY_TASK_ID
+    python -m pretrain sweep --config firefly-3.8b --gpus 128 --grid tp=1,2,4,8 pp=1,2,4,8 mbs=1,2,4 --out /shared/sweep
+    --list srun --nodes 16 --ntasks-per-node 8 ... python -m pretrain sweep ... --out /shared/sweep --cell
+    $SLURM_ARRAY_TASK_ID
 """
 
 from __future__ import annotations
@@ -221,7 +223,8 @@ def _measure_here(places: Sequence[Place], grid: Grid, config: RunConfig, args: 
 
 
 def _measure_in_job(places: Sequence[Place], grid: Grid, config: RunConfig, args: argparse.Namespace) -> None:
-    """One cell, on all ranks of a job; several jobs may write to one folder, each its own cell. Memory is then rank 0's."""
+    """One cell, on all ranks of a job; several jobs may write to one folder, each its own cell. Memory is then rank
+    0's."""
     if args.cell is None or not 0 <= args.cell < len(places):
         raise UsageError(f"--cell must be from 0 to {len(places) - 1} in a job; --list prints the cells")
     if int(os.environ["WORLD_SIZE"]) != args.gpus:

@@ -1,4 +1,5 @@
-"""The stages of a tokenizer build: weights of sources, sample, vocabulary, token shards; over a build's text or files."""
+"""The stages of a tokenizer build: weights of sources, sample, vocabulary, token shards; over a build's text or
+files."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ def stages(
     """The stages in order, over the build's own text or over the files of `text`.
 
     The vocabulary is trained on the text as it is, also where a mixture is encoded: so mixtures of one corpus share a
-    vocabulary, trying another one repeats only the encoding, and their losses can be compared. Where one is `given`, none
-    is trained.
+    vocabulary, trying another one repeats only the encoding, and their losses can be compared. Where one is `given`,
+    none is trained.
     """
     files = tuple(text_files(text)) if text else ()
     trained = [Weighing(recipe, files), Sharing(recipe), Sampling(recipe, files), TokenizerTraining(recipe)]

@@ -26,10 +26,12 @@ class TokenizerConfig(Strict):
     """Every key has a default that suits Chinese web text; a recipe names only what it changes."""
 
     model_type: Literal["bpe", "unigram"] = "bpe"
-    """BPE exports to other libraries with equal ids, trains faster and is encoded by kernels; Unigram is SentencePiece's."""
+    """BPE exports to other libraries with equal ids, trains faster and is encoded by kernels; Unigram is
+    SentencePiece's."""
 
     vocab_size: int = Field(50_304, ge=SMALLEST_VOCABULARY, lt=UINT16_VOCAB_LIMIT)
-    """Pieces, symbols, control ids and bytes included; below 65,500 a token takes two bytes. Fewer where the text has fewer."""
+    """Pieces, symbols, control ids and bytes included; below 65,500 a token takes two bytes. Fewer where the text has
+    fewer."""
 
     character_coverage: float = Field(0.9995, ge=0.9, le=1.0)
     """Share of the sample's characters that get a piece of their own; the rest are spelled in bytes."""
@@ -42,11 +44,12 @@ class TokenizerConfig(Strict):
     can hold them, so they separate nothing that must be trusted."""
 
     control_symbols: tuple[str, ...] = Field((), strict=False)
-    """Names of ids that no text produces, as <|endoftext|> is one: `["<|im_start|>", "<|im_end|>"]` for conversations."""
+    """Names of ids that no text produces, as <|endoftext|> is one: `["<|im_start|>", "<|im_end|>"]` for
+    conversations."""
 
     reserved_ids: int = Field(0, ge=0, le=4096)
-    """Control ids <|reserved_0|>, <|reserved_1|>, ... for later use: a model that has them can learn a new control symbol
-    without another vocabulary."""
+    """Control ids <|reserved_0|>, <|reserved_1|>, ... for later use: a model that has them can learn a new control
+    symbol without another vocabulary."""
 
     reject: Literal["suspicious", "none"] = "suspicious"
     """suspicious: pieces that `tokenizer.report.suspicious` names (advertising, addresses, broken encodings, fixed
@@ -64,8 +67,8 @@ class TokenizerConfig(Strict):
 
     source_exponent: float = Field(0.7, ge=0.0, le=1.0)
     """A source of n bytes has a share of the sample proportional to n to this power, so that small sources shape the
-    vocabulary too: 1 takes them as they come, 0 gives all the same. For languages, Devlin et al. (multilingual BERT) have
-    0.7, Conneau and Lample 2019 0.5, Conneau et al. 2020 and Xue et al. 2021 (mT5) 0.3."""
+    vocabulary too: 1 takes them as they come, 0 gives all the same. For languages, Devlin et al. (multilingual BERT)
+    have 0.7, Conneau and Lample 2019 0.5, Conneau et al. 2020 and Xue et al. 2021 (mT5) 0.3."""
 
     traditional_ratio: float | None = Field(None, ge=0.0, le=1.0)
     """Share of the sample that is Traditional Chinese documents, by their characters; without it, as they come."""

@@ -2,16 +2,16 @@
 
 Split and order are keyed hashes of document ids, so they do not change with shards, workers or repetition; a document
 stays on its side of the split when the corpus grows. Text is read and encoded in file order, a thousand documents at a
-time; only tokens wait in memory for their seeded order (0.6 bytes for a byte of Chinese text in uint16, and an eighth of
-that as room to grow), beside some hundred bytes a document.
+time; only tokens wait in memory for their seeded order (0.6 bytes for a byte of Chinese text in uint16, and an eighth
+of that as room to grow), beside some hundred bytes a document.
 
 With the copies of a mixture a document of the training split is as many sequences, each with a place of its own in the
-order, or none; the first copy has the place it would have without. Validation takes each chosen document once, so that its
-losses weigh texts and not copies.
+order, or none; the first copy has the place it would have without. Validation takes each chosen document once, so that
+its losses weigh texts and not copies.
 
 An empty document is a sequence of one end-of-document token. A split that no document of a shard falls to has no files.
-Kernels encode (encoder.py), from Arrow batches into the dtype of the shard; of each batch the beginning of a document is
-compared with SentencePiece.
+Kernels encode (encoder.py), from Arrow batches into the dtype of the shard; of each batch the beginning of a document
+is compared with SentencePiece.
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ def _open(model: File) -> Tokenizer:
 def encode_file(file: File, tokenizer: Tokenizer, mixture: File | None = None) -> tuple[Encoded, Counts]:
     """Encode every document of a Parquet file that the mixture takes; rows that are not UTF-8 are counted as errors.
 
-    Where a kernel encodes, a document of each batch is compared with SentencePiece. If one differs, SentencePiece encodes
-    the whole file: which document it is depends on ids alone, so the result is the same each time.
+    Where a kernel encodes, a document of each batch is compared with SentencePiece. If one differs, SentencePiece
+    encodes the whole file: which document it is depends on ids alone, so the result is the same each time.
     """
     from tokenizer.kernels.encoder import (  # loads numba, which other commands need not wait for
         BatchEncoder,

@@ -1,4 +1,5 @@
-"""A tokenizer that is there already, as a stage: what is encoded with one vocabulary can be compared, and blended in a run."""
+"""A tokenizer that is there already, as a stage: what is encoded with one vocabulary can be compared, and blended in a
+run."""
 
 from __future__ import annotations
 

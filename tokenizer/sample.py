@@ -1,4 +1,5 @@
-"""The sample a vocabulary is trained on: documents whose hash falls below their source's threshold, one task a text shard.
+"""The sample a vocabulary is trained on: documents whose hash falls below their source's threshold, one task a text
+shard.
 
 Which documents are in depends on their ids, their sources and the corpus's size alone, not on shards, their order or
 workers. As a stage of its own it reads 5 TB in parallel (200 MB/s a core) and is not repeated for another vocabulary.
@@ -179,7 +180,8 @@ def traditional_ratio(sample: pa.Table) -> float | None:
 
 
 def texts_of_sources(sample: pa.Table, num_characters: int) -> dict[str, list[str]]:
-    """Texts of each source for a report, about `num_characters` in all and the same of each; the last of each is cut."""
+    """Texts of each source for a report, about `num_characters` in all and the same of each; the last of each is
+    cut."""
     lengths = pc.utf8_length(sample["text"]).to_numpy()
     sources, rows_of = np.unique(sample["source"].to_numpy(zero_copy_only=False), return_inverse=True)
     amounts = np.bincount(rows_of, weights=lengths, minlength=len(sources))

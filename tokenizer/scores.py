@@ -1,12 +1,14 @@
-"""Puts the scores of a Unigram vocabulary on a grid, so that sums of them are exact and every library cuts a text alike.
+"""Puts the scores of a Unigram vocabulary on a grid, so that sums of them are exact and every library cuts a text
+alike.
 
-SentencePiece adds scores in float32, others in float64. A trained score has 24 significant bits, so each sum is rounded, and
-which of two ways to cut a text has the greater sum can hang on what stands before: with scores as they are trained,
-the same *** is cut as ** * behind one word and as * ** behind another, and another library's rounding cuts otherwise again.
+SentencePiece adds scores in float32, others in float64. A trained score has 24 significant bits, so each sum is
+rounded, and which of two ways to cut a text has the greater sum can hang on what stands before: with scores as they are
+trained, the same *** is cut as ** * behind one word and as * ** behind another, and another library's rounding cuts
+otherwise again.
 
 Multiples of 1/8 have exact sums in float32 up to 2^21. That is 32 for each character of the longest text that is
-encoded at once, 65,536 characters; the least score of a vocabulary is around -15, and a character without a piece has 10
-less. So ties are ties everywhere, and everyone keeps the first they find: the one whose last piece begins first.
+encoded at once, 65,536 characters; the least score of a vocabulary is around -15, and a character without a piece has
+10 less. So ties are ties everywhere, and everyone keeps the first they find: the one whose last piece begins first.
 """
 
 from __future__ import annotations

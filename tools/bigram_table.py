@@ -3,8 +3,8 @@
     python -m tools.bigram_table --out corpus/filters/bigrams.table [--work build/bigrams]
 
 Modern prose is Debian's Chinese documentation (fourteen packages), classical prose and verse the npm package
-chinese-poetry, and the insides of words come from jieba's word list with its frequencies. The table holds frequencies of
-pairs of characters, no text. `bigrams.txt` beside it names each source with its version, licence and weight.
+chinese-poetry, and the insides of words come from jieba's word list with its frequencies. The table holds frequencies
+of pairs of characters, no text. `bigrams.txt` beside it names each source with its version, licence and weight.
 
 The weights make up for size: verse is thirteen times the documentation, and a word list has no pairs across words.
 They were chosen on a glance at four settings, not tuned; the statistic hardly depends on them.
@@ -67,7 +67,8 @@ ROFF = re.compile(r"\\f.|\\[-&]")
 
 @dataclass(frozen=True)
 class Source:
-    """Counted text: its name with version, licence, weight, and int64[0x10000 * ...] pairs as (first, second, count)."""
+    """Counted text: its name with version, licence, weight, and int64[0x10000 * ...] pairs as (first, second,
+    count)."""
 
     name: str
     licence: str

@@ -1,7 +1,8 @@
 """Our filter as a step of a datatrove pipeline, in place of its Gopher, C4, FineWeb and PII steps.
 
     from tools.datatrove_filter import ChineseFilter
-    LocalPipelineExecutor([JsonlReader("in/"), ChineseFilter("web_zh", exclusion_writer=JsonlWriter("dropped/")), JsonlWriter("kept/")])
+    LocalPipelineExecutor([JsonlReader("in/"), ChineseFilter("web_zh", exclusion_writer=JsonlWriter("dropped/")),
+    JsonlWriter("kept/")])
 
 Documents are judged in batches: kernels see megabytes at a time. Kept documents carry the edited text; dropped ones get
 `filter_reason` from datatrove and `filter_value`, `filter_threshold` from here. Written for datatrove 0.10.1.

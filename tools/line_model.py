@@ -4,10 +4,11 @@
     python -m tools.line_model FOLDER...                                           F1 on sites that were not trained on
     python -m tools.line_model --shipped FOLDER...                                 F1 where the other sites choose the share
 
-A FOLDER has gold.jsonl (file, gold, optional, title; as in docs/extraction.md) and pages/. A line is of the article when
-it stands in the gold text. Each page is also seen without its names (class, id, role), and twice cut to a few of its
-paragraphs, once without some of its furniture: what a short article on a large page looks like. Trees are scikit-learn's;
-the table holds numbers only. The threshold is part of the bias: `--share` of a line's probability is enough to stay.
+A FOLDER has gold.jsonl (file, gold, optional, title; as in docs/extraction.md) and pages/. A line is of the article
+when it stands in the gold text. Each page is also seen without its names (class, id, role), and twice cut to a few of
+its paragraphs, once without some of its furniture: what a short article on a large page looks like. Trees are
+scikit-learn's; the table holds numbers only. The threshold is part of the bias: `--share` of a line's probability is
+enough to stay.
 """
 
 from __future__ import annotations

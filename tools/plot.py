@@ -1,4 +1,5 @@
-"""Lines over a common axis, and dots measured beside them, drawn as an SVG on its own ground, for light and dark readers."""
+"""Lines over a common axis, and dots measured beside them, drawn as an SVG on its own ground, for light and dark
+readers."""
 
 from __future__ import annotations
 

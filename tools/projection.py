@@ -1,16 +1,17 @@
-"""What a build of any size will take, from measured rates: core-hours, time, disk and shuffle by stage, and what limits it.
+"""What a build of any size will take, from measured rates: core-hours, time, disk and shuffle by stage, and what limits
+it.
 
     python -m tools.projection --documents 2e9 --bytes 5e12 --nodes 1 16 128
     python -m tools.projection --rates BENCH/build --show-rates      the rates of a build, as corpus/plan.py has them
 
 Nothing is run. Measured are the CPU seconds and bytes that each stage takes for a byte of text on one core
-(corpus/plan.py, or the build that `--rates` names), and the three small costs below; how many tasks a stage has is asked
-of the stages themselves, by showing their `plan` the manifests that a build of that size would have. The rest is
+(corpus/plan.py, or the build that `--rates` names), and the three small costs below; how many tasks a stage has is
+asked of the stages themselves, by showing their `plan` the manifests that a build of that size would have. The rest is
 arithmetic, and assumes: equal cores that do not slow each other down, documents spread like the measured ones, storage
 that all nodes share and that gives each of them `--network-gbit`, and no failures.
 
-A stage takes as long as the slowest of: its tasks in waves over the cores; its bytes through the nodes' network; and the
-driver, which starts tasks and commits them one after another.
+A stage takes as long as the slowest of: its tasks in waves over the cores; its bytes through the nodes' network; and
+the driver, which starts tasks and commits them one after another.
 """
 
 from __future__ import annotations

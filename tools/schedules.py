@@ -3,9 +3,9 @@
     python -m tools.schedules --ranks 4 --micro-batches 8 --svg docs/schedules.svg
 
 A row is a rank. F is a forward, B a backward, I and W its two parts, for the inputs and for the weights; the number is
-the micro-batch. All stages take the same time: a rank's second stage (small letters, faint in the picture) lasts half as
-long as the only stage of a rank that has one. The micro-batches held are those whose activations the fullest rank has at
-once, all its stages together.
+the micro-batch. All stages take the same time: a rank's second stage (small letters, faint in the picture) lasts half
+as long as the only stage of a rank that has one. The micro-batches held are those whose activations the fullest rank
+has at once, all its stages together.
 """
 
 from __future__ import annotations

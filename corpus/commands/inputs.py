@@ -26,7 +26,8 @@ def add_build_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def build_inputs(arguments: argparse.Namespace, crawled: Sequence[str] | None) -> list[File]:
-    """The input files and those of the crawl; other files of the build are none, also where OUT lies inside an input."""
+    """The input files and those of the crawl; other files of the build are none, also where OUT lies inside an
+    input."""
     if not arguments.input and crawled is None:
         raise UsageError("--input: give files, folders or globs to read, or a recipe with a section [crawl].")
     files = list_inputs(arguments.input)

@@ -1,4 +1,5 @@
-"""Common Crawl: captures in a language by its columnar index, or whole WET and WARC files, to WARC files on a disk or store.
+"""Common Crawl: captures in a language by its columnar index, or whole WET and WARC files, to WARC files on a disk or
+store.
 
     index Parquet -> cc_select -> cc_sort -> cc_fetch      captures of the wanted language, one range each
     wet.paths.gz, warc.paths.gz -> cc_files                whole files

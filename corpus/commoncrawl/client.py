@@ -5,8 +5,8 @@ client. A path is joined below the base and never leads elsewhere: what an index
 the host.
 
 A request that keeps failing says nothing yet about whose fault that is. So the file's first byte is asked for: when it
-comes, the request is hopeless (`Bad`, unreachable) and the rest goes on; when it does not, the server is gone, which the
-client says from then on without asking again, and which ends the stage.
+comes, the request is hopeless (`Bad`, unreachable) and the rest goes on; when it does not, the server is gone, which
+the client says from then on without asking again, and which ends the stage.
 """
 
 from __future__ import annotations

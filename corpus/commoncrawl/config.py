@@ -67,7 +67,8 @@ class FetchConfig(Strict):
     check_digest: bool = True
     """Whether payloads must have the SHA-1 of the index."""
     max_error_ratio: float = Field(default=0.5, ge=0, le=1)
-    """A task with a larger share of captures in error fails instead: index, archive or network are not what they seem."""
+    """A task with a larger share of captures in error fails instead: index, archive or network are not what they
+    seem."""
 
 
 class HttpConfig(Strict):

@@ -27,8 +27,8 @@ _QUOTED = re.compile(r"""b?['":]""")
 
 
 class Judge:
-    """Decides on answers; pure but for `scope`, which redirects of seeds widen, and `evidence`, which tells how Chinese a
-    host has been so far (0..1)."""
+    """Decides on answers; pure but for `scope`, which redirects of seeds widen, and `evidence`, which tells how Chinese
+    a host has been so far (0..1)."""
 
     def __init__(self, config: CrawlConfig, scope: SeedScope, evidence: Callable[[str], float]) -> None:
         self.config, self.scope, self.evidence = config, scope, evidence

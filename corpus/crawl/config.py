@@ -16,7 +16,8 @@ class NetworkConfig(Strict):
     allow_addresses: tuple[str, ...] = Field(default=(), strict=False)
     """Networks (CIDR) that may be reached though they are not public, for a site of one's own and for tests."""
     resolve: dict[str, str] = {}
-    """Addresses of hosts that are not asked of the resolver, as `curl --resolve`; the guard checks them all the same."""
+    """Addresses of hosts that are not asked of the resolver, as `curl --resolve`; the guard checks them all the
+    same."""
     ca_file: str | None = None
     """Certificates (PEM) to trust instead of the system's."""
     connect_seconds: float = Field(default=10.0, gt=0)

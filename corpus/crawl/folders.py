@@ -1,5 +1,5 @@
-"""The names in a crawl's folder, and where one lies: the folder that `python -m corpus crawl` was given, or `crawl` below
-the output of a run."""
+"""The names in a crawl's folder, and where one lies: the folder that `python -m corpus crawl` was given, or `crawl`
+below the output of a run."""
 
 from __future__ import annotations
 

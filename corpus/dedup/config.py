@@ -3,13 +3,14 @@
 Defaults: character 4-grams, 16 bands of 7 rows, verified at an estimated Jaccard of 0.75; docs/dedup.md has the tables
 they were chosen by (`python -m tools.evaluate.dedup`).
 
-The chance that a pair of Jaccard j meets in some band is 1 - (1 - j^7)^16: 0.75 at 0.7, 0.98 at 0.8, 1.00 at 0.85. Every
-pair that meets is verified on its signatures, so a false candidate costs one comparison and never a document, and the
-bands may open well below the threshold. Verification is on an estimate with standard error 0.04, so a pair at the
+The chance that a pair of Jaccard j meets in some band is 1 - (1 - j^7)^16: 0.75 at 0.7, 0.98 at 0.8, 1.00 at 0.85.
+Every pair that meets is verified on its signatures, so a false candidate costs one comparison and never a document, and
+the bands may open well below the threshold. Verification is on an estimate with standard error 0.04, so a pair at the
 threshold itself passes half the time. Found by both: 0.15 at 0.7, 0.55 at 0.75, 0.91 at 0.8, 1.00 at 0.85.
 
-Why 4-grams: an edit of one character changes n of a text's n-grams. With 3 % of the characters changed a pair has a mean
-Jaccard of 0.80 in 4-grams and 0.75 in 5-grams, while pages that share a frame only are hardly nearer to each other.
+Why 4-grams: an edit of one character changes n of a text's n-grams. With 3 % of the characters changed a pair has a
+mean Jaccard of 0.80 in 4-grams and 0.75 in 5-grams, while pages that share a frame only are hardly nearer to each
+other.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ class ContaminationConfig(Strict):
 class SubstringsConfig(Strict):
     """[dedup.substrings]: passages that a document has word for word from a better one are cut out (substrings.py).
 
-    100 folded characters are some 65 tokens; Lee et al. (2022) cut 50 tokens of English. At 100, copies of 200 characters
-    are found (99 %; at 200, 15 %) and 4,000 poems and chapters of old novels and classics lose nothing, at 50 neither; what
-    modern articles lose, 3 % of one site, are the notes of its translators (`python -m tools.evaluate.substrings`).
+    100 folded characters are some 65 tokens; Lee et al. (2022) cut 50 tokens of English. At 100, copies of 200
+    characters are found (99 %; at 200, 15 %) and 4,000 poems and chapters of old novels and classics lose nothing, at
+    50 neither; what modern articles lose, 3 % of one site, are the notes of its translators (`python -m
+    tools.evaluate.substrings`).
     """
 
     min_chars: int = Field(default=100, ge=20, le=100_000, description="folded characters of whole sentences in a row")

@@ -15,8 +15,8 @@ key space. A partition is a power-of-two share of the key space, hence one range
 own shard alone and the partition count may follow the corpus.
 
 Reads and memory pull apart: a section holds 1/M of what a task holds. So a task takes a million band records (13 MB)
-where shards are few, and up to 67 million where they are many, that a read may have up to 64 KB (`partition_records`). For
-2 billion documents of 15 records in 20,000 shards:
+where shards are few, and up to 67 million where they are many, that a read may have up to 64 KB (`partition_records`).
+For 2 billion documents of 15 records in 20,000 shards:
 
     records    30e9 x 12 B = 360 GB; 512 partitions of 59e6 (0.7 GB; the task holds 1.2, see near/buckets.py)
     bands      20,000 x 512 = 1.0e7 sections of 35 KB, two small reads for the offsets and one for the records of each
@@ -208,7 +208,8 @@ class Runs:
         return records
 
     def take(self, numbers: Ordinals) -> Array:
-        """Return the records of rising numbers: every file is read from front to back, and only blocks that are wanted."""
+        """Return the records of rising numbers: every file is read from front to back, and only blocks that are
+        wanted."""
         if len(numbers) == len(self):
             return self.read()
         taken = np.empty(len(numbers), self.dtype)

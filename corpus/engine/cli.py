@@ -24,7 +24,8 @@ exit codes: 0 done, 1 failed, 2 usage or recipe, 3 another run holds the folder,
 
 
 class Command(NamedTuple):
-    """A command of a package: the module with its `add_arguments` and `main`, a line of help, examples, what else `main` gets."""
+    """A command of a package: the module with its `add_arguments` and `main`, a line of help, examples, what else
+    `main` gets."""
 
     module: str
     summary: str

@@ -31,8 +31,8 @@ import numba  # noqa: E402  (reads NUMBA_CACHE_DIR when it is imported)
 def kernel(signature: str | None = None, *, leaf: bool = False) -> Callable[[Function], Function]:
     """Compile a function over arrays: `@kernel()` on first call, or `@kernel("types")` when it is imported.
 
-    A leaf makes no array and returns none, so numba need not count who holds its arguments. Those counts are atomic: they
-    cost more than a short helper itself, and two threads that share a table wait for each other at each.
+    A leaf makes no array and returns none, so numba need not count who holds its arguments. Those counts are atomic:
+    they cost more than a short helper itself, and two threads that share a table wait for each other at each.
     """
     options: dict[str, Any] = {"_nrt": False} if leaf else {}
 

@@ -35,7 +35,8 @@ Model = TypeVar("Model", bound=pydantic.BaseModel)
 
 
 class Resources(Strict):
-    """[resources.STAGE]: what a task of a stage asks of a machine. A cluster places tasks by it; no bytes depend on it."""
+    """[resources.STAGE]: what a task of a stage asks of a machine. A cluster places tasks by it; no bytes depend on
+    it."""
 
     cpus: float = pydantic.Field(default=1.0, gt=0)
     memory_gb: float = pydantic.Field(default=0.0, ge=0)

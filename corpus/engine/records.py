@@ -42,7 +42,8 @@ def done_records(url: str, tasks: Sequence[Task]) -> dict[str, Record]:
 
 
 def in_place(files: Mapping[str, Any], present: Mapping[str, int]) -> bool:
-    """Whether recorded files are there in their recorded sizes; that their bytes are right too is `verify`'s question."""
+    """Whether recorded files are there in their recorded sizes; that their bytes are right too is `verify`'s
+    question."""
     return all(present.get(name) == entry["bytes"] for name, entry in files.items())
 
 

@@ -82,7 +82,8 @@ def open_stream(url: str) -> BinaryIO:
 
 
 def read_into(url: str, offset: int, target: memoryview) -> int:
-    """Read a range of a local or remote file into `target`, in a store as one request; returns how many bytes were left.
+    """Read a range of a local or remote file into `target`, in a store as one request; returns how many bytes were
+    left.
 
     Args:
         offset: of the first byte.
@@ -116,7 +117,8 @@ def create(url: str) -> Iterator[Path]:
 
 
 def upload(source: Path, url: str) -> None:
-    """Put a finished local file into a store, complete or not at all; unlike `create` it may be called by any thread."""
+    """Put a finished local file into a store, complete or not at all; unlike `create` it may be called by any
+    thread."""
     filesystem, path = _filesystem(url)
     filesystem.put_file(str(source), path)
 
@@ -314,7 +316,8 @@ def _expand(pattern: str) -> list[str]:
 
 
 def _split_glob(path: Path) -> tuple[Path, str]:
-    """The longest part that exists as it is written (a folder may be called `news [2024]`), and the pattern below it."""
+    """The longest part that exists as it is written (a folder may be called `news [2024]`), and the pattern below
+    it."""
     base, parts = Path(path.anchor), [part for part in path.parts if part != path.anchor]
     while len(parts) > 1 and (base / parts[0]).is_dir():
         base /= parts.pop(0)
@@ -334,5 +337,6 @@ def _identify(url: str) -> File:
 def _filesystem(url: str) -> tuple[Any, str]:
     import fsspec  # 28 MB and 0.2 s: only where a URL is used
 
-    # No listing is remembered: other processes write what this one must see (s3fs asks its last listing even in `exists`).
+    # No listing is remembered: other processes write what this one must see (s3fs asks its last listing even in
+    # `exists`).
     return fsspec.core.url_to_fs(url, use_listings_cache=False)  # type: ignore[no-any-return]

@@ -39,7 +39,8 @@ def toml_value(value: Any) -> str:
 
 
 def edited(text: str, base: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """A text that means `base`, with other values; comments and order stay. Whether it means them is for the caller to check.
+    """A text that means `base`, with other values; comments and order stay. Whether it means them is for the caller to
+    check.
 
     >>> edited('description = "论语"  # 书名', {"description": "论语"}, {"description": "孟子"})
     'description = "孟子"  # 书名'

@@ -43,7 +43,8 @@ class Judged(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The lines that the article is taken from, what went by each rule, and the lines in which date and author may stand."""
+    """The lines that the article is taken from, what went by each rule, and the lines in which date and author may
+    stand."""
 
     reading: Reading
     judged: Judged

@@ -28,7 +28,8 @@ class ExtractConfig(Strict):
     """Articles with fewer characters count as empty."""
 
     wikitext_variant: Literal["auto", "zh-cn", "zh-sg", "zh-my", "zh-tw", "zh-hk", "zh-mo"] = "auto"
-    """What `-{zh-cn:...; zh-tw:...}-` in a wiki's pages becomes; `auto`: zh-cn or zh-tw, as the page itself is written."""
+    """What `-{zh-cn:...; zh-tw:...}-` in a wiki's pages becomes; `auto`: zh-cn or zh-tw, as the page itself is
+    written."""
 
     @field_validator("backend")
     @classmethod

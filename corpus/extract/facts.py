@@ -1,9 +1,9 @@
 """Title, date and author of a page: what a reader sees as headline and byline, else what head and JSON-LD say.
 
-The title is the heading, or the text of another element, that agrees with the title tag or og:title, so that channel and
-site behind it go; without one it is the tag up to its first separator. The day is that of a dated line, meta elements or
-scripts. The author is whom a byline, JSON-LD or an element of that class names. An organisation that is merely the source,
-and a name that the page does not show, are no author: rather nothing than something wrong.
+The title is the heading, or the text of another element, that agrees with the title tag or og:title, so that channel
+and site behind it go; without one it is the tag up to its first separator. The day is that of a dated line, meta
+elements or scripts. The author is whom a byline, JSON-LD or an element of that class names. An organisation that is
+merely the source, and a name that the page does not show, are no author: rather nothing than something wrong.
 
 All of it is linear in the page: a few searches for fixed strings, and patterns over windows of fixed size.
 """
@@ -143,7 +143,8 @@ def headline(page: bytes, metas: dict[bytes, bytes]) -> tuple[str | None, int]:
 
 
 def agreement(shown: str, title: str) -> float:
-    """How well a text of the page is what a title announces: 0 for not at all, 2 and more for the whole or its beginning.
+    """How well a text of the page is what a title announces: 0 for not at all, 2 and more for the whole or its
+    beginning.
 
     >>> [agreement(text, "剑来_第十四章_纵横网") > 0 for text in ("剑来", "第十四章", "纵横网", "第十")]
     [True, True, False, False]
@@ -182,7 +183,8 @@ def without_site(title: str) -> str:
 
 
 def publication_day(page: bytes, metas: dict[bytes, bytes], near: Near, lines: Iterable[str]) -> str | None:
-    """The day as YYYY-MM-DD: of a dated line by the headline, metas, lines of the article's head and foot, scripts, address."""
+    """The day as YYYY-MM-DD: of a dated line by the headline, metas, lines of the article's head and foot, scripts,
+    address."""
     told = (plain(metas[name]) for name in metas if name not in (b"title", b"author"))
     lines = filter(_DATE_WORD.search, filter(_YEAR.search, lines))
     day = _first(dated, near[1]) or _first(iso_date, told) or _first(dated, lines)
@@ -194,7 +196,8 @@ def publication_day(page: bytes, metas: dict[bytes, bytes], near: Near, lines: I
 
 
 def author_of(page: bytes, metas: dict[bytes, bytes], near: Near, lines: Iterable[str]) -> str | None:
-    """The person or account that a byline near the headline or at the foot, JSON-LD, or an element of that class names."""
+    """The person or account that a byline near the headline or at the foot, JSON-LD, or an element of that class
+    names."""
     if name := _first(byline, near[1]):
         return name
     place = page.find(b"application/ld+json", 0, 2 * MAX_HEAD_BYTES)
@@ -268,7 +271,8 @@ def clean_author(name: str) -> str | None:
 
 
 def near_headline(page: bytes, place: int) -> Near:
-    """What stands behind the headline at a byte, up to some text, then what stands before it; without scripts and styles."""
+    """What stands behind the headline at a byte, up to some text, then what stands before it; without scripts and
+    styles."""
     if place < 0:
         return b"", []
     behind = page[place : place + WINDOW_AFTER].partition(b">")[2]

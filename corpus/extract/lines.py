@@ -1,8 +1,8 @@
 """Which lines of a page are its article, why the others go, and the text that is left.
 
-Patterns say what a line is by its words (the reader marks the lines that may match, by their first character or one of a
-few inside); the line model (model.py) weighs that with the line's text, place, and the elements around it (features.py).
-A rule names why a line goes, for the ledger: it does not decide.
+Patterns say what a line is by its words (the reader marks the lines that may match, by their first character or one of
+a few inside); the line model (model.py) weighs that with the line's text, place, and the elements around it
+(features.py). A rule names why a line goes, for the ledger: it does not decide.
 """
 
 from __future__ import annotations

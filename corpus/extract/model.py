@@ -24,7 +24,8 @@ BLOCK = 16  # rows that are scored together
 
 
 class LineModel(NamedTuple):
-    """Whole binary trees of DEPTH levels: node n of a tree has the children 2 n + 1 and 2 n + 2, its leaves come last."""
+    """Whole binary trees of DEPTH levels: node n of a tree has the children 2 n + 1 and 2 n + 2, its leaves come
+    last."""
 
     features: Array  # int16[trees, 2^DEPTH - 1]
     thresholds: Array  # float32[trees, 2^DEPTH - 1]: to the left goes what is not above it
@@ -44,8 +45,8 @@ def line_model() -> LineModel:
 def score(model: Any, x: Array, first: int, nodes: Array, totals: Array) -> None:
     """Log-odds of BLOCK rows of x, float32[rows, features], from `first` on.
 
-    The rows walk each tree together, so that they do not wait for one another. Unsigned indices, because a signed one is
-    looked at for its sign.
+    The rows walk each tree together, so that they do not wait for one another. Unsigned indices, because a signed one
+    is looked at for its sign.
 
     Args:
         nodes: uint64[BLOCK], where the rows are in a tree.

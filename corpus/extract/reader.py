@@ -135,7 +135,8 @@ def closed_by_start(stack_bits: Array, depth: int, bits: int) -> int:
 
 @kernel()
 def ends_skipped(stack_bits: Array, skip_depth: int, depth: int, bits: int, is_end: bool) -> bool:
-    """Whether a tag ends the skipped element without naming it: a block ends a ruby's part, HTML ends foreign content."""
+    """Whether a tag ends the skipped element without naming it: a block ends a ruby's part, HTML ends foreign
+    content."""
     skipped = stack_bits[skip_depth]
     if (skipped & RUBY) != 0:
         return (bits & BREAK) != 0 and (bits & VOID) == 0
@@ -181,8 +182,8 @@ def read_page(
         is_xml: whether `<x/>` is a whole element.
         out: uint8[>= 2 n + 64], the text; a line feed behind each line.
         lines: int32[>= 2 + 2 tags + line feeds + max_spanned, LINE_COLUMNS].
-        nodes: int64[>= 1 + tags, NODE_COLUMNS]: row of the element around it, hints (tables.py), the hash of its name, and
-            what it is (tables.py).
+        nodes: int64[>= 1 + tags, NODE_COLUMNS]: row of the element around it, hints (tables.py), the hash of its name,
+            and what it is (tables.py).
         info: int64[INFO_COLUMNS].
         max_spanned: empty cells that what its cells span may add to a page; further ones are left out.
     """

@@ -1,4 +1,5 @@
-"""Pieces of HTML syntax, as kernels: attributes, character references, comments, raw text; all linear in what they read.
+"""Pieces of HTML syntax, as kernels: attributes, character references, comments, raw text; all linear in what they
+read.
 
 Rules and names of states are the HTML standard's (section 13.2.5, tokenization), read as of 2024; what a cut or broken
 page would lose by them is told in reader.py.
@@ -178,7 +179,8 @@ def end_of_raw(data: Array, i: int, key: int) -> tuple[int, int]:
 
 @kernel()
 def reference(data: Array, i: int, references: Array) -> tuple[int, int, int]:
-    """The character reference at an ampersand: its one or two code points and where it ends; (0, 0, i) if it is none."""
+    """The character reference at an ampersand: its one or two code points and where it ends; (0, 0, i) if it is
+    none."""
     n = len(data)
     start = i
     i += 1

@@ -1,4 +1,5 @@
-"""Words of page furniture, by what they belong to; Simplified, Traditional forms come from both lists being written out.
+"""Words of page furniture, by what they belong to; Simplified, Traditional forms come from both lists being written
+out.
 
 A word removes nothing by itself: how much of a line is covered by the words of each kind is what the line model sees.
 """

@@ -1,4 +1,5 @@
-"""From what a caller has (Arrow tables of any kind, Python lists) to one Arrow text column, in slices of bounded size."""
+"""From what a caller has (Arrow tables of any kind, Python lists) to one Arrow text column, in slices of bounded
+size."""
 
 from __future__ import annotations
 

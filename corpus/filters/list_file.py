@@ -13,7 +13,8 @@ def read_list(path: Path, setting: str, max_chars: int, hint: str = "") -> list[
     """The entries of a UTF-8 file, stripped; empty lines and lines that begin with `#` are left out.
 
     Raises:
-        UsageError: the file cannot be read, is not UTF-8, is larger than 16 MiB, or has an entry of more than `max_chars`.
+        UsageError: the file cannot be read, is not UTF-8, is larger than 16 MiB, or has an entry of more than
+            `max_chars`.
     """
     try:
         with open(path, "rb") as file:

@@ -3,16 +3,16 @@
 Copies are recognised by it: a scraped page is the article and a tail of 关注我们, 如有侵权请联系删除, 注册即送大礼包. No form is
 known of such sentences, so two things are weighed, in thousandths of a nat.
 
-Words: lists/site_talk.txt has them in groups (who speaks, whom to, what to do, whose rights, what is sold, where to call,
-what else to read), and a sentence has the sum of its heaviest word of each. 下载 alone is an article about software; 下载,
-客户端 and 您 are not.
+Words: lists/site_talk.txt has them in groups (who speaks, whom to, what to do, whose rights, what is sold, where to
+call, what else to read), and a sentence has the sum of its heaviest word of each. 下载 alone is an article about
+software; 下载, 客户端 and 您 are not.
 
-Kinship: the last quarter of a text repeats pairs of characters of the first three, half of them in a long article, and a
-tail that belongs to another page repeats a quarter as many, whatever it says. How many an article repeats is taken from its
-own third quarter, so a short text, which repeats little, proves little.
+Kinship: the last quarter of a text repeats pairs of characters of the first three, half of them in a long article, and
+a tail that belongs to another page repeats a quarter as many, whatever it says. How many an article repeats is taken
+from its own third quarter, so a short text, which repeats little, proves little.
 
-At the foot, and by words alone at the head, the stretch with the largest sum goes as a whole, if it outweighs what speaks
-against there being any. Elsewhere a sentence goes by its words alone. It is a measure for choosing among copies
+At the foot, and by words alone at the head, the stretch with the largest sum goes as a whole, if it outweighs what
+speaks against there being any. Elsewhere a sentence goes by its words alone. It is a measure for choosing among copies
 (dedup/near/ranks.py), where what is wrong about the article is wrong alike in all; it drops nothing unless a recipe
 says so.
 """

@@ -1,11 +1,11 @@
 """Finding any of many words in a batch at once: a filter of pairs before a tree of words, as numba kernels.
 
 A code point becomes a symbol by one table: 0 where no word holds it, SKIP where it may stand between the characters of
-a word (only in a folded view, see folding.py), else its number in the words' alphabet. Folding is part of that table and
-costs nothing: text is read where it lies. Two neighbouring symbols that begin no word are one bit in a small table,
+a word (only in a folded view, see folding.py), else its number in the words' alphabet. Folding is part of that table
+and costs nothing: text is read where it lies. Two neighbouring symbols that begin no word are one bit in a small table,
 which is nearly all of a text; only from the others is the tree of words walked. (An Aho-Corasick automaton of the same
-words is slower: its state decides the next load and the next branch.) Edges are in one hash table, so 200,000 words cost
-memory by their characters. One engine everywhere: a corpus does not depend on the machine.
+words is slower: its state decides the next load and the next branch.) Edges are in one hash table, so 200,000 words
+cost memory by their characters. One engine everywhere: a corpus does not depend on the machine.
 
 Where asked for, a word that begins or ends with a Latin letter or a digit is found only where the text does not go on
 in kind: 加v is in 加V：abc and in 加v123, not in 添加Vue.
@@ -39,7 +39,8 @@ NUM_WORD_COLUMNS = 3
 
 
 class Hits(NamedTuple):
-    """Occurrences by row, then start, shortest first: byte spans [start, end) of the batch and the index of the word."""
+    """Occurrences by row, then start, shortest first: byte spans [start, end) of the batch and the index of the
+    word."""
 
     rows: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]

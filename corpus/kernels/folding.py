@@ -1,4 +1,5 @@
-"""The folded view in which word lists are compared: half-width, lower case, Simplified, digits of odd scripts as digits.
+"""The folded view in which word lists are compared: half-width, lower case, Simplified, digits of odd scripts as
+digits.
 
 So ＶＸ, 開發票, ➄, ⒌ and 🅥🅧 are found as vx, 开发票, 5, 5 and vx. One code point folds to one, and nothing of a text is copied:
 the table is part of the automaton's own. Characters that only hold a word apart (加 微 信, 微*信, V❤信) are skipped.

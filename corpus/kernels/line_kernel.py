@@ -1,4 +1,5 @@
-"""Classes and lines: one pass over the bytes of a batch counts the classes of its code points and the shapes of its lines.
+"""Classes and lines: one pass over the bytes of a batch counts the classes of its code points and the shapes of its
+lines.
 
 Two thirds of Chinese text is Han, which carries no flag and opens nothing: it takes a short way through the loop. Lines
 are compared exactly with earlier ones of the same hash. The shape of a line is looked at, in a second walk over its

@@ -189,7 +189,8 @@ def _number_kind(data: Array, i: Any, end: Any) -> int:
 
 @kernel(leaf=True)
 def _is_account(data: Array, i: Any, end: Any) -> bool:
-    """Whether an account may stand behind the colon before byte i: five of its characters in a row, after a few signs."""
+    """Whether an account may stand behind the colon before byte i: five of its characters in a row, after a few
+    signs."""
     length = 0
     for _ in range(MAX_GAP + MIN_ACCOUNT):
         if i >= end:

@@ -1,8 +1,8 @@
 """Numbers of persons: identity card, bank card, mobile and landline telephone.
 
-No `\\b`: it does not fire between Han and ASCII, which is how English-born patterns leak in Chinese text; a number may not
-touch further digits or Latin letters instead. What precedes decides where the form alone cannot: 订单号 makes a number an
-order's, 卡号 a card's. Every repeat is bounded.
+No `\\b`: it does not fire between Han and ASCII, which is how English-born patterns leak in Chinese text; a number may
+not touch further digits or Latin letters instead. What precedes decides where the form alone cannot: 订单号 makes a number
+an order's, 卡号 a card's. Every repeat is bounded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a pattern sees of a text: the surroundings of a place in half-width form, one character for one.
 
-１３８ is 138, ： is :, all dashes are a hyphen, so that forms are written once. Windows are short, and a text is converted block
-by block: a place costs the same whatever the text.
+１３８ is 138, ： is :, all dashes are a hyphen, so that forms are written once. Windows are short, and a text is converted
+block by block: a place costs the same whatever the text.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ STYLE, SCRIPT = "page.css", "page.js"
 
 
 def write_report(out: str) -> str:
-    """Write `report.html`, `report.md` and `DATASET_CARD.md` below `out`, each complete or not at all; returns where the page is.
+    """Write `report.html`, `report.md` and `DATASET_CARD.md` below `out`, each complete or not at all; returns where
+    the page is.
 
     Raises:
         WenhaiError: `out` holds no run, a file is damaged, or the disk refuses.

@@ -43,7 +43,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened to a document: `what` is read, edited, measured, dropped, error, kept, mixed or tokenized."""
+    """One thing that happened to a document: `what` is read, edited, measured, dropped, error, kept, mixed or
+    tokenized."""
 
     stage: str
     what: str

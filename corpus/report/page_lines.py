@@ -25,7 +25,8 @@ def explain_lines(out: str, key: str, inputs: Sequence[str]) -> Iterator[str]:
 
     A build names its inputs without their folders, so `inputs` says where they are: files, folders, globs or URLs.
 
-    Each has the rule that it goes by, or `keep`, how likely it is to be of the article (log-odds), and its text, masked.
+    Each has the rule that it goes by, or `keep`, how likely it is to be of the article (log-odds), and its text,
+    masked.
 
     Raises:
         WenhaiError: nothing has that name, it is no page, or the inputs do not hold it.

@@ -1,4 +1,5 @@
-"""Other thresholds for a finished build: what they would keep, from the stored statistics, and the recipe that has them.
+"""Other thresholds for a finished build: what they would keep, from the stored statistics, and the recipe that has
+them.
 
     python -m corpus retune OUT --set filter.repetition.top_2_gram_ratio.max=0.18
 

@@ -49,8 +49,8 @@ MARKS: tuple[tuple[re.Pattern[bytes], Kind], ...] = (
 def read(url: str, config: SourcesConfig, span: tuple[int, int] | None = None) -> Iterator[Record | BadRecord]:
     """The records of one file, in order. An empty file has none.
 
-    With `span`, only the lines, or streams of pages, that begin at bytes `start` to `end` of a file that `can_be_cut`. With
-    `config.keep_prefix` off, a damaged file is read to its damage first and then gives that and nothing else.
+    With `span`, only the lines, or streams of pages, that begin at bytes `start` to `end` of a file that `can_be_cut`.
+    With `config.keep_prefix` off, a damaged file is read to its damage first and then gives that and nothing else.
     """
     if span is not None and _name_kind(url) == "mediawiki":
         from corpus.sources.mediawiki import read_mediawiki_span

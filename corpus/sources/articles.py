@@ -87,7 +87,8 @@ class Articles:
 
 
 def continuation(url: str, link: str) -> str | None:
-    """The address of a link where it is another page of the same article, by the number at the end of its name or query.
+    """The address of a link where it is another page of the same article, by the number at the end of its name or
+    query.
 
     >>> continuation("http://a.cn/2023/t1_88.html", "t1_88_2.html"), continuation("http://a.cn/t?id=7", "?id=7&page=2")
     ('http://a.cn/2023/t1_88_2.html', 'http://a.cn/t?id=7&page=2')

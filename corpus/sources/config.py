@@ -16,9 +16,9 @@ class SourcesConfig(Strict):
     """How input files are read. Fields are names of JSON keys or Parquet columns; other fields go to `meta`."""
 
     kind: Literal["auto", "warc", "jsonl", "parquet", "text", "html", "mediawiki", "sogou", "book"] = "auto"
-    """`auto` goes by the file's name (.warc.gz, .wet.gz, .jsonl.zst, .parquet, .txt, .html, .xml.bz2), else by its first
-    bytes. `mediawiki`: an XML dump of a wiki; `sogou`: SogouCA, SogouCS or SogouT; `book`: a book in plain text, never
-    guessed."""
+    """`auto` goes by the file's name (.warc.gz, .wet.gz, .jsonl.zst, .parquet, .txt, .html, .xml.bz2), else by its
+    first bytes. `mediawiki`: an XML dump of a wiki; `sogou`: SogouCA, SogouCS or SogouT; `book`: a book in plain text,
+    never guessed."""
     source: str = Field(default="local", min_length=1)
     """The source of records that do not name one themselves; a part of every document's identity."""
     text_field: str = "text"
@@ -34,7 +34,8 @@ class SourcesConfig(Strict):
     namespaces: list[int] = [0]
     """Of a MediaWiki dump: the numbers of the namespaces whose pages are documents; 0 holds the articles."""
     encoding: str | None = None
-    """The encoding of plain text, books, HTML, Sogou and JSONL files; None finds it out file by file, and takes JSONL for UTF-8 or UTF-16."""
+    """The encoding of plain text, books, HTML, Sogou and JSONL files; None finds it out file by file, and takes JSONL
+    for UTF-8 or UTF-16."""
     keep_prefix: bool = True
     """Keep the documents before a cut or damage in a file. False: a damaged file gives none; each is read twice."""
     max_line_bytes: int = Field(default=10_000_000, gt=0)

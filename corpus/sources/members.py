@@ -1,8 +1,8 @@
 """A compressed file as a row of members, each read like a file of its own and each damaged alone.
 
-Both classes have the same five verbs. gzip members and bzip2 streams end where their data say so; zstd frames end where their block
-headers say so, which is known before anything is decompressed. `first` are the bytes that a member's content begins
-with: how the next one is recognised after damage.
+Both classes have the same five verbs. gzip members and bzip2 streams end where their data say so; zstd frames end where
+their block headers say so, which is known before anything is decompressed. `first` are the bytes that a member's
+content begins with: how the next one is recognised after damage.
 """
 
 from __future__ import annotations

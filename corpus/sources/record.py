@@ -41,8 +41,8 @@ class BadRecord:
     Kinds, which become rules `error:<kind>`: `charset`, `json`, `field` (no text, or no string), `empty`, `too_long`;
     of files `truncated`, `corrupt`, `trailing`, `bomb`, `parquet`, `too_large` (a row group of giant cells); of WARC
     `warc` (no record, or none of a known type), `http` (no HTTP headers), `http_status`, `content_type`; of pages, in
-    extraction, `too_deep`, `too_complex` and `killed` (time, memory or a crash); of MediaWiki dumps `xml` (a page that is
-    not well-formed), `redirect`, `namespace` (one that was not asked for) and `content_type` (a page of code).
+    extraction, `too_deep`, `too_complex` and `killed` (time, memory or a crash); of MediaWiki dumps `xml` (a page that
+    is not well-formed), `redirect`, `namespace` (one that was not asked for) and `content_type` (a page of code).
     """
 
     offset: int

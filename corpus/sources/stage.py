@@ -2,8 +2,8 @@
 
 A task reads a few whole files in order (consecutive small ones together) and writes `data/<task>-<part>.parquet`, a new
 part after every `shard_bytes` of text, and `fates/<task>.parquet` with one row for each record that could not become a
-document: rule `error:<kind>` and place `file:offset N`. Every record and every bad record is one document in. A page that
-is another one's next page ends here, too, as a part of that document (articles.py).
+document: rule `error:<kind>` and place `file:offset N`. Every record and every bad record is one document in. A page
+that is another one's next page ends here, too, as a part of that document (articles.py).
 
 A plain JSONL file larger than `task_bytes`, and a wiki dump in bzip2, is cut into ranges, one task each: a line, or a
 stream of pages, belongs to the range it begins in. Any other large file is one task, because compressed and record
@@ -142,8 +142,8 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
     """The columns of a record's document, all but id, row and source; `page` is what extraction made of an HTML record.
 
     A pure function of both but for `counts.extra`, where undone double encodings are counted, and the lines that go
-    because they hold U+FFFD where bytes were decoded here, and what extraction left out of a page. Raises `_Rejected` with the kind of error when the record has
-    no usable text.
+    because they hold U+FFFD where bytes were decoded here, and what extraction left out of a page. Raises `_Rejected`
+    with the kind of error when the record has no usable text.
     """
     text, title, date, encoding = record.text, record.title, record.date, record.charset
     fields = record.fields
@@ -198,7 +198,8 @@ def _count_characters(page: Extracted, counts: Counts) -> None:
 
 
 def _meta(fields: Mapping[str, Any]) -> bytes | None:
-    """The other fields as JSON with sorted keys; what JSON cannot hold becomes a string, and too much a list of names."""
+    """The other fields as JSON with sorted keys; what JSON cannot hold becomes a string, and too much a list of
+    names."""
     if not fields:
         return None
     try:

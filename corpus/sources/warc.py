@@ -2,9 +2,9 @@
 
 fastwarc reads the records, we cut the file: it stops at the first corrupt gzip member (one bad record of 100 would cost
 fifty) and passes a truncated last member without a word. So each member is inflated to its end and its checksum before
-its last record is yielded, and after damage the file is scanned for the next member that begins with `WARC/`. In a plain
-file records are cut by their Content-Length, which must lead to a record's end; after damage the next
-`WARC/1.` at a line's start is taken.
+its last record is yielded, and after damage the file is scanned for the next member that begins with `WARC/`. In a
+plain file records are cut by their Content-Length, which must lead to a record's end; after damage the next `WARC/1.`
+at a line's start is taken.
 
 Documents are `response` records and `resource` records of HTML or plain text, and `conversion` records (WET). Of those,
 other status codes and content types are yielded as bad records (`http_status`, `content_type`), so that they are

@@ -1,8 +1,8 @@
 """The parts of wikitext that a left-to-right pass takes out before the parser sees the page: tags, tables, line starts.
 
 Every pass is linear in the page. That is why they are not left to the parser, whose time on marks that do not close
-grows with the square of their number. Control characters mark what is to be found again later: XML cannot contain them, and a page
-is freed of them first.
+grows with the square of their number. Control characters mark what is to be found again later: XML cannot contain them,
+and a page is freed of them first.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     OUT/measured/ARM-seedK.json       what held-out text and tasks cost it
     OUT/results.json, report.html     all arms side by side
 
-The same command goes on after any end: a finished run is not trained again, one that was cut off goes on from its newest
-checkpoint, and a run is measured again only where the questions have changed.
+The same command goes on after any end: a finished run is not trained again, one that was cut off goes on from its
+newest checkpoint, and a run is measured again only where the questions have changed.
 """
 
 from __future__ import annotations

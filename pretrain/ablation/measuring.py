@@ -1,7 +1,8 @@
 """What held-out text and tasks cost the checkpoints of a run; kept in OUT/measured/RUN.json, and measured once.
 
-The last checkpoint is asked about everything; those before it, and it, about the beginning of each arm's held-out documents,
-for the learning curves. Where a run was stopped by a signal it may have left a checkpoint between; that one is passed over.
+The last checkpoint is asked about everything; those before it, and it, about the beginning of each arm's held-out
+documents, for the learning curves. Where a run was stopped by a signal it may have left a checkpoint between; that one
+is passed over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an ablation is: arms and their text, seeds, steps, and the runs; what would make it unfair is refused.
 
-All runs have one configuration but for two values: the seed, which decides the initial weights and the order of the text,
-and the arm's folder. So run k of every arm begins with the same weights and sees as many tokens in as many steps.
+All runs have one configuration but for two values: the seed, which decides the initial weights and the order of the
+text, and the arm's folder. So run k of every arm begins with the same weights and sees as many tokens in as many steps.
 """
 
 from __future__ import annotations

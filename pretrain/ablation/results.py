@@ -1,6 +1,7 @@
 """All figures of an ablation: one JSON object (OUT/results.json), and tables for a terminal.
 
-Compared are the seeds that every arm has finished. A value is listed by seed, so that everything else can be computed again.
+Compared are the seeds that every arm has finished. A value is listed by seed, so that everything else can be computed
+again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Figures over seeds: mean, standard deviation, and the paired difference to another arm with its 95 % interval.
 
-Seed k gives both arms the same initial weights, so that their difference is taken seed by seed: of n differences d_k with
-mean m and standard deviation s (n - 1 in the denominator) the interval is m ± t s / sqrt(n), with t the 0.975 quantile of
-Student's distribution of n - 1 degrees of freedom: 12.71 for two seeds, 4.30 for three, 2.78 for five.
+Seed k gives both arms the same initial weights, so that their difference is taken seed by seed: of n differences d_k
+with mean m and standard deviation s (n - 1 in the denominator) the interval is m ± t s / sqrt(n), with t the 0.975
+quantile of Student's distribution of n - 1 degrees of freedom: 12.71 for two seeds, 4.30 for three, 2.78 for five.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def t_quantile(degrees: int) -> float:
 
 
 def t_probability(t: float, degrees: int) -> float:
-    """P(-t < T < t) of Student's distribution (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4: finite sums of cosines)."""
+    """P(-t < T < t) of Student's distribution (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4: finite sums of
+    cosines)."""
     if degrees < 1:
         raise ValueError(f"{degrees} degrees of freedom: there must be 1 or more")
     angle = math.atan(t / math.sqrt(degrees))

@@ -1,12 +1,12 @@
 """Held-out documents that no arm was trained on, and how many were left out for that.
 
 A document that one build holds out may stand in the training text of another: under its id, where the builds were split
-with different seeds; as a copy, where one build removes duplicates and the other does not. It would flatter the models of
-that arm. So a held-out document is left out for all arms where the training text of any of them has
+with different seeds; as a copy, where one build removes duplicates and the other does not. It would flatter the models
+of that arm. So a held-out document is left out for all arms where the training text of any of them has
 
 - its id (`P.docs.parquet`), or
-- more than half of its 13-grams of tokens: copies, edited copies, and texts that quote most of it. The n-grams are those of
-  Brown et al. 2020 (arXiv:2005.14165, appendix C); a document of fewer tokens has only its id.
+- more than half of its 13-grams of tokens: copies, edited copies, and texts that quote most of it. The n-grams are
+  those of Brown et al. 2020 (arXiv:2005.14165, appendix C); a document of fewer tokens has only its id.
 
 Training text is read once, some tokens at a time; in memory are the n-grams of the held-out documents.
 """
@@ -128,7 +128,8 @@ def split_of(folder: Path, split: str, tokenizer: Tokenizer, max_tokens: int) ->
 
 
 def sources(paths: Sequence[str], by: str | None, tokenizer: Tokenizer, max_tokens: int) -> dict[str, list[Document]]:
-    """The first texts of each source, as many as have `max_tokens` tokens; each its first `MAX_CHARACTERS` characters."""
+    """The first texts of each source, as many as have `max_tokens` tokens; each its first `MAX_CHARACTERS`
+    characters."""
     found: dict[str, list[Document]] = {}
     taken: dict[str, int] = {}
     for text, source in read_texts(paths, by):

@@ -11,8 +11,8 @@ A text of the conversation 你好 / 你好！ / 再见 / 再见！ under `dialog
     问：再见
     答：[再见！<eod>]
 
-What a model says ends with the end-of-document token. The suffix of an answer stands before the next question alone, and belongs
-to it: after an answer a model ends, and does not go on to ask itself.
+What a model says ends with the end-of-document token. The suffix of an answer stands before the next question alone,
+and belongs to it: after an answer a model ends, and does not go on to ask itself.
 
 Each part, what is given and what is said, is encoded for itself: at use a prompt is encoded before there is an answer.
 """

@@ -28,8 +28,8 @@ written: it is filled with what its original is filled with.
 | `loading` | the checks, and the way back |
 | `records` | the JSON files |
 
-Memory: a save that training waits for writes from the tensors themselves, and holds one tensor more on a GPU, none on the
-CPU. One in the background holds a copy of what its rank writes, from the first save to the end of the run.
+Memory: a save that training waits for writes from the tensors themselves, and holds one tensor more on a GPU, none on
+the CPU. One in the background holds a copy of what its rank writes, from the first save to the end of the run.
 """
 
 from pretrain.checkpoint.loading import load, load_model, load_weights

@@ -1,7 +1,8 @@
 """One run at a time on a URL of checkpoints, by the engine's lock: two would sweep each other's uploads.
 
-A run that ends gives its lock back. One that is killed on another machine cannot: nobody sees that its process is dead, only
-that it gives no sign of life any more. A job that is queued again after that must not fail, so it waits for the next sign.
+A run that ends gives its lock back. One that is killed on another machine cannot: nobody sees that its process is dead,
+only that it gives no sign of life any more. A job that is queued again after that must not fail, so it waits for the
+next sign.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ def load(
 
 
 def load_weights(folder: Path, model: ParallelModel, world: World) -> None:
-    """Check the checkpoint, and fill the weights of a model of its configuration in place, on any mesh; all ranks call it.
+    """Check the checkpoint, and fill the weights of a model of its configuration in place, on any mesh; all ranks call
+    it.
 
     Raises:
         WenhaiError: a file is missing or altered, or the weights are not those of the model; the message names it.

@@ -34,7 +34,8 @@ class Place(Protocol):
         """
 
     def begin(self, name: str, is_first: bool) -> Path:
-        """The local folder where files of a save are written; rank 0, `is_first`, makes sure that nothing stands there yet.
+        """The local folder where files of a save are written; rank 0, `is_first`, makes sure that nothing stands there
+        yet.
 
         Rank 0 is done before the others call it.
         """

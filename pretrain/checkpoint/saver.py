@@ -1,9 +1,9 @@
 """Saves while training goes on: at the step a copy in host memory, and a thread of every rank that makes files of it.
 
-Training stands still for the copy, and where a save begins before the last one has ended, for the rest of that: saves never
-overlap. The threads talk over a process group of their own, on the CPU: collectives of two threads in one group would mix. They
-touch no GPU. A thread is a daemon: a process that ends at once does not wait for it, and leaves a save that died. For the
-files of the slowest rank the others wait as long as for anything else, `training.timeout_minutes`.
+Training stands still for the copy, and where a save begins before the last one has ended, for the rest of that: saves
+never overlap. The threads talk over a process group of their own, on the CPU: collectives of two threads in one group
+would mix. They touch no GPU. A thread is a daemon: a process that ends at once does not wait for it, and leaves a save
+that died. For the files of the slowest rank the others wait as long as for anything else, `training.timeout_minutes`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The order of a save: files, then the commit, then older checkpoints go. All ranks take part; each step fails on all."""
+"""The order of a save: files, then the commit, then older checkpoints go. All ranks take part; each step fails on
+all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """What one rank writes of a checkpoint: which slices, their copy in host memory, and the safetensors file they become.
 
-torch's own planner says who writes what. Its plan depends on the layout alone, so a run asks once; a save then needs no word
-between ranks before its files are written. torch's writer is not used: it joins all bytes of a file in memory, twice, before
-it writes the first. Here they go from where they lie to the disk, hashed on the way. The file is the same to torch's reader.
+torch's own planner says who writes what. Its plan depends on the layout alone, so a run asks once; a save then needs no
+word between ranks before its files are written. torch's writer is not used: it joins all bytes of a file in memory,
+twice, before it writes the first. Here they go from where they lie to the disk, hashed on the way. The file is the same
+to torch's reader.
 """
 
 from __future__ import annotations
@@ -122,7 +123,8 @@ class HostCopies:
 def write_shard(path: Path, parts: Sequence[Part]) -> dict[str, Any]:
     """Write a safetensors file of parts, complete or not at all; returns its record.
 
-    The hash is that of the bytes that were meant, so that what a disk does to them on their way is seen at the next load.
+    The hash is that of the bytes that were meant, so that what a disk does to them on their way is seen at the next
+    load.
 
     Raises:
         OSError: the disk refused.

@@ -1,8 +1,8 @@
 """Checkpoints on object storage.
 
 Each rank writes its file to its own disk, uploads it and removes it; rank 0 puts COMMIT.json last, after a look at what
-stands there. To load, the ranks of a node fetch all files of a checkpoint to the node's disk together. So the ranks of a
-run need no folder in common: OUT may be another disk on each node, or one that all see.
+stands there. To load, the ranks of a node fetch all files of a checkpoint to the node's disk together. So the ranks of
+a run need no folder in common: OUT may be another disk on each node, or one that all see.
 """
 
 from __future__ import annotations

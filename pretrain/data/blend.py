@@ -1,4 +1,5 @@
-"""Which corpus of several gives each sample: periodic, computed once, and never further from the weights than one sample.
+"""Which corpus of several gives each sample: periodic, computed once, and never further from the weights than one
+sample.
 
 Tijdeman's chairman assignment (R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32, 1980): with K
 corpora of shares w_c that sum to one, after any number s of samples the number taken from corpus c satisfies
@@ -7,8 +8,8 @@ corpora of shares w_c that sum to one, after any number s of samples the number 
 
 and no method does better for all shares. The (x + 1)-th sample of a corpus may not come before the place from which
 the count would not be too high (its release) and must have come before the count would be too low (its deadline); of
-the released ones, take the earliest deadline. A greedy rule that takes the corpus furthest behind, as Megatron's, has no
-such bound for K > 2. After one period (the common denominator of the shares) all counts are exact and everything
+the released ones, take the earliest deadline. A greedy rule that takes the corpus furthest behind, as Megatron's, has
+no such bound for K > 2. After one period (the common denominator of the shares) all counts are exact and everything
 repeats, so that sample 10^15 is one division away.
 """
 

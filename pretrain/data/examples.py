@@ -1,4 +1,5 @@
-"""Examples for fine-tuning as samples: whole ones packed into rows, and of their tokens only those that count are targets.
+"""Examples for fine-tuning as samples: whole ones packed into rows, and of their tokens only those that count are
+targets.
 
 A folder of examples is a folder of token shards, one sequence an example, and more:
 
@@ -6,10 +7,10 @@ A folder of examples is a folder of token shards, one sequence an example, and m
     data/P.counted     of each shard P one bit a token, the first in the highest bit of its byte: whether a model is trained to
                        say this token
 
-A row of T + 1 tokens is an end-of-document token, as stands before every text, then examples, then end-of-document tokens
-to its end. Which examples share a row is fixed for a run: in an order that its seed draws, each goes where it leaves the least
-room (`best_fit`). Rows come in the order of windows: epoch after epoch, each in a keyed order (see `order`), so that
-every example is seen once an epoch and the state of a run stays one integer.
+A row of T + 1 tokens is an end-of-document token, as stands before every text, then examples, then end-of-document
+tokens to its end. Which examples share a row is fixed for a run: in an order that its seed draws, each goes where it
+leaves the least room (`best_fit`). Rows come in the order of windows: epoch after epoch, each in a keyed order (see
+`order`), so that every example is seen once an epoch and the state of a run stays one integer.
 
 Memory: 16 bytes an example, 8 a row, and one bit a token.
 """
@@ -158,7 +159,8 @@ class Packs(EpochOrder):
         return [list(self._spans(window)) for window in self.windows(start, count).tolist()]
 
     def fill(self, spans: Sequence[Span], tokens: Int64Array, is_counted: BoolArray) -> None:
-        """Write the examples of one sample into a row of T + 1 end-of-document tokens, and which of its tokens count."""
+        """Write the examples of one sample into a row of T + 1 end-of-document tokens, and which of its tokens
+        count."""
         is_counted[:] = False
         filled = 1
         for shard, start, stop in spans:
@@ -187,9 +189,9 @@ class Packs(EpochOrder):
 def best_fit(sizes: Int32Array, capacity: int) -> Int32Array:
     """The bin of each size, in turn: of the bins with room for it the fullest, of equals the latest; else a new one.
 
-    Needs at most 1.7 times the bins of the best packing (Johnson et al. 1974), and for many small sizes hardly more than it. Which
-    rooms there are is the bits of one integer, so that a size costs the same however many bins are open. The bins of one room are
-    a chain: the latest, and of each bin the one before it.
+    Needs at most 1.7 times the bins of the best packing (Johnson et al. 1974), and for many small sizes hardly more
+    than it. Which rooms there are is the bits of one integer, so that a size costs the same however many bins are open.
+    The bins of one room are a chain: the latest, and of each bin the one before it.
 
     >>> best_fit(np.array([6, 5, 4, 5, 3], dtype=np.int32), 10).tolist()
     [0, 1, 0, 1, 2]
@@ -218,8 +220,8 @@ def best_fit(sizes: Int32Array, capacity: int) -> Int32Array:
 def answer_prefixes(ids: Int32Array, is_counted: BoolArray) -> Int32Array:
     """Where the prompt of each token's document ends, as a place in its row: int32 [B, T].
 
-    A prompt is what stands before the first token that counts; a document with none has no prompt, and what stands before
-    the first document belongs to that.
+    A prompt is what stands before the first token that counts; a document with none has no prompt, and what stands
+    before the first document belongs to that.
 
     Args:
         ids: int32 [B, T], the documents of the row.

@@ -63,9 +63,9 @@ class Batch:
 
     Args:
         tokens: int64 [B, T].
-        targets: int64 [B, T]; -1 where the token sees its target, which lies in the prefix of its own segment, and costs
-            nothing. What follows a segment is no part of its prefix: the first token of the next document is a target.
-            Of examples (see `examples`) -1 wherever the token that follows does not count.
+        targets: int64 [B, T]; -1 where the token sees its target, which lies in the prefix of its own segment, and
+            costs nothing. What follows a segment is no part of its prefix: the first token of the next document is a
+            target. Of examples (see `examples`) -1 wherever the token that follows does not count.
         document_ids: int32 [B, T]: tokens of one document share a number, from 0 in each window, its end-of-document
             token included, so that a mask may keep attention inside a document.
         positions: int32 [B, T], counted anew from each document's beginning; None: 0 to T - 1.
@@ -189,7 +189,8 @@ class Loader:
         return found
 
     def samples(self, stream: int, shard: int, start: int, stop: int, limit: int) -> list[int]:
-        """The samples of the run below `limit` that hold one of the tokens [start, stop) of a corpus' shard, ascending."""
+        """The samples of the run below `limit` that hold one of the tokens [start, stop) of a corpus' shard,
+        ascending."""
         if self.blend is None:
             return self.streams[stream].samples(shard, start, stop, limit)
         # No rule of blending gives a corpus more than its share and a few: one of short epochs has not had `limit`.

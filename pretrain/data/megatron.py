@@ -1,16 +1,16 @@
 """The order of Megatron-Core's GPTDataset and BlendedDataset, sample for sample: for runs that must see what a run of
 Megatron-LM saw.
 
-A corpus of one shard, alone, is in the order of `--data-path PREFIX`. Several shards, of one corpus or of more, are what
-Megatron's users list as `--data-path W1 PREFIX1 W2 PREFIX2 ...`: each shard is a dataset of its own, shuffled for itself,
-and a corpus' weight is divided among its shards by their tokens. Both with `--split 100,0,0`, since our splits are
-shards of their own, with `--seed` and `--seq-length` alike, and with a run of as many samples: here as there another
-number of steps or another global batch size is another order, while `Stream` has one order for all runs.
+A corpus of one shard, alone, is in the order of `--data-path PREFIX`. Several shards, of one corpus or of more, are
+what Megatron's users list as `--data-path W1 PREFIX1 W2 PREFIX2 ...`: each shard is a dataset of its own, shuffled for
+itself, and a corpus' weight is divided among its shards by their tokens. Both with `--split 100,0,0`, since our splits
+are shards of their own, with `--seed` and `--seq-length` alike, and with a run of as many samples: here as there
+another number of steps or another global batch size is another order, while `Stream` has one order for all runs.
 
 What it costs: as in Megatron, arrays that are built at the start, here by every process: 4 bytes a document and epoch,
-12 bytes a sample (see `megatron_arrays`) and, in a blend, 10 more a sample; for 10^8 samples (of 2,048 tokens: 200 billion)
-of several corpora 2.2 GB, and while they are built half as much again. Beyond `MAX_INDEX_BYTES` a run is refused.
-`order = "permuted"` needs none of it.
+12 bytes a sample (see `megatron_arrays`) and, in a blend, 10 more a sample; for 10^8 samples (of 2,048 tokens: 200
+billion) of several corpora 2.2 GB, and while they are built half as much again. Beyond `MAX_INDEX_BYTES` a run is
+refused. `order = "permuted"` needs none of it.
 """
 
 from __future__ import annotations
@@ -147,7 +147,8 @@ class MegatronBlend:
         return self.datasets[start : start + count], self.numbers[start : start + count]
 
     def samples(self, corpus: int, indices: Int64Array) -> Int64Array:
-        """The samples of the run that took the samples `indices` of a dataset; those that no sample took are left out."""
+        """The samples of the run that took the samples `indices` of a dataset; those that no sample took are left
+        out."""
         places = np.flatnonzero(self.datasets == corpus)
         return places[indices[indices < len(places)]]
 

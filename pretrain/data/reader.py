@@ -58,7 +58,8 @@ class FilePool:
                 self._files.popitem(last=False)
 
     def forget(self, key: int) -> None:
-        """Close the file of an owner that is gone. Takes no lock: a collection may run it while this thread holds it."""
+        """Close the file of an owner that is gone. Takes no lock: a collection may run it while this thread holds
+        it."""
         self._files.pop(key, None)
 
 
@@ -70,8 +71,9 @@ class ShardReader:
 
     In the first epoch every block is hashed once: a flipped bit stops the run before its tokens train anything. Cost:
     2.5 ms a block with SHA instructions, whole blocks read where a window needs 4 KB, and one byte of memory a block.
-    Reading is as fast as slicing a memory map, but a map counts every page ever touched as resident memory, up to the size
-    of the corpus, and kills the process (SIGBUS) when a file is truncated under it; a read fails with the file's name.
+    Reading is as fast as slicing a memory map, but a map counts every page ever touched as resident memory, up to the
+    size of the corpus, and kills the process (SIGBUS) when a file is truncated under it; a read fails with the file's
+    name.
     """
 
     def __init__(self, shard: TokenShard, verify: bool = True) -> None:

@@ -47,7 +47,8 @@ class Span(NamedTuple):
 
 
 class EpochOrder:
-    """The windows of one corpus, epoch after epoch, in an order that depends on nothing but seed, name and their number.
+    """The windows of one corpus, epoch after epoch, in an order that depends on nothing but seed, name and their
+    number.
 
     `name` tells the corpora of a blend apart; it is empty where a run has only one.
     """

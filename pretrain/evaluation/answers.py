@@ -1,4 +1,5 @@
-"""What the answers of held-out examples cost a model, as it reads them in training: packed, each prompt a prefix to a prefix LM."""
+"""What the answers of held-out examples cost a model, as it reads them in training: packed, each prompt a prefix to a
+prefix LM."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
 """Bits per character and per byte: what a model pays to predict each character of text it never trained on.
 
 Loss per token cannot be compared across tokenizers (a larger vocabulary has fewer, harder tokens); bits per character
-can: the sum of -log2 p over all tokens, over the number of characters (Unicode's code points), or of bytes in UTF-8. Every
-token is scored exactly once. The end-of-document tokens are scored, too, and stand for no character, so that knowing where
-a text ends is part of the price. Attention is causal throughout, also for a model trained with prefixes: no token may see
-itself.
+can: the sum of -log2 p over all tokens, over the number of characters (Unicode's code points), or of bytes in UTF-8.
+Every token is scored exactly once. The end-of-document tokens are scored, too, and stand for no character, so that
+knowing where a text ends is part of the price. Attention is causal throughout, also for a model trained with prefixes:
+no token may see itself.
 
 Held-out text is read as in training, as one stream of documents: the first token of all is predicted from an
 end-of-document token, as every later document's is. Or each document alone, after an end-of-document token, with no
 other in sight. How far a token sees back is a matter of `windows`: while training they do not overlap; a smaller stride
 gives each token more context, and a lower figure, at a higher cost.
 
-The cost of each token goes to the source of its document, that of an end to the document that it closes, so that the sources
-add up to the whole.
+The cost of each token goes to the source of its document, that of an end to the document that it closes, so that the
+sources add up to the whole.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def together(evaluations: Sequence[Evaluation]) -> Evaluation:
 
 
 def largest(by_source: Mapping[str, Evaluation], most: int) -> dict[str, Evaluation]:
-    """At most so many sources: those with most characters, the first first, and the rest together as OTHER, the last."""
+    """At most so many sources: those with most characters, the first first, and the rest together as OTHER, the
+    last."""
     ordered = sorted(by_source.items(), key=lambda item: (item[0] == OTHER, -item[1].num_characters, item[0]))
     if len(ordered) <= most:
         return dict(ordered)
@@ -125,8 +126,8 @@ def evaluate_documents(
     Args:
         micro_batch_size: Whole windows in a forward, or more of shorter documents.
         stride: New targets of a window of a long document, from 1 to its length, which is what None means.
-        with_ends: Score the end-of-document tokens, too. Without them, and with windows that do not overlap, this is the
-            rolling log-likelihood of lm-evaluation-harness.
+        with_ends: Score the end-of-document tokens, too. Without them, and with windows that do not overlap, this is
+            the rolling log-likelihood of lm-evaluation-harness.
     """
     sources = _Sources()
 

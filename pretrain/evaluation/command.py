@@ -1,9 +1,10 @@
-"""`python -m pretrain evaluate`: bits per character and per byte of a checkpoint, on held-out text and on texts of one's own.
+"""`python -m pretrain evaluate`: bits per character and per byte of a checkpoint, on held-out text and on texts of
+one's own.
 
-Held-out text (`--data`) is one stream of documents, as in training, unless `--per-document` is given; of a folder of examples the
-answers are scored, as fine-tuning does. Texts (`--text`) are always scored each alone. Beside them stands, where `--data` has
-text to learn from, what n-grams of characters would pay.
-The model may lie on the ranks of a mesh (`opened`). Torch is imported when it is called.
+Held-out text (`--data`) is one stream of documents, as in training, unless `--per-document` is given; of a folder of
+examples the answers are scored, as fine-tuning does. Texts (`--text`) are always scored each alone. Beside them stands,
+where `--data` has text to learn from, what n-grams of characters would pay. The model may lie on the ranks of a mesh
+(`opened`). Torch is imported when it is called.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """Character n-gram models with interpolated, modified Kneser-Ney smoothing (Chen and Goodman 1999, section 3).
 
-They are what a GPT has to beat: orders 1, 2 and 5 price the same held-out text, the ends of its documents included. An n-gram
-model predicts a symbol w from the n - 1 symbols h before it; h' is h without its first:
+They are what a GPT has to beat: orders 1, 2 and 5 price the same held-out text, the ends of its documents included. An
+n-gram model predicts a symbol w from the n - 1 symbols h before it; h' is h without its first:
 
     p(w | h) = (c(h w) - D) / c(h .) + (sum of all D over what follows h) / c(h .) * p(w | h'),   or p(w | h') where h is new
 
 The highest order counts how often an n-gram occurs, the others how many different symbols stand before it. D depends on
-c(h w): D1, D2 and D3+ of each order are estimated from how many n-grams occur once, twice, three and four times. Below the
-first order every symbol of Unicode is equally likely, so that none has probability zero.
+c(h w): D1, D2 and D3+ of each order are estimated from how many n-grams occur once, twice, three and four times. Below
+the first order every symbol of Unicode is equally likely, so that none has probability zero.
 
-The text is one stream of code points, each document closed by END; contexts reach across ends. An n-gram is one integer: the
-rank of its first n - 1 symbols in the table of those, and its last symbol. The tables are sorted, so that whatever follows
-one context lies together, and there is no object for each n-gram.
+The text is one stream of code points, each document closed by END; contexts reach across ends. An n-gram is one
+integer: the rank of its first n - 1 symbols in the table of those, and its last symbol. The tables are sorted, so that
+whatever follows one context lies together, and there is no object for each n-gram.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ def padded(stream: Integers, order: int) -> Integers:
 
 
 def discounts(counts: Integers) -> Floats:
-    """What is taken from an n-gram that occurs 0, 1, 2, and 3 or more times; DISCOUNT where the formula has no answer."""
+    """What is taken from an n-gram that occurs 0, 1, 2, and 3 or more times; DISCOUNT where the formula has no
+    answer."""
     once, twice, thrice, four = (int(np.count_nonzero(counts == number)) for number in range(1, 5))
     if min(once, twice, thrice, four) > 0:
         y = once / (once + 2 * twice)

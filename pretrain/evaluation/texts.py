@@ -2,9 +2,9 @@
 
     {"text": "床前明月光，疑是地上霜。", "source": "诗"}
 
-`.jsonl` (`.ndjson`) and `.txt`, each also with `.gz` or `.zst` after it; paths, or URLs of any store. Read once, from front to
-back: one text is held at a time, and none that is larger than a bound. What is wrong is an error that names the file and
-the line: a score of half a file would be a wrong score.
+`.jsonl` (`.ndjson`) and `.txt`, each also with `.gz` or `.zst` after it; paths, or URLs of any store. Read once, from
+front to back: one text is held at a time, and none that is larger than a bound. What is wrong is an error that names
+the file and the line: a score of half a file would be a wrong score.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ def _chunks(path: str) -> Iterator[bytes]:
 
 
 def _unzstd(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """One frame after another; a file that ends inside of one is an error, which zstandard's own streams do not tell."""
+    """One frame after another; a file that ends inside of one is an error, which zstandard's own streams do not
+    tell."""
     if find_spec("zstandard") is None:
         raise SetupError(f"{path}: to read .zst, run: pip install zstandard")
     import zstandard

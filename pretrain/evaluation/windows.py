@@ -77,8 +77,8 @@ def batches(
 ) -> Iterator[Row]:
     """One of `num_ranks` ranks' share of the windows in batches, every rank the same number of them.
 
-    A batch has `batch_size` windows of `length` tokens, or more of shorter ones, of about the same length: the windows of
-    BATCHES_AHEAD batches are put in that order. Padding has no target.
+    A batch has `batch_size` windows of `length` tokens, or more of shorter ones, of about the same length: the windows
+    of BATCHES_AHEAD batches are put in that order. Padding has no target.
 
     Args:
         found: Windows of at most `length` tokens.

@@ -1,1 +1,2 @@
-"""Supervised fine-tuning: conversations and tasks as examples, trained on with the trainer, loader and checkpoints of any run."""
+"""Supervised fine-tuning: conversations and tasks as examples, trained on with the trainer, loader and checkpoints of
+any run."""

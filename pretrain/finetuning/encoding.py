@@ -36,8 +36,8 @@ class Fit:
 
     Args:
         num_tokens: A row's, of which an example's end-of-document token is one.
-        too_long: "cut" takes tokens from the beginning of its first prompt, of which one stays; an example whose rest is still
-            too long is dropped.
+        too_long: "cut" takes tokens from the beginning of its first prompt, of which one stays; an example whose rest
+            is still too long is dropped.
     """
 
     num_tokens: int

@@ -117,8 +117,8 @@ def survey(source: Source, share: float = 0.0) -> Survey:
     """Read a source once, so that what is wrong with it is told before anything is written.
 
     Args:
-        share: Of its examples that are held out: those whose numbers are smallest, and one at least. Equal examples share a
-            number, and so are all held out or all trained on.
+        share: Of its examples that are held out: those whose numbers are smallest, and one at least. Equal examples
+            share a number, and so are all held out or all trained on.
     """
     hasher, numbers = hashlib.sha256(), array("Q")
     for example in source:

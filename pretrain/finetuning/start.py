@@ -40,9 +40,9 @@ def settings(
 ) -> dict[str, Any]:
     """What the configuration of the run says, before the number of its steps is known.
 
-    The model is the base's, and so are optimizer and precision but for a tenth of the rate and no decay; examples that share a
-    row do not see each other, and prompts are prefixes where the base was trained with prefixes, or `prefix_lm` asks for it.
-    `config` replaces what it says of all sections but the model's, `overrides` what they name.
+    The model is the base's, and so are optimizer and precision but for a tenth of the rate and no decay; examples that
+    share a row do not see each other, and prompts are prefixes where the base was trained with prefixes, or `prefix_lm`
+    asks for it. `config` replaces what it says of all sections but the model's, `overrides` what they name.
     """
     values: dict[str, Any] = {
         "optimizer": to_json(base)["optimizer"]
@@ -114,7 +114,8 @@ def complete(values: Mapping[str, Any], examples: Path, epochs: float, num_ranks
 
 
 def rows_a_step(num_rows: int, config: RunConfig, num_ranks: int) -> int:
-    """Of a run of `num_rows`: 8, or where these are few 4, 2 or 1, so that it has enough steps; and what the ranks divide."""
+    """Of a run of `num_rows`: 8, or where these are few 4, 2 or 1, so that it has enough steps; and what the ranks
+    divide."""
     rows = MOST_ROWS
     while rows > 1 and num_rows < ENOUGH_STEPS * rows:
         rows //= 2

@@ -7,8 +7,8 @@
         EXAMPLES.json
         MANIFEST.json         every file's size and SHA-256: written last, and what makes the folder complete
 
-It is read like any folder of token shards, by `train`, `trace` and `tokenizer verify`. The same examples give the same bytes,
-so that a start which died half way is simply repeated.
+It is read like any folder of token shards, by `train`, `trace` and `tokenizer verify`. The same examples give the same
+bytes, so that a start which died half way is simply repeated.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def write_examples(folder: Path, plan: Plan) -> Record:
     """Make a folder of examples, or find it made: its record.
 
     Raises:
-        UsageError: examples are longer than a row and not to be cut or dropped, or a split has none; the folder is of others.
+        UsageError: examples are longer than a row and not to be cut or dropped, or a split has none; the folder is of
+            others.
     """
     if (folder / MANIFEST).is_file():
         record = read_record(folder)

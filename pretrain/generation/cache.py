@@ -1,9 +1,9 @@
 """Next logits by keys and values that are kept: each token goes through the model once.
 
-Rows of a batch are aligned at their end, so that one new token of each takes one more place of all. What lies before a row's
-first visible token is hidden from it: what pads shorter rows and, under a document mask, what lies before its document.
-Where every row hides something the places are not even read. Nothing ties a token's place to its position: a row whose
-window begins anew leaves, is read again, and joins.
+Rows of a batch are aligned at their end, so that one new token of each takes one more place of all. What lies before a
+row's first visible token is hidden from it: what pads shorter rows and, under a document mask, what lies before its
+document. Where every row hides something the places are not even read. Nothing ties a token's place to its position: a
+row whose window begins anew leaves, is read again, and joins.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ PADDING = -1  # the document of the places before a row: they see each other, so
 
 
 class LayerCache:
-    """Keys and values [2, B, G, capacity, K] that one layer has computed, the newest in the last of the places in use."""
+    """Keys and values [2, B, G, capacity, K] that one layer has computed, the newest in the last of the places in
+    use."""
 
     def __init__(self) -> None:
         self.width = 0  # how many of the newest places are read; older ones are forgotten when room is made
@@ -161,7 +162,8 @@ class Cached:
     def _padded(
         self, windows: Sequence[tuple[tuple[int, ...], int]], length: int
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Tokens and positions [B, T] and the mask of windows that are padded on the left, each as `Reading` reads it."""
+        """Tokens and positions [B, T] and the mask of windows that are padded on the left, each as `Reading` reads
+        it."""
         tokens, positions, documents, ends = [], [], [], []
         for window, prefix in windows:
             array = np.array([window])
@@ -183,7 +185,8 @@ class Cached:
         return torch.cat(tokens), torch.cat(positions), mask_BTT
 
     def _row(self, text: Text) -> _Row:
-        """What the tokens to come see, and where their positions begin: at the text's last document, or at its window."""
+        """What the tokens to come see, and where their positions begin: at the text's last document, or at its
+        window."""
         document = text.first
         if self._reading.eod in text.window:
             document = len(text.tokens) - text.tokens[::-1].index(self._reading.eod)

@@ -1,20 +1,20 @@
 """Texts from a model: prompts go in, pieces of text come out as soon as they are certain, of many texts at a time.
 
-A text starts after an end-of-document token, as every document did in training, and ends with one. The engine knows nothing
-of how logits are computed: it asks for the next logits of the texts under way (`NextLogits`), chooses a token for each
-(`sampling`), makes text of it (`text`), and lets the next prompt take the place of a text that has ended.
+A text starts after an end-of-document token, as every document did in training, and ends with one. The engine knows
+nothing of how logits are computed: it asks for the next logits of the texts under way (`NextLogits`), chooses a token
+for each (`sampling`), makes text of it (`text`), and lets the next prompt take the place of a text that has ended.
 
 | next logits | for |
 |---|---|
 | `cache.Cached` | a whole model on one process; each token is computed once |
 | `Recomputed` | what gives logits of whole windows, as the model of a mesh does: each token costs its window |
 
-Both see the same windows. A text that outgrows the model's window is read again from the last half of it, under positions
-that begin anew there: a token costs two at most, however long the text. (Taking early tokens out of a cache one by one is
-cheaper, and breaks models that learned to attend to the first ones: Xiao et al. 2023.)
+Both see the same windows. A text that outgrows the model's window is read again from the last half of it, under
+positions that begin anew there: a token costs two at most, however long the text. (Taking early tokens out of a cache
+one by one is cheaper, and breaks models that learned to attend to the first ones: Xiao et al. 2023.)
 
-To a model that was trained with prefixes (`data.prefix_lm`) the prompt is the prefix: its tokens see each other both ways,
-what is generated sees what lies before it.
+To a model that was trained with prefixes (`data.prefix_lm`) the prompt is the prefix: its tokens see each other both
+ways, what is generated sees what lies before it.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class Piece(NamedTuple):
 class NextLogits(Protocol):
     """What computes the logits [B, V] of the next tokens of texts under way.
 
-    It is asked again and again, each time with texts that have one token more, a new window, or begin; a text that is not
-    among them has ended.
+    It is asked again and again, each time with texts that have one token more, a new window, or begin; a text that is
+    not among them has ended.
     """
 
     def __call__(self, texts: Sequence[Text]) -> Tensor: ...

@@ -13,7 +13,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_prompts(path: Path) -> Iterator[str]:
-    """The prompts of a .jsonl or .txt file, one after the other. Lines without text are none; a JSON prompt may be empty.
+    """The prompts of a .jsonl or .txt file, one after the other. Lines without text are none; a JSON prompt may be
+    empty.
 
     Raises:
         UsageError: the file cannot be read or is named otherwise, or a line is wrong; its number is named.

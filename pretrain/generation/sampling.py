@@ -1,8 +1,8 @@
 """How the next token is chosen from a model's logits: greedy, or drawn by each text's own generator.
 
 In the order of transformers: repetition penalty, temperature, the k most probable, the most probable up to p. Draws are
-made on the CPU in fp64 from numbers that depend on the seed, the prompt's number and the sample's number alone: a text does
-not depend on the device, nor on what else is in its batch (but for logits that rounding moves over an edge).
+made on the CPU in fp64 from numbers that depend on the seed, the prompt's number and the sample's number alone: a text
+does not depend on the device, nor on what else is in its batch (but for logits that rounding moves over an edge).
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def _greatest(logits_BV: Tensor) -> list[int]:
 
 
 def _draw(logits_BV: Tensor, sampling: Sampling, uniforms: Iterable[float]) -> list[int]:
-    """A token of each row by the inverse of its cumulative probabilities; candidates are sorted only where p asks for it."""
+    """A token of each row by the inverse of its cumulative probabilities; candidates are sorted only where p asks for
+    it."""
     scaled_BC = (logits_BV - logits_BV.max(dim=-1, keepdim=True).values) / sampling.temperature
     tokens_BC: Tensor | None = None
     if 0 < sampling.top_k < logits_BV.shape[1]:

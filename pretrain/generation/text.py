@@ -1,7 +1,7 @@
 """From tokens to text as they come: whole characters, and nothing from a stop string on.
 
-A token may end inside a character, and a stop string may begin in one token and end in another: what is not certain yet is
-held back. Both are decided character by character, so that the text does not depend on how it was cut into tokens.
+A token may end inside a character, and a stop string may begin in one token and end in another: what is not certain yet
+is held back. Both are decided character by character, so that the text does not depend on how it was cut into tokens.
 """
 
 from __future__ import annotations

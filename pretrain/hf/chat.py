@@ -1,8 +1,8 @@
 """A fine-tuned model's template in the words of transformers: Jinja that servers write a conversation with.
 
 What it writes is what `pretrain.chat.templates.render` writes, and training read: the marks around each turn. A server
-encodes the whole of it at once; in training each part was encoded for itself, so a token may cross from a mark into a text
-where the two would be one piece.
+encodes the whole of it at once; in training each part was encoded for itself, so a token may cross from a mark into a
+text where the two would be one piece.
 """
 
 from __future__ import annotations

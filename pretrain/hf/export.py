@@ -4,8 +4,8 @@ Twice: the model of transformers with the converted weights before anything is w
 open it (`AutoModelForCausalLM`, `AutoTokenizer`) before it gets its name. Weights of a narrower `--dtype` are rounded
 first, and both models compute with the rounded ones, so equality is as strict for them.
 
-Memory: the model in fp32 once while it is converted (transformers shares our tensors, but for q, k and v), twice when the
-folder is opened again.
+Memory: the model in fp32 once while it is converted (transformers shares our tensors, but for q, k and v), twice when
+the folder is opened again.
 """
 
 from __future__ import annotations

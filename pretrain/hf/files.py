@@ -22,7 +22,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 def write_weights(
     folder: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype, max_bytes: int = MAX_FILE_BYTES
 ) -> int:
-    """Write tensors in their order, as `dtype`, to files of `max_bytes` (a larger tensor has one of its own); returns the bytes.
+    """Write tensors in their order, as `dtype`, to files of `max_bytes` (a larger tensor has one of its own); returns
+    the bytes.
 
     One file's tensors at a time are in memory in the new type.
     """

@@ -9,8 +9,8 @@
 | attention | q, k, v apart | q, k, v below each other |
 
 Ours has q, k and v in one matrix of rows (kv_heads, group + 2, head): the query heads of a group, its key, its value.
-Query heads keep their order in both layouts, and rotary pairs are (i, i + head / 2) in all three, so no row moves inside
-a head. The padding rows of our vocabulary are left out, and are zeros when they come back: no logit reads them.
+Query heads keep their order in both layouts, and rotary pairs are (i, i + head / 2) in all three, so no row moves
+inside a head. The padding rows of our vocabulary are left out, and are zeros when they come back: no logit reads them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`python -m pretrain import`: a Llama or GPT-2 folder of Hugging Face as the first checkpoint of a new run.
 
-The run is at step 0 with an optimizer that has seen nothing; `OUT/config.toml` holds its configuration, to be changed as
-one likes before the first step, and `python -m pretrain train --config OUT/config.toml --data D --out OUT` goes on from
-there. Weights are read from safetensors files, one tensor at a time. Nothing of the folder is run.
+The run is at step 0 with an optimizer that has seen nothing; `OUT/config.toml` holds its configuration, to be changed
+as one likes before the first step, and `python -m pretrain train --config OUT/config.toml --data D --out OUT` goes on
+from there. Weights are read from safetensors files, one tensor at a time. Nothing of the folder is run.
 
 What the text was encoded with has to be the model's own vocabulary: `tokenizer.model` of the folder, or `--tokenizer`.
 No check can tell whether it is.

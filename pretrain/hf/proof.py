@@ -2,8 +2,9 @@
 
 Both compute in fp32 on the CPU. They add in other orders (fused q, k and v here, `Conv1D` there, another base of the
 rotary frequencies' power), so logits differ by rounding: at most by `BOUND` of a window's largest logit, or the folder
-is refused. Wrong rows or heads are beyond it by orders of magnitude; the other GELU or a norm's other epsilon by little.
-Under rotary positions windows are short: the two powers differ by rounding, and the angle of a far place by as much more.
+is refused. Wrong rows or heads are beyond it by orders of magnitude; the other GELU or a norm's other epsilon by
+little. Under rotary positions windows are short: the two powers differ by rounding, and the angle of a far place by as
+much more.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def trial_texts() -> list[str]:
 
 
 def windows(model: GPT, tokenizer: Tokenizer) -> Iterator[Tensor]:
-    """Token windows [1, length] of the trial texts, each text ended by its symbol; and one of ids from all of the vocabulary."""
+    """Token windows [1, length] of the trial texts, each text ended by its symbol; and one of ids from all of the
+    vocabulary."""
     longest = model.config.sequence_length
     if model.config.positions != "learned":
         longest = min(longest, MAX_LENGTH)
@@ -92,7 +94,8 @@ def compare(ours: GPT, theirs: Any, tokenizer: Tokenizer) -> Agreement:
 
 @torch.no_grad()
 def compare_greedy(ours: GPT, theirs: Any, tokenizer: Tokenizer, backend: Any) -> int:
-    """Continue the first passage greedily with `generate` of transformers and its tokenizer; returns how many tokens agree.
+    """Continue the first passage greedily with `generate` of transformers and its tokenizer; returns how many tokens
+    agree.
 
     Where the two best logits of ours are a rounding apart, both choices are right and the comparison ends.
 

@@ -1,12 +1,12 @@
 """What programs that serve a model read besides its weights: where texts begin and end, how tokens are drawn.
 
-Every document of the training stood behind the end-of-document symbol, so the tokenizer puts that symbol before a text, as
-a Llama's puts its own: transformers, vLLM and others then ask the model what it was trained on. Not so after training with a
-document mask, where no token saw what lies before its document.
+Every document of the training stood behind the end-of-document symbol, so the tokenizer puts that symbol before a text,
+as a Llama's puts its own: transformers, vLLM and others then ask the model what it was trained on. Not so after
+training with a document mask, where no token saw what lies before its document.
 
-Names of control symbols stay characters in a text (see `tokenizer.export`), unless a chat template begins with one: there it is a
-name in a text, too, and servers encode the whole. Padding is the unknown symbol, which no text
-becomes and training never saw: were it the end, whoever fine-tunes the folder would mask the very token that ends an answer.
+Names of control symbols stay characters in a text (see `tokenizer.export`), unless a chat template begins with one:
+there it is a name in a text, too, and servers encode the whole. Padding is the unknown symbol, which no text becomes
+and training never saw: were it the end, whoever fine-tunes the folder would mask the very token that ends an answer.
 """
 
 from __future__ import annotations

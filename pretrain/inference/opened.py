@@ -5,8 +5,8 @@
         for ... in score(model.model, requests, model.reading, model.device, model.world): ...
         if model.is_first: print(...)
 
-The configuration is the checkpoint's own but for the layout, which begins anew: `--set parallel.tp=2` and the like say how the
-ranks share the model; by default they hold a part of each weight (zero 2) and share the questions.
+The configuration is the checkpoint's own but for the layout, which begins anew: `--set parallel.tp=2` and the like say
+how the ranks share the model; by default they hold a part of each weight (zero 2) and share the questions.
 
 Torch is imported when a model is opened: a command line that asks for --help needs none.
 """
@@ -70,7 +70,8 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def in_ranks(args: argparse.Namespace, words: Sequence[str] | None = None) -> None:
-    """Start `--nproc` processes of this command, and end with their code; return where there is one, or this is one of them.
+    """Start `--nproc` processes of this command, and end with their code; return where there is one, or this is one of
+    them.
 
     Args:
         words: of the command, as in `sys.argv[1:]`, which is the default.
@@ -88,7 +89,8 @@ def in_ranks(args: argparse.Namespace, words: Sequence[str] | None = None) -> No
 
 @contextmanager
 def opened(args: argparse.Namespace) -> Iterator[Opened]:
-    """The model that `add_model_arguments` names, on every rank that `--nproc`, torchrun or srun started, or on one process.
+    """The model that `add_model_arguments` names, on every rank that `--nproc`, torchrun or srun started, or on one
+    process.
 
     An error that all ranks have, also one of the block, is told by rank 0 alone.
 

@@ -16,7 +16,8 @@ from pretrain.model.micro_batch import MicroBatch
 
 
 class TokenLosses(Protocol):
-    """A model that can be asked what text costs it: a whole `GPT`, or a `ParallelModel`, which all its ranks ask alike."""
+    """A model that can be asked what text costs it: a whole `GPT`, or a `ParallelModel`, which all its ranks ask
+    alike."""
 
     def token_losses(self, batch: MicroBatch) -> Tensor:
         """-ln p(target) [B, T] in fp32 at least, 0 where there is no target."""

@@ -1,16 +1,16 @@
 """What a model thinks of the ways in which a text may go on: log-likelihoods of continuations, on any mesh.
 
-One forward scores all continuations of a context: the context is the trunk, each continuation a branch, which sees the trunk
-and itself, at the positions that it would have alone. A context of 300 tokens with 100 labels of 3 tokens takes a row of
-600 tokens instead of 100 rows of 303.
+One forward scores all continuations of a context: the context is the trunk, each continuation a branch, which sees the
+trunk and itself, at the positions that it would have alone. A context of 300 tokens with 100 labels of 3 tokens takes a
+row of 600 tokens instead of 100 rows of 303.
 
     trunk       <eod> 这 是 一 条
     branch 1                     关 于 体        targets: 于 体 育
     branch 2                     关 于 财        targets: 于 财 经
 
-The last token of a context is the first of each branch (its keys and values would be the same), so that it has a target in
-each. A prefix LM reads the context both ways, and cannot have several of that token: there each continuation has a row of
-its own.
+The last token of a context is the first of each branch (its keys and values would be the same), so that it has a target
+in each. A prefix LM reads the context both ways, and cannot have several of that token: there each continuation has a
+row of its own.
 
 A model has room for `sequence_length` tokens. A context that is too long loses its beginning, the end-of-document token
 first, so that its longest continuation fits: all of its continuations are compared after the same context.
@@ -82,15 +82,15 @@ def score(
 ) -> Iterator[tuple[int, list[Score]]]:
     """The number of each request and the scores of its continuations, as they are done; not in the order of `requests`.
 
-    In a `world` all ranks call it with the same requests, and each goes through all results: data-parallel ranks share the
-    batches, and ask the model equally often.
+    In a `world` all ranks call it with the same requests, and each goes through all results: data-parallel ranks share
+    the batches, and ask the model equally often.
 
     Args:
         max_tokens: of a batch, padding included; a row that is longer is a batch.
 
     Raises:
-        UsageError: a continuation is longer than the model has room for, or has no token that is scored. Before the first
-            forward.
+        UsageError: a continuation is longer than the model has room for, or has no token that is scored. Before the
+            first forward.
     """
     for number, request in enumerate(requests):
         _check(request, number, reading)
@@ -160,7 +160,8 @@ def _check(request: Request, number: int, reading: Reading) -> None:
 
 
 def _num_seen(request: Request, reading: Reading) -> int:
-    """How many tokens before its continuations the model sees, 1 or more: the last of a document's end and the context."""
+    """How many tokens before its continuations the model sees, 1 or more: the last of a document's end and the
+    context."""
     longest = max(len(tokens) for tokens, _ in request.continuations)
     return min(1 + len(request.context), reading.sequence_length + 1 - longest)  # the last token is a target alone
 
@@ -209,7 +210,8 @@ def _micro_batch(
 
 
 def _laid_out(row: Row, request: Request, reading: Reading) -> NDArray[np.int64]:
-    """Tokens, targets, document ids, positions and branches [5, tokens] of a row, all but the branches as if each were alone."""
+    """Tokens, targets, document ids, positions and branches [5, tokens] of a row, all but the branches as if each were
+    alone."""
     continuations = request.continuations[row.first : row.stop]
     lengths = np.array([len(tokens) for tokens, _ in continuations])
     alone_CT = np.full((len(continuations), row.trunk + 1 + lengths.max()), reading.eod, dtype=np.int64)

@@ -99,13 +99,13 @@ class GPT(nn.Module):
     ) -> Tensor:
         """From tokens [B, T], or the x [B, T/s, D] of the stage before, to logits [B, T, V], or this stage's x.
 
-        With `rows_N`, logits [N, 1, V] of those of the B x T places alone, numbered sample after sample: generation asks for
-        the last of each sample, scoring for those that have a target.
+        With `rows_N`, logits [N, 1, V] of those of the B x T places alone, numbered sample after sample: generation
+        asks for the last of each sample, scoring for those that have a target.
 
-        With document ids a token sees its own document only. With prefix ends it also sees what lies before its prefix's
-        end, to its right too. With branches it sees its own branch and the trunk, branch 0. Positions (default: the places
-        0, 1, ..., T - 1 of the window) turn the rotary angles or choose the learned embeddings; who sees whom is a matter of
-        places.
+        With document ids a token sees its own document only. With prefix ends it also sees what lies before its
+        prefix's end, to its right too. With branches it sees its own branch and the trunk, branch 0. Positions
+        (default: the places 0, 1, ..., T - 1 of the window) turn the rotary angles or choose the learned embeddings;
+        who sees whom is a matter of places.
 
         Raises:
             ValueError: more tokens than learned positions, and no positions are given.
@@ -123,7 +123,8 @@ class GPT(nn.Module):
     def extend(
         self, tokens_BT: Tensor, positions_BT: Tensor, mask_BTP: Tensor | None, past: Mapping[int, Past]
     ) -> Tensor:
-        """Logits [B, 1, V] of the last of some new tokens [B, T], after those whose keys and values `past` holds, by layer.
+        """Logits [B, 1, V] of the last of some new tokens [B, T], after those whose keys and values `past` holds, by
+        layer.
 
         `mask_BTP`, bool [B, T, P]: which of the P tokens, old and new, each new one sees. None: a single new token sees
         all of them, and several see what lies before them, where nothing is past. For a model that is whole.
@@ -260,7 +261,8 @@ class MLP(nn.Module):
 
 
 def rotary_angles(positions_BT: Tensor, config: ModelConfig, dtype: torch.dtype = torch.float32) -> Angles:
-    """Cosines and sines [B or 1, T, 1, K/2] of rotary position embedding (Su et al. 2021), in `dtype`, but at least fp32."""
+    """Cosines and sines [B or 1, T, 1, K/2] of rotary position embedding (Su et al. 2021), in `dtype`, but at least
+    fp32."""
     dtype = torch.promote_types(dtype, torch.float32)
     channels = torch.arange(0, config.head_size, 2, device=positions_BT.device, dtype=dtype)
     frequencies = config.rope_base ** (-channels / config.head_size)

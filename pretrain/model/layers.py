@@ -19,7 +19,8 @@ from pretrain.parallel.base.tensor import ALONE, TensorAxis
 
 
 class Embedding(nn.Module):
-    """A vector for each token. The table is cut by rows: a rank looks up the tokens it has, and the results are summed."""
+    """A vector for each token. The table is cut by rows: a rank looks up the tokens it has, and the results are
+    summed."""
 
     def __init__(self, num_rows: int, width: int, axis: TensorAxis) -> None:
         super().__init__()

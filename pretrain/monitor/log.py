@@ -1,8 +1,9 @@
 """What a run wrote of itself, read for a report: curves in a bounded number of cells, and the latest events.
 
-`metrics.jsonl` grows with the run, what is kept of it does not: a curve has at most 2 x `CELLS` cells, each the mean and the
-extremes of neighbouring records. A run that went back to a checkpoint does steps again: the last record of a step
-counts, and records of later steps, which the run has not come to again, do not (where cells are wide, to within one).
+`metrics.jsonl` grows with the run, what is kept of it does not: a curve has at most 2 x `CELLS` cells, each the mean
+and the extremes of neighbouring records. A run that went back to a checkpoint does steps again: the last record of a
+step counts, and records of later steps, which the run has not come to again, do not (where cells are wide, to within
+one).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Memory of a run: refused before it is allocated where it cannot fit, and watched while the run goes on.
 
-The kernel does not say no: it kills a rank, hours into a run. So the estimate of `workload.memory` is held against what there is
-before a model is built, and what the ranks of each node hold against the same limit at every report.
+The kernel does not say no: it kills a rank, hours into a run. So the estimate of `workload.memory` is held against what
+there is before a model is built, and what the ranks of each node hold against the same limit at every report.
 
 | | |
 |---|---|
@@ -10,8 +10,8 @@ before a model is built, and what the ranks of each node hold against the same l
 | held by a control group | its usage without the page cache that nobody used lately: what its limit kills for |
 | of a GPU | the most its allocator ever held, of the memory it has |
 
-At 90 % of a limit a warning is said and recorded, once each time it is crossed. Above the limit of host memory the run saves
-and stops as after a signal, with exit code 75: a scheduler starts it again.
+At 90 % of a limit a warning is said and recorded, once each time it is crossed. Above the limit of host memory the run
+saves and stops as after a signal, with exit code 75: a scheduler starts it again.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def available_bytes(root: Path = Path("/")) -> int:
 
 
 def control_group(root: Path = Path("/")) -> Reading | None:
-    """Of the control groups that this process is in (version 2, or 1), the one that leaves least; None without limits."""
+    """Of the control groups that this process is in (version 2, or 1), the one that leaves least; None without
+    limits."""
     readings: list[Reading] = []
     with suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
@@ -103,7 +104,8 @@ def _kilobytes(lines: Sequence[str], name: str) -> int:
 def check(config: RunConfig, world: World) -> None:
     """Refuse a run that cannot fit into the memory of a node, before anything is allocated; all ranks call it.
 
-    What is certain to be needed decides, beside what the ranks hold already; where the whole estimate is above the limit too, a warning is said.
+    What is certain to be needed decides, beside what the ranks hold already; where the whole estimate is above the
+    limit too, a warning is said.
 
     Raises:
         UsageError: with the figures, and what to change.
@@ -188,7 +190,8 @@ What = Literal["host", "device"]
 
 
 class Watch:
-    """What the ranks of this node hold, looked at by the first of them; the run hears of it through `flags` and `tell`."""
+    """What the ranks of this node hold, looked at by the first of them; the run hears of it through `flags` and
+    `tell`."""
 
     def __init__(self, config: RunConfig, world: World) -> None:
         """Every rank of the world makes its own at the same time."""
@@ -218,7 +221,8 @@ class Watch:
                     _warn(what, [(one, name) for one, name in reports if one is not None], step, metrics)
 
     def host(self) -> Reading | None:
-        """On the first rank of a node, of its ranks together, or of its control group if that is nearer to its limit."""
+        """On the first rank of a node, of its ranks together, or of its control group if that is nearer to its
+        limit."""
         if not self._is_first:
             return None
         ranks = Reading(sum(process_bytes(pid) for pid in self._pids), self._limit)

@@ -1,4 +1,5 @@
-"""What a run says of itself: `metrics.jsonl`, console lines (`console`), and TensorBoard where installed. Rank 0 alone writes.
+"""What a run says of itself: `metrics.jsonl`, console lines (`console`), and TensorBoard where installed. Rank 0 alone
+writes.
 
 Of the records of kind "train", one a report:
 

@@ -1,9 +1,9 @@
 """Traces of torch's profiler, of steps that the configuration names or that somebody asks for while the run goes on.
 
-`metrics.profile_step` names the first of `metrics.profile_steps` steps. A file OUT/profile.now (`touch` it) asks for as many
-steps after the next report; rank 0 looks for it there, and takes it away. Each rank, or those of `metrics.profile_ranks`, writes
-OUT/profile/step-00000100-rank-00000.json.gz, which https://ui.perfetto.dev opens. The phases of the time split are in it, as
-spans around the operators. A profiled step is slower: its speed is no measure.
+`metrics.profile_step` names the first of `metrics.profile_steps` steps. A file OUT/profile.now (`touch` it) asks for as
+many steps after the next report; rank 0 looks for it there, and takes it away. Each rank, or those of
+`metrics.profile_ranks`, writes OUT/profile/step-00000100-rank-00000.json.gz, which https://ui.perfetto.dev opens. The
+phases of the time split are in it, as spans around the operators. A profiled step is slower: its speed is no measure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Profiler:
         self._first = self._num_done = 0
 
     def finds_request(self) -> bool:
-        """Whether the file that asks for a trace is there; it is gone afterwards. For rank 0, which tells the others."""
+        """Whether the file that asks for a trace is there; it is gone afterwards. For rank 0, which tells the
+        others."""
         try:
             (self._out / REQUEST).unlink()
         except OSError:

@@ -1,4 +1,5 @@
-"""`python -m pretrain report`: a run as one page (`report.html`) and as text (`report.md`), drawn from what it recorded.
+"""`python -m pretrain report`: a run as one page (`report.html`) and as text (`report.md`), drawn from what it
+recorded.
 
 The page opens from disk without a single request and needs no script: its content-security policy allows its own style
 sheet and nothing else, and every string is escaped where it is put in. A run writes it at its end; the command draws it

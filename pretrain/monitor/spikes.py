@@ -1,10 +1,11 @@
 """Loss spikes: losses far above the recent ones, told from an exponentially weighted mean and deviation of those.
 
-Weights are those of an average of the last `WINDOW` losses or so; while there are fewer, all weigh the same. Updates of mean
-and variance as in West (1979): with weight w, d = x - mean: mean += w d, variance = (1 - w) (variance + w d^2).
+Weights are those of an average of the last `WINDOW` losses or so; while there are fewer, all weigh the same. Updates of
+mean and variance as in West (1979): with weight w, d = x - mean: mean += w d, variance = (1 - w) (variance + w d^2).
 
-A spike does not enter them, or the next would hide behind it; but after `NEW_LEVEL` of them in a row the loss is taken to
-stay there, and the statistics begin anew, as they do when a run is resumed: the `WARM_UP` steps after that have no spikes.
+A spike does not enter them, or the next would hide behind it; but after `NEW_LEVEL` of them in a row the loss is taken
+to stay there, and the statistics begin anew, as they do when a run is resumed: the `WARM_UP` steps after that have no
+spikes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """`parallel = "auto"`: the layout of a run is the best one that the planner finds for the ranks that there are.
 
-It is a function of the configuration, the number of ranks and the cluster, so all ranks come to the same by themselves. What a run
-saves and records is the chosen layout, as if it had been written down. The same run on another number of ranks is planned
-again; its checkpoints fit any layout.
+It is a function of the configuration, the number of ranks and the cluster, so all ranks come to the same by themselves.
+What a run saves and records is the chosen layout, as if it had been written down. The same run on another number of
+ranks is planned again; its checkpoints fit any layout.
 
-The cluster is what `parallel.cluster` names; else the one of the package with this GPU, with as much memory and as many GPUs a
-node as there are; on a CPU one of ordinary cores, with the memory of this machine. A file that `plan calibrate` has measured knows more than either.
+The cluster is what `parallel.cluster` names; else the one of the package with this GPU, with as much memory and as many
+GPUs a node as there are; on a CPU one of ordinary cores, with the memory of this machine. A file that `plan calibrate`
+has measured knows more than either.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from pretrain.plan.machines.cluster import Cluster, load_cluster, named_clusters
 from pretrain.plan.naming import layout_name
 from pretrain.plan.search.search import Plans, search
 
-# By the name that torch gives a GPU, the first that fits; None: no cluster of the package joins such cards as they are joined.
+# By the name that torch gives a GPU, the first that fits; None: no cluster of the package joins such cards as they are
+# joined.
 CLUSTERS = (
     ("V100-DGXS", "dgx-station-v100-32"),
     ("V100", "dlperf-v100-16"),
@@ -101,7 +103,8 @@ def resolve(config: RunConfig, num_ranks: int, say: Callable[[str], None], devic
 
 
 def choose(config: RunConfig, num_ranks: int, cluster: Cluster | None = None) -> Chosen:
-    """The best layout of a configuration, whatever layout it has, on `num_ranks` devices of a cluster (None: `cluster_for`).
+    """The best layout of a configuration, whatever layout it has, on `num_ranks` devices of a cluster (None:
+    `cluster_for`).
 
     Raises:
         UsageError: no layout fits, there are no such clusters or devices, or too few of them.
@@ -157,7 +160,8 @@ def cluster_for(config: RunConfig, device_name: str | None = None) -> Cluster:
 
 
 def toml_lines(config: RunConfig) -> str:
-    """The TOML that pins a layout: what differs from what a configuration has where it says nothing, and the micro-batch."""
+    """The TOML that pins a layout: what differs from what a configuration has where it says nothing, and the
+    micro-batch."""
     usual = ParallelConfig()
     parallel: dict[str, Any] = {
         name: value

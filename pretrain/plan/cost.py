@@ -9,9 +9,9 @@
 | data | gathering weights and reducing gradients, as far as no computation hides them, in whatever stage they make the step longer | `data_time`, `pipeline_time` |
 | optimizer, offload | the update; what goes to the host and back | `data_time` |
 
-Collectives are `plan.machines.collectives`, memory is `workload.memory` or, for published programs, `workload.megatron_memory`. The pipeline
-is the schedule's own list of actions, run against these durations; with `exact=False` its closed form, which ranks
-thousands of layouts in the time of one simulation.
+Collectives are `plan.machines.collectives`, memory is `workload.memory` or, for published programs,
+`workload.megatron_memory`. The pipeline is the schedule's own list of actions, run against these durations; with
+`exact=False` its closed form, which ranks thousands of layouts in the time of one simulation.
 """
 
 from __future__ import annotations

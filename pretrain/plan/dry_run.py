@@ -3,8 +3,8 @@
 Numbers of parameters and memory are the workload's own (`plan.demand`). The bubble is that of the schedule's lists,
 simulated with durations in proportion to the arithmetic; communication takes no time there, so it is a lower bound.
 
-FLOPs are those of `workload.flops`; beside them 6 N D and 8 N D (N all parameters, D tokens), as papers count: without and with
-full recompute. A checkpoint is the weights in fp32 and AdamW's two moments.
+FLOPs are those of `workload.flops`; beside them 6 N D and 8 N D (N all parameters, D tokens), as papers count: without
+and with full recompute. A checkpoint is the weights in fp32 and AdamW's two moments.
 """
 
 from __future__ import annotations
@@ -233,7 +233,8 @@ def _stage_rows(plan: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _memory_rows(plan: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Of each place of the pipeline; neighbours that need the same share a row, of many the ends and the worst are shown."""
+    """Of each place of the pipeline; neighbours that need the same share a row, of many the ends and the worst are
+    shown."""
     rows = [list(own) for _, own in groupby(plan["memory"], key=lambda one: [f"{gib:,.2f}" for gib in one["gib"]])]
     worst = next(at for at, own in enumerate(rows) if any(one["pp_rank"] == plan["worst_pp_rank"] for one in own))
     ends = {0, 1, 2, worst, *range(len(rows) - 3, len(rows))} if len(rows) > MOST_ROWS else range(len(rows))

@@ -71,7 +71,8 @@ def parse_words(text: str, option: str) -> dict[str, Any]:
 
 
 def parse_layout(text: str, config: RunConfig, devices: int, option: str = "--layout") -> RunConfig:
-    """The configuration in the layout that `text` names; what it leaves out is as configured, or follows from the devices.
+    """The configuration in the layout that `text` names; what it leaves out is as configured, or follows from the
+    devices.
 
     Raises:
         UsageError: what `parse_words` refuses; a layout that does not divide the devices, the model or the batch.
@@ -142,7 +143,8 @@ def layout_name(config: RunConfig, devices: int, base: RunConfig | None = None) 
 
 
 def _kept(parallel: ParallelConfig, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What stays of the configured layout: not how its stages and data-parallel ranks were cut, nor what belongs to a choice that changes."""
+    """What stays of the configured layout: not how its stages and data-parallel ranks were cut, nor what belongs to a
+    choice that changes."""
     kept = parallel.model_dump(exclude={*PLANNING, "dp_replicate", "dp_shard", "layers_per_stage"})
     if "schedule" in values or values.get("pp", parallel.pp) == 1:
         kept.pop("stages_per_rank")
@@ -152,7 +154,8 @@ def _kept(parallel: ParallelConfig, values: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _data_ranks(parallel: ParallelConfig, told: int | None, devices: int, where: str) -> int:
-    """How many data-parallel ranks there are; raises `UsageError` where the devices are not their product with the rest."""
+    """How many data-parallel ranks there are; raises `UsageError` where the devices are not their product with the
+    rest."""
     unit = parallel.tp * parallel.pp
     inner = parallel.dp_replicate * (parallel.dp_shard or 1)
     ranks = told if told is not None else inner if parallel.dp_shard else devices // unit

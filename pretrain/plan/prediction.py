@@ -153,7 +153,8 @@ class Prediction:
 
     @property
     def bubble(self) -> float:
-        """Time a rank waits for other stages over the time of its own work: (p - 1) / m of 1F1B (Narayanan et al. 2021)."""
+        """Time a rank waits for other stages over the time of its own work: (p - 1) / m of 1F1B (Narayanan et al.
+        2021)."""
         at_the_end = self.seconds.data + self.seconds.optimizer + self.seconds.offload
         return self.seconds.bubble / (self.seconds.total - at_the_end - self.seconds.bubble)
 
@@ -199,7 +200,8 @@ class Prediction:
 
     @property
     def host_bytes_per_node(self) -> int:
-        """In the memory of a machine, of all ranks there; where places of the pipeline differ, of those that need most."""
+        """In the memory of a machine, of all ranks there; where places of the pipeline differ, of those that need
+        most."""
         return ranks_per_machine(self.cluster, self.devices) * self._most_bytes[1]
 
     @property
@@ -252,7 +254,8 @@ def ranks_per_machine(cluster: Cluster, devices: int) -> int:
 def missing(cluster: Cluster, devices: int, device_bytes: int, host_bytes: int) -> tuple[int, int]:
     """Bytes by which a device and a machine are too small for ranks that need so much; not above 0: they have room.
 
-    A device gives a share `RESERVED` of its memory. A CPU's memory is the machine's alone, and what a rank has on it counts there.
+    A device gives a share `RESERVED` of its memory. A CPU's memory is the machine's alone, and what a rank has on it
+    counts there.
     """
     held = device_bytes * cluster.efficiency.held
     device = int(held - RESERVED * cluster.device.memory_gib * 2**30) if cluster.cores is None else 0

@@ -1,4 +1,5 @@
-"""What a training run finds out about its model: held-out bits between steps, and at the end a sample and what n-grams would pay."""
+"""What a training run finds out about its model: held-out bits between steps, and at the end a sample and what n-grams
+would pay."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def evaluate_run(run: Run, corpora: Corpora, metrics: Metrics | None) -> Found:
 
 
 def conclude(run: Run, corpora: Corpora, out: Path, metrics: Metrics | None) -> None:
-    """The last evaluation beside character models of the same text, and a sample: on stdout and in `out`/summary.json."""
+    """The last evaluation beside character models of the same text, and a sample: on stdout and in
+    `out`/summary.json."""
     found = evaluate_run(run, corpora, metrics)
     sample = _sample(run, corpora)
     baselines: dict[str, float] = {}

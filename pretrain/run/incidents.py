@@ -7,8 +7,8 @@
 | `loss_spike`: a loss far above the recent ones, see `monitor.spikes` | OUT/loss_spikes/step-XXXXXXXX.jsonl |
 
 Such a file has a line for each part of a document that the step took, as `python -m pretrain trace --json` prints them:
-ids, URLs and places, never text; of the micro-batches whose loss was not finite, where there are such, else of the whole
-batch; of `MAX_SAMPLES` samples at most, because the other ranks wait. What goes wrong with it does not end a run.
+ids, URLs and places, never text; of the micro-batches whose loss was not finite, where there are such, else of the
+whole batch; of `MAX_SAMPLES` samples at most, because the other ranks wait. What goes wrong with it does not end a run.
 """
 
 from __future__ import annotations

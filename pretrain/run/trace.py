@@ -1,9 +1,9 @@
 """Which documents a training step saw, and which steps saw a document, by arithmetic in both directions.
 
-The order of samples is computed, not stored (see `data`), so nothing had to be recorded while training: a step is a range
-of samples, a sample a window of a corpus, a window tokens of some sequences of a shard; and back. What is read: the rows
-of `P.docs.parquet` that are asked for (to find a document, its column of ids or URLs), and the tokens of those documents
-up to the window's end, which alone say at which character of the text the window begins and ends.
+The order of samples is computed, not stored (see `data`), so nothing had to be recorded while training: a step is a
+range of samples, a sample a window of a corpus, a window tokens of some sequences of a shard; and back. What is read:
+the rows of `P.docs.parquet` that are asked for (to find a document, its column of ids or URLs), and the tokens of those
+documents up to the window's end, which alone say at which character of the text the window begins and ends.
 
 A character belongs to the token that holds the first byte of its UTF-8, so that the spans of neighbouring windows
 neither overlap nor leave a character out, also where a window's edge cuts a character that is spelled in bytes.
@@ -231,7 +231,8 @@ class Trace:
         return self._loaders[number]
 
     def _parts(self, number: int, first: int, count: int) -> Iterator[Part]:
-        """The tokens of the samples [first, first + count) of an order by sequence: T inputs and the last target each."""
+        """The tokens of the samples [first, first + count) of an order by sequence: T inputs and the last target
+        each."""
         loader, shards = self._opened(number)
         batch_sizes = self.state.orders[number].batch_sizes
         indices = np.arange(first, first + count) if loader.blend is None else loader.blend.origins(first, count)[1]

@@ -1,9 +1,10 @@
 """From log-likelihoods of words to the choice of a class: normalisation, contextual calibration, label expansion.
 
-A language model prefers some words whatever it has read: those that are frequent, or that stand last in its prompt. What it
-prefers shows where there is nothing to read: in the same prompt around a content-free text ("N/A"). Contextual calibration
-(Zhao et al. 2021, arXiv:2102.09690) divides by it. With p the probabilities of the words, made to sum to 1, and p_cf their
-mean over content-free prompts, made to sum to 1 as well (the mean first, as Zhao and Yuan 1.0 compute it):
+A language model prefers some words whatever it has read: those that are frequent, or that stand last in its prompt.
+What it prefers shows where there is nothing to read: in the same prompt around a content-free text ("N/A"). Contextual
+calibration (Zhao et al. 2021, arXiv:2102.09690) divides by it. With p the probabilities of the words, made to sum to 1,
+and p_cf their mean over content-free prompts, made to sum to 1 as well (the mean first, as Zhao and Yuan 1.0 compute
+it):
 
 | calibration | W | b | the class of the largest W p + b |
 |---|---|---|---|
@@ -11,12 +12,13 @@ mean over content-free prompts, made to sum to 1 as well (the mean first, as Zha
 | diagonal | diag(p_cf)^-1 | 0 | p / p_cf |
 | identity | I | -p_cf | p - p_cf |
 
-Label expansion gives a class several words: all are calibrated, then averaged by class. All but the difference is computed
-with logarithms, so that a word of probability 1e-60 still counts.
+Label expansion gives a class several words: all are calibrated, then averaged by class. All but the difference is
+computed with logarithms, so that a word of probability 1e-60 still counts.
 
 Where a class is told by the loss of the text that follows it ("...？对，" and "...？错，"), a word is that whole text. The
-content-free prompt then empties what stands before the class and leaves the scored text as it is, so that p_cf is each item's
-own: what 对 and 错 alone do to this text. A prompt with nothing of an item before the class has nothing to calibrate.
+content-free prompt then empties what stands before the class and leaves the scored text as it is, so that p_cf is each
+item's own: what 对 and 错 alone do to this text. A prompt with nothing of an item before the class has nothing to
+calibrate.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Word(NamedTuple):
 
 
 def log_scores(words: Sequence[Word], normalisation: Normalisation = "sum") -> Floats:
-    """[W] log-likelihoods: whole, for each token, or for each character. A whole one favours the shorter of two words."""
+    """[W] log-likelihoods: whole, for each token, or for each character. A whole one favours the shorter of two
+    words."""
     scores = np.array([word.log_likelihood for word in words], dtype=np.float64)
     if normalisation == "sum":
         return scores
@@ -63,7 +66,8 @@ def log_probabilities(scores_W: Floats) -> Floats:
 
 
 def content_free(scores_FW: Sequence[Floats]) -> Floats:
-    """[W] log p_cf: the mean over F content-free prompts, then made to sum to 1: where words are likelier counts for more."""
+    """[W] log p_cf: the mean over F content-free prompts, then made to sum to 1: where words are likelier counts for
+    more."""
     return log_probabilities(np.logaddexp.reduce(np.stack(scores_FW), axis=0))
 
 

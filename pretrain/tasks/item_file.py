@@ -1,10 +1,10 @@
 """What an evaluation has scored so far, on the disk: `OUT/items/TASK.jsonl`.
 
-The first line of a task's file says what it is of: model, tokenizer, definition, data, and the options that change scores.
-Each line after it is one prompt of one item, appended when its batch is done. A run that was killed goes on behind the last
-whole line; when all is there, the file is written once more in the order of the items, so that it holds the same bytes
-however often the run was cut. What only reads scores (calibration, normalisation) is no part of the first line: the same
-file answers for all of them.
+The first line of a task's file says what it is of: model, tokenizer, definition, data, and the options that change
+scores. Each line after it is one prompt of one item, appended when its batch is done. A run that was killed goes on
+behind the last whole line; when all is there, the file is written once more in the order of the items, so that it holds
+the same bytes however often the run was cut. What only reads scores (calibration, normalisation) is no part of the
+first line: the same file answers for all of them.
 """
 
 from __future__ import annotations

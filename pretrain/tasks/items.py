@@ -1,4 +1,5 @@
-"""Items of a task: JSON lines, read within bounds and checked, so that no accuracy is of a file that is cut off or another one."""
+"""Items of a task: JSON lines, read within bounds and checked, so that no accuracy is of a file that is cut off or
+another one."""
 
 from __future__ import annotations
 

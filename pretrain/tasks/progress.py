@@ -1,4 +1,5 @@
-"""What the person at the terminal sees while items are scored: one live line on a terminal, plain lines elsewhere; stderr."""
+"""What the person at the terminal sees while items are scored: one live line on a terminal, plain lines elsewhere;
+stderr."""
 
 from __future__ import annotations
 

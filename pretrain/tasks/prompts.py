@@ -1,12 +1,13 @@
 """Items as requests to a model: the text of a prompt as tokens, within the model's window.
 
-The three parts of a prompt (see `definition`) are encoded each for itself, and examples each for itself too. So the tokens
-before an answer are the same whatever the answer is, and all of an answer is scored. A program that encodes the whole text
-and cuts it where the context would have ended loses an answer's first characters to a token that holds both (with
-需要 + 的, all of it).
+The three parts of a prompt (see `definition`) are encoded each for itself, and examples each for itself too. So the
+tokens before an answer are the same whatever the answer is, and all of an answer is scored. A program that encodes the
+whole text and cuts it where the context would have ended loses an answer's first characters to a token that holds both
+(with 需要 + 的, all of it).
 
-Where it is too long for the window, examples are left out, the longest first, so that as many as possible stay. If it still
-is, the longest field of the item loses its end (or its beginning, where the prompt says so): the question stays whole.
+Where it is too long for the window, examples are left out, the longest first, so that as many as possible stay. If it
+still is, the longest field of the item loses its end (or its beginning, where the prompt says so): the question stays
+whole.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def examples(task: str, split: str, folder: Path) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Prompter:
-    """Asks the items of a task in one way. The window (`sequence_length`) holds what the model reads: the end of a document,
-    the context, and all but the last token of an answer."""
+    """Asks the items of a task in one way. The window (`sequence_length`) holds what the model reads: the end of a
+    document, the context, and all but the last token of an answer."""
 
     task: Task
     tokenizer: Encodes
@@ -77,12 +78,12 @@ class Prompter:
     shots: tuple[Item, ...] = ()
 
     def prompted(self, item: Item, content_free: str | None = None) -> Prompted:
-        """The request of an item. With `content_free` that of the item whose context holds this text instead of its own,
-        after the same examples, and with the same answers.
+        """The request of an item. With `content_free` that of the item whose context holds this text instead of its
+        own, after the same examples, and with the same answers.
 
         Raises:
-            UsageError: the item lacks a field of the prompt, the question alone is longer than the window, or the prompt has
-                nothing that could be free of content.
+            UsageError: the item lacks a field of the prompt, the question alone is longer than the window, or the
+                prompt has nothing that could be free of content.
         """
         shots, fields, num_cut = self._fitted(item)
         context_fields = fields

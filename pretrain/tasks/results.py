@@ -1,7 +1,7 @@
 """What an evaluation found: a record for each task, `OUT/results.json`, and the comparison of two of them.
 
-A record holds the answer to every item, so that two evaluations of the same items can be compared pair by pair, and every
-figure that is printed follows from it.
+A record holds the answer to every item, so that two evaluations of the same items can be compared pair by pair, and
+every figure that is printed follows from it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Asks a model the items of tasks: prompts, batches, scores, answers. On any mesh, and again where a run was cut off.
 
-Prompts are scored in fixed batches of similar length. What a batch gave is on the disk before the next begins; a run that
-goes on skips whole batches, so that each prompt is always scored beside the same others, and gets the same score to the
-last bit on the same mesh.
+Prompts are scored in fixed batches of similar length. What a batch gave is on the disk before the next begins; a run
+that goes on skips whole batches, so that each prompt is always scored beside the same others, and gets the same score
+to the last bit on the same mesh.
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ def read_questions(task: Task, data: Path, options: Options, asked: Asked) -> Qu
 
 
 def sample(items: Sequence[Item], num: int, seed: int) -> list[Item]:
-    """`num` of the items in their order, drawn by the seed: files are sorted, so that the first say little of the rest."""
+    """`num` of the items in their order, drawn by the seed: files are sorted, so that the first say little of the
+    rest."""
     if num >= len(items):
         return list(items)
     chosen = random.Random(seed).sample(range(len(items)), num)

@@ -1,7 +1,7 @@
 """What a number of right answers says: intervals, tests against chance, differences of two models on the same items.
 
-Everything is exact or closed; nothing is drawn at random. With 32 items an interval is 30 points wide, with 2,000 four: no
-table of ours shows an accuracy without its interval.
+Everything is exact or closed; nothing is drawn at random. With 32 items an interval is 30 points wide, with 2,000 four:
+no table of ours shows an accuracy without its interval.
 """
 
 from __future__ import annotations
@@ -52,12 +52,14 @@ def lower_tail(num_right: int, num: int, chance: float) -> float:
 
 
 def binomial_test(num_right: int, num: int, chance: float) -> float:
-    """The exact two-sided p-value of "no more than guesses": twice the smaller tail, as Clopper and Pearson's interval has it."""
+    """The exact two-sided p-value of "no more than guesses": twice the smaller tail, as Clopper and Pearson's interval
+    has it."""
     return min(1.0, 2 * min(upper_tail(num_right, num, chance), lower_tail(num_right, num, chance)))
 
 
 def verdict(num_right: int, num: int, uniform: float, majority: float) -> str:
-    """In words, by the exact test: above what one reaches who knows only the choices, or also which class is the largest."""
+    """In words, by the exact test: above what one reaches who knows only the choices, or also which class is the
+    largest."""
     if binomial_test(num_right, num, uniform) > LEVEL:
         return "at chance"
     if num_right < uniform * num:
@@ -97,8 +99,8 @@ class Mean(NamedTuple):
 def mean_of(counts: Sequence[tuple[int, int]]) -> Mean:
     """The mean of shares (right, of how many), with an interval from the sum of their variances.
 
-    The distances of each share to the ends of its Wilson interval stand for the deviations, each side for itself (Zou and
-    Donner 2008, "MOVER"): for one share it is Wilson's interval.
+    The distances of each share to the ends of its Wilson interval stand for the deviations, each side for itself (Zou
+    and Donner 2008, "MOVER"): for one share it is Wilson's interval.
     """
     shares = [right / num for right, num in counts]
     intervals = [wilson(right, num) for right, num in counts]

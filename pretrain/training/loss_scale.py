@@ -2,9 +2,9 @@
 
 Gradients of activations below 2^-24 are zero in fp16. The loss, and by the chain rule every gradient, is therefore
 multiplied by a scale (Micikevicius et al. 2018, section 3.2), and the clip coefficient divides by it again
-(`optim.clip_grad_norm`). A gradient that overflows shows in the norm that all ranks have in common: the step is done again
-at once with half the scale (`step`), so that no batch is lost. The scale is a power of two where its first value is:
-then scaling rounds nothing.
+(`optim.clip_grad_norm`). A gradient that overflows shows in the norm that all ranks have in common: the step is done
+again at once with half the scale (`step`), so that no batch is lost. The scale is a power of two where its first value
+is: then scaling rounds nothing.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ def new_optimizer(
     config: OptimizerConfig,
     fused: bool = True,
 ) -> torch.optim.AdamW:
-    """AdamW, one kernel for all tensors if fused: matrices decay, norms and biases never do, embeddings (and the output matrix) if asked.
+    """AdamW, one kernel for all tensors if fused: matrices decay, norms and biases never do, embeddings (and the output
+    matrix) if asked.
 
     Copies, second storages by the name of their original, are updated as that is.
     """
@@ -97,8 +98,8 @@ def clip_grad_norm(
     """Divide gradients by the loss scale, and scale them so that their global L2 norm is at most `max_norm`.
 
     Returns the norms before, the same on all ranks: each number of each gradient is counted by one rank of the world,
-    whatever lies where; of what several ranks hold copies of, by the first of them. Whatever is not finite anywhere, also
-    in a copy, makes the total so. Then gradients stay as they are.
+    whatever lies where; of what several ranks hold copies of, by the first of them. Whatever is not finite anywhere,
+    also in a copy, makes the total so. Then gradients stay as they are.
     """
     gradients = [p.grad for p in (*parameters.values(), *copies.values()) if p.grad is not None]
     counted: dict[str, list[Tensor]] = {group: [] for group in GROUPS}

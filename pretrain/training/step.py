@@ -49,8 +49,8 @@ class NotFinite:
     """What was not finite at the first attempt of a step; the same on all ranks.
 
     Ranks of one data-parallel position compute its loss together, and share what comes of a fault of any of them. Where
-    the losses are finite and a gradient is not, they are the ranks that hold such a gradient: the data-parallel ranks have
-    added theirs up by then.
+    the losses are finite and a gradient is not, they are the ranks that hold such a gradient: the data-parallel ranks
+    have added theirs up by then.
     """
 
     verdict: Literal["data", "transient"]

@@ -1,11 +1,11 @@
 """What the forward of a micro-batch leaves in memory for its backward, in bytes, by what this model's operations save.
 
-The count is that of Korthikanti et al. 2022 ("Reducing activation recomputation in large transformer models", section 4) with
-the operations that are here instead of theirs: a fused attention writes no scores (their 5 a s² b term is not there), there
-is no dropout (no masks), the gated MLP has three wide products, rotary positions make new queries and keys beside
-the product they came from, which stays because the values are a view of it. Bytes a token of a block, where e is the
-size of a number, h the hidden size, a and k the widths of the queries and of keys or values, f that of the MLP (a, k
-and f are a rank's share of tensor parallelism), and s the ranks that share the tokens between products:
+The count is that of Korthikanti et al. 2022 ("Reducing activation recomputation in large transformer models", section
+4) with the operations that are here instead of theirs: a fused attention writes no scores (their 5 a s² b term is not
+there), there is no dropout (no masks), the gated MLP has three wide products, rotary positions make new queries and
+keys beside the product they came from, which stays because the values are a view of it. Bytes a token of a block, where
+e is the size of a number, h the hidden size, a and k the widths of the queries and of keys or values, f that of the MLP
+(a, k and f are a rank's share of tensor parallelism), and s the ranks that share the tokens between products:
 
 | what | bytes | saved for |
 |---|---|---|
@@ -78,7 +78,8 @@ class Activations:
 
     @cached_property
     def block_deferred(self) -> int:
-        """What a layer keeps between the two halves of a backward: each product's input and the gradient of its output."""
+        """What a layer keeps between the two halves of a backward: each product's input and the gradient of its
+        output."""
         hidden = self.model.hidden_size
         mlp = self._mlp_products // self._num_wide
         wide = self._qkv + self._queries + self._mlp_products + mlp + 2 * hidden

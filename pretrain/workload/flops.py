@@ -5,14 +5,14 @@
 | model | 6 N + 12 L H K T |
 | hardware | the same, and the forward of what the backward computes again |
 
-N are the parameters in matrix products, the output matrix once and no look-ups; L layers of H heads of K channels, T tokens
-in a window (Chowdhery et al. 2022, appendix B, whose model FLOP utilisation, MFU, and hardware FLOP utilisation, HFU, are
-these two times the tokens per second over the peak of the devices). Attention counts the whole square, as most published figures
-do; `causal` counts the half that is seen.
+N are the parameters in matrix products, the output matrix once and no look-ups; L layers of H heads of K channels, T
+tokens in a window (Chowdhery et al. 2022, appendix B, whose model FLOP utilisation, MFU, and hardware FLOP utilisation,
+HFU, are these two times the tokens per second over the peak of the devices). Attention counts the whole square, as most
+published figures do; `causal` counts the half that is seen.
 
-Hardware FLOPs follow `pretrain.parallel.base.recompute`: full repeats the products and the attention of a block but for its last
-product, whose result nobody needs (zero-bubble schedules save that product's input as it ends, and repeat it too); selective
-repeats no product. What a fused attention computes again for its own backward is not counted.
+Hardware FLOPs follow `pretrain.parallel.base.recompute`: full repeats the products and the attention of a block but for
+its last product, whose result nobody needs (zero-bubble schedules save that product's input as it ends, and repeat it
+too); selective repeats no product. What a fused attention computes again for its own backward is not counted.
 """
 
 from __future__ import annotations

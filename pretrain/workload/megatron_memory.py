@@ -1,7 +1,7 @@
 """Memory of a rank under Megatron-LM and Megatron-DeepSpeed of 2020 to 2023, for published tables.
 
-Bytes of a layer and micro-batch (Korthikanti et al. 2022, table 2), h hidden, a heads, t tensor-parallel ranks; they write 24 and 34
-where the feed-forward width is 4 h:
+Bytes of a layer and micro-batch (Korthikanti et al. 2022, table 2), h hidden, a heads, t tensor-parallel ranks; they
+write 24 and 34 where the feed-forward width is 4 h:
 
 | | |
 |---|---|
@@ -10,10 +10,10 @@ where the feed-forward width is 4 h:
 | and selective recompute, or fused attention | without the last addend |
 | full recompute | 2 s b h, beside one whole layer at a time |
 
-Megatron-LM keeps all of weights, gradients and optimizer on each data-parallel rank; DeepSpeed's stages 1, 2 and 3 share
-the optimizer, gradients too, weights too (Rajbhandari et al. 2020). Stage 3 gathers two layers at a time, and what lies
-outside of them. An un-fused update of a rank's part has temporaries, of `SUB_GROUP` numbers at a time.
-What an allocator wastes is not in here.
+Megatron-LM keeps all of weights, gradients and optimizer on each data-parallel rank; DeepSpeed's stages 1, 2 and 3
+share the optimizer, gradients too, weights too (Rajbhandari et al. 2020). Stage 3 gathers two layers at a time, and
+what lies outside of them. An un-fused update of a rank's part has temporaries, of `SUB_GROUP` numbers at a time. What
+an allocator wastes is not in here.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ With `offload` the first row lies in host memory; with a GPU in pinned blocks, w
 a CPU all of it is host memory.
 
 Counts of weights, gradients and optimizer are exact, those of activations as exact as the list of saved tensors there;
-`tests/pretrain/workload/test_memory.py` holds them to what tensors take. What an allocator wastes is in none of them. What a
-process takes before it has a model is a round allowance, not a measurement.
+`tests/pretrain/workload/test_memory.py` holds them to what tensors take. What an allocator wastes is in none of them.
+What a process takes before it has a model is a round allowance, not a measurement.
 """
 
 from __future__ import annotations
@@ -156,7 +156,8 @@ def _fullest_ranks(
     layers_per_stage: tuple[int, ...] | None,
     every: int,
 ) -> tuple[int, ...]:
-    """Ranks of a pipeline among which those that need most are: of places that are alike the first, which never holds less.
+    """Ranks of a pipeline among which those that need most are: of places that are alike the first, which never holds
+    less.
 
     Under ZB-V, whose ranks hold more of one stage and less of the other, all of them.
     """
@@ -313,7 +314,8 @@ class _Place:
         return run.item * (outside + 2 * run.block.whole)  # one in use, and the next one on its way
 
     def _working(self) -> int:
-        """The most that a moment needs in passing; `fsdp` reduces a group from a buffer in fp32, the one before it still there."""
+        """The most that a moment needs in passing; `fsdp` reduces a group from a buffer in fp32, the one before it
+        still there."""
         run, kept, tokens, block = self.run, self.run.kept, self.run.tokens, self.run.block.whole
         outside = max(group.whole for group in self.outside)
         is_last = any(stage.is_last for stage in self.stages)

@@ -1,11 +1,13 @@
-"""What a rank computes of one micro-batch, operation by operation: floating-point operations, and bytes read and written.
+"""What a rank computes of one micro-batch, operation by operation: floating-point operations, and bytes read and
+written.
 
 This is the table of our own model: fused attention, which reads and writes no scores, and everything else as torch runs
-it, one kernel after the other; `workload.megatron_operations` is the one of published tables. Norms, additions and activation
-functions move numbers and multiply few: their bytes are what they cost.
+it, one kernel after the other; `workload.megatron_operations` is the one of published tables. Norms, additions and
+activation functions move numbers and multiply few: their bytes are what they cost.
 
-T tokens of a micro-batch, s window, h hidden, a and k the widths of queries and of keys (a rank's), f feed-forward width, V
-vocabulary, e bytes of a number, w = max(e, 4). With sequence parallelism each rank has a share of the tokens between products.
+T tokens of a micro-batch, s window, h hidden, a and k the widths of queries and of keys (a rank's), f feed-forward
+width, V vocabulary, e bytes of a number, w = max(e, 4). With sequence parallelism each rank has a share of the tokens
+between products.
 
 | operation | bytes forward | bytes backward |
 |---|---|---|
@@ -182,7 +184,8 @@ def _norm(shape: Shape) -> tuple[Operation, Operation]:
 
 
 def fused_attention(shape: Shape) -> tuple[list[Operation], list[Operation]]:
-    """Rotary positions and one kernel that keeps scores to itself (Dao 2023), which computes them again in the backward."""
+    """Rotary positions and one kernel that keeps scores to itself (Dao 2023), which computes them again in the
+    backward."""
     model, item, tokens = shape.model, shape.item, shape.tokens
     queries, keys, _ = _widths(shape)
     seen, rate = model.sequence_length / 2, FUSED_ATTENTION

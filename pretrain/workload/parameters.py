@@ -29,7 +29,8 @@ def of_model(model: ModelConfig) -> int:
 
 
 def of_stage(model: ModelConfig, stage: Stage) -> int:
-    """A stage's, on all of its tensor-parallel ranks together; a tied output matrix on a stage of its own counts there too."""
+    """A stage's, on all of its tensor-parallel ranks together; a tied output matrix on a stage of its own counts there
+    too."""
     rooms = by_room(model)
     total = rooms["layer"] * len(stage.layers)
     if stage.is_first:

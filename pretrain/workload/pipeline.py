@@ -1,6 +1,8 @@
-"""What a planner asks of thousands of pipelines: their stages, once for each cut, and what a rank holds, without its list.
+"""What a planner asks of thousands of pipelines: their stages, once for each cut, and what a rank holds, without its
+list.
 
-`most_held` counts what `parallel.base.simulate.most_held` finds in the lists of `parallel.base.schedule`, from how these are made.
+`most_held` counts what `parallel.base.simulate.most_held` finds in the lists of `parallel.base.schedule`, from how
+these are made.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""How a program trains, as far as time and memory depend on it: ours, and those that published tables were measured with.
+"""How a program trains, as far as time and memory depend on it: ours, and those that published tables were measured
+with.
 
 What is said of Megatron-LM was read in its code of the time (megatron/mpu/layers.py, p2p_communication.py and
-model/distributed.py): in April 2021 all-reduces and messages between stages block, gradients are added in kernels of their own; by
-October 2021 the all-reduce of a gradient runs beside the product for the weight's, and Korthikanti et al. 2022 say so
-(their section 6.2). DeepSpeed's stage 3 gathers a checkpointed block's weights three times: to compute it, to compute it
-again, and for its gradients.
+model/distributed.py): in April 2021 all-reduces and messages between stages block, gradients are added in kernels of
+their own; by October 2021 the all-reduce of a gradient runs beside the product for the weight's, and Korthikanti et al.
+2022 say so (their section 6.2). DeepSpeed's stage 3 gathers a checkpointed block's weights three times: to compute it,
+to compute it again, and for its gradients.
 """
 
 from __future__ import annotations
@@ -99,8 +100,9 @@ BLOOM_2022 = replace(
     gradient_bytes=4,
     state_bytes=18,
 )
-# torch.optim.AdamW of torch 1.x, one operation after the other in fp32: decay 8, first moment 8 + 12, second 8 + 12, root
-# 8, division 8, epsilon 8, update 16; beside it gradients to fp32 6, unscaled 8, their norm 4, and weights to fp16 6.
+# torch.optim.AdamW of torch 1.x, one operation after the other in fp32: decay 8, first moment 8 + 12, second 8 + 12,
+# root 8, division 8, epsilon 8, update 16; beside it gradients to fp32 6, unscaled 8, their norm 4, and weights to fp16
+# 6.
 DEEPSPEED_2022 = replace(
     DEEPSPEED_2021,
     name="deepspeed-2022",

@@ -1,4 +1,5 @@
-"""What `python -m WORDS --help` prints, in this process: a start of Python for each of a hundred pages took a minute."""
+"""What `python -m WORDS --help` prints, in this process: a start of Python for each of a hundred pages took a
+minute."""
 
 from __future__ import annotations
 

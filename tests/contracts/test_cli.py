@@ -1,4 +1,5 @@
-"""The public command lines, frozen: their verbs, their options, their exit codes. A change here is a change for users."""
+"""The public command lines, frozen: their verbs, their options, their exit codes. A change here is a change for
+users."""
 
 from __future__ import annotations
 

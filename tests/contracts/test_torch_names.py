@@ -1,7 +1,7 @@
 """What we use of torch exists in 2.11 too, the oldest version that pyproject.toml allows; and what of it is private.
 
-The lists of new names come from a comparison of the public names and signatures of 2.11.0 and 2.13.0, of the modules that
-training may want: torch itself, nn, autograd, optim, compiler, profiler, distributed and what lies below them.
+The lists of new names come from a comparison of the public names and signatures of 2.11.0 and 2.13.0, of the modules
+that training may want: torch itself, nn, autograd, optim, compiler, profiler, distributed and what lies below them.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def new_names(source: str) -> Iterator[str]:
 def private_names(source: str) -> set[str]:
     """The private names of torch that a module uses.
 
-    Those imported from torch or reached from such an import; and, as types are not known here, each underscored attribute
-    of an object that is neither the module's own (`self`) nor reached from an import of something else.
+    Those imported from torch or reached from such an import; and, as types are not known here, each underscored
+    attribute of an object that is neither the module's own (`self`) nor reached from an import of something else.
     """
     tree = ast.parse(source)
     roots = dict(_imported(tree))

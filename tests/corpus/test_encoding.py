@@ -1,4 +1,5 @@
-"""Bytes to text: every codec Chinese pages come in, declared rightly, wrongly or not at all, cut, broken and doubled."""
+"""Bytes to text: every codec Chinese pages come in, declared rightly, wrongly or not at all, cut, broken and
+doubled."""
 
 from __future__ import annotations
 

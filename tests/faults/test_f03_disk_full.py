@@ -1,4 +1,5 @@
-"""FAULTS row 3: a disk that takes no more stops the run with a message, leaves no half file, and costs no finished work.
+"""FAULTS row 3: a disk that takes no more stops the run with a message, leaves no half file, and costs no finished
+work.
 
 Two ways to a full disk: a limit on file sizes (EFBIG, everywhere) and a file system of 64 KiB (ENOSPC, where the tests
 may mount one).

@@ -1,4 +1,5 @@
-"""FAULTS row 3 for the crawler's archive: a full disk stops it with a message; what was recorded is whole, and it goes on.
+"""FAULTS row 3 for the crawler's archive: a full disk stops it with a message; what was recorded is whole, and it goes
+on.
 
 Also row 42's limit on file sizes, which is how a quota or an old file system refuses.
 """

@@ -20,7 +20,8 @@ from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 
 
 def trained(config: RunConfig, out: Path, grows: bool) -> tuple[list[float], list[str], list[str], list[str]]:
-    """Losses of three steps with a save after each, what became of those, what stood before the last, and in the end."""
+    """Losses of three steps with a save after each, what became of those, what stood before the last, and in the
+    end."""
     make_folders()
     losses, told, stood = [], [], []
     with tiny_run(config) as run:

@@ -1,4 +1,5 @@
-"""FAULTS row 6: zstd and gzip files that end early, go on in garbage or have several frames; the usual readers say nothing."""
+"""FAULTS row 6: zstd and gzip files that end early, go on in garbage or have several frames; the usual readers say
+nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""FAULTS row 14: text on which jieba's cost explodes (its HMM took 77 s for one character 50,000 times) costs its length.
+"""FAULTS row 14: text on which jieba's cost explodes (its HMM took 77 s for one character 50,000 times) costs its
+length.
 
 Segmentation is for training a vocabulary only; what it sees are pieces of at most 1,000 characters, without the HMM.
 """

@@ -1,4 +1,5 @@
-"""FAULTS row 15: hostile HTML is read in linear time and no text is lost by depth; parsers get only pages they can take."""
+"""FAULTS row 15: hostile HTML is read in linear time and no text is lost by depth; parsers get only pages they can
+take."""
 
 from __future__ import annotations
 

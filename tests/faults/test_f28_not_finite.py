@@ -1,4 +1,5 @@
-"""FAULTS row 28: a loss or gradient that is not finite. What a step then does on which ranks is tests/pretrain/test_step.py.
+"""FAULTS row 28: a loss or gradient that is not finite. What a step then does on which ranks is
+tests/pretrain/test_step.py.
 
 One document of a small corpus holds a token that no other has, and a model is made that is not finite where it sees it.
 """

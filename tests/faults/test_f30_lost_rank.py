@@ -1,7 +1,7 @@
 """FAULTS row 30: one of four ranks dies or hangs; all end with an error within the timeout, which says who and where.
 
-The victim gets its signal as it enters a phase of step 2, or never comes out of its loader. A rank that hangs is ended by what
-started it, as a launcher does with ranks that outlive the first failure.
+The victim gets its signal as it enters a phase of step 2, or never comes out of its loader. A rank that hangs is ended
+by what started it, as a launcher does with ranks that outlive the first failure.
 """
 
 from __future__ import annotations

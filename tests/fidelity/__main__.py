@@ -1,7 +1,8 @@
 """Our predictions beside what others measured: `python -m tests.fidelity` prints every table of docs/fidelity.md.
 
-Two scalars of one cluster are fitted to eight step times (`tests.fidelity.fit`). All other tables are predictions: nothing was changed to be
-nearer to them, and where a table is far away it is printed all the same. Errors are of speed: predicted over measured, less one.
+Two scalars of one cluster are fitted to eight step times (`tests.fidelity.fit`). All other tables are predictions:
+nothing was changed to be nearer to them, and where a table is far away it is printed all the same. Errors are of speed:
+predicted over measured, less one.
 """
 
 from __future__ import annotations

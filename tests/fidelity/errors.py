@@ -39,8 +39,8 @@ class Errors:
 def constants(measured: Vector) -> Iterator[tuple[str, float, Errors]]:
     """What one constant for all rows would give, chosen with all of them in sight.
 
-    By the least mean error, by the least worst one, and 46 % of an A100's peak, which is their rounded mean, with its errors as of step
-    times (measured over predicted speed).
+    By the least mean error, by the least worst one, and 46 % of an A100's peak, which is their rounded mean, with its
+    errors as of step times (measured over predicted speed).
     """
     candidates = np.arange(measured.min(), measured.max() + 0.25, 0.25)
     errors = [Errors(candidate / measured - 1) for candidate in candidates]

@@ -1,9 +1,9 @@
 """Fits the few efficiencies of a cluster to measured steps: `python -m tests.fidelity.fit` prints Selene's.
 
-Two scalars, the shares of the peak and of the memory bandwidth that are reached, are fitted to eight step times (table 5
-of Korthikanti et al. 2022), and to nothing else. How much of a network's bandwidth is reached is not fitted: it
-is data of the cluster, from nccl-tests, and says so beside its figures. Least squares of the logarithms, by Gauss and Newton: an error of 1 % counts
-the same in a step of a second and in one of a minute.
+Two scalars, the shares of the peak and of the memory bandwidth that are reached, are fitted to eight step times (table
+5 of Korthikanti et al. 2022), and to nothing else. How much of a network's bandwidth is reached is not fitted: it is
+data of the cluster, from nccl-tests, and says so beside its figures. Least squares of the logarithms, by Gauss and
+Newton: an error of 1 % counts the same in a step of a second and in one of a minute.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Fit:
 
 
 def fit(cluster: Cluster, rows: Sequence[Row], scalars: Sequence[str] = SCALARS) -> Fit:
-    """The scalars with which the steps of the rows are nearest to what was measured, from those that the cluster has."""
+    """The scalars with which the steps of the rows are nearest to what was measured, from those that the cluster
+    has."""
     configs = [row.config for row in rows]
     measured = np.log([row.seconds for row in rows])
 

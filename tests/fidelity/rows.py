@@ -1,7 +1,8 @@
-"""What others measured and published, as data: tables of layouts with their step times or memory (tests/fidelity/tables).
+"""What others measured and published, as data: tables of layouts with their step times or memory
+(tests/fidelity/tables).
 
-A file says where its figures are from, on which cluster and with which software they were measured, and column by column
-what each row is. `[same]` holds what all rows share. A measured figure of 0 was not published.
+A file says where its figures are from, on which cluster and with which software they were measured, and column by
+column what each row is. `[same]` holds what all rows share. A measured figure of 0 was not published.
 """
 
 from __future__ import annotations

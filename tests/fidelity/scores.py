@@ -31,7 +31,8 @@ COLUMNS = (  # recompute, sequence parallelism, column
 
 
 class Memory(NamedTuple):
-    """Errors of activations in all columns, of weights and optimizer (blocks alone; the whole first stage), and cells."""
+    """Errors of activations in all columns, of weights and optimizer (blocks alone; the whole first stage), and
+    cells."""
 
     activations: Errors
     blocks: Errors
@@ -94,7 +95,8 @@ def memory_errors() -> Memory:
 def yuan(software: Software = MEGATRON_2020) -> Prediction:
     """Yuan 1.0 as it was trained: 8 x 38 x 7 on 2,128 A100. Its nodes are not described: here they are Selene's.
 
-    Nor is it said whether its kernels were fused. Without them is the default, because that is nearer to what was published.
+    Nor is it said whether its kernels were fused. Without them is the default, because that is nearer to what was
+    published.
     """
     return predict(load_config("yuan-245b"), YUAN_GPUS, load_cluster("selene-a100-80"), software)
 

@@ -4,13 +4,13 @@ python -m tests.pretrain.precision     a table of all layouts
 
 The limits, in units of the roundoff u of a precision (fp16 2^-11, bf16 2^-8), for the tiny model of two layers:
 
-- The first loss is of equal weights. Some 26 roundings lie between a token and its logits (12 a layer, two at the end), of
-  independent signs: sqrt(26) u of a logit, whose magnitude is 0.5 or less. The loss is a mean over 128 tokens, of
+- The first loss is of equal weights. Some 26 roundings lie between a token and its logits (12 a layer, two at the end),
+  of independent signs: sqrt(26) u of a logit, whose magnitude is 0.5 or less. The loss is a mean over 128 tokens, of
   magnitude 5.5, in fp32: three deviations are 3 sqrt(26) 0.5 / sqrt(128) / 5.5 u, an eighth of u.
-- Weights and their updates are in fp32, from gradients of a relative error of sqrt(26) u or so. What was learned, 1.2 of
-  5.5 nats after 20 steps, is off by as much: 5.1 x 1.2 / 5.5 u, rounded up to 2 u. (Not so in deeper models: AdamW makes
-  whole steps of gradients that are little but rounding, and of four layers fp16 is no nearer than bf16 after three steps;
-  with an epsilon above them, 1e-2, it is again nearer by about the eight times of its roundoff.)
+- Weights and their updates are in fp32, from gradients of a relative error of sqrt(26) u or so. What was learned, 1.2
+  of 5.5 nats after 20 steps, is off by as much: 5.1 x 1.2 / 5.5 u, rounded up to 2 u. (Not so in deeper models: AdamW
+  makes whole steps of gradients that are little but rounding, and of four layers fp16 is no nearer than bf16 after
+  three steps; with an epsilon above them, 1e-2, it is again nearer by about the eight times of its roundoff.)
 - fp32 itself, summed in another order, is off by 1e-5 or less (`test_parallel`): that comes on top.
 """
 

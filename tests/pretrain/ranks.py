@@ -1,4 +1,5 @@
-"""Gloo ranks for tests: children forked from a server that has torch imported, a file as meeting place, a hard deadline.
+"""Gloo ranks for tests: children forked from a server that has torch imported, a file as meeting place, a hard
+deadline.
 
 A wrong size in gloo ends the process, not with an exception: so ranks are never this process.
 
@@ -8,8 +9,8 @@ A wrong size in gloo ends the process, not with an exception: so ranks are never
 | `reused_ranks` | stay for the next call of as many ranks | everything else: a case costs a quarter as much CPU |
 
 What a reused rank saves is the fork, and the first use of each operation of DTensor, whose placements torch works out
-once a process. Its groups stay, too: a mesh of the same shape is the same mesh. A thread of each wakes a hundred times a
-second, so few are kept: put cases of one shape one after another.
+once a process. Its groups stay, too: a mesh of the same shape is the same mesh. A thread of each wakes a hundred times
+a second, so few are kept: put cases of one shape one after another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The ramp-up of the batch size: Megatron's values, step and sample from each other, sizes that do not divide refused."""
+"""The ramp-up of the batch size: Megatron's values, step and sample from each other, sizes that do not divide
+refused."""
 
 from __future__ import annotations
 

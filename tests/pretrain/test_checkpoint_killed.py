@@ -1,8 +1,8 @@
 """Saves that die: the checkpoint before is there, whole, and the next save is as if nothing had been. FAULTS row 2.
 
 What a kill leaves behind is what disk and store show at that moment. So one save is watched, and all copied before each
-of its named steps (`kill_points`) on either rank; a real SIGKILL proves once that the other ranks end, too. The slow test
-kills at every step, and says how many there were.
+of its named steps (`kill_points`) on either rank; a real SIGKILL proves once that the other ranks end, too. The slow
+test kills at every step, and says how many there were.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {"data": {}, "pipeline": {"pp": 2}, "pipeli
 
 
 def config_of(way: str, layout: str, tmp_path: Path) -> RunConfig:
-    """Saves that training waits for, that it does not wait for, and those to a store (here a folder, but by its rules)."""
+    """Saves that training waits for, that it does not wait for, and those to a store (here a folder, but by its
+    rules)."""
     url = {"url": f"local://{tmp_path}/run/store"} if way == "store" else {}
     return tiny_config(parallel=LAYOUTS[layout], checkpoint={"async_save": way != "waiting", **url})
 
@@ -98,7 +99,8 @@ def watched_save(config: RunConfig, run_folder: Path, seen: Path) -> list[str]:
 
 
 def _copy(folder: Path, to: Path) -> None:
-    """Also while another rank renames and removes files there: as if all stood still when the first commit was copied."""
+    """Also while another rank renames and removes files there: as if all stood still when the first commit was
+    copied."""
     for path in sorted(folder.rglob("*")):  # commits before the files they list
         with suppress(FileNotFoundError, NotADirectoryError):
             if path.is_file():

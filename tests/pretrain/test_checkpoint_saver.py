@@ -256,7 +256,8 @@ def test_memory_is_flat_over_saves(tmp_path: Path) -> None:
 
 
 def finishing(out: Path) -> list[bool]:
-    """Whether a save was over when the block was left: while none can write: at its end, by an error of ours, by bugs."""
+    """Whether a save was over when the block was left: while none can write: at its end, by an error of ours, by
+    bugs."""
     over = []
     for error in (None, WenhaiError("all ranks have it"), RuntimeError("a bug"), FailedRank("another's bug")):
         with tiny_run(tiny_config()) as run, held() as let_write:

@@ -1,4 +1,5 @@
-"""What a terminal shows: a live line that fits any width, folded reports above it, and plain lines where there is none."""
+"""What a terminal shows: a live line that fits any width, folded reports above it, and plain lines where there is
+none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The corpora of a run: their shares from weights and epochs, one digest, and what does not fit together refused by name."""
+"""The corpora of a run: their shares from weights and epochs, one digest, and what does not fit together refused by
+name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The time of phases: on the host's clock, on that of a GPU that is made up here, and on ranks that talk to each other."""
+"""The time of phases: on the host's clock, on that of a GPU that is made up here, and on ranks that talk to each
+other."""
 
 from __future__ import annotations
 

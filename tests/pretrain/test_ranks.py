@@ -1,4 +1,5 @@
-"""Ranks that are kept for the next test: the same ones, until anything goes wrong; then new ones, and nothing is left."""
+"""Ranks that are kept for the next test: the same ones, until anything goes wrong; then new ones, and nothing is
+left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Signals that stop a run: at once before it trains, also while it is in C code; from then on a question, once and for all."""
+"""Signals that stop a run: at once before it trains, also while it is in C code; from then on a question, once and for
+all."""
 
 from __future__ import annotations
 

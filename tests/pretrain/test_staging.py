@@ -1,4 +1,5 @@
-"""Corpora in a store come to the machine's cache: whole, once, checked, bounded, by any number of processes and after any kill.
+"""Corpora in a store come to the machine's cache: whole, once, checked, bounded, by any number of processes and after
+any kill.
 
 `local://` stands for a store where a test needs no protocol: to us it is a URL like any other.
 """
@@ -117,7 +118,7 @@ def present(folder: Path) -> set[str]:
     return {"/".join(parts) for parts in found if len(parts) > 2 and parts[-1] != "MANIFEST.json"}
 
 
-# -------------------------------------------------------------------------------------------------------- what comes, and how
+# -------------------------------------------------------------------------------------------------- what comes, and how
 
 
 def test_a_staged_corpus_reads_like_the_build_it_came_from(store: Path, tmp_path: Path, fetched: list[str]) -> None:
@@ -197,7 +198,7 @@ def test_what_is_no_build_is_told_by_its_url(store: Path, tmp_path: Path) -> Non
         staging.read_corpus(url(store, "c"), SPLITS)
 
 
-# ----------------------------------------------------------------------------------------------------------------- the bound
+# ------------------------------------------------------------------------------------------------------------ the bound
 
 
 def test_a_run_that_does_not_fit_is_refused_before_anything_is_fetched(
@@ -277,7 +278,7 @@ def test_a_disk_without_room_is_told_before_it_is_full(
         pass
 
 
-# -------------------------------------------------------------------------------------------------------- what goes wrong
+# ------------------------------------------------------------------------------------------------------ what goes wrong
 
 
 def test_a_damaged_object_never_gets_its_name(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +354,7 @@ def test_files_larger_than_a_request_come_in_several(
     assert fetched.count("00000-00-train.bin") == -(-size // 1000) > 2
 
 
-# ------------------------------------------------------------------------------------------------------- other processes
+# ------------------------------------------------------------------------------------------------------ other processes
 
 STAGE = """
 import sys, time
@@ -452,7 +453,7 @@ def test_two_processes_fetch_each_object_of_s3_once(s3: Store, tmp_path: Path) -
     assert found.count("whole") == 2 and len(found) == 13 + 2 and len(set(found)) == 13 + 1
 
 
-# -------------------------------------------------------------------------------------------------------------- a run's ranks
+# -------------------------------------------------------------------------------------------------------- a run's ranks
 
 
 def fetch_as_rank(store: str, folder: Path, fails_on: int | None) -> list[str]:

@@ -1,4 +1,5 @@
-"""The second attempt at a step, where gradients are held in other ways than most: nothing of the first is left in it."""
+"""The second attempt at a step, where gradients are held in other ways than most: nothing of the first is left in
+it."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def nan_backward(config: RunConfig, rank: int, attempts: int) -> tuple[list[Step
 @pytest.mark.long
 @pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble"])
 def test_a_backward_that_is_not_finite_under_a_finite_loss(schedule: str) -> None:
-    """In bf16 on two stages of two shards: from one rank it is in all shards of its stage, and in those of the stage before."""
+    """In bf16 on two stages of two shards: from one rank it is in all shards of its stage, and in those of the stage
+    before."""
     config = tiny_config(training={"precision": "bf16"}, parallel={"pp": 2, "zero": 3, "schedule": schedule})
     never, once, always = (reused_ranks(nan_backward, 4, config, 3, attempts) for attempts in (0, 1, ALL))
     for results, weights in always:

@@ -246,7 +246,8 @@ def test_what_the_planner_cannot_say_is_said(
 
 
 def run_rank(words: Sequence[str], reports: Sequence[RankReport] = ()) -> tuple[int, str]:
-    """The command on a rank of a job, which comes to a report of its own if there are some; its code and what it said."""
+    """The command on a rank of a job, which comes to a report of its own if there are some; its code and what it
+    said."""
     said = io.StringIO()
     with contextlib.ExitStack() as stack:
         if reports:

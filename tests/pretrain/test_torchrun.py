@@ -1,4 +1,5 @@
-"""torchrun for real: two agents on loopback, a rank that is killed and a restart that resumes, and what an agent's exit code says."""
+"""torchrun for real: two agents on loopback, a rank that is killed and a restart that resumes, and what an agent's exit
+code says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whole runs: from token shards to a summary, through a signal, a damaged shard, a poisoned batch and a rank that dies."""
+"""Whole runs: from token shards to a summary, through a signal, a damaged shard, a poisoned batch and a rank that
+dies."""
 
 from __future__ import annotations
 

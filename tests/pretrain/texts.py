@@ -1,4 +1,5 @@
-"""Small corpora of real text for tests of runs: a tokenizer, token shards of documents with ids and URLs, checkpoints."""
+"""Small corpora of real text for tests of runs: a tokenizer, token shards of documents with ids and URLs,
+checkpoints."""
 
 from __future__ import annotations
 

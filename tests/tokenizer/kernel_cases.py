@@ -1,4 +1,5 @@
-"""What the tests of both kernels share: vocabularies, random and tricky texts, and the comparison with SentencePiece."""
+"""What the tests of both kernels share: vocabularies, random and tricky texts, and the comparison with
+SentencePiece."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Both kernels give the ids of SentencePiece: random vocabularies and texts, long runs, every code point, real prose."""
+"""Both kernels give the ids of SentencePiece: random vocabularies and texts, long runs, every code point, real
+prose."""
 
 from __future__ import annotations
 

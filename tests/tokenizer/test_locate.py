@@ -1,4 +1,5 @@
-"""Which document holds a token, and where a document lies: against every token of a small build with a mixture's copies."""
+"""Which document holds a token, and where a document lies: against every token of a small build with a mixture's
+copies."""
 
 from __future__ import annotations
 

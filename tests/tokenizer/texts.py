@@ -1,4 +1,5 @@
-"""Short Chinese documents for tests: lines of the Analects and of Tang poems, shuffled by a seed, with Latin, digits, blanks."""
+"""Short Chinese documents for tests: lines of the Analects and of Tang poems, shuffled by a seed, with Latin, digits,
+blanks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A Slurm cluster of one node on this machine: a folder, three daemons, free ports; all of it gone at the end.
 
 It is the Slurm of Debian's packages slurmctld, slurmd, slurm-client and munge, run by whoever runs the tests: no system
-configuration is read or changed, and a Slurm that runs here already is not touched. Two partitions share the node: a job of
-`high` takes it from a job of `low`, which is told so with SIGTERM and has `GRACE_SECONDS`.
+configuration is read or changed, and a Slurm that runs here already is not touched. Two partitions share the node: a
+job of `high` takes it from a job of `low`, which is told so with SIGTERM and has `GRACE_SECONDS`.
 """
 
 from __future__ import annotations

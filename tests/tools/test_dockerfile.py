@@ -1,4 +1,5 @@
-"""The Dockerfile, read as text: what it copies is there and let in, what it installs exists, and it does not run as root.
+"""The Dockerfile, read as text: what it copies is there and let in, what it installs exists, and it does not run as
+root.
 
 No image is built here: `docker build` needs a daemon and a base image from outside.
 """

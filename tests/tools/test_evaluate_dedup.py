@@ -1,4 +1,5 @@
-"""The evaluation of deduplication: its planted pairs are what they say, its promises are the theory's, its tables are whole."""
+"""The evaluation of deduplication: its planted pairs are what they say, its promises are the theory's, its tables are
+whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The fake web: its bytes are what its truth says, its log sees what a rude client does, and its truth notices errors."""
+"""The fake web: its bytes are what its truth says, its log sees what a rude client does, and its truth notices
+errors."""
 
 from __future__ import annotations
 

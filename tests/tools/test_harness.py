@@ -1,4 +1,5 @@
-"""lm-evaluation-harness beside our evaluation: the files it is given, and the comparison; the harness itself where it is installed."""
+"""lm-evaluation-harness beside our evaluation: the files it is given, and the comparison; the harness itself where it
+is installed."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
-    """`checkpoint` and `hf` of one model, `masked` of another and `masked-hf`; `good.toml`, its items and `texts.jsonl`."""
+    """`checkpoint` and `hf` of one model, `masked` of another and `masked-hf`; `good.toml`, its items and
+    `texts.jsonl`."""
     folder = tmp_path_factory.mktemp("harness")
     shards = text_folder(folder / "shards", tokenizer, {"00000-00-train": [document(seed) for seed in range(40)]})
     for name, out, model in (("checkpoint", "hf", {}), ("masked", "masked-hf", {"document_mask": True})):
@@ -79,7 +81,8 @@ def everything(run: Path) -> list[str]:
 
 
 def as_the_harness(python: Path, model: Path, tasks: Path, out: Path, batch_size: int) -> Any:
-    """What lm_eval 0.4.13 does with the files, spelled out: its own tokens from transformers, one forward for each pair."""
+    """What lm_eval 0.4.13 does with the files, spelled out: its own tokens from transformers, one forward for each
+    pair."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(str(model))

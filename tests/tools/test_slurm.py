@@ -1,4 +1,5 @@
-"""`make pretrain CLUSTER=slurm` and its batch script under a real Slurm of one node, and under stand-ins for its commands.
+"""`make pretrain CLUSTER=slurm` and its batch script under a real Slurm of one node, and under stand-ins for its
+commands.
 
 The log of the run that is preempted: `.venv/bin/python -m pytest -q -m slow tests/tools/test_slurm.py -k preempted -s`
 """
@@ -46,7 +47,7 @@ every_steps = 100000
 sample_tokens = 4
 """
 
-# ------------------------------------------------------------------------------------------- stand-ins for Slurm's commands
+# --------------------------------------------------------------------------------------- stand-ins for Slurm's commands
 SRUN = """#!/bin/sh
 while [ "${1#--}" != "$1" ]; do shift; done
 for rank in 0 1 2 3; do SLURM_PROCID=$rank SLURM_LOCALID=$((rank % 2)) "$@" || code=$?; done
@@ -139,7 +140,8 @@ def test_without_a_folder_the_usage_is_told(repository: Path) -> None:
 
 
 def test_the_script_asks_for_what_its_end_needs(repository: Path) -> None:
-    """Without these a preempted job is cancelled, its log begins anew, or nobody tells the ranks before the time limit."""
+    """Without these a preempted job is cancelled, its log begins anew, or nobody tells the ranks before the time
+    limit."""
     options = set(re.findall(r"^#SBATCH (\S+)", (repository / "tools/slurm/train.sbatch").read_text(), re.MULTILINE))
     assert {"--requeue", "--open-mode=append", "--signal=TERM@300", "--output=slurm-%j.log"} <= options
 
@@ -175,7 +177,7 @@ def test_make_says_why_it_cannot_submit(repository: Path, tmp_path: Path, cluste
     assert not (tmp_path / "out").exists()
 
 
-# ------------------------------------------------------------------------------------------------------------- a real Slurm
+# --------------------------------------------------------------------------------------------------------- a real Slurm
 
 
 @pytest.fixture(scope="module")

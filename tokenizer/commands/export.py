@@ -1,4 +1,5 @@
-"""`python -m tokenizer export`: a folder for Hugging Face's tokenizers and transformers, with ids that are proven equal."""
+"""`python -m tokenizer export`: a folder for Hugging Face's tokenizers and transformers, with ids that are proven
+equal."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""A SentencePiece model as the `tokenizer.json` of Hugging Face's tokenizers library, and what transformers is told of it.
+"""A SentencePiece model as the `tokenizer.json` of Hugging Face's tokenizers library, and what transformers is told of
+it.
 
-Pieces are written with real spaces, so nothing rewrites the text on its way in: U+2581 is a character without a piece and is
-spelled in its bytes, here as in `tokenizer.model`. Texts are split as there, too: after newlines, and a line every 65,536
-characters. Between two splits:
+Pieces are written with real spaces, so nothing rewrites the text on its way in: U+2581 is a character without a piece
+and is spelled in its bytes, here as in `tokenizer.model`. Texts are split as there, too: after newlines, and a line
+every 65,536 characters. Between two splits:
 
-- BPE: SentencePiece joins any two neighbours that make a piece, the piece of the lowest id first. So each way to split a
-  piece into two others is a merge, in the order of the pieces. A user's symbol is an added token, found before the text
-  is split: the 65,536 characters of a longer line are counted from behind it, which can change the ids at that place.
+- BPE: SentencePiece joins any two neighbours that make a piece, the piece of the lowest id first. So each way to split
+  a piece into two others is a merge, in the order of the pieces. A user's symbol is an added token, found before the
+  text is split: the 65,536 characters of a longer line are counted from behind it, which can change the ids at that
+  place.
 - Unigram: the same search. Names of bytes and control symbols are entries of the same table there, so that a text
   could match them; their score is one that no path of pieces falls to. Characters without a piece score still less, so
   texts are split around those that are in such a name. A user's symbol has SentencePiece's score of it.

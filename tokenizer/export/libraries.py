@@ -1,4 +1,5 @@
-"""The two libraries that an export is for, opened from its folder the way their users do. Both are imported when needed."""
+"""The two libraries that an export is for, opened from its folder the way their users do. Both are imported when
+needed."""
 
 from __future__ import annotations
 

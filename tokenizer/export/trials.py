@@ -17,7 +17,8 @@ EDGES = ("", " ", "\n", "\r\n", "\0", "  \n\n\t", PROBE, SPACE_MARK, f" {SPACE_M
 
 
 def trial_documents(tokenizer: Tokenizer) -> Iterator[Document]:
-    """Names of ids, every character of plane 0, all pieces, runs of each, pieces that overlap themselves, long lines."""
+    """Names of ids, every character of plane 0, all pieces, runs of each, pieces that overlap themselves, long
+    lines."""
     ids = range(tokenizer.vocab_size)
     names = [tokenizer.piece(id) for id in ids if tokenizer.is_control(id) or tokenizer.is_byte(id)]
     pieces = [tokenizer.piece_bytes(id).decode() for id in ids if not tokenizer.is_byte(id)]

@@ -2,8 +2,8 @@
 
 The rule (SentencePiece 0.2, bpe_model.cc): symbols are at first the user's symbols, the longest that begins at a place,
 and else single characters; of all neighbouring characters or pieces whose concatenation is a piece, those that give the
-piece of the highest score are merged, the leftmost first, until none are left. The trainer numbers pieces in the order of
-their scores, so the smallest id is the highest score.
+piece of the highest score are merged, the leftmost first, until none are left. The trainer numbers pieces in the order
+of their scores, so the smallest id is the highest score.
 
 Only models of this form are encoded here: BPE as `tokenizer.train` trains it.
 """
@@ -38,7 +38,8 @@ JOIN_BITS = 16  # of the filter, for each pair: at most one in sixteen others pa
 
 @dataclass(frozen=True)
 class BpeKernel:
-    """The tables of a BPE vocabulary; called with offsets, bytes, and where ids and ends go, it gives the number of ids."""
+    """The tables of a BPE vocabulary; called with offsets, bytes, and where ids and ends go, it gives the number of
+    ids."""
 
     tables: Tables
     short_chunk: int = SHORT_CHUNK

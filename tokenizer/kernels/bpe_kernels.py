@@ -1,9 +1,9 @@
 """The kernels of BPE over UTF-8 bytes; bpe.py has the rule and makes the tables.
 
 Two characters that stand side by side in no piece are never merged, nor is anything across them. So a text is cut there
-into chunks, a word or a few Han characters each. A short chunk is merged by a scan for each merge, a long one by a heap,
-so that no text costs more than n log n. A character without a piece is spelled in bytes, and so is one byte that merges
-with nothing. A user's symbol is one id, the longest that begins at a place, and nothing is merged with it.
+into chunks, a word or a few Han characters each. A short chunk is merged by a scan for each merge, a long one by a
+heap, so that no text costs more than n log n. A character without a piece is spelled in bytes, and so is one byte that
+merges with nothing. A user's symbol is one id, the longest that begins at a place, and nothing is merged with it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Arrow batches of text to ids: by the kernels of BPE (bpe.py) and Unigram (unigram.py), or by SentencePiece.
 
-The ids are those of `Tokenizer.encode_batch`, always. Each model is tried when it is loaded, on every character of plane
-0, every piece beside its neighbours and long runs; `differing` compares some documents of each run (encode.py). A model
-that no kernel encodes, or that differs, is left to SentencePiece.
+The ids are those of `Tokenizer.encode_batch`, always. Each model is tried when it is loaded, on every character of
+plane 0, every piece beside its neighbours and long runs; `differing` compares some documents of each run (encode.py). A
+model that no kernel encodes, or that differs, is left to SentencePiece.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _log = logging.getLogger(__name__)
 
 
 class Kernel(Protocol):
-    """Writes the ids of rows of UTF-8, and into `ends` how many there are up to each row's end; returns their number."""
+    """Writes the ids of rows of UTF-8, and into `ends` how many there are up to each row's end; returns their
+    number."""
 
     def __call__(
         self,

@@ -1,4 +1,5 @@
-"""The pieces of a model by kind, as kernels need them. SentencePiece's Python calls do not tell a user's symbol from a piece.
+"""The pieces of a model by kind, as kernels need them. SentencePiece's Python calls do not tell a user's symbol from a
+piece.
 
 The kind is read from the model's own bytes (protocol buffers; sentencepiece_model.proto: field 1 of ModelProto is a
 SentencePiece, whose field 3 is its type; field 2 is the TrainerSpec, whose field 3 is the model's type).

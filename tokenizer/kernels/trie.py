@@ -1,10 +1,11 @@
 """A trie over characters as a double array (Aoe 1989): one addition and one comparison a step, 16 bytes a node.
 
 Characters are numbered from 1 up by how many strings hold them, so that the children of a node lie close together. A
-node is a slot; its child by character number c is slot `base + c`, if that slot's `check` is this base: no two nodes have
-the same base. The first step needs no check: the slot of a string's first character is the character's own number.
+node is a slot; its child by character number c is slot `base + c`, if that slot's `check` is this base: no two nodes
+have the same base. The first step needs no check: the slot of a string's first character is the character's own number.
 
-A code point that is in no string has number 0. A text of numbers ends with a 0 or a negative number, which no step takes.
+A code point that is in no string has number 0. A text of numbers ends with a 0 or a negative number, which no step
+takes.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The rule (SentencePiece 0.2.3, EncodeUnigram): of all ways to cut a text into pieces, the one with the greatest sum of
 scores; at equal sums the one whose last piece begins first. Sums are in float32, so what is equal depends on all that
 comes before; beyond 100,000 on either side the sum so far is subtracted. A character that is no piece itself is the
-unknown piece, whose score is the least of all less 10; its bytes are spelled. A user's symbol scores a tenth for each of
-its bytes but the first, which is more than any piece's logarithm of a probability.
+unknown piece, whose score is the least of all less 10; its bytes are spelled. A user's symbol scores a tenth for each
+of its bytes but the first, which is more than any piece's logarithm of a probability.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ MAX_SCORE = 1e30  # trained ones are logarithms, some tens; the sum of two may n
 
 @dataclass(frozen=True)
 class UnigramKernel:
-    """The tables of a Unigram vocabulary; called with offsets, bytes, and where ids and ends go, it gives their number."""
+    """The tables of a Unigram vocabulary; called with offsets, bytes, and where ids and ends go, it gives their
+    number."""
 
     tables: Tables
 

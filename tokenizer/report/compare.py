@@ -54,7 +54,8 @@ MEASURES = (
 
 
 def compare(candidates: Mapping[str, Tokenizer], texts_by_source: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """`candidates`: the figures of each by name, in the order given, its whole report under `report`; `best`: see `best_of`.
+    """`candidates`: the figures of each by name, in the order given, its whole report under `report`; `best`: see
+    `best_of`.
 
     All but the speed follow from models and texts alone.
 
@@ -85,7 +86,8 @@ def _characters_per_token(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, 
 
 
 def best_of(rows: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each measure with a better end: the names of the best candidates (within 0.1 %), the best value, the next one.
+    """For each measure with a better end: the names of the best candidates (within 0.1 %), the best value, the next
+    one.
 
     `next` is None where all are equal.
     """

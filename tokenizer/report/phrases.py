@@ -3,8 +3,8 @@
 Two statistics over the occurrences of a piece in a sample of the texts:
 
 - *fixed context*: the share of the most frequent character before the piece and of that after it, the smaller of both
-  (the other side of the accessor variety of Feng et al. 2004, "Accessor Variety Criteria for Chinese Word Extraction"). A
-  word meets many neighbours; a part of a slogan has the same two. The comma of enumerations is none.
+  (the other side of the accessor variety of Feng et al. 2004, "Accessor Variety Criteria for Chinese Word Extraction").
+  A word meets many neighbours; a part of a slogan has the same two. The comma of enumerations is none.
 - *document concentration*: occurrences per document that holds the piece. A word of the language is spread; what a few
   documents repeat is theirs.
 """
@@ -95,7 +95,8 @@ def _occurrences(text: str, wanted: set[str]) -> Iterator[tuple[int, str]]:
 
 
 def _candidates(text: str, starts: dict[str, list[str]]) -> NDArray[np.int64]:
-    """Places whose k-th character is the k-th of some start, for each k: a few percent of a text, found without a loop."""
+    """Places whose k-th character is the k-th of some start, for each k: a few percent of a text, found without a
+    loop."""
     codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
     possible = np.ones(max(len(codes) - MIN_CHARACTERS + 1, 0), dtype=np.bool_)
     for k in range(MIN_CHARACTERS):

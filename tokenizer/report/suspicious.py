@@ -1,8 +1,8 @@
 """Pieces that a vocabulary should not spend an id on: advertising, fixed texts of one site, broken encodings.
 
-A vocabulary learns what is frequent, and what is frequent on the web is spam and site chrome: the longest Chinese tokens
-of GPT-4o's o200k are gambling and pornography. Such a token wastes a row of the embedding, and a model that has not seen
-it in clean text answers it with nonsense. The rules, in the order in which they speak:
+A vocabulary learns what is frequent, and what is frequent on the web is spam and site chrome: the longest Chinese
+tokens of GPT-4o's o200k are gambling and pornography. Such a token wastes a row of the embedding, and a model that has
+not seen it in clean text answers it with nonsense. The rules, in the order in which they speak:
 
 - broken encoding: U+FFFD, private use, 锟斤拷, 烫烫烫, UTF-8 read as GBK (鐨勬枃) or as Latin-1 (ä¸­);
 - spam words: a list (`spam_words.txt`), in Simplified and Traditional, full and half width, with or without blanks;
@@ -59,7 +59,8 @@ def suspicious_pieces(pieces: Sequence[str], texts: Sequence[str] | None = None)
     """Each suspicious piece with a short reason `kind: detail`, in the order of `pieces`.
 
     Args:
-        pieces: as the vocabulary spells them (U+2581 for a blank) or as they read; bytes and control symbols are passed over.
+        pieces: as the vocabulary spells them (U+2581 for a blank) or as they read; bytes and control symbols are passed
+            over.
         texts: a sample of the training text; without it, only what a piece shows by itself is found.
 
     >>> suspicious_pieces(["彩票", "天天中彩票", "娛樂城", "====", "哈哈哈哈", "锟斤拷"])

@@ -96,11 +96,12 @@ def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def renyi_efficiency(frequency: Frequency, alpha: float = ALPHA) -> float | None:
-    """H_alpha(p) / log |V|, with H_alpha(p) = log(sum of p_i ** alpha) / (1 - alpha): 1 where all tokens are equally frequent.
+    """H_alpha(p) / log |V|, with H_alpha(p) = log(sum of p_i ** alpha) / (1 - alpha): 1 where all tokens are equally
+    frequent.
 
-    p is the distribution of tokens in the texts and V the vocabulary, tokens that never occur included. An alpha above 1
-    punishes what is far too frequent more than what is rare. Zouhar et al. 2023, "Tokenization and the Noiseless Channel".
-    None without tokens or with a vocabulary of one.
+    p is the distribution of tokens in the texts and V the vocabulary, tokens that never occur included. An alpha above
+    1 punishes what is far too frequent more than what is rare. Zouhar et al. 2023, "Tokenization and the Noiseless
+    Channel". None without tokens or with a vocabulary of one.
 
     >>> renyi_efficiency(np.array([5, 5, 5, 5])), renyi_efficiency(np.array([5, 5, 0, 0]))
     (1.0, 0.5)
@@ -114,8 +115,8 @@ def renyi_efficiency(frequency: Frequency, alpha: float = ALPHA) -> float | None
 
 
 def coverage(frequency: Frequency) -> dict[str, Any]:
-    """`top`: the share of all tokens that the k most frequent ones are, for k = 1, 2, 5, 10, ... ; `pieces_for`: how many
-    of the most frequent cover a share.
+    """`top`: the share of all tokens that the k most frequent ones are, for k = 1, 2, 5, 10, ... ; `pieces_for`: how
+    many of the most frequent cover a share.
 
     >>> coverage(np.array([1, 7, 0, 2]))["top"]
     [[1, 0.7], [2, 0.9], [3, 1.0]]

@@ -1,4 +1,5 @@
-"""The report of a tokenizer: how far its tokens go in each source, what its pieces are made of, which it should not have.
+"""The report of a tokenizer: how far its tokens go in each source, what its pieces are made of, which it should not
+have.
 
 Everything in it follows from the model and the texts alone, so equal ones give equal bytes; speed is measured by
 `python -m tokenizer compare`.

@@ -169,7 +169,8 @@ def create_shard(prefix: Path, **identity: Any) -> Iterator[ShardWriter]:
 
 
 def narrow(ids: ArrayLike, vocab_size: int, where: str) -> Tokens:
-    """`ids` in the shard's dtype, a view where they have it, their range checked first: numpy casts 70000 to 4464 without a word.
+    """`ids` in the shard's dtype, a view where they have it, their range checked first: numpy casts 70000 to 4464
+    without a word.
 
     Raises:
         ShardError: not one-dimensional integers, or an id outside 0..vocab_size-1; `where` names the document.

@@ -1,4 +1,5 @@
-"""The memory of this process, as the kernel counts it (Linux only); standard library alone, for the peers' scripts too."""
+"""The memory of this process, as the kernel counts it (Linux only); standard library alone, for the peers' scripts
+too."""
 
 from __future__ import annotations
 

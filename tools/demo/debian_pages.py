@@ -154,7 +154,8 @@ class Apt:
 
 
 def run(command: list[str], timeout_seconds: int = DOWNLOAD_TIMEOUT_SECONDS, cwd: Path | None = None) -> str:
-    """What a command prints; raises `WenhaiError` with its last word where it fails, is not there, or takes too long."""
+    """What a command prints; raises `WenhaiError` with its last word where it fails, is not there, or takes too
+    long."""
     environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     name = " ".join(word for word in command[:1] + command[-2:] if not word.startswith("-"))
     try:

@@ -65,7 +65,8 @@ def coverage(out: Path, data: Path | None = None) -> list[Row]:
 
 
 def second_visit(out: Path) -> list[Row]:
-    """Crawl the honest sites into OUT/again, and once more after some of their pages have changed; the table of that."""
+    """Crawl the honest sites into OUT/again, and once more after some of their pages have changed; the table of
+    that."""
     log, config, folder = out / "again.jsonl", out / "again.toml", out / "again"
     log.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,10 +1,10 @@
 """How fast the crawler is beside plain Scrapy, on the same web, with the same number of connections.
 
-Three crawlers go over one web of `many.NUM_HOSTS` hosts, each in a process of its own, the server in another: ours as it
-is (robots.txt, guard, frontier, page reading, WARC), a Scrapy spider with a LinkExtractor that keeps nothing, and the
-same spider writing WARC with warcio. No delays, one connection a host. CPU is the crawler's own process, user and system:
-what a crawl of one page a host costs is told apart as the start (imports, tables, certificates, connections), and a page
-costs what the others add to it.
+Three crawlers go over one web of `many.NUM_HOSTS` hosts, each in a process of its own, the server in another: ours as
+it is (robots.txt, guard, frontier, page reading, WARC), a Scrapy spider with a LinkExtractor that keeps nothing, and
+the same spider writing WARC with warcio. No delays, one connection a host. CPU is the crawler's own process, user and
+system: what a crawl of one page a host costs is told apart as the start (imports, tables, certificates, connections),
+and a page costs what the others add to it.
 """
 
 from __future__ import annotations

@@ -212,8 +212,8 @@ def stranger_table(folder: Path, seed: int) -> list[list[str]]:
 def measure_curves(folder: Path, pairs: int, seed: int = 0) -> list[Line]:
     """For every shingle length and choice of bands: the share of pairs that meet, by Jaccard, and the theory's.
 
-    The last curve is of the pairs that the defaults find, verification and all. A pair is a passage's beginning with two
-    other passages' ends, cut so that it has about the wanted Jaccard; it is counted at its exact one.
+    The last curve is of the pairs that the defaults find, verification and all. A pair is a passage's beginning with
+    two other passages' ends, cut so that it has about the wanted Jaccard; it is counted at its exact one.
     """
     taken = list(zip(range(3 * pairs), passages(folder, random.Random(seed + 1)), strict=False))
     thirds = [[text for number, text in taken if number % 3 == part] for part in range(3)]
@@ -316,7 +316,8 @@ def shingles(texts: Sequence[str], ngram: int) -> list[Shingles]:
 
 
 def promised(similarities: Floats, config: DedupConfig) -> Floats:
-    """P(some band is equal and enough minima are) of each Jaccard, each minimum equal with that chance: by simulation."""
+    """P(some band is equal and enough minima are) of each Jaccard, each minimum equal with that chance: by
+    simulation."""
     generator = np.random.default_rng(0)
     grid = np.linspace(0, 1, 101)
     chances = np.empty(len(grid))

@@ -1,4 +1,5 @@
-"""Chinese sites as they are: every encoding, rightly, wrongly and not labelled, all ways of delivery, and real pages."""
+"""Chinese sites as they are: every encoding, rightly, wrongly and not labelled, all ways of delivery, and real
+pages."""
 
 from __future__ import annotations
 

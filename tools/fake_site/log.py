@@ -53,7 +53,8 @@ class Log:
         return found
 
     def pauses(self, host: str) -> list[float]:
-        """Seconds from the beginning of each answer of a host to its next request: never less than the crawler waited."""
+        """Seconds from the beginning of each answer of a host to its next request: never less than the crawler
+        waited."""
         entries = self.by_host().get(host, ())
         return [after.at - before.answered for before, after in pairwise(entries)]
 

@@ -42,7 +42,8 @@ def _host(web: Web, number: int, pages: int, large: bool) -> None:
 
 @cache
 def _page(host: int, index: int, pages: int, port: int, large: bool) -> bytes:
-    """Page `index` of a host: links to its children in a tree of `NUM_LINKS` a page, to its parent, and to other hosts."""
+    """Page `index` of a host: links to its children in a tree of `NUM_LINKS` a page, to its parent, and to other
+    hosts."""
     children = range(index * NUM_LINKS + 1, min(pages, (index + 1) * NUM_LINKS + 1))
     links = [f"/p/{child}.html" for child in children]
     links += ["/", f"/p/{(index - 1) // NUM_LINKS}.html"] if index > NUM_LINKS else ["/"]

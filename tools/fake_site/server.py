@@ -1,7 +1,7 @@
 """The server: one asyncio process, one port, an address of 127.0.0.0/8 for each host, HTTP/1.1 by hand.
 
-Every request is a line of JSON in the log when it comes and another when its answer begins (log.py reads them), so that a
-test can tell what was fetched, how often, how many connections a host had, and how long it was left alone.
+Every request is a line of JSON in the log when it comes and another when its answer begins (log.py reads them), so that
+a test can tell what was fetched, how often, how many connections a host had, and how long it was left alone.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ CA_NAME = "ca.pem"
 
 
 def build(web: Web) -> None:
-    """A host of each kind; one that is only to be had over TLS; one whose plain pages are fine though its TLS is not."""
+    """A host of each kind; one that is only to be had over TLS; one whose plain pages are fine though its TLS is
+    not."""
     for kind in KINDS:
         site = web.site(f"tls-{kind}.test")
         secure = f"https://{site.host}:{web.tls_port}/secure.html"

@@ -1,1 +1,2 @@
-"""Compares our evaluation with lm-evaluation-harness: the same strings, one model as a checkpoint and as an exported folder."""
+"""Compares our evaluation with lm-evaluation-harness: the same strings, one model as a checkpoint and as an exported
+folder."""

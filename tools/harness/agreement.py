@@ -1,9 +1,9 @@
 """How far our evaluation of a checkpoint and the harness' of the exported folder are apart, item by item.
 
 Both are made equal first: our model gets the tokens that the harness makes of a pair, and reads them without masks and
-prefixes, as transformers does. Then rounding alone is between them, and BOUND is what it may come to. Beside that stands what
-`python -m pretrain tasks` says of the same items, with its own tokens and the masks of the training; where these are the
-harness', it is held to the same bound.
+prefixes, as transformers does. Then rounding alone is between them, and BOUND is what it may come to. Beside that
+stands what `python -m pretrain tasks` says of the same items, with its own tokens and the masks of the training; where
+these are the harness', it is held to the same bound.
 """
 
 from __future__ import annotations

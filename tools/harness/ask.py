@@ -2,8 +2,8 @@
 
     python ask.py MODEL TASKS OUT.json BATCH_SIZE
 
-Nothing of ours is imported, and no network is used. Choices are asked with `add_bos_token=True`; texts with `False`, because
-the harness puts the end-of-document token before a text itself, and would charge for a second one.
+Nothing of ours is imported, and no network is used. Choices are asked with `add_bos_token=True`; texts with `False`,
+because the harness puts the end-of-document token before a text itself, and would charge for a second one.
 """
 
 from __future__ import annotations

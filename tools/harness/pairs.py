@@ -1,7 +1,7 @@
 """Tasks as the harness asks them: strings of a context and a continuation, and the tokens that it makes of them.
 
-Strings come from our own prompts (`pretrain.tasks`), by decoding their tokens, which is exact: both sides see the same text,
-also where a text was cut to fit. The tokens need not be the same:
+Strings come from our own prompts (`pretrain.tasks`), by decoding their tokens, which is exact: both sides see the same
+text, also where a text was cut to fit. The tokens need not be the same:
 
 | | ours | the harness |
 |---|---|---|
@@ -10,8 +10,9 @@ also where a text was cut to fit. The tokens need not be the same:
 | beginning | the end-of-document token | the same, with `add_bos_token=True`; an empty context is that token alone |
 | too long | fields are cut, so that nothing is | left-truncated; never reached with our prompts |
 
-Cut its way, a token that holds characters of both sides costs nothing, and what follows it is scored after a context that was
-never there. Where nothing is left of a continuation the harness ends with an error; such items are left out here and counted.
+Cut its way, a token that holds characters of both sides costs nothing, and what follows it is scored after a context
+that was never there. Where nothing is left of a continuation the harness ends with an error; such items are left out
+here and counted.
 """
 
 from __future__ import annotations

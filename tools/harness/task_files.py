@@ -7,8 +7,8 @@
 | texts | none | the text | rolling log-likelihood |
 
 YAML holds names of fields alone, no templates, so nothing in a text is taken for one. `target_delimiter` is empty: the
-harness would put a space before an answer. Perplexity by words is left out: what stands between white space is a word to the
-harness, a Chinese text is one, and the perplexity of one so long overflows and ends the run.
+harness would put a space before an answer. Perplexity by words is left out: what stands between white space is a word
+to the harness, a Chinese text is one, and the perplexity of one so long overflows and ends the run.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def write_choices(folder: Path, found: Questions) -> str:
     """Write the files of a task; returns the name by which the harness knows it.
 
     Raises:
-        UsageError: the prompt changes both the context and the continuation from answer to answer, and the harness has no
-            form for that.
+        UsageError: the prompt changes both the context and the continuation from answer to answer, and the harness has
+            no form for that.
     """
     name = f"wenhai_{found.name}"
     several = [len(set(question.contexts)) > 1 for question in found.asked]

@@ -1,4 +1,5 @@
-"""Strings that look like personal data and are none: orders, prices, dates, versions, addresses of no person, wrong check digits."""
+"""Strings that look like personal data and are none: orders, prices, dates, versions, addresses of no person, wrong
+check digits."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """WARC files that a kill at any moment leaves whole: appended record by record, closed when they are large.
 
 The open file is `.00007.warc.gz.open`, and what counts of it is the length that the frontier recorded after the last
-`sync`. After a kill `recover` cuts it there: nothing recorded is lost, and nothing stays that the frontier does not know
-of. A large file is made durable, and only then takes its final name, `00007.warc.gz`.
+`sync`. After a kill `recover` cuts it there: nothing recorded is lost, and nothing stays that the frontier does not
+know of. A large file is made durable, and only then takes its final name, `00007.warc.gz`.
 
-Records are ours (records.py) and not warcio's, which knows headers as text and percent-escapes what is not ASCII in them:
-the bytes that came would be lost.
+Records are ours (records.py) and not warcio's, which knows headers as text and percent-escapes what is not ASCII in
+them: the bytes that came would be lost.
 """
 
 from __future__ import annotations

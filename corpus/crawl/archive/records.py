@@ -1,8 +1,8 @@
 """The bytes of WARC 1.1 records: one gzip member each, no header ever longer than its line.
 
-What is stored of an answer is its decoded body, as Common Crawl does it: each tool then reads it, whatever it was packed
-with. Headers keep their bytes, order and case; Content-Encoding and Transfer-Encoding, which are no longer true, are
-renamed `X-Crawler-...`, and so is a Content-Length that is another.
+What is stored of an answer is its decoded body, as Common Crawl does it: each tool then reads it, whatever it was
+packed with. Headers keep their bytes, order and case; Content-Encoding and Transfer-Encoding, which are no longer true,
+are renamed `X-Crawler-...`, and so is a Content-Length that is another.
 """
 
 from __future__ import annotations

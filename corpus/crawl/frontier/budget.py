@@ -2,7 +2,8 @@
 
 A pattern is what URLs of a host have in common but for their numbers and values. It takes so many URLs; one path of a
 host takes so many sets of parameter names; and a pattern whose pages keep saying what an earlier page of it said is
-closed. A host that says the same under ever new names, each a pattern of its own, is closed after more of them. Seeds are exempt from what counts links (depth, patterns, hosts of a domain): somebody wrote them down.
+closed. A host that says the same under ever new names, each a pattern of its own, is closed after more of them. Seeds
+are exempt from what counts links (depth, patterns, hosts of a domain): somebody wrote them down.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ class Budgets:
         return None
 
     def begin_round(self) -> None:
-        """Pages that are fetched again say what they said before: that is no trap. The first new one ends a row, too."""
+        """Pages that are fetched again say what they said before: that is no trap. The first new one ends a row,
+        too."""
         self.db.execute("DELETE FROM contents")
 
     def _new_query(self, link: Link) -> bool:

@@ -4,9 +4,9 @@ Start-time fair queuing (Goyal, Vin, Cheng 1996): each request moves a host's tu
 that are due the one with the least turn goes first. A Chinese host weighs up to 16 times another, so it comes first and
 more often, and none waits for ever. A host becomes due at the present turn at the earliest: rest earns nothing.
 
-In memory are at most `WINDOW` hosts, whatever the crawl knows. A host whose turn comes after that of one outside leaves;
-when half of the window is free, those with the least turn come in. One that is due only after `FAR_SECONDS` waits
-outside, too.
+In memory are at most `WINDOW` hosts, whatever the crawl knows. A host whose turn comes after that of one outside
+leaves; when half of the window is free, those with the least turn come in. One that is due only after `FAR_SECONDS`
+waits outside, too.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What an answer says about its own use: X-Robots-Tag, robots metas, and the signals against training.
 
-Honoured, whoever among `*` and our agent they speak to: `noindex`, `nofollow`, `noarchive` (also `nocache`), `none` (the
-first two), `noai` and `noimageai`; `TDM-Reservation: 1` and `<meta name="tdm-reservation" content="1">` (W3C TDMRep);
-`Content-Usage: train-ai=n` (IETF AIPREF). A `noimageai` speaks of images, which are not kept; with no telling what its
-writer meant about text, the page is left alone. `unavailable_after` is not read: it dates a search result, and a page that
-is still served has not gone. Directives that allow (`index`, `all`) never undo one that forbids.
+Honoured, whoever among `*` and our agent they speak to: `noindex`, `nofollow`, `noarchive` (also `nocache`), `none`
+(the first two), `noai` and `noimageai`; `TDM-Reservation: 1` and `<meta name="tdm-reservation" content="1">` (W3C
+TDMRep); `Content-Usage: train-ai=n` (IETF AIPREF). A `noimageai` speaks of images, which are not kept; with no telling
+what its writer meant about text, the page is left alone. `unavailable_after` is not read: it dates a search result, and
+a page that is still served has not gone. Directives that allow (`index`, `all`) never undo one that forbids.
 
 Time is linear in the input, and the reasons are of a fixed vocabulary, whatever a host sends.
 """

@@ -1,12 +1,12 @@
 """How long a host is left alone: after every answer, in seconds, without a clock of its own.
 
 After an answer: the longest of the configured delay, the host's Crawl-delay (capped) and a multiple of what the host
-takes to answer (averaged, so that a host that slows down is asked less). After a failure (429, 5xx, no connection) twice
-that for each failure in a row, up to a cap, or what Retry-After asks for. A host that fails too often in a row, or asks
-for longer than a run should wait, is given up for the run.
+takes to answer (averaged, so that a host that slows down is asked less). After a failure (429, 5xx, no connection)
+twice that for each failure in a row, up to a cap, or what Retry-After asks for. A host that fails too often in a row,
+or asks for longer than a run should wait, is given up for the run.
 
-No jitter: a host has one connection, so there is no herd to break up, and a run can be replayed. A Retry-After that is a
-date is measured from the answer's own Date, so that neither clock need be right.
+No jitter: a host has one connection, so there is no herd to break up, and a run can be replayed. A Retry-After that is
+a date is measured from the answer's own Date, so that neither clock need be right.
 """
 
 from __future__ import annotations

@@ -2,15 +2,16 @@
 
 Ours and not Protego's, which is the tests' oracle where the two agree. Where it departs from the RFC (tests show each):
 it takes `User-agent: wenhai` for `wenhaibot` and misses `wenhaibot/1.0`; lets an unknown line or a Crawl-delay part the
-agents of one group; ends lines at U+0085 and U+2028; folds every escape that is no UTF-8 to U+FFFD, so that all paths in
-GBK are one; unescapes reserved characters (`%3F` is then `?`); and gives every agent of a group its own copy of the
+agents of one group; ends lines at U+0085 and U+2028; folds every escape that is no UTF-8 to U+FFFD, so that all paths
+in GBK are one; unescapes reserved characters (`%3F` is then `?`); and gives every agent of a group its own copy of the
 rules, which 250 KB of agents over 250 KB of rules make 10^8 of.
 
 Four choices. A 429 counts as unreachable, not as the other 4xx do: a host that asks for fewer requests has not said
 that all of them are welcome. Groups for the well-known crawlers of model makers bind those alone: by the RFC a group
 speaks to the product token that it names. What speaks to everyone who trains is honoured: `Content-Usage: train-ai=n`
-(IETF AIPREF drafts) and `Content-Signal: ai-train=no`, in our group or outside any. A URL that so many wildcards speak of that the answer would take long (`MAX_STEPS`) is not
-asked for: 500 KB of them over a URL of 2 KB take a quarter of a second, and a host may do that for each of its URLs.
+(IETF AIPREF drafts) and `Content-Signal: ai-train=no`, in our group or outside any. A URL that so many wildcards speak
+of that the answer would take long (`MAX_STEPS`) is not asked for: 500 KB of them over a URL of 2 KB take a quarter of a
+second, and a host may do that for each of its URLs.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ PRIOR_TEXT_BYTES = 300
 PRIOR_PAGES = 4
 
 # What the top-level domain of a host makes us expect: nearly all of .cn is Chinese, and so are places where Chinese is
-# written and domains written in it; .sg is one part in a few; other hosts were found through links on Chinese pages, which
-# makes them likelier to be Chinese than the web at large.
+# written and domains written in it; .sg is one part in a few; other hosts were found through links on Chinese pages,
+# which makes them likelier to be Chinese than the web at large.
 PRIORS = {"cn": 0.9, "tw": 0.9, "hk": 0.9, "mo": 0.9, "sg": 0.4}
 PRIOR_ELSEWHERE = 0.3
 # What a page's declarations make us expect of a page without text.
@@ -31,7 +31,8 @@ CHINESE_CODECS = frozenset(("gb18030", "gbk", "gb2312", "big5", "big5hkscs", "cp
 # Of a link's priority. The page that holds the link and the host it leads to say most and know it equally well; the
 # link's own text is a few characters; around an image or a page number it is none, and the page stands in.
 PAGE_WEIGHT, HOST_WEIGHT, TEXT_WEIGHT = 0.4, 0.4, 0.2
-# A page ten links from a seed comes half as soon: nearer pages are what sites think more of (PageRank falls with depth).
+# A page ten links from a seed comes half as soon: nearer pages are what sites think more of (PageRank falls with
+# depth).
 HALVING_DEPTH = 10
 # A site that says a page is in another language is believed, but for the few that copy the tag everywhere.
 OTHER_LANGUAGE = 0.1

@@ -19,7 +19,8 @@ MAX_LINKS = 2_000  # links of a page that are kept, in the page's order
 MAX_OTHER_TAGS = 200  # meta, base and html tags
 MAX_TITLE_CHARS = 300
 MAX_LINK_TEXT_BYTES = 240  # 80 Han characters: a headline
-# Kana to Han above which a page is Japanese. Of 2,000 Chinese pages none has 0.1; Japanese prose has more kana than Han.
+# Kana to Han above which a page is Japanese. Of 2,000 Chinese pages none has 0.1; Japanese prose has more kana than
+# Han.
 MAX_KANA_RATIO = 0.25
 
 # A page that says there is none says it in its title, or at the top of a text that is short.

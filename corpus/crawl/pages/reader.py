@@ -1,7 +1,7 @@
 """A page's tags that name other pages, and its visible text, in one pass over the bytes and without a tree.
 
-The syntax is read by corpus.extract.syntax, so it is what extraction reads and as linear in the page; no stack is kept, as
-which element is inside which says nothing about links. Of the tags that matter it notes where the values of their
+The syntax is read by corpus.extract.syntax, so it is what extraction reads and as linear in the page; no stack is kept,
+as which element is inside which says nothing about links. Of the tags that matter it notes where the values of their
 attributes stand; what they mean is page.py's affair.
 """
 

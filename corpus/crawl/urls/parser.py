@@ -1,11 +1,11 @@
 """The URL parser: what a link means, spelt one way, without losing a byte that a server may look at.
 
 This is the WHATWG URL parser (url.spec.whatwg.org, read as of 2024) for http and https: a path is UTF-8, a query
-is in the encoding of the page that holds the link (GBK and Big5 sites know no other), escapes stay as they were written,
-hosts are ASCII (UTS 46), and a number, in whatever base, is the IPv4 address it stands for. It differs where a crawler
-must: users are refused, so are hosts that DNS cannot have; fragments, empty queries and a host's last dot are gone; and
-the few characters that browsers send but RFC 3986 has no place for (`[ ] | ^`) are escaped, so that WARC and every
-library take the URL as it is (w3lib.url.safe_url_string, which Scrapy runs over every URL, changes nothing).
+is in the encoding of the page that holds the link (GBK and Big5 sites know no other), escapes stay as they were
+written, hosts are ASCII (UTS 46), and a number, in whatever base, is the IPv4 address it stands for. It differs where a
+crawler must: users are refused, so are hosts that DNS cannot have; fragments, empty queries and a host's last dot are
+gone; and the few characters that browsers send but RFC 3986 has no place for (`[ ] | ^`) are escaped, so that WARC and
+every library take the URL as it is (w3lib.url.safe_url_string, which Scrapy runs over every URL, changes nothing).
 """
 
 from __future__ import annotations

@@ -163,6 +163,7 @@ def to_link(
 
 @lru_cache(maxsize=16_384)
 def _facts(url: str) -> tuple[str, str, bytes, bytes, bytes, str | None]:
-    """What `to_link` works out of a normalised URL. Remembered: the navigation of a site stands on each of its pages."""
+    """What `to_link` works out of a normalised URL. Remembered: the navigation of a site stands on each of its
+    pages."""
     host = host_of(url)
     return host, domain_of(host), key_of(url), pattern_of(url), query_path_of(url), static_trap(url)

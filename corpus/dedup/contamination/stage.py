@@ -36,7 +36,8 @@ class Contamination(Stage):
         object.__setattr__(self, "upstream", (self.documents,))
 
     def config(self) -> dict[str, Any]:
-        """n, what is done, the limit as a rule, the files by the names in fates, and the table that folds characters."""
+        """n, what is done, the limit as a rule, the files by the names in fates, and the table that folds
+        characters."""
         from corpus.dedup.text.fold_table import fold_digest
 
         values = self.contamination.model_dump(include={"ngram", "action"})

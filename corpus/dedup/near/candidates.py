@@ -1,13 +1,14 @@
 """Members of the buckets of one partition to verified edges between documents.
 
 Exact copies in a bucket are set aside first (the bucket of the exact key makes their edges), so a text repeated a
-million times costs a sort and no comparison. The others are compared in rank order with the bucket's leaders so far: one
-that resembles no leader becomes a leader itself. A bucket therefore costs documents x leaders and not the square, and
-what is compared depends on content alone. The number of leaders is bounded, that of documents of earlier builds and that
-of new ones each for itself; a document that would have become one more is counted as overflow.
+million times costs a sort and no comparison. The others are compared in rank order with the bucket's leaders so far:
+one that resembles no leader becomes a leader itself. A bucket therefore costs documents x leaders and not the square,
+and what is compared depends on content alone. The number of leaders is bounded, that of documents of earlier builds and
+that of new ones each for itself; a document that would have become one more is counted as overflow.
 
-Compared are the low 16 bits of the minima (Li and Koenig 2010, b-bit minwise hashing): half the bytes to bring together.
-Two different minima agree in them once in 65,536, which adds (1 - j) / 65,536 to an estimate whose standard error is 0.04.
+Compared are the low 16 bits of the minima (Li and Koenig 2010, b-bit minwise hashing): half the bytes to bring
+together. Two different minima agree in them once in 65,536, which adds (1 - j) / 65,536 to an estimate whose standard
+error is 0.04.
 
 An edge (a, b) runs from the document of higher rank to the one of lower rank and carries the id of a. Its similarity is
 estimated from both signatures and is at least the threshold: a chain of templates that share bands makes candidates,

@@ -31,7 +31,8 @@ def minhash(codes: Codes, offsets: Offsets, ngram: int, num_permutations: int) -
 
 
 def permutations(count: int) -> tuple[Codes, Codes]:
-    """Return the odd factors and the summands; the summands depend on the count, as they are drawn after the factors."""
+    """Return the odd factors and the summands; the summands depend on the count, as they are drawn after the
+    factors."""
     generator = np.random.RandomState(SEED)
     factors = generator.randint(0, 1 << 31, count, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
     return factors, generator.randint(0, 1 << 32, count, dtype=np.uint32)

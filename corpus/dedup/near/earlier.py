@@ -1,12 +1,13 @@
 """The builds that a new one is deduplicated against: `[dedup] earlier = ["build/2025", "s3://corpus/2026"]`.
 
 Their committed signatures are read as further shards of the new build: nothing is signed again, no text of theirs is
-opened, and what they cost is one pass over their band records (12 B x bands a document), plus keys and sketches of those
-that share a key with a new document. Only documents that survived there take part. They outrank all new ones, are never
-compared with each other, and nothing is written of them.
+opened, and what they cost is one pass over their band records (12 B x bands a document), plus keys and sketches of
+those that share a key with a new document. Only documents that survived there take part. They outrank all new ones, are
+never compared with each other, and nothing is written of them.
 
 What survived is told by the drops of `clusters`: an excerpt that `substrings` took out behind it, whose text better
-documents there hold, still stands against its copies, and with `keep = "all_with_size"` duplicates that were kept do not.
+documents there hold, still stands against its copies, and with `keep = "all_with_size"` duplicates that were kept do
+not.
 
 To meet what survived is enough: an exact copy of a document that was dropped has its very signature, and so meets what
 dropped it. A build whose documents fell for those of a still earlier one therefore needs that one beside it, and the
@@ -139,7 +140,8 @@ class Numbering:
 
     @classmethod
     def of(cls, signatures: Folder, earlier: Sequence[Folder]) -> Numbering:
-        """The numbering of a build with these signatures; `earlier` are the signatures and clusters of each other one."""
+        """The numbering of a build with these signatures; `earlier` are the signatures and clusters of each other
+        one."""
         import numpy as np
 
         from corpus.dedup.near.clusters import BUILD_DTYPE

@@ -1,9 +1,9 @@
 """The join between buckets and signatures, a shard at a time.
 
 A shard reads its records of every partition's buckets, merges them with its keys and signatures, each file from front
-to back, and writes what each partition will compare as one section. The price is a copy of the sketch (2 B x k) for each bucket a
-document is in; documents without a twin, nearly all of them, cost nothing. The gain is that no task ever reads at
-random in a file of the whole corpus.
+to back, and writes what each partition will compare as one section. The price is a copy of the sketch (2 B x k) for
+each bucket a document is in; documents without a twin, nearly all of them, cost nothing. The gain is that no task ever
+reads at random in a file of the whole corpus.
 
 Buckets of the very same documents have the same edges, and a pair of documents has up to one such bucket a band: only
 the first of them in the order of keys is kept, which its members find out each by itself, from a hash of its documents.

@@ -4,9 +4,10 @@ Classic scheme (Broder 1997): k permutations of the 32-bit hashes of a document'
 maps x -> a x + b mod 2^32 with odd a; a signature holds the k minima, and the share of equal minima of two signatures
 estimates the Jaccard similarity j of their n-gram sets with standard error sqrt(j (1 - j) / k).
 
-`python -m tools.bench signatures`: at k = 112, folding included, it runs at half the speed of hashing the shingles alone,
-where one-permutation hashing would run at three quarters. Its error is the theory's at every length (theirs is 1.2 times
-it at 30 shingles): short documents are the ones that fail, and the minima are independent, as the S-curve assumes.
+`python -m tools.bench signatures`: at k = 112, folding included, it runs at half the speed of hashing the shingles
+alone, where one-permutation hashing would run at three quarters. Its error is the theory's at every length (theirs is
+1.2 times it at 30 shingles): short documents are the ones that fail, and the minima are independent, as the S-curve
+assumes.
 """
 
 from __future__ import annotations

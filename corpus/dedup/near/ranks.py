@@ -8,10 +8,11 @@
     bits 27-1   worth to the character
     bit 0       with `scripts = "keep"`: a Traditional document, whose passages are compared with those of its like only
 
-Worth is quality and completeness in one number: folded characters, less two for every character of site talk or of a block
-list, times (1 + score) / 2 where a model scored the document. So a tail of n characters makes a copy worth n less than the
-clean one although it is longer, also where only half of it is recognised, and a copy that lost n characters is worth n
-less than the whole one: neither needs a limit of its own, and what is misjudged of the article itself is so in all copies.
+Worth is quality and completeness in one number: folded characters, less two for every character of site talk or of a
+block list, times (1 + score) / 2 where a model scored the document. So a tail of n characters makes a copy worth n less
+than the clean one although it is longer, also where only half of it is recognised, and a copy that lost n characters is
+worth n less than the whole one: neither needs a limit of its own, and what is misjudged of the article itself is so in
+all copies.
 
 It comes from the document and the recipe alone; docs/dedup.md has what it was measured by.
 """

@@ -42,8 +42,8 @@ def sign_texts(
 ) -> Signed:
     """Sign one batch: columns of binary(16) and large_string, and what else ranks them; without it, length does.
 
-    With `scripts = "keep"` the keys and minima of Traditional documents are other bijections of their shingles: editions
-    never meet, and texts of one script are compared as ever.
+    With `scripts = "keep"` the keys and minima of Traditional documents are other bijections of their shingles:
+    editions never meet, and texts of one script are compared as ever.
     """
     offsets, data = text_buffers(texts)
     codes, code_offsets = fold(offsets, data)

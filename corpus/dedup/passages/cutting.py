@@ -28,7 +28,8 @@ from corpus.engine.storage import fetch
 
 
 class Cut(NamedTuple):
-    """What some documents lose, by row: their new texts and the (line, count) of each edit; and rows that always stay."""
+    """What some documents lose, by row: their new texts and the (line, count) of each edit; and rows that always
+    stay."""
 
     texts: dict[int, str]
     edits: dict[int, Sequence[tuple[int, int]]]

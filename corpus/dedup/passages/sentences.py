@@ -5,10 +5,11 @@ begin one belongs to it: further marks, closing quotes and brackets, white space
 stands before a letter, an ideograph, a digit, a symbol or an opening quote, never inside a character or before its
 accent, and texts that fold to the same characters with the same marks are cut at the same places.
 
-What never ends (tables, code, unpunctuated classics) is cut by its content, so that two copies agree wherever they start:
-a sentence of more than `LONG_SENTENCE` folded characters at one in eight of its commas, colons and spaces, and a piece
-of more than `LONG_PIECE` at one in 64 of its characters. A hash of the eight characters before (the gear hash of Xia et
-al. 2016, FastCDC) chooses them; where it chooses none, as in 哈哈哈哈, there is a break after `LONG_PIECE` characters.
+What never ends (tables, code, unpunctuated classics) is cut by its content, so that two copies agree wherever they
+start: a sentence of more than `LONG_SENTENCE` folded characters at one in eight of its commas, colons and spaces, and a
+piece of more than `LONG_PIECE` at one in 64 of its characters. A hash of the eight characters before (the gear hash of
+Xia et al. 2016, FastCDC) chooses them; where it chooses none, as in 哈哈哈哈, there is a break after `LONG_PIECE`
+characters.
 """
 
 from __future__ import annotations

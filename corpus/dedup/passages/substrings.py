@@ -4,15 +4,16 @@ A *window* is a run of whole sentences (sentences.py) of at least `min_chars` fo
 without its first or without its last sentence. Each is a 64-bit hash of its folded characters and breaks. Let a run of
 sentences a..b with `min_chars` characters stand in two documents. A sentence j of it is in a window inside a..b: the
 shortest that ends with j where a..j is long enough, else the shortest that begins with a. So equal hashes cover exactly
-the runs that are shared, from their first to their last sentence. Real text has 1.3 windows a sentence, one for 54 bytes
-(`python -m tools.evaluate.substrings`, as all figures here); to keep fewer would lose a sentence at each end of one.
+the runs that are shared, from their first to their last sentence. Real text has 1.3 windows a sentence, one for 54
+bytes (`python -m tools.evaluate.substrings`, as all figures here); to keep fewer would lose a sentence at each end of
+one.
 
 Documents are ranked by 32 bits that come from their contents alone. Where documents of different rank share a window,
 those below the best lose its sentences. What is lost is therefore a function of the set of documents: order, split and
-workers change nothing. Of every lost sentence a copy stays: the window's best document holds it too, and either keeps it
-or loses it to a window of a still better one; ranks end, and the last keeps it. That last one is the best of a window
-(it *gives* the sentence), and such a document is never dropped for what little it is left with. Two documents of equal
-rank (one pair in 32,768 of about equal worth) both keep theirs. Within a document nothing is compared: a refrain,
+workers change nothing. Of every lost sentence a copy stays: the window's best document holds it too, and either keeps
+it or loses it to a window of a still better one; ranks end, and the last keeps it. That last one is the best of a
+window (it *gives* the sentence), and such a document is never dropped for what little it is left with. Two documents of
+equal rank (one pair in 32,768 of about equal worth) both keep theirs. Within a document nothing is compared: a refrain,
 a clause that a contract repeats, stays.
 
 A false match needs two different windows with one hash. Of n windows n^2 / 2^65 pairs have one: of the 10^11 windows of
@@ -71,7 +72,8 @@ def windows(sentences: Sentences, min_chars: int, ranks: Ranks | None = None) ->
 
 
 def document_ranks(keys: DocumentKeys) -> Ranks:
-    """uint32[n]: deduplication's rank in short: source, script, worth in steps of a sixteenth to a ninth; then a hash."""
+    """uint32[n]: deduplication's rank in short: source, script, worth in steps of a sixteenth to a ninth; then a
+    hash."""
     better = (keys["rank"] >> np.uint64(RANK_SHIFT)).astype(np.uint32) & np.uint32(0xFFFF)
     hashes = np.empty(len(keys), np.uint64)
     _mix_all(np.ascontiguousarray(keys["id"]), np.ascontiguousarray(keys["digest"]), hashes)
@@ -80,7 +82,8 @@ def document_ranks(keys: DocumentKeys) -> Ranks:
 
 
 def best_ranks(keys: Keys, ranks: Ranks) -> tuple[Array, Mask]:
-    """Each key once, sorted, as (key, its best rank) in `RECORD_DTYPE`, and whether documents of other ranks have it."""
+    """Each key once, sorted, as (key, its best rank) in `RECORD_DTYPE`, and whether documents of other ranks have
+    it."""
     order = np.argsort(keys)
     keys, ranks = keys[order], ranks[order]
     new = np.ones(len(keys), bool)

@@ -6,10 +6,10 @@ frequencies explain. Because every pair is compared with chance for *its* charac
 cost nothing (nothing was expected of them), and the table's own subject matters little: it is counted from
 documentation, classical verse and a word list, and serves web pages.
 
-`bigrams.table` (`python -m tools.bigram_table` makes it; `bigrams.txt` names its sources and their licences) holds 4,095
-characters by frequency, Traditional ones folded into Simplified, and the pairs that matter; any other pair scores what
-an unseen one does. Loading unfolds it to one byte a pair (16 MB), so the kernel does one lookup a character. Sums are
-integers: a document's value depends on nothing but its text.
+`bigrams.table` (`python -m tools.bigram_table` makes it; `bigrams.txt` names its sources and their licences) holds
+4,095 characters by frequency, Traditional ones folded into Simplified, and the pairs that matter; any other pair scores
+what an unseen one does. Loading unfolds it to one byte a pair (16 MB), so the kernel does one lookup a character. Sums
+are integers: a document's value depends on nothing but its text.
 
 File: the line `wenhai bigrams 1`, a line of JSON (`digest`: sha256 of the payload; `chars`, `pairs`, `unit`: scores
 are in 1/unit nat; `smoothing`, `total`), then zlib of the payload: the characters as UTF-16, their log counts (int16,
@@ -216,9 +216,11 @@ def bigram_association(batch: Batch) -> Floats:
 
 @statistic(unit="perplexity", family="quality")
 def bigram_perplexity(batch: Batch) -> Floats:
-    """exp of minus the mean of log p(b|a) = association + log p(b): how many characters a reader of pairs hesitates over.
+    """exp of minus the mean of log p(b|a) = association + log p(b): how many characters a reader of pairs hesitates
+    over.
 
-    Not normalised over b (the table is smoothed and cut), so good for comparing documents only. 0 for fewer than 10 pairs.
+    Not normalised over b (the table is smoothed and cut), so good for comparing documents only. 0 for fewer than 10
+    pairs.
 
     >>> from corpus.filters import measure
     >>> measure("quality.bigram_perplexity", ["学而时习之", "件选在文要请的择打中开单菜"]).round(-2)

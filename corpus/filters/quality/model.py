@@ -6,7 +6,8 @@ multiplied, which its own `predict` never does. Weights are int16 and sums are i
 the text. Text is seen folded as word lists see it (half-width, lower case, Simplified), digits as one, a run of white
 space as one space: script and typing habits are no sign of quality.
 
-Only files that a recipe names are read, [filter.quality] model = "quality.model"; `python -m corpus quality train` makes them.
+Only files that a recipe names are read, [filter.quality] model = "quality.model"; `python -m corpus quality train`
+makes them.
 
 File: the line `wenhai quality 1`, a line of JSON (`Header`), then int16 weights, little endian, [buckets, classes - 1]:
 the first class is the reference with weight 0.
@@ -281,7 +282,8 @@ def count_ngrams(
     buckets: Array,
     counts: Array,
 ) -> int:
-    """The rows of a sparse matrix of n-gram counts: int64 `indptr`, int32 `buckets` and `counts`; returns their length."""
+    """The rows of a sparse matrix of n-gram counts: int64 `indptr`, int32 `buckets` and `counts`; returns their
+    length."""
     shift = np.uint64(64 - bits)
     block = np.empty(BLOCK, np.int64)
     place = np.full(1 << bits, -1, np.int64)  # where in the row a bucket's count is

@@ -156,7 +156,8 @@ def label_char_ratio(batch: Batch) -> Floats:
 
 @statistic(unit="share of lines")
 def counting_line_ratio(batch: Batch) -> Floats:
-    """Entries that differ from the line before in digits only, over all lines: chapter lists, calendars, printed tables.
+    """Entries that differ from the line before in digits only, over all lines: chapter lists, calendars, printed
+    tables.
 
     An entry is a line of fewer than 100 code points that holds a digit and does not end like a sentence.
 

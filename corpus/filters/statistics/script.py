@@ -1,4 +1,5 @@
-"""Script: is it Chinese, and in which script. Kana, hangul and Japan's own characters tell the neighbours without a model.
+"""Script: is it Chinese, and in which script. Kana, hangul and Japan's own characters tell the neighbours without a
+model.
 
 A policy for Simplified and Traditional is either a rule, `script.traditional_ratio = { max = 0.5 }` drops Traditional
 documents, or the editor `[filter.edit] script = "simplified"`, which converts them (edits.py).

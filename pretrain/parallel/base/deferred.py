@@ -27,7 +27,8 @@ class Product(NamedTuple):
 
 
 def leave_to(left: list[Product] | None, module: nn.Module) -> None:
-    """Let the linear layers of a module leave the gradients of their weights in this list, or, with None, compute them."""
+    """Let the linear layers of a module leave the gradients of their weights in this list, or, with None, compute
+    them."""
     for layer in module.modules():
         if hasattr(layer, "deferred"):
             layer.deferred = left  # type: ignore[assignment]

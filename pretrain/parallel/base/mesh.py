@@ -1,9 +1,9 @@
 """The ranks of a run: who they are, the mesh they form, and the few things they say to each other outside the model.
 
-One mesh of four axes (pp, dp_replicate, dp_shard, tp), whatever is used of it: the ranks of one tensor-parallel group are
-neighbours, which talk most. A run of one process forms a group of one, so that nothing else asks whether there are others. The backend is
-`cpu:gloo,cuda:nccl`: flags and checkpoints travel over gloo and never need a GPU. A rank that dies or hangs
-makes the others fail within the timeout, with its name (`roll_call`).
+One mesh of four axes (pp, dp_replicate, dp_shard, tp), whatever is used of it: the ranks of one tensor-parallel group
+are neighbours, which talk most. A run of one process forms a group of one, so that nothing else asks whether there are
+others. The backend is `cpu:gloo,cuda:nccl`: flags and checkpoints travel over gloo and never need a GPU. A rank that
+dies or hangs makes the others fail within the timeout, with its name (`roll_call`).
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class World:
         return [bool(flag) for flag in raised.tolist()]
 
     def own_group(self, groups: Sequence[Sequence[int]]) -> dist.ProcessGroup | None:
-        """Of new groups of ranks of the world, the one that this rank is in; every rank gives the same, in the same order."""
+        """Of new groups of ranks of the world, the one that this rank is in; every rank gives the same, in the same
+        order."""
         own: dist.ProcessGroup | None = None
         for ranks in groups:
             group = dist.new_group(list(ranks), timeout=self.timeout)
@@ -166,10 +167,10 @@ def use_one_gloo_worker() -> None:
     """Give each gloo group that is created from now on one worker thread instead of two.
 
     A worker writes the name of the collective it has finished into one string of its group, and takes no lock
-    (ProcessGroupGloo::runLoop of torch 2.13). A name of more than 15 characters lies on the heap: two workers that write
-    ALLGATHER_COALESCED at once, which every functional all-gather is called there, free one block twice ("malloc():
-    unaligned tcache chunk detected", a segmentation fault). `init_process_group` takes no options for gloo; interfaces
-    are chosen as it does.
+    (ProcessGroupGloo::runLoop of torch 2.13). A name of more than 15 characters lies on the heap: two workers that
+    write ALLGATHER_COALESCED at once, which every functional all-gather is called there, free one block twice
+    ("malloc(): unaligned tcache chunk detected", a segmentation fault). `init_process_group` takes no options for gloo;
+    interfaces are chosen as it does.
     """
     gloo: Any = dist.ProcessGroupGloo
     create = gloo.__init__
@@ -191,8 +192,8 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks:
     If a rank gets lost, the others write their stacks to a folder, `stacks`.
 
     Raises:
-        UsageError: the ranks do not fit the layout, or have different ones, there is no such device, or torchrun's restarts
-            cannot work.
+        UsageError: the ranks do not fit the layout, or have different ones, there is no such device, or torchrun's
+            restarts cannot work.
         LostRank: another rank is gone, or silent for longer than the timeout.
     """
     with suppress(OSError, RuntimeError):  # where standard error is no file, as in a notebook
@@ -271,7 +272,8 @@ def _check_equal(shape: tuple[int, ...], size: int) -> None:
 
 
 def _check_agent_store(timeout: datetime.timedelta) -> None:
-    """Refuse a restart in which torchrun's agent hands out the store of an earlier attempt: ranks would look for dead ones."""
+    """Refuse a restart in which torchrun's agent hands out the store of an earlier attempt: ranks would look for dead
+    ones."""
     rank, host, port = os.environ["RANK"], os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     store = dist.TCPStore(host, port, timeout=timeout, wait_for_workers=False)  # type: ignore[attr-defined]
     if store.add(f"wenhai/started/{rank}", 1) > 1:

@@ -2,11 +2,11 @@
 
 - **Sequence parallelism**: a rank gathers the input's tokens, and keeps its own share of them alone; the backward
   gathers them again (Korthikanti et al. 2022, section 4.2.2). Several matrices share each gather.
-- **Exchanges beside arithmetic**: in the backward the tokens come while the gradient of the input is computed, and that is
-  summed over the ranks while those of the weights are.
+- **Exchanges beside arithmetic**: in the backward the tokens come while the gradient of the input is computed, and that
+  is summed over the ranks while those of the weights are.
 - **Zero-bubble schedules**: the gradients of the weights are left for later (`deferred`). Autograd gets
-  none of them: whatever else a parameter is used for (a tied embedding) is counted by autograd, once, and the product by
-  `deferred.accumulate`, once. Under recompute the input is the one computed again, as it is saved as autograd saves.
+  none of them: whatever else a parameter is used for (a tied embedding) is counted by autograd, once, and the product
+  by `deferred.accumulate`, once. Under recompute the input is the one computed again, as it is saved as autograd saves.
 """
 
 from __future__ import annotations

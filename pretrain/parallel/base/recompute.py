@@ -7,10 +7,10 @@
 | full | x | the whole block |
 
 Selective repeats no product: it drops what is cheap to compute beside its bytes. (Korthikanti et al. 2022 drop the
-attention's scores, which a fused kernel never writes.) Under sequence parallelism none of them keeps the gathered tokens,
-so that what is kept falls with the number of ranks: with none they are gathered again beside the first product of the
-backward, with the others before it, in what is recomputed. Full costs another forward, a third of the
-step's arithmetic more, for the blocks that do it. Gradients are the same bit for bit: nothing draws random numbers.
+attention's scores, which a fused kernel never writes.) Under sequence parallelism none of them keeps the gathered
+tokens, so that what is kept falls with the number of ranks: with none they are gathered again beside the first product
+of the backward, with the others before it, in what is recomputed. Full costs another forward, a third of the step's
+arithmetic more, for the blocks that do it. Gradients are the same bit for bit: nothing draws random numbers.
 """
 
 from __future__ import annotations

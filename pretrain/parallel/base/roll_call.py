@@ -1,13 +1,14 @@
 """Who is missing, and what was everybody doing: asked once, when a rank has waited for another in vain.
 
-Each rank listens on a port of its own; its thread sleeps until somebody calls, so that a run that goes well pays nothing.
-Addresses were exchanged at the start: no rank, store or agent has to be alive for the others to talk. A rank whose collective failed
-calls all the others. One that lives says what it is doing and writes its stacks to a file; one whose process has ended
-refuses the connection; one that is stopped, whose machine is gone or whose port is closed to others is silent. The caller tells the result to all, so that those
-who fail a moment later do not mistake the caller, which has ended by then, for the first one.
+Each rank listens on a port of its own; its thread sleeps until somebody calls, so that a run that goes well pays
+nothing. Addresses were exchanged at the start: no rank, store or agent has to be alive for the others to talk. A rank
+whose collective failed calls all the others. One that lives says what it is doing and writes its stacks to a file; one
+whose process has ended refuses the connection; one that is stopped, whose machine is gone or whose port is closed to
+others is silent. The caller tells the result to all, so that those who fail a moment later do not mistake the caller,
+which has ended by then, for the first one.
 
-NCCL's watchdog ends a process without an exception when a collective is late. So where there is a GPU the same thread looks up now and
-then, and calls the roll itself shortly before. (Written for CUDA, and not yet run there.)
+NCCL's watchdog ends a process without an exception when a collective is late. So where there is a GPU the same thread
+looks up now and then, and calls the roll itself shortly before. (Written for CUDA, and not yet run there.)
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class RollCall:
         stacks: Path | None = None,
         patience: float | None = None,
     ) -> None:
-        """`exchange` gives every rank's peer to every rank; `patience`: seconds after which the device's library gives up."""
+        """`exchange` gives every rank's peer to every rank; `patience`: seconds after which the device's library gives
+        up."""
         self.rank = rank
         self.phases = phases
         self.stacks = stacks
@@ -92,7 +94,8 @@ class RollCall:
         self._thread.join(SERVE_SECONDS)
 
     def report(self, error: BaseException) -> str:
-        """Who is missing, where this rank waited and what the others did; after at most some seconds, whoever is gone."""
+        """Who is missing, where this rank waited and what the others did; after at most some seconds, whoever is
+        gone."""
         self._failed_in = where(self.phases.step, self.phases.path_of(error))
         self._write_stacks("".join(traceback.format_exception(error)))
         if self._called.wait(min(self.rank * TURN_SECONDS, MOST_TURN_SECONDS)):

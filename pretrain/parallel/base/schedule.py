@@ -120,8 +120,8 @@ def _zero_bubble(rank: int, num_ranks: int, chunks: int, num_micro_batches: int)
 def _zero_bubble_v(rank: int, num_ranks: int, num_micro_batches: int) -> list[Action]:
     """Two stages on each rank, down the ranks and back up, so that the first rank also has the last stage (ZB-V).
 
-    Written for at least as many micro-batches as fill the pipeline; those too many are taken out again, which the others
-    do not notice. The order is the best one where F, I and W take equal time.
+    Written for at least as many micro-batches as fill the pipeline; those too many are taken out again, which the
+    others do not notice. The order is the best one where F, I and W take equal time.
     """
     down, up = rank, 2 * num_ranks - 1 - rank
     num_after = num_ranks - 1 - rank

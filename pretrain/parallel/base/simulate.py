@@ -72,8 +72,8 @@ def simulate(
 ) -> Timeline:
     """Run the lists of a pipeline whose stages lie on `ranks`, each in order, an action as soon as its input is there.
 
-    What a stage passes on takes `send_seconds` to another rank and keeps neither of them from computing. `after`: how long an
-    action keeps its rank once its result is on the way.
+    What a stage passes on takes `send_seconds` to another rank and keeps neither of them from computing. `after`: how
+    long an action keeps its rank once its result is on the way.
 
     Raises:
         ValueError: ranks wait for each other; it names one of them and what it waits for.

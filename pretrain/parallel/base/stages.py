@@ -1,7 +1,8 @@
 """How the layers of a model are cut into pipeline stages: consecutive, and of equal work.
 
-A pipeline is as slow as its slowest stage. The head's product with the vocabulary is work too, as much as several layers
-of a small model: the last stage has fewer layers than the others. A look-up in the embedding costs next to nothing.
+A pipeline is as slow as its slowest stage. The head's product with the vocabulary is work too, as much as several
+layers of a small model: the last stage has fewer layers than the others. A look-up in the embedding costs next to
+nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def head_flops(config: ModelConfig) -> int:
 
 
 def _balanced(config: ModelConfig, num_stages: int) -> list[int]:
-    """Layers of each stage for the least work of the slowest, then the most even work, then layers as early as can be."""
+    """Layers of each stage for the least work of the slowest, then the most even work, then layers as early as can
+    be."""
     if num_stages == 1:
         return [config.num_layers]
     layer, head = layer_flops(config), head_flops(config)

@@ -10,13 +10,14 @@ holds. Activations are plain local tensors, and every collective is written wher
 | `collect`, out of a product cut by columns | reduce-scatter; backward all-gather | all-reduce; backward nothing |
 | gradient of a parameter that each rank has a copy of | a part from each rank, summed later | the same on every rank |
 
-Both send as much: an all-reduce is a reduce-scatter and an all-gather; but what was spread over the tokens is not kept, and
-gathered once more in the backward (`products`). So sequence parallelism keeps 1/t of the activations
-between products. The loss never sees a whole row of logits: ranks exchange two numbers a token.
+Both send as much: an all-reduce is a reduce-scatter and an all-gather; but what was spread over the tokens is not kept,
+and gathered once more in the backward (`products`). So sequence parallelism keeps 1/t of the activations between
+products. The loss never sees a whole row of logits: ranks exchange two numbers a token.
 
 Collectives are torch's functional ones: each returns a new tensor, which recompute may keep, and torch.compile can see
-them. (Of the two operations of each, recompute must not keep the second, `wait_tensor`.) What they are handed is detached: a
-thread of gloo's keeps it beyond the wait, and would destroy what it held last of autograd's graph, beside a backward.
+them. (Of the two operations of each, recompute must not keep the second, `wait_tensor`.) What they are handed is
+detached: a thread of gloo's keeps it beyond the wait, and would destroy what it held last of autograd's graph, beside a
+backward.
 
 Shape suffixes as in `pretrain.model.gpt`; t is the number of tensor-parallel ranks.
 """
@@ -256,7 +257,8 @@ class _Losses(NamedTuple):
 def _losses(logits_NV: Tensor, targets_N: Tensor, first: int, all_padding: bool, axis: TensorAxis) -> _Losses:
     """-ln p(target) = ln sum exp(logits) - the target's logit, where ranks hold parts of each row of logits.
 
-    Each rank softmaxes its part, which is one fused kernel, and the log-sum-exps of all parts say what each part weighs.
+    Each rank softmaxes its part, which is one fused kernel, and the log-sum-exps of all parts say what each part
+    weighs.
     """
     dtype = torch.promote_types(logits_NV.dtype, torch.float32)
     p_NV = torch.softmax(logits_NV, dim=-1, dtype=dtype)
@@ -277,7 +279,8 @@ def _losses(logits_NV: Tensor, targets_N: Tensor, first: int, all_padding: bool,
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """The sum of `_losses`. Kept for the backward: the part's softmax, as large as the local logits, in fp32 at least."""
+    """The sum of `_losses`. Kept for the backward: the part's softmax, as large as the local logits, in fp32 at
+    least."""
 
     @staticmethod
     def forward(

@@ -3,8 +3,9 @@
 Between two stages there are two channels, one in each direction, and each is a process group of its own, of two ranks.
 Not one group for all: NCCL runs everything that a communicator sends and receives in the order of the calls, so that
 two ranks which first send to each other, or a rank that expects its second chunk's input before its first one's, would
-wait for ever. (Gloo has tags, and would not need it.) A channel keeps the order of micro-batches; between channels there
-is none to keep. For n stages these are 2(n - 1) communicators in a pipeline, at most 4 for each stage that a rank holds.
+wait for ever. (Gloo has tags, and would not need it.) A channel keeps the order of micro-batches; between channels
+there is none to keep. For n stages these are 2(n - 1) communicators in a pipeline, at most 4 for each stage that a rank
+holds.
 
 Nothing here blocks but `take`, and `finish` at the end of a step. A sent tensor is kept until a message comes back that
 proves its arrival; that needs no question to the backend (of gloo, one cannot ask whether a send is done), and keeps as
@@ -75,7 +76,8 @@ class Channels:
                     self._connect(message)
 
     def _connect(self, message: Message) -> None:
-        """Send one number: NCCL connects two ranks at their first message, and neither goes on before the other is there.
+        """Send one number: NCCL connects two ranks at their first message, and neither goes on before the other is
+        there.
 
         Later that would be a deadlock: a rank expects a gradient before it has sent what the gradient comes from.
         """
@@ -139,7 +141,8 @@ class Channels:
         assert not self._expected and not self._handed_over, "messages that nobody took"
 
     def abandon(self) -> None:
-        """Forget all messages under way, after an error: the run is over, and nobody may wait for a rank that failed."""
+        """Forget all messages under way, after an error: the run is over, and nobody may wait for a rank that
+        failed."""
         self._sent.clear()
         self._expected.clear()
         self._handed_over.clear()

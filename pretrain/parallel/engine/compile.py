@@ -1,9 +1,9 @@
 """Blocks by torch.compile: one graph for all blocks that are alike, forward and backward.
 
 What lies around the blocks (embeddings, head, loss) is not compiled: it is a product or a fused kernel each. Selective
-recompute and the exchanges of tensor parallelism are part of the graph; FSDP2's hooks and full recompute, which runs the graph
-twice, lie around it. The first step of each shape of a micro-batch takes a minute or so longer. Evaluation and generation,
-whose shapes change, are not compiled.
+recompute and the exchanges of tensor parallelism are part of the graph; FSDP2's hooks and full recompute, which runs
+the graph twice, lie around it. The first step of each shape of a micro-batch takes a minute or so longer. Evaluation
+and generation, whose shapes change, are not compiled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A model laid over the ranks of a run: the order in which the parallelisms are applied is `build`, read from top to bottom.
+"""A model laid over the ranks of a run: the order in which the parallelisms are applied is `build`, read from top to
+bottom.
 
 | axis | what it does | where |
 |---|---|---|
@@ -123,7 +124,8 @@ def _part(config: RunConfig, stage: Stage, axis: TensorAxis, world: World) -> GP
 
 
 def _choose_attention(fused: bool) -> None:
-    """Of this process from now on: kernels that keep scores to themselves, or products and a softmax with scores in memory."""
+    """Of this process from now on: kernels that keep scores to themselves, or products and a softmax with scores in
+    memory."""
     torch.backends.cuda.enable_flash_sdp(fused)  # the CPU's kernel, too
     torch.backends.cuda.enable_mem_efficient_sdp(fused)
     torch.backends.cuda.enable_cudnn_sdp(fused)

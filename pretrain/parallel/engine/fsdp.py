@@ -11,20 +11,21 @@ micro-batch with zero 3 too: used last in the forward, it is used first in the b
 lies between the two gives it up, and it is gathered again.
 
 In a pipeline FSDP2's own order would let the exchanges of its stages follow one another: it gathers in a part's first
-forward, behind the arrival of its input, and ends the last backward, whose result the stage before waits for, when all is
-reduced. Instead the gathers of zero 1 and 2 begin before a rank awaits its first message (`begin_to_gather`; on the first
-rank after its first forward, whose blocks FSDP2 gathers beside each other's arithmetic). And stages send that result before
-they wait for the last reductions (`reduce_deferred`): with zero 1 all begin only then, but for the first stage, which sends
-nothing; with zero 2 and 3 they begin block by block, and each still waits for the one before.
+forward, behind the arrival of its input, and ends the last backward, whose result the stage before waits for, when all
+is reduced. Instead the gathers of zero 1 and 2 begin before a rank awaits its first message (`begin_to_gather`; on the
+first rank after its first forward, whose blocks FSDP2 gathers beside each other's arithmetic). And stages send that
+result before they wait for the last reductions (`reduce_deferred`): with zero 1 all begin only then, but for the first
+stage, which sends nothing; with zero 2 and 3 they begin block by block, and each still waits for the one before.
 
-With `offload` shards, their gradients and so the optimizer's state lie in host memory, with every zero and on one rank too. On
-a GPU there is what a step computes with: the gathered weights of the table (whole from the first forward to the last
-backward with zero 1 and 2), and with zero 1 the whole gradients until they are reduced. Shards are copied to it from
-pinned memory whenever they are gathered, reduced gradients come back beside the backward, and FSDP2 waits for them at the
-end of a part's last backward (`FSDPParamGroup.finalize_backward`, `reduce_deferred` included): what follows (the sum of
-tied gradients, clipping, the update) reads them on the CPU. Clipping and that sum ask local tensors and gloo groups,
-so they need no NCCL for tensors of the CPU (pytorch issue 148532). No arithmetic differs, but for one thing: weights that nothing
-else would wrap (one rank, fp32) add up the gradients that a zero-bubble schedule leaves in another order.
+With `offload` shards, their gradients and so the optimizer's state lie in host memory, with every zero and on one rank
+too. On a GPU there is what a step computes with: the gathered weights of the table (whole from the first forward to the
+last backward with zero 1 and 2), and with zero 1 the whole gradients until they are reduced. Shards are copied to it
+from pinned memory whenever they are gathered, reduced gradients come back beside the backward, and FSDP2 waits for them
+at the end of a part's last backward (`FSDPParamGroup.finalize_backward`, `reduce_deferred` included): what follows (the
+sum of tied gradients, clipping, the update) reads them on the CPU. Clipping and that sum ask local tensors and gloo
+groups, so they need no NCCL for tensors of the CPU (pytorch issue 148532). No arithmetic differs, but for one thing:
+weights that nothing else would wrap (one rank, fp32) add up the gradients that a zero-bubble schedule leaves in another
+order.
 
 Gradients are summed, not averaged: the loss is already divided by the global number of targets. One rank in fp32 or
 fp64 wraps nothing (FSDP2 alone costs 12-14 % there on a CPU); bf16 and fp16 always wrap, because the
@@ -55,7 +56,8 @@ def shard(
 ) -> None:
     """Shard each block, then what remains (embeddings, final norm, head), over the data-parallel ranks, in place.
 
-    `offload`: shards and their gradients lie in host memory, and weights are copied to the device when they are gathered.
+    `offload`: shards and their gradients lie in host memory, and weights are copied to the device when they are
+    gathered.
     `always`: also over one rank. Tensor parallelism needs that: it gives each gradient the placement of its parameter.
     """
     low = LOW_PRECISION.get(precision)
@@ -83,8 +85,8 @@ def shard(
 def begin_to_gather(part: nn.Module, zero: Zero) -> None:
     """Begin to gather what stays whole for a step; the forward of each module waits for its own weights.
 
-    FSDP2 begins in the part's first forward, and behind what the device has to do before it: in a pipeline the arrival of
-    the first message, so that the gathers of its stages would follow one another.
+    FSDP2 begins in the part's first forward, and behind what the device has to do before it: in a pipeline the arrival
+    of the first message, so that the gathers of its stages would follow one another.
     """
     if zero == 3:
         return
@@ -105,7 +107,8 @@ def before_backward(part: nn.Module, zero: Zero, is_last: bool, pipelined: bool)
 
 
 def before_backward_of_inputs(part: nn.Module, zero: Zero) -> None:
-    """The coming backward leaves the weights' gradients for later: reduce nothing. `reduce_deferred` does, afterwards."""
+    """The coming backward leaves the weights' gradients for later: reduce nothing. `reduce_deferred` does,
+    afterwards."""
     if isinstance(part, FSDPModule):
         part.set_is_last_backward(False)
         part.set_requires_gradient_sync(False)
@@ -149,9 +152,9 @@ def _groups(state: Any) -> list[Any]:
 def _count_communication(module: nn.Module, phases: Phases) -> None:
     """Count what FSDP2 sends and waits for as communication, the packing of its messages included.
 
-    FSDP2 has no hook around its waits: these are the four methods of a group of parameters that hold them. On the CPU an
-    exchange ends in the method that starts it, unless it was begun ahead; on a GPU it runs beside the arithmetic, and
-    the last two of them wait.
+    FSDP2 has no hook around its waits: these are the four methods of a group of parameters that hold them. On the CPU
+    an exchange ends in the method that starts it, unless it was begun ahead; on a GPU it runs beside the arithmetic,
+    and the last two of them wait.
     """
     for group in _groups(fully_shard.state(module)):  # type: ignore[attr-defined]
         for name in ("unshard", "post_backward", "wait_for_unshard", "finalize_backward"):

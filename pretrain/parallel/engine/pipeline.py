@@ -1,9 +1,9 @@
 """The executor of pipeline schedules: this rank goes through its list of actions, whatever the schedule.
 
-An action takes what the neighbouring stage has sent (`channels`), computes, and sends what comes out; it knows nothing of
-the schedule. A single process is a pipeline of one stage: without neighbours the loop is a plain one. Nothing is asked of
-the first step that is not asked of the others: the shape of a message follows from that of the micro-batch, so a step may
-have any number of micro-batches, of any size.
+An action takes what the neighbouring stage has sent (`channels`), computes, and sends what comes out; it knows nothing
+of the schedule. A single process is a pipeline of one stage: without neighbours the loop is a plain one. Nothing is
+asked of the first step that is not asked of the others: the shape of a message follows from that of the micro-batch, so
+a step may have any number of micro-batches, of any size.
 
 Of a micro-batch between its forward and its backward a stage keeps the input, the place in autograd's graph where the
 gradient of the output enters, and what the graph holds; the output is freed once it has arrived.
@@ -11,8 +11,9 @@ gradient of the output enters, and what the graph holds; the output is freed onc
 With schedules that cut the backward in two (I and W), the linear layers leave the gradients of their weights in the
 part's list (`deferred`).
 
-What the data-parallel ranks of a stage exchange once a step holds up no other stage: a rank begins to gather the weights that
-stay whole before it waits for its first message, and sends its last gradient before it waits for reductions (`fsdp`).
+What the data-parallel ranks of a stage exchange once a step holds up no other stage: a rank begins to gather the
+weights that stay whole before it waits for its first message, and sends its last gradient before it waits for
+reductions (`fsdp`).
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ DTYPES: dict[Precision, torch.dtype] = {
 
 
 class Record(NamedTuple):
-    """When an action computed: seconds of a clock that the processes of a machine share. Waiting is what lies between."""
+    """When an action computed: seconds of a clock that the processes of a machine share. Waiting is what lies
+    between."""
 
     action: Action
     start: float
@@ -80,8 +82,8 @@ class Pipeline:
     def step(self, micro_batches: Sequence[MicroBatch], num_tokens: int, loss_scale: float = 1.0) -> Tensor:
         """Forward and backward of all micro-batches: gradients are added to the parameters'.
 
-        The loss is the sum over targets divided by `num_tokens`; the gradients are those of `loss_scale` times that. Returns
-        the addends [micro-batches] of the loss that this rank has, unscaled: 0 on ranks without the last stage.
+        The loss is the sum over targets divided by `num_tokens`; the gradients are those of `loss_scale` times that.
+        Returns the addends [micro-batches] of the loss that this rank has, unscaled: 0 on ranks without the last stage.
 
         Raises:
             LostPeer: a neighbour is gone, or silent for longer than the run's timeout.

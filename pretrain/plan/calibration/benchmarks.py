@@ -9,9 +9,9 @@
 | host | copies to the GPU from pinned memory | bytes |
 | steps | training steps of small models (`training_configs`), data-parallel over the ranks | |
 
-All ranks do the same at the same time: more ranks than one tell how much they take from each other. Sizes are gone through in
-rounds, so that a machine that is busy for a moment slows one sample of many sizes and not all samples of one. Of samples
-the median counts.
+All ranks do the same at the same time: more ranks than one tell how much they take from each other. Sizes are gone
+through in rounds, so that a machine that is busy for a moment slows one sample of many sizes and not all samples of
+one. Of samples the median counts.
 """
 
 from __future__ import annotations
@@ -142,7 +142,8 @@ def findings(world: World) -> Findings:
 
 
 def training_configs(device: str, ranks: int) -> list[RunConfig]:
-    """Small models whose steps tell products, moved bytes and starts of operations apart; and, over ranks, their exchanges."""
+    """Small models whose steps tell products, moved bytes and starts of operations apart; and, over ranks, their
+    exchanges."""
     precision = "fp32" if device == "cpu" else "bf16"
     scale = 1 if device == "cpu" else 8
     shapes = SHAPES if ranks == 1 else SHAPES[1:3]

@@ -3,7 +3,8 @@
     python -m pretrain plan calibrate --out build/here.toml
     python -m pretrain plan --config demo --cluster build/here.toml --gpus 2
 
-Two jobs measure what `plan.calibration.benchmarks` lists: one rank, and one on each core (of a GPU machine: on each GPU). Then:
+Two jobs measure what `plan.calibration.benchmarks` lists: one rank, and one on each core (of a GPU machine: on each
+GPU). Then:
 
 | figure | from |
 |---|---|
@@ -141,7 +142,8 @@ def _findings(ranks: int) -> Findings:
 
 
 def _half_depth(products: Sequence[Sample]) -> float:
-    """The depth at which products reach half of the rate of the deepest (Hockney's n_1/2), by the seconds of an operation."""
+    """The depth at which products reach half of the rate of the deepest (Hockney's n_1/2), by the seconds of an
+    operation."""
     seconds = np.array([1 / sample.rate for sample in products])
     columns = np.stack([1 / seconds, 1 / (seconds * np.array([_depth(sample) for sample in products]))], axis=1)
     (of_deepest, of_shallow), *_ = np.linalg.lstsq(columns, np.ones(len(products)), rcond=None)
@@ -171,7 +173,8 @@ def _cores(number: int, alone: Findings, together: Findings | None) -> Cores:
 
 
 def _network(name: str, together: Findings | None) -> Network:
-    """One ring's hop and its bandwidth: of n ranks an all-reduce takes 2 (n - 1) hops and passes 2 (n - 1) / n of the bytes."""
+    """One ring's hop and its bandwidth: of n ranks an all-reduce takes 2 (n - 1) hops and passes 2 (n - 1) / n of the
+    bytes."""
     if together is None:
         return Network(name="none measured", bandwidth=UNKNOWN_NETWORK, latency=0.0)
     ranks = together.ranks

@@ -1,9 +1,9 @@
 """Machines as data: what a device computes and holds, which networks join devices, and what the host has.
 
-A cluster is a TOML file, one that comes with the package or one's own; `python -m pretrain plan calibrate` measures one.
-`networks` are told from the inside out. Each joins the units that the one before it made: the innermost joins devices,
-the next one joins groups of these, and so on. `bandwidth` is what leaves one such unit in one direction, whatever
-number of network cards that takes: eight cards of 25 GB/s on a node are 200 GB/s that its devices share.
+A cluster is a TOML file, one that comes with the package or one's own; `python -m pretrain plan calibrate` measures
+one. `networks` are told from the inside out. Each joins the units that the one before it made: the innermost joins
+devices, the next one joins groups of these, and so on. `bandwidth` is what leaves one such unit in one direction,
+whatever number of network cards that takes: eight cards of 25 GB/s on a node are 200 GB/s that its devices share.
 """
 
 from __future__ import annotations

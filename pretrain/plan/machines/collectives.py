@@ -6,8 +6,8 @@
 | tree | as many: two trees, each of half the bytes (Sanders, Speck and Träff 2009; NCCL since 2.4) | hops inside a unit, and the logarithm of the outermost units |
 | hfreduce | what was measured (`HostReduce`; An et al. 2024): devices' sums on the CPU of each node, then over the network | inside of that |
 
-Groups that a unit of devices holds parts of at the same time share what leaves the unit: with tensor parallelism over a node of
-8, each of 8 data-parallel groups has an eighth of its network cards.
+Groups that a unit of devices holds parts of at the same time share what leaves the unit: with tensor parallelism over a
+node of 8, each of 8 data-parallel groups has an eighth of its network cards.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ class Collectives:
         return passing * slowest + sum(crossing.hops * crossing.network.latency for crossing in crossings)
 
     def _host_reduce(self, group: Group, num_bytes: float) -> float | None:
-        """Each node adds up what its devices have, for all groups that it holds parts of; None where nobody measured it."""
+        """Each node adds up what its devices have, for all groups that it holds parts of; None where nobody measured
+        it."""
         table, per_node = self.cluster.host_reduce, self.cluster.devices_per_node
         nodes = self._parts(group, per_node)
         bandwidth = None if table is None or nodes == 1 else table.bandwidth_over(nodes * per_node)

@@ -1,4 +1,5 @@
-"""The planner's one kit for drawings: stacked bars and plots, as SVG without scripts, in a page or as a file of its own.
+"""The planner's one kit for drawings: stacked bars and plots, as SVG without scripts, in a page or as a file of its
+own.
 
 Colours are classes (c0, c1, ...) of the page's style sheet, what a mark stands for is its <title>. No style attribute
 is used: the page's content-security policy would refuse it.
@@ -82,7 +83,8 @@ class Dots:
 def bars(
     title: str, rows: Sequence[Bar], text: Format, limit: tuple[float, str] | None = None, note: str = ""
 ) -> Drawing:
-    """Horizontal stacked bars from 0, in the colours of their parts' order; `limit` is a line across all, with its name."""
+    """Horizontal stacked bars from 0, in the colours of their parts' order; `limit` is a line across all, with its
+    name."""
     names = list(dict.fromkeys(name for row in rows for name, value in row.parts.items() if value > 0))
     legend = [(name, index % NUM_COLORS) for index, name in enumerate(names)]
     scale = (WIDTH - 2) / (max([sum(row.parts.values()) for row in rows] + ([limit[0]] if limit else [])) or 1.0)

@@ -175,7 +175,8 @@ def _devices_of(layout: str | None) -> int | None:
 
 
 def _here(config: RunConfig) -> Cluster:
-    """The cluster with the GPUs of this machine; raises `UsageError`, which lists all clusters, where there are none."""
+    """The cluster with the GPUs of this machine; raises `UsageError`, which lists all clusters, where there are
+    none."""
     if not torch.cuda.is_available() and config.parallel.cluster is None:
         raise UsageError(
             f"--cluster: there is no GPU here, so name the machine: {', '.join(named_clusters())}, or a TOML file. "
@@ -197,7 +198,8 @@ def _load(name: str, overrides: Sequence[str], layout: str | None) -> RunConfig:
 
 
 def _of_software(parallel: ParallelConfig, software: Software) -> ParallelConfig:
-    """As another program runs what it is not told: without sequence parallelism if it has none, gradients reduced once a step."""
+    """As another program runs what it is not told: without sequence parallelism if it has none, gradients reduced once
+    a step."""
     usual: dict[str, Any] = {} if software.splits_sequence else {"sequence_parallel": False}
     if software.operations != OURS.operations and "zero" not in parallel.model_fields_set:
         usual["zero"] = 1

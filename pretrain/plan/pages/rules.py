@@ -1,7 +1,8 @@
-"""Yuan 1.0's rules for the shape of a model (Wu et al. 2021): each is followed once, and predicted beside the model as it is.
+"""Yuan 1.0's rules for the shape of a model (Wu et al. 2021): each is followed once, and predicted beside the model as
+it is.
 
-What the rules are about is computation over communication: how much longer the busiest rank's products and attention take
-than an axis communicates, hidden or not, and the bubble, the time it waits for other stages over its own work.
+What the rules are about is computation over communication: how much longer the busiest rank's products and attention
+take than an axis communicates, hidden or not, and the bubble, the time it waits for other stages over its own work.
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ def _followed(config: RunConfig, devices: int) -> Iterator[tuple[str, str, RunCo
 
 
 def of_width(model: ModelConfig, width: float, num_layers: int, ranks: int) -> ModelConfig:
-    """The model with another width: whole heads of the same size, as many groups of them for each tensor-parallel rank."""
+    """The model with another width: whole heads of the same size, as many groups of them for each tensor-parallel
+    rank."""
     group = model.num_heads // model.kv_heads
     groups = max(1, round(width / model.head_size / group / ranks)) * ranks
     ffn = None if model.ffn_hidden_size is None else round(model.ffn_hidden_size * groups / model.kv_heads)

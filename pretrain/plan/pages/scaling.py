@@ -67,7 +67,8 @@ class Scaling:
 
 
 def curves(config: RunConfig, numbers: Sequence[int], cluster: Cluster, software: Software = OURS) -> Scaling:
-    """Predict every number of devices. What is kept is the configured layout where the fewest devices hold it, else the best.
+    """Predict every number of devices. What is kept is the configured layout where the fewest devices hold it, else the
+    best.
 
     The batch of the configuration is that of the fewest devices.
 

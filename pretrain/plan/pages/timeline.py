@@ -56,7 +56,8 @@ class Window(NamedTuple):
 
 
 def of(prediction: Prediction) -> Timeline:
-    """The step's pipeline in seconds: messages take no time, gradients of data parallelism and the update come after it."""
+    """The step's pipeline in seconds: messages take no time, gradients of data parallelism and the update come after
+    it."""
     parallel, stages = prediction.config.parallel, prediction.stages
     kinds = [{"F": one.forward, "I": one.inputs, "W": one.weights, "B": one.backward} for one in stages]
     lists = actions(parallel.schedule, parallel.pp, parallel.chunks, prediction.micro_batches)

@@ -1,4 +1,5 @@
-"""Every layout that a model, a batch and a number of devices allow, as plain numbers that are cheap to make and compare."""
+"""Every layout that a model, a batch and a number of devices allow, as plain numbers that are cheap to make and
+compare."""
 
 from __future__ import annotations
 
@@ -160,9 +161,9 @@ class Rejected:
 class Space:
     """All layouts of `devices` devices that a program can run, shape by shape (tp x pp x micro-batch size).
 
-    Ours runs what `RunConfig` accepts. Megatron-LM cuts layers into equal stages and interleaves them only where the pipeline's
-    ranks divide the micro-batches (Narayanan et al. 2021); it knows selective recompute and sequence parallelism
-    since Korthikanti et al. 2022. DeepSpeed's stages 2 and 3 run without a pipeline.
+    Ours runs what `RunConfig` accepts. Megatron-LM cuts layers into equal stages and interleaves them only where the
+    pipeline's ranks divide the micro-batches (Narayanan et al. 2021); it knows selective recompute and sequence
+    parallelism since Korthikanti et al. 2022. DeepSpeed's stages 2 and 3 run without a pipeline.
     """
 
     config: RunConfig

@@ -1,4 +1,5 @@
-"""Why layouts are not among those that a search found: families of them, each with a sentence; and what to do where none is."""
+"""Why layouts are not among those that a search found: families of them, each with a sentence; and what to do where
+none is."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ def _shapes(found: Search, best: Prediction) -> Iterator[Rejected]:
 
 
 def _choices(found: Search, best: Prediction) -> Iterator[Rejected]:
-    """Schedules, recompute, ZeRO and the rest, where the best layout chooses otherwise: tried in its place, all else as it is."""
+    """Schedules, recompute, ZeRO and the rest, where the best layout chooses otherwise: tried in its place, all else as
+    it is."""
     layout, space = Layout.of(best.config, best.devices), found.space
     seconds = found.seconds(layout).total
     for name, value, other in neighbours(layout):

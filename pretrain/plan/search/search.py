@@ -1,7 +1,7 @@
 """The layouts of a model on a cluster that fit its memory, best first; and of those that are not there, why.
 
-`plan.search.legal` lists all layouts by shape (tensor parallel x pipeline x micro-batch size). The search finds the best layout of each
-shape by branch and bound on closed forms, to within `GAIN`:
+`plan.search.legal` lists all layouts by shape (tensor parallel x pipeline x micro-batch size). The search finds the
+best layout of each shape by branch and bound on closed forms, to within `GAIN`:
 
 | cut off | because |
 |---|---|
@@ -10,7 +10,8 @@ shape by branch and bound on closed forms, to within `GAIN`:
 | micro-batches above one that does not fit | they need more |
 | ZeRO, replicas | less data-parallel communication would not make them faster; or one that recomputes less fits |
 
-`GAIN` and `LEFT` are choices, not proofs: a layout faster by 2 % may be missed, which is less than the model's own error.
+`GAIN` and `LEFT` are choices, not proofs: a layout faster by 2 % may be missed, which is less than the model's own
+error.
 
 The best `keep` of the shapes are predicted again with their pipelines simulated, or as many of them as `ACTIONS` allow.
 """
@@ -212,7 +213,8 @@ class Search:
             self.too_slow[shape] = self.best.pop(shape).seconds
 
     def best_of(self, shape: Layout, limit: float = float("inf")) -> Result | None:
-        """The fastest layout of a shape that fits, by closed forms; of one that takes more than `limit`, that it does."""
+        """The fastest layout of a shape that fits, by closed forms; of one that takes more than `limit`, that it
+        does."""
         best: Result | None = None
         done: dict[Layout, set[Sharding]] = defaultdict(set)  # those that fit with less recompute
         for bound, plain in self._cuts(shape):
@@ -305,9 +307,9 @@ class Search:
     def least_seconds(self, layout: Layout) -> float:
         """Of arithmetic, tensor-parallel exchanges, recompute and bubble, as no sharding would take less.
 
-        With w seconds of a micro-batch in all p stages, the busiest rank works for m w / p at least; until it has work, and
-        after it has none, the rest of a first and last micro-batch pass by, w (1 - 1 / p) / v of them. Under 1F1B half of
-        that may fall together with its own work. Zero-bubble schedules may lose nothing.
+        With w seconds of a micro-batch in all p stages, the busiest rank works for m w / p at least; until it has work,
+        and after it has none, the rest of a first and last micro-batch pass by, w (1 - 1 / p) / v of them. Under 1F1B
+        half of that may fall together with its own work. Zero-bubble schedules may lose nothing.
         """
         whole, num = self._of_micro_batch(layout), self.space.micro_batches(layout)
         lost = {"1f1b": 0.5, "interleaved": 1 / layout.stages_per_rank, "gpipe": 1.0}.get(layout.schedule, 0.0)

@@ -1,19 +1,22 @@
 """What data parallelism adds to a step: weights gathered, gradients reduced, and the copies that both need.
 
-`parallel.engine.fsdp` has the table of what each `zero` gathers and reduces, and when. On a GPU blocks are gathered and reduced while
-others compute; what no computation hides is
+`parallel.engine.fsdp` has the table of what each `zero` gathers and reduces, and when. On a GPU blocks are gathered and
+reduced while others compute; what no computation hides is
 
 - the first gather of a forward, of what lies outside of the blocks and of the first block: FSDP2's gathers wait
   for all that was computed before (`FSDPState._root_pre_forward`);
-- the last reduction of a backward: a step's last backward ends when its gradients are reduced, without a pipeline every one;
+- the last reduction of a backward: a step's last backward ends when its gradients are reduced, without a pipeline every
+  one;
 - as far as a block's gathers and reductions take longer than its arithmetic;
-- after a W of a zero-bubble schedule all reductions, one after the other; with zero 1 also after the last backward of a stage
-  that sends its gradient on before it reduces its own (`pipeline.Pipeline._run`).
+- after a W of a zero-bubble schedule all reductions, one after the other; with zero 1 also after the last backward of a
+  stage that sends its gradient on before it reduces its own (`pipeline.Pipeline._run`).
 
-In a pipeline all stages gather at the start of the step, and the first is the only one whose forward waits for all of that.
+In a pipeline all stages gather at the start of the step, and the first is the only one whose forward waits for all of
+that.
 
-Over gloo an exchange ends where it begins: all of it is exposed. With `offload` shards come from host memory before each gather, and
-reduced gradients go there; those that add to others wait for the host (`FSDPParamGroup.post_backward`).
+Over gloo an exchange ends where it begins: all of it is exposed. With `offload` shards come from host memory before
+each gather, and reduced gradients go there; those that add to others wait for the host
+(`FSDPParamGroup.post_backward`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How long one rank takes for some operations: products at the rate of large ones, or of the bytes they move.
 
 A product takes as long as its multiplications at the device's rate, or as its bytes, whichever is more (a roofline:
-Williams, Waterman and Patterson 2009); everything else as its bytes. A GPU that is told of kernels ahead of time waits for
-the host only where telling it takes longer than running them; a CPU does one after the other.
+Williams, Waterman and Patterson 2009); everything else as its bytes. A GPU that is told of kernels ahead of time waits
+for the host only where telling it takes longer than running them; a CPU does one after the other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How long a pipeline takes beside the work of its busiest rank: its own lists simulated, or closed forms.
 
-Closed forms are those of `parallel.base.schedule`, for stages that need not be equal: of p ranks with v stages on each, for m
-micro-batches, where a sum is over all stages and a maximum that of the busiest rank.
+Closed forms are those of `parallel.base.schedule`, for stages that need not be equal: of p ranks with v stages on each,
+for m micro-batches, where a sum is over all stages and a maximum that of the busiest rank.
 
 | schedule | lost a step | messages on the way of the last micro-batch, where a rank computes while it sends |
 |---|---|---|
@@ -11,8 +11,8 @@ micro-batches, where a sum is over all stages and a maximum that of the busiest 
 | zero-bubble | (sum (F + I - W) - max (F + I - W)) / v | 4 (p - 1); with v > 1 2 (p v - 1) + p - 2 |
 | zbv | (sum I - max I) / 2 | 5 (p - 1) - 2 |
 
-The numbers of messages are those that the simulation of equal stages finds. A long step is simulated in part: once full, a
-pipeline repeats itself every p micro-batches.
+The numbers of messages are those that the simulation of equal stages finds. A long step is simulated in part: once
+full, a pipeline repeats itself every p micro-batches.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ FULL = 4  # times as many micro-batches as ranks after which a pipeline repeats 
 
 
 class Times(NamedTuple):
-    """Seconds of one stage: of each micro-batch, and what it does for data parallelism once a step (`parallel.engine.pipeline`).
+    """Seconds of one stage: of each micro-batch, and what it does for data parallelism once a step
+    (`parallel.engine.pipeline`).
 
     Before the step's first forward, all stages at once; after the last backward, when its gradient is on the way to the
-    stage before. Neither keeps another stage waiting, but for the first stage's first and where a gather outlasts the way
-    of the first micro-batch.
+    stage before. Neither keeps another stage waiting, but for the first stage's first and where a gather outlasts the
+    way of the first micro-batch.
     """
 
     forward: float
@@ -123,7 +124,8 @@ def closed(
 
 
 def gathering(stages: Sequence[Times], send: float) -> list[float]:
-    """By stage, how much later its first forward begins because of what it gathers: all begin to at the start of the step.
+    """By stage, how much later its first forward begins because of what it gathers: all begin to at the start of the
+    step.
 
     >>> gathering([Times(1, 1, 1, first) for first in (0.5, 0.5, 4.0)], send=0.25)
     [0.5, 0.0, 1.0]
@@ -155,7 +157,8 @@ def _at_the_end(schedule: ScheduleKind, stages: Sequence[Times], owners: Sequenc
 def _lost_by_turns(
     stages: Sequence[Times], firsts: Sequence[float], busiest: int, messages: float, ends: float
 ) -> Lost:
-    """Of 1f1b: the way to the busiest rank and back, and beyond it as far as its first forwards, or last backwards, last less."""
+    """Of 1f1b: the way to the busiest rank and back, and beyond it as far as its first forwards, or last backwards,
+    last less."""
     slow, num_after = stages[busiest], len(stages) - 1 - busiest
     before, after = stages[:busiest], stages[busiest + 1 :]
     beyond = sum(stage.each for stage in after)

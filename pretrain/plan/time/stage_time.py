@@ -1,8 +1,8 @@
 """How long one micro-batch takes in a stage of the pipeline: its layers, what they compute again, embedding and head.
 
-What recompute repeats is what `parallel.base.recompute` repeats: full a block but for its last product and sum, whose results
-nobody needs (a zero-bubble schedule saves that product's input as it ends, and so runs it again); selective norms, rotary
-positions and activation functions. Published programs repeat what their papers say.
+What recompute repeats is what `parallel.base.recompute` repeats: full a block but for its last product and sum, whose
+results nobody needs (a zero-bubble schedule saves that product's input as it ends, and so runs it again); selective
+norms, rotary positions and activation functions. Published programs repeat what their papers say.
 """
 
 from __future__ import annotations

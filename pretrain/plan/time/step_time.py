@@ -171,7 +171,8 @@ class StepTime:
 
     @cached_property
     def at_the_end(self) -> Seconds:
-        """Once a step: gradients of programs that shard nothing, of tied weights, sums over all ranks, and the update."""
+        """Once a step: gradients of programs that shard nothing, of tied weights, sums over all ranks, and the
+        update."""
         numbers = max(sum(self._numbers(kind).all * number for kind, number in kinds) for kinds, _ in self.ranks)
         end = self.data.update(numbers)
         if self.software.operations != "ours":

@@ -13,8 +13,9 @@ Of our own executor (`parallel.base.tensor`, `parallel.base.products`; with sequ
 | embedding | scatter; gather in the backward | all-reduce | nothing |
 | head | gather; backward as a layer's products | backward as a layer's | |
 
-What is recomputed keeps the gathered tokens until its backward. A zero-bubble schedule gathers them for its W, and hides
-nothing. On a CPU nothing is hidden: ranks compute on the cores that would send. Of published software see `workload.software`.
+What is recomputed keeps the gathered tokens until its backward. A zero-bubble schedule gathers them for its W, and
+hides nothing. On a CPU nothing is hidden: ranks compute on the cores that would send. Of published software see
+`workload.software`.
 """
 
 from __future__ import annotations

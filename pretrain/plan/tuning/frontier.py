@@ -1,7 +1,9 @@
-"""Frontier's tuning experiment on the planner's own predictions: how soon a search finds the best layout, and what matters.
+"""Frontier's tuning experiment on the planner's own predictions: how soon a search finds the best layout, and what
+matters.
 
-Dash et al. 2023 (arXiv 2312.12705) searched for how to train 175 B parameters on 96 or 128 dies of MI250X. The space, that a
-trial out of memory counts as a failure, and the order in which parameters mattered are quoted from memory, not read again:
+Dash et al. 2023 (arXiv 2312.12705) searched for how to train 175 B parameters on 96 or 128 dies of MI250X. The space,
+that a trial out of memory counts as a failure, and the order in which parameters mattered are quoted from memory, not
+read again:
 
 | | |
 |---|---|
@@ -13,8 +15,8 @@ trial out of memory counts as a failure, and the order in which parameters matte
 | nodes of 8 dies | 12, 16 |
 | mattered, most first | micro-batch, tensor parallelism, stages, nodes; ZeRO-1 least |
 
-Every point is predicted. The first table compares the planner's order, and that by data sheets alone (all efficiencies 1),
-with Optuna's samplers; the second has the Shapley effects of the parameters, exact, as all points are known: what
+Every point is predicted. The first table compares the planner's order, and that by data sheets alone (all efficiencies
+1), with Optuna's samplers; the second has the Shapley effects of the parameters, exact, as all points are known: what
 knowing one adds to the explained variance Var(E[value | known]), averaged over all orders of knowing (Owen 2014).
 """
 
@@ -183,7 +185,8 @@ def sensitivity_lines(results: Results) -> Iterator[str]:
 
 
 def effects(points: Sequence[Point], values: Sequence[float]) -> dict[str, float]:
-    """Shapley effects of the space's parameters, 0 or more; they add up to one where the values differ, else all are 0."""
+    """Shapley effects of the space's parameters, 0 or more; they add up to one where the values differ, else all are
+    0."""
     names, value = tuple(SPACE), np.array(values, dtype=np.float64)
     codes = np.array(
         [[own.index(choice) for own, choice in zip(SPACE.values(), point, strict=True)] for point in points]

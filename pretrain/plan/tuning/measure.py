@@ -1,8 +1,10 @@
-"""Some real steps of a configuration on this machine, in processes of their own: how long they take, how much memory, or why not.
+"""Some real steps of a configuration on this machine, in processes of their own: how long they take, how much memory,
+or why not.
 
-Each rank is a new process, started as `train` starts its own, which trains on random tokens (the speed of a step does not depend
-on them) and writes what it found into a folder. The caller survives whatever they do, and none of them outlives the
-call. What ends a rank is told apart, because a tuner must: what needs too much memory is an answer, a bug is none.
+Each rank is a new process, started as `train` starts its own, which trains on random tokens (the speed of a step does
+not depend on them) and writes what it found into a folder. The caller survives whatever they do, and none of them
+outlives the call. What ends a rank is told apart, because a tuner must: what needs too much memory is an answer, a bug
+is none.
 
 | out of memory | |
 |---|---|
@@ -70,7 +72,8 @@ class Measurement:
 
     @property
     def peak_bytes(self) -> int | None:
-        """The most that any rank took: what a GPU's allocator held, or on a CPU what the process held beyond its start."""
+        """The most that any rank took: what a GPU's allocator held, or on a CPU what the process held beyond its
+        start."""
         return max(self.rank_peak_bytes, default=None)
 
 
@@ -95,7 +98,8 @@ class Order(Strict):
 def measure(
     config: RunConfig, num_ranks: int, *, steps: int = 5, warm_up: int = 2, timeout: float = 600.0
 ) -> Measurement:
-    """Train `warm_up` + `steps` steps on `num_ranks` ranks here; on a CPU with one thread each, unless OMP_NUM_THREADS says more.
+    """Train `warm_up` + `steps` steps on `num_ranks` ranks here; on a CPU with one thread each, unless OMP_NUM_THREADS
+    says more.
 
     Args:
         timeout: seconds after which all ranks are killed; what they were about is then "failed".

@@ -1,8 +1,8 @@
 """What measured runs say about a cluster: its efficiencies again, from predictions beside measurements.
 
 Few runs, and more scalars than they can tell apart. So each scalar moves from its present value only as far as the
-runs ask for: the likeliest values under normal errors of the logarithms (runs: `Run.error`, scalars: as `_scalars` says), by
-Gauss and Newton, the derivatives by differences. A scalar on which nothing depends stays.
+runs ask for: the likeliest values under normal errors of the logarithms (runs: `Run.error`, scalars: as `_scalars`
+says), by Gauss and Newton, the derivatives by differences. A scalar on which nothing depends stays.
 
 Memory is one factor on what is predicted, fitted alike. A run that ended out of memory is a censored observation (Tobin
 1958): it says that the truth lies above what the device has, and not where; its time says nothing.
@@ -62,7 +62,8 @@ class Run:
 
 @dataclass(frozen=True)
 class _Scalar:
-    """One that is fitted: how to set it, its present value, the most it may be, and how far it may well be off (logarithm)."""
+    """One that is fitted: how to set it, its present value, the most it may be, and how far it may well be off
+    (logarithm)."""
 
     put: Callable[[Cluster, float], Cluster]
     value: float
@@ -147,7 +148,8 @@ def refit_held(cluster: Cluster, runs: Sequence[Run]) -> float:
 
 
 def _room(prediction: Prediction) -> float:
-    """Bytes that there were for what `Prediction.memory_bytes` predicts: a device's; on CPUs a rank's part of the machine's."""
+    """Bytes that there were for what `Prediction.memory_bytes` predicts: a device's; on CPUs a rank's part of the
+    machine's."""
     cluster = prediction.cluster
     if cluster.cores is None:
         return cluster.device.memory_gib * 2**30 * RESERVED

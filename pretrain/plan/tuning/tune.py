@@ -4,8 +4,9 @@
     2. run the first of the best k that was not run yet; none is left: done
     3. fit the cluster again to all runs (`plan.tuning.refit`), predict all layouts again, go to 1
 
-A run that is out of memory is an observation, too: it raises what the planner expects others to hold, and is never a candidate
-again. So is one that failed otherwise, of which nothing is learnt; when the first k runs all fail the search is given up.
+A run that is out of memory is an observation, too: it raises what the planner expects others to hold, and is never a
+candidate again. So is one that failed otherwise, of which nothing is learnt; when the first k runs all fail the search
+is given up.
 """
 
 from __future__ import annotations

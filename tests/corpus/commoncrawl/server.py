@@ -15,7 +15,8 @@ RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for; `number` counts the requests from 1, and `again` those for the same range of the same file."""
+    """What was asked for; `number` counts the requests from 1, and `again` those for the same range of the same
+    file."""
 
     method: str
     path: str

@@ -116,8 +116,8 @@ def command(
 
 
 class Child:
-    """`python -m corpus WORDS` in a process of its own, forked from one that has imported the crawler: that takes longer
-    than a small crawl. `file_bytes`: no file may be larger."""
+    """`python -m corpus WORDS` in a process of its own, forked from one that has imported the crawler: that takes
+    longer than a small crawl. `file_bytes`: no file may be larger."""
 
     def __init__(self, words: Sequence[str], file_bytes: int | None = None) -> None:
         context = multiprocessing.get_context("forkserver")

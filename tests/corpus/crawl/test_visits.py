@@ -371,7 +371,7 @@ def test_a_link_of_a_page_widens_no_scope(bench: Bench) -> None:
     assert bench.fates()["http://www.a.cn/"] == "drop:scope"
 
 
-# ---------------------------------------------------------------------------------------------- robots.txt of other hosts
+# -------------------------------------------------------------------------------------------- robots.txt of other hosts
 
 
 def test_a_host_rests_after_anothers_robots_txt_has_led_to_it(bench: Bench) -> None:
@@ -402,7 +402,7 @@ def test_another_hosts_robots_txt_waits_until_that_host_is_due(bench: Bench) -> 
     assert resting is not None and resting.wait_seconds == pytest.approx(25.0)
 
 
-# --------------------------------------------------------------------------------------------------------------- details
+# -------------------------------------------------------------------------------------------------------------- details
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,8 @@ def template(generator: np.random.Generator, count: int) -> list[str]:
 
 @st.composite
 def families(draw: st.DrawFn) -> list[str]:
-    """Texts that have to do with each other: copies, revisions, a chain, pages of a template, twins, next to nothing."""
+    """Texts that have to do with each other: copies, revisions, a chain, pages of a template, twins, next to
+    nothing."""
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     text, count = random_text(generator, draw(st.sampled_from([60, 200, 600]))), draw(st.integers(1, 5))
     share = draw(st.sampled_from([0.004, 0.01, 0.03]))

@@ -1,4 +1,5 @@
-"""The command line under hostile circumstances: full disks, foreign locales, missing folders, an output inside the input."""
+"""The command line under hostile circumstances: full disks, foreign locales, missing folders, an output inside the
+input."""
 
 from __future__ import annotations
 

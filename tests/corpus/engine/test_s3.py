@@ -1,4 +1,5 @@
-"""A build on an object store: a real S3 protocol on loopback, where nothing can be renamed and nothing is half there."""
+"""A build on an object store: a real S3 protocol on loopback, where nothing can be renamed and nothing is half
+there."""
 
 from __future__ import annotations
 

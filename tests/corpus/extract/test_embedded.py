@@ -1,4 +1,5 @@
-"""The article in a page's scripts: found in the shapes that sites use, nothing in feeds and settings, and in linear time."""
+"""The article in a page's scripts: found in the shapes that sites use, nothing in feeds and settings, and in linear
+time."""
 
 from __future__ import annotations
 

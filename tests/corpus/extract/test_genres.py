@@ -1,4 +1,5 @@
-"""Pages of the kinds whose lines look like furniture: speech, glossaries, recipes, statutes, questions, contents, tables."""
+"""Pages of the kinds whose lines look like furniture: speech, glossaries, recipes, statutes, questions, contents,
+tables."""
 
 from __future__ import annotations
 

@@ -81,7 +81,8 @@ def identify(shard: str, row: int) -> bytes:
 
 
 def build(out: Path, *, tokens: bool = True, lost: int = 0) -> str:
-    """Run the toy pipeline into `out`; `lost` documents vanish between filter and text, which no single stage notices."""
+    """Run the toy pipeline into `out`; `lost` documents vanish between filter and text, which no single stage
+    notices."""
     stages: list[Stage] = [Extract(), Filter(), Text(lost)]
     run_stages([*stages, Tokens()] if tokens else stages, str(out), workers=0)
     return str(out)

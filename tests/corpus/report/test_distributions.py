@@ -1,4 +1,5 @@
-"""Counts on the grids are what one gets by judging every document again; samples do not depend on how shards are cut."""
+"""Counts on the grids are what one gets by judging every document again; samples do not depend on how shards are
+cut."""
 
 from __future__ import annotations
 

@@ -66,7 +66,8 @@ def test_ten_thousand_shards_open_nothing_and_then_few_files(folder: Path) -> No
 
 
 def least_growth(batch: Callable[[int, int], Batch], num_samples: int, times: int = 3) -> int:
-    """The smallest `growth` of a few: what is kept grows each time, what the allocator of a long process does, does not."""
+    """The smallest `growth` of a few: what is kept grows each time, what the allocator of a long process does, does
+    not."""
     return min(growth(batch, num_samples) for _ in range(times if num_samples < 100_000 else 1))
 
 

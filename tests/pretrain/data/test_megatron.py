@@ -1,4 +1,5 @@
-"""Megatron's order: against its algorithm written out, against arrays it made, and (slow) against megatron-core itself."""
+"""Megatron's order: against its algorithm written out, against arrays it made, and (slow) against megatron-core
+itself."""
 
 from __future__ import annotations
 

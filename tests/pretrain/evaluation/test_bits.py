@@ -1,4 +1,5 @@
-"""Bits: closed forms for models that can be computed by hand, no token lost or scored twice, and sources that add up."""
+"""Bits: closed forms for models that can be computed by hand, no token lost or scored twice, and sources that add
+up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Evaluation on several ranks: the same bits on every layout, uneven shares included, and training goes on undisturbed."""
+"""Evaluation on several ranks: the same bits on every layout, uneven shares included, and training goes on
+undisturbed."""
 
 from __future__ import annotations
 

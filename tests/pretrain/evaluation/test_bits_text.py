@@ -1,4 +1,5 @@
-"""Evaluation with a real tokenizer, real shards and a checkpoint: held-out text, texts of files, the command, end to end."""
+"""Evaluation with a real tokenizer, real shards and a checkpoint: held-out text, texts of files, the command, end to
+end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Small things to fine-tune: a tokenizer, a base checkpoint, files of examples, and the command line that trains on them."""
+"""Small things to fine-tune: a tokenizer, a base checkpoint, files of examples, and the command line that trains on
+them."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ EIGHT = [
 
 
 def base_config(**model: Any) -> RunConfig:
-    """Of a tiny model with a window of 32 tokens, and weights that are not those a run of the default seed begins with."""
+    """Of a tiny model with a window of 32 tokens, and weights that are not those a run of the default seed begins
+    with."""
     size = {"sequence_length": 32, "hidden_size": 64, "padded_vocab_size": 512, "vocab_size": None}
     return tiny_config(model=size | model, optimizer={"learning_rate": 1e-2}, training={"seed": 7})
 

@@ -1,4 +1,5 @@
-"""Folders of examples: token by token what counts, whole or not there, the same bytes each time, every line accounted for."""
+"""Folders of examples: token by token what counts, whole or not there, the same bytes each time, every line accounted
+for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Cached keys and values: the logits of whole windows, for every kind of model and mask, and no more work than needed."""
+"""Cached keys and values: the logits of whole windows, for every kind of model and mask, and no more work than
+needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The choice of a token: what each setting leaves, how often what is left is drawn, and what transformers makes of the same."""
+"""The choice of a token: what each setting leaves, how often what is left is drawn, and what transformers makes of the
+same."""
 
 from __future__ import annotations
 

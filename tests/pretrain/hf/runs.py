@@ -1,4 +1,5 @@
-"""Small models of every layout for the tests of export and import: ours as checkpoints, theirs as transformers saves them."""
+"""Small models of every layout for the tests of export and import: ours as checkpoints, theirs as transformers saves
+them."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
     python serve.py ctranslate2|transformers MODEL WORK_FOLDER COUNT < prompts.json
 
-Prints {prompt: ids or text} as JSON: the COUNT most probable tokens after each. Nothing of ours is imported. CTranslate2 is an
-engine of its own in C++, which reads the Llama and GPT-2 layouts; `transformers serve` is asked over HTTP, on loopback, as any
-client of OpenAI's interface asks.
+Prints {prompt: ids or text} as JSON: the COUNT most probable tokens after each. Nothing of ours is imported.
+CTranslate2 is an engine of its own in C++, which reads the Llama and GPT-2 layouts; `transformers serve` is asked over
+HTTP, on loopback, as any client of OpenAI's interface asks.
 """
 
 from __future__ import annotations

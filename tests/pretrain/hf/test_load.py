@@ -1,4 +1,5 @@
-"""Import: what transformers saved becomes the first checkpoint of a run that trains on; variants are refused by name."""
+"""Import: what transformers saved becomes the first checkpoint of a run that trains on; variants are refused by
+name."""
 
 from __future__ import annotations
 

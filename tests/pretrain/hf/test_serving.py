@@ -30,7 +30,8 @@ CONVERSATION = [
 
 
 def fine_tuned(tmp_path: Path, data: Path, tokenizer: Tokenizer, template: Template, mask: bool) -> Path:
-    """The export of a model that was fine-tuned with a template: under a document mask, or without one and far from its run."""
+    """The export of a model that was fine-tuned with a template: under a document mask, or without one and far from its
+    run."""
     checkpoint = write_checkpoint(tmp_path / "run", data, tokenizer, {"document_mask": mask})
     path = tmp_path / ("run/template.toml" if mask else "elsewhere.toml")
     path.write_text(dump(template.model_dump()))

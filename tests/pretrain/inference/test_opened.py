@@ -29,7 +29,8 @@ from tests.pretrain.tiny import tiny_loader
 
 MODEL = {"num_layers": 4, "hidden_size": 16, "init_std": 0.2}
 EXACT = {"precision": "fp64"}
-# their rows are of 14, 8, 5, 5 and 2 tokens: a batch each where 8 tokens are one, so that two ranks cannot share them evenly
+# their rows are of 14, 8, 5, 5 and 2 tokens: a batch each where 8 tokens are one, so that two ranks cannot share them
+# evenly
 REQUESTS = [
     Request([5, 6, 7], [Continuation([n, n + 1]) for n in range(10, 16)]),
     Request([8] * 20, [Continuation([9, 10, 11])]),

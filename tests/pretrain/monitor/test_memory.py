@@ -170,7 +170,8 @@ def test_a_stated_budget_decides_alone(gib: float, refused: bool) -> None:
 
 
 def test_an_allowance_refuses_nothing() -> None:
-    """What a process takes before it has a model is not known: it is in the estimate, and what it holds by now decides."""
+    """What a process takes before it has a model is not known: it is in the estimate, and what it holds by now
+    decides."""
     config = load_config("demo")
     (found,) = estimate(config, 1, "cpu")
     ((message, said),) = reused_ranks(checked, 1, config, found.host_bytes_at_least)
@@ -245,7 +246,8 @@ def a_metrics(config: RunConfig, out: Path) -> Any:
 
 
 def test_a_limit_that_comes_near_is_told_once_each_time(tmp_path: Path) -> None:
-    """90 % and up; only below 85 % it is over. Beyond the limit the third flag is raised, by the first rank of the node."""
+    """90 % and up; only below 85 % it is over. Beyond the limit the third flag is raised, by the first rank of the
+    node."""
     config = tiny_config(training={"host_memory_gib": 100.0})
     held = [10, 90, 88, 96, 84, 92, 102]
     (first, said), (second, silent) = reused_ranks(watched, 2, config, tmp_path, held)
@@ -262,7 +264,8 @@ def test_a_limit_that_comes_near_is_told_once_each_time(tmp_path: Path) -> None:
 
 
 def unstated(config: RunConfig) -> list[tuple[Reading | None, float]]:
-    """Readings of this node without a stated budget: of its ranks, and with a control group that is nearer to its limit."""
+    """Readings of this node without a stated budget: of its ranks, and with a control group that is nearer to its
+    limit."""
     found = []
     with mesh.start(config.parallel, "cpu", 1.0) as world:
         watch = Watch(config, world)
@@ -312,7 +315,8 @@ def too_much_at_step(config: RunConfig, data: Path, out: Path, rank: int) -> str
 
 
 def test_above_the_budget_a_run_saves_and_stops(data: Path, tmp_path: Path) -> None:
-    """On all ranks after the same step, and it can go on from there; the end is that of a signal, with another reason."""
+    """On all ranks after the same step, and it can go on from there; the end is that of a signal, with another
+    reason."""
     config = run_config(training={"num_steps": 6, "host_memory_gib": 50.0})
     messages = reused_ranks(too_much_at_step, 2, config, data, tmp_path, 1)
     assert len(set(messages)) == 1

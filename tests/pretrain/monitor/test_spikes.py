@@ -24,7 +24,8 @@ def warm(limit: float = 6.0, losses: list[float] | None = None) -> SpikeDetector
 
 
 def weighted(losses: list[float]) -> tuple[float, float]:
-    """Mean and deviation by their definition: with each new loss all older ones lose 1 / min(n, WINDOW) of their weight."""
+    """Mean and deviation by their definition: with each new loss all older ones lose 1 / min(n, WINDOW) of their
+    weight."""
     weights = np.array([], dtype=np.float64)
     for number in range(1, len(losses) + 1):
         new = 1 / min(number, WINDOW)

@@ -21,8 +21,9 @@ from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weight
 
 Arrays = dict[str, Any]
 
-# of losses, gradient norms and weights after four steps, relative to the largest; AdamW makes whole steps of gradients that
-# are little but rounding. Measured: 3e-7, 1e-5, 1e-3; in bf16, where compiled code rounds less often, 3e-5, 2e-4, 4e-2
+# of losses, gradient norms and weights after four steps, relative to the largest; AdamW makes whole steps of gradients
+# that are little but rounding. Measured: 3e-7, 1e-5, 1e-3; in bf16, where compiled code rounds less often, 3e-5, 2e-4,
+# 4e-2
 FP32 = (1e-5, 1e-4, 1e-2)
 BF16 = (5e-4, 5e-3, 2e-1)
 COMPILE_SECONDS = 800  # at most, on a machine that does other things

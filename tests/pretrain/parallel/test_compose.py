@@ -1,4 +1,5 @@
-"""Tensor, pipeline and data parallelism together: first weights, tied weights, the norm, what `zero` costs, evaluation."""
+"""Tensor, pipeline and data parallelism together: first weights, tied weights, the norm, what `zero` costs,
+evaluation."""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ def test_both_storages_of_a_tied_weight_stay_equal(
 
 
 def clip(config: RunConfig, max_norm: float, loss_scale: float) -> dict[str, Any]:
-    """The norms that clipping finds, with the gradients of this rank's stages before and after, and the copies' after."""
+    """The norms that clipping finds, with the gradients of this rank's stages before and after, and the copies'
+    after."""
     with tiny_run(config) as run:
         step_without_update(run, loss_scale)
         before = {name: whole(gradient_of(parameter)) for name, parameter in run.parameters.items()}

@@ -1,4 +1,5 @@
-"""Weight gradients that are computed later are those of autograd, wherever the weight lives and whatever else it does."""
+"""Weight gradients that are computed later are those of autograd, wherever the weight lives and whatever else it
+does."""
 
 from __future__ import annotations
 

@@ -88,7 +88,8 @@ def order_of_a_step(parallel: dict[str, Any]) -> str:
     ],
 )
 def test_no_stage_waits_for_what_another_exchanges(parallel: dict[str, Any], first_rank: str, last_rank: str) -> None:
-    """Weights that stay whole are gathered before the first message is taken; the last gradient is sent before a wait."""
+    """Weights that stay whole are gathered before the first message is taken; the last gradient is sent before a
+    wait."""
     orders = reused_ranks(order_of_a_step, 4, {"pp": 2, **parallel})
     assert orders == [first_rank] * 2 + [last_rank] * 2
 

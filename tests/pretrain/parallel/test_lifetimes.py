@@ -1,7 +1,8 @@
 """What is handed to a collective holds no part of autograd's graph: gloo's threads let go of it when they like.
 
-A work item keeps its tensors beyond `wait`: the worker tells that it is done before it drops them. A tensor with a `grad_fn`, or a
-view of one, would take its graph with it: nodes would be destroyed there, beside the main thread's backward.
+A work item keeps its tensors beyond `wait`: the worker tells that it is done before it drops them. A tensor with a
+`grad_fn`, or a view of one, would take its graph with it: nodes would be destroyed there, beside the main thread's
+backward.
 """
 
 from __future__ import annotations

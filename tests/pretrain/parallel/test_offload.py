@@ -32,10 +32,12 @@ NUM_STEPS = 3
 
 
 def trained(config: RunConfig, out: Path) -> dict[str, Any]:
-    """Losses, norms and all that is kept after a few steps, of a run that saves, and reads it back before the last step.
+    """Losses, norms and all that is kept after a few steps, of a run that saves, and reads it back before the last
+    step.
 
-    One rank in fp32 wraps nothing without offload, which alters no sum but one: a schedule that leaves gradients for later
-    adds them to what others have left, and FSDP2 to what it has reduced. There the run without offload is wrapped too.
+    One rank in fp32 wraps nothing without offload, which alters no sum but one: a schedule that leaves gradients for
+    later adds them to what others have left, and FSDP2 to what it has reduced. There the run without offload is wrapped
+    too.
     """
     with (
         mock.patch.object(compose, "fsdp", SimpleNamespace(shard=wrapped, reshard=fsdp.reshard)),
@@ -159,7 +161,8 @@ def test_every_weight_is_offloaded_also_on_one_rank_and_updated_by_one_kernel() 
 
 
 def on_a_mesh_of_gpus() -> dict[str, Any]:
-    """First weights, optimizer state and an update of shards that lie in host memory while their mesh is one of GPUs."""
+    """First weights, optimizer state and an update of shards that lie in host memory while their mesh is one of
+    GPUs."""
     config = small(num_layers=1)
     mesh = DeviceMesh("cuda", torch.tensor([dist.get_rank()]), _init_backend=False, _rank=dist.get_rank())
     parameters: dict[str, nn.Parameter] = {}
@@ -184,5 +187,6 @@ def on_a_mesh_of_gpus() -> dict[str, Any]:
 
 
 def test_what_a_step_does_with_offloaded_shards_needs_no_gpu() -> None:
-    """With a GPU the mesh is one of GPUs and the shards are not there: nothing may move them or ask the mesh's groups."""
+    """With a GPU the mesh is one of GPUs and the shards are not there: nothing may move them or ask the mesh's
+    groups."""
     assert reused_ranks(on_a_mesh_of_gpus, 1) == [{"devices": {"cpu"}, "moved": True}]

@@ -1,4 +1,5 @@
-"""Products of one input: gradients are those of one process, wherever they are computed; exchanges and memory as stated."""
+"""Products of one input: gradients are those of one process, wherever they are computed; exchanges and memory as
+stated."""
 
 from __future__ import annotations
 

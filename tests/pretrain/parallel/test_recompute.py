@@ -134,7 +134,8 @@ def test_predictions_keep_nothing() -> None:
 
 
 def gathers_of_ranks(sequence_parallel: bool) -> list[tuple[bool, int, int, float]]:
-    """On tensor-parallel ranks, for each kind: whether the gradients are none's, gathers and products of the backward, held."""
+    """On tensor-parallel ranks, for each kind: whether the gradients are none's, gathers and products of the backward,
+    held."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp",))
     axis = TensorAxis.of(mesh, sequence_parallel)
     config = config_of()
@@ -167,7 +168,8 @@ def gathers_of_ranks(sequence_parallel: bool) -> list[tuple[bool, int, int, floa
 
 @pytest.mark.parametrize("sequence_parallel", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_on_tensor_parallel_ranks(sequence_parallel: bool) -> None:
-    """Gradients are none's bit for bit; each gathers the tokens again once, repeats no product, and keeps a rank's share."""
+    """Gradients are none's bit for bit; each gathers the tokens again once, repeats no product, and keeps a rank's
+    share."""
     kinds: list[Recompute] = ["none", "selective"]
     (none, selective, full), other = reused_ranks(gathers_of_ranks, 2, sequence_parallel)
     assert other == [none, selective, full]

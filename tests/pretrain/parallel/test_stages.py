@@ -1,4 +1,5 @@
-"""Cutting: every layer once and in order, the slowest stage as fast as any cut allows, and stages in sequence are the model."""
+"""Cutting: every layer once and in order, the slowest stage as fast as any cut allows, and stages in sequence are the
+model."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ def test_the_flops_are_those_that_are_reported(choices: dict[str, Any]) -> None:
 
 
 def parts_of(config: ModelConfig, num_stages: int) -> list[GPT]:
-    """The stages of `build(config)`, with the same first weights; the copy of a tied embedding begins as the embedding."""
+    """The stages of `build(config)`, with the same first weights; the copy of a tied embedding begins as the
+    embedding."""
     parts = []
     for stage in cut(config, num_stages):
         with torch.device("meta"):

@@ -213,7 +213,8 @@ def check_recompute() -> list[tuple[int, ...]]:
 
 def test_selective_recompute_keeps_what_ranks_have_exchanged() -> None:
     """In the forward one exchange before the block, two in it and one after, and the loss's; in the backward the first
-    four in reverse, and under sequence parallelism the tokens again for both products' weights. FSDP2 sums the copies' gradients (norm, bias). Full recompute repeats the block's two."""
+    four in reverse, and under sequence parallelism the tokens again for both products' weights. FSDP2 sums the copies'
+    gradients (norm, bias). Full recompute repeats the block's two."""
     with_parallel_tokens = [(7, 4, 2), (7, 4, 2), (8, 5, 2)]
     without = [(1, 0, 4), (1, 0, 4), (1, 0, 5)]
     assert reused_ranks(check_recompute, 2) == [with_parallel_tokens + without] * 2

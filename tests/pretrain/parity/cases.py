@@ -191,7 +191,8 @@ def model_cases() -> list[Case]:
 
 
 def quick_cases() -> list[Case]:
-    """What `make test` runs: each schedule, each kind of sharding, each mask, mostly on two ranks; by mesh, to reuse ranks."""
+    """What `make test` runs: each schedule, each kind of sharding, each mask, mostly on two ranks; by mesh, to reuse
+    ranks."""
     reset = {"data": {"reset_positions": True}}  # seen by rotary angles only where no document mask says the same
     cases = [
         *(labelled_case(labels) for labels in QUICK),

@@ -15,9 +15,9 @@ def covering_rows(
 ) -> list[Row]:
     """A small set of legal rows in which every pair of values that some legal row has meets.
 
-    Greedy and without random numbers: a row begins with the first pair that has not met and takes, factor by factor, the
-    value that meets most new partners, of equals the one used least, then the first. Only the `constrained` factors can
-    make a row illegal.
+    Greedy and without random numbers: a row begins with the first pair that has not met and takes, factor by factor,
+    the value that meets most new partners, of equals the one used least, then the first. Only the `constrained` factors
+    can make a row illegal.
     """
     can_end = _Endings(factors, constrained, legal)
     uncovered = dict.fromkeys(pair for pair in all_pairs(factors) if can_end(dict(pair)))

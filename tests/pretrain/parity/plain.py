@@ -1,9 +1,10 @@
 """A GPT and its training written a second time, plainly: one process, whole matrices, whole batches, torch's autograd.
 
-Nothing of the model, the loss, the masks, the optimizer's groups, the schedule or the clipping is taken from `pretrain`:
-what this shares with it are names of weights, the layout of the fused projection and the tokens.
+Nothing of the model, the loss, the masks, the optimizer's groups, the schedule or the clipping is taken from
+`pretrain`: what this shares with it are names of weights, the layout of the fused projection and the tokens.
 
-Shape suffixes as in `pretrain.model.gpt`: B samples, T tokens, D hidden size, H heads, G kv heads, K head size, V vocabulary.
+Shape suffixes as in `pretrain.model.gpt`: B samples, T tokens, D hidden size, H heads, G kv heads, K head size, V
+vocabulary.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The matrix holds every legal pair of choices: looked for in its cases, and against all combinations where it lacks one."""
+"""The matrix holds every legal pair of choices: looked for in its cases, and against all combinations where it lacks
+one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`parallel = "auto"`: how it is written, that all ranks come to the same, and that a run in the chosen layout is the same run."""
+"""`parallel = "auto"`: how it is written, that all ranks come to the same, and that a run in the chosen layout is the
+same run."""
 
 from __future__ import annotations
 

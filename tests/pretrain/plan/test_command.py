@@ -1,4 +1,5 @@
-"""`python -m pretrain plan`: what is asked is answered, as text and as JSON, and every mistake is one sentence that helps."""
+"""`python -m pretrain plan`: what is asked is answered, as text and as JSON, and every mistake is one sentence that
+helps."""
 
 from __future__ import annotations
 

@@ -65,7 +65,8 @@ def test_arithmetic_over_reductions_of_data_parallelism(ranks: int, batch: int) 
 
 
 def test_flops_of_a_step_are_96_b_s_l_h_squared() -> None:
-    """FACTS 3.2: 96 B S L h^2 (1 + S / 6h + V / 16 L h) with full recompute: of the operations, and of TFLOP/s per GPU."""
+    """FACTS 3.2: 96 B S L h^2 (1 + S / 6h + V / 16 L h) with full recompute: of the operations, and of TFLOP/s per
+    GPU."""
     prediction = predict(config(EXACT, recompute="full", global_batch_size=32), 4, cluster(), MEGATRON_2021)
     hidden, window, layers = 4096, 2048, GPT["num_layers"]
     share = 1 + window / (6 * hidden) + GPT["padded_vocab_size"] / (16 * layers * hidden)  # type: ignore[operator]
@@ -169,7 +170,8 @@ def test_weights_are_gathered_and_gradients_reduced_as_fsdp_does(pp: int, zero: 
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_stages_do_not_wait_for_what_others_gather_and_reduce(exact: bool) -> None:
-    """All gather at once, and a last gradient is sent before its stage reduces: the first stage's alone is in the way."""
+    """All gather at once, and a last gradient is sent before its stage reduces: the first stage's alone is in the
+    way."""
     plenty = {"global_batch_size": 32, "zero": 1, "pp": 4}  # a micro-batch takes longer than any stage's exchanges
     step = StepTime(config(**plenty), 8, cluster(peak=1e12), OURS)
     first, *others = (step.of(kind).once.data for kind in step.places.kinds)
@@ -182,7 +184,8 @@ def test_stages_do_not_wait_for_what_others_gather_and_reduce(exact: bool) -> No
 
 
 def test_a_stage_that_has_sent_its_last_gradient_hides_no_reduction() -> None:
-    """With zero 1 it reduces block after block then; the first stage reduces beside its backward, as any with zero 2 does."""
+    """With zero 1 it reduces block after block then; the first stage reduces beside its backward, as any with zero 2
+    does."""
     numbers = Numbers(4, 12 * 2048**2, 0.0)
     for zero, blocks in ((1, 4), (2, 1)):
         step = StepTime(config(global_batch_size=32, zero=zero, pp=4), 8, cluster(peak=1e12), OURS)
@@ -195,7 +198,8 @@ def test_a_stage_that_has_sent_its_last_gradient_hides_no_reduction() -> None:
 
 @pytest.mark.parametrize("zero", [1, 2, 3])
 def test_only_the_first_gather_and_the_last_reduction_are_exposed(zero: Zero) -> None:
-    """Beside plenty of arithmetic: of what lies outside of the blocks, and of one block; each micro-batch, or once a step."""
+    """Beside plenty of arithmetic: of what lies outside of the blocks, and of one block; each micro-batch, or once a
+    step."""
     run = config({"tied": False}, global_batch_size=32, zero=zero)
     slow = cluster(peak=1e12)
     step = StepTime(run, 8, slow, OURS)
@@ -218,7 +222,8 @@ def test_sharded_data_parallelism_hides_behind_large_batches_but_for_its_ends() 
 
 
 def test_what_is_gathered_again_is_copied_again() -> None:
-    """Zero 3, for each micro-batch: shards are cast and put into a buffer, the gathered bf16 weights are taken out of another."""
+    """Zero 3, for each micro-batch: shards are cast and put into a buffer, the gathered bf16 weights are taken out of
+    another."""
     gathered = (
         StepTime(config({"tied": False}, global_batch_size=32, zero=zero), 8, cluster(), OURS) for zero in (2, 3)
     )
@@ -246,7 +251,8 @@ def test_offload_moves_shards_and_updates_on_the_host() -> None:
 
 
 def test_offload_hides_its_transfers_but_for_the_ends() -> None:
-    """Beside plenty of arithmetic: the first shards down, the last gradients up; the host adds later gradients itself."""
+    """Beside plenty of arithmetic: the first shards down, the last gradients up; the host adds later gradients
+    itself."""
     outside = 2 * 51200 * 2048 + 1024 * 2048 + 2 * 2048
     block = 2048 * (12 * 2048 + 13)
     slow = cluster(peak=1e12)

@@ -142,7 +142,7 @@ def test_answers_and_their_words(task: Task) -> None:
         assert all(words[0] == label for label, words in task.words.items())
 
 
-# ---------------------------------------------------------------------------------------------------- the published items
+# -------------------------------------------------------------------------------------------------- the published items
 @pytest.fixture
 def fewclue(test_data: Path) -> Path:
     """The folder of the nine tasks; the test is skipped where there is none."""

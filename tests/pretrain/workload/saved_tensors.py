@@ -1,7 +1,8 @@
 """What autograd saves of a micro-batch, byte for byte: predicted from the configuration alone, and counted.
 
-`workload.activations` counts what is wide and rounds the rest up, as one wants of a limit. Here the narrow tensors are as they are:
-rotary angles once and not for each sample, the ids of tokens and positions, the loss' mask and its one number a token.
+`workload.activations` counts what is wide and rounds the rest up, as one wants of a limit. Here the narrow tensors are
+as they are: rotary angles once and not for each sample, the ids of tokens and positions, the loss' mask and its one
+number a token.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ BOOL = 1
 
 
 def predicted_bytes(config: RunConfig) -> int:
-    """Of one micro-batch of a model that is in one part; recompute full keeps what it computes from, selective is not counted."""
+    """Of one micro-batch of a model that is in one part; recompute full keeps what it computes from, selective is not
+    counted."""
     model, training, parallel = config.model, config.training, config.parallel
     kept = Activations(model, parallel, ITEM_BYTES[training.precision], has_mask=False, on_cpu=True)
     blocks = [kept.block(index) for index in range(model.num_layers)]

@@ -193,7 +193,8 @@ def test_no_number_is_lost_or_counted_twice() -> None:
 
 
 def test_a_published_example() -> None:
-    """ZeRO, section 3.1 and figure 1: 16 bytes a parameter, 120 GB for 7.5 B; 4 of 16 of them are left whole in fp16 there.
+    """ZeRO, section 3.1 and figure 1: 16 bytes a parameter, 120 GB for 7.5 B; 4 of 16 of them are left whole in fp16
+    there.
 
     Here weights are kept in fp32 and gathered in bf16: 16 bytes shared by all ranks, and what is gathered.
     """

@@ -1,4 +1,5 @@
-"""Token files by megatron-core's own code, in its own environment: reads ours, draws samples of them, writes some for us.
+"""Token files by megatron-core's own code, in its own environment: reads ours, draws samples of them, writes some for
+us.
 
 read PREFIX...                                      digests of every sequence that `IndexedDataset` gives
 samples PREFIX T N SEED EOD VOCABULARY OUT.npz      the first N samples of `GPTDataset`, and its three indices

@@ -3,11 +3,12 @@
     python -m tools.bench extraction --labelled DIR --peers                   DIR: gold.jsonl and pages/NAME (or NAME.gz)
 
 Precision, recall and F1 are of multisets of 4-character shingles of letters and digits, means over the pages with gold
-text; a line that is the title or one of the page's `optional` lines counts neither for nor against, as do footnote marks
-and the numbers of ordered lists. A sentence (split at 。！？ and line ends) is present when all of it stands in the output.
-An author is right when it is the gold or one of several names given; precision is over all that are given. `folds`
-are the lowest and highest mean of five groups of sites; rules are not fitted anew for each. The interval is of a bootstrap over pages, paired.
-All peers get the page as we decoded it; ms and MB/s are of CPU time, over all pages and their bytes in UTF-8.
+text; a line that is the title or one of the page's `optional` lines counts neither for nor against, as do footnote
+marks and the numbers of ordered lists. A sentence (split at 。！？ and line ends) is present when all of it stands in the
+output. An author is right when it is the gold or one of several names given; precision is over all that are given.
+`folds` are the lowest and highest mean of five groups of sites; rules are not fitted anew for each. The interval is of
+a bootstrap over pages, paired. All peers get the page as we decoded it; ms and MB/s are of CPU time, over all pages and
+their bytes in UTF-8.
 """
 
 from __future__ import annotations

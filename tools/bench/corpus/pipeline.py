@@ -5,7 +5,8 @@
 The documents of `--input` are multiplied to `--megabytes` of text by exchanging sentences (recombine.py), half of it
 written as JSONL.zst and half as Parquet, and built by the ordinary stages in one process. Three numbers are kept apart:
 the CPU time of the tasks as the run itself notes it, what a process costs once (interpreter, libraries, loading of
-kernels that were compiled before), and training the vocabulary. Files lie in the page cache: a disk's speed is not in it.
+kernels that were compiled before), and training the vocabulary. Files lie in the page cache: a disk's speed is not in
+it.
 
 The profile is of a second, equal build with probes in it (probes.py). The peer is the chain that one would write of the
 usual Python components (peers/python_pipeline.py), document by document on a spread sample of the same files; what it

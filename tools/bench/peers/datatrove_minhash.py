@@ -2,7 +2,8 @@
 
     python datatrove_minhash.py duplicates|signatures DOCUMENTS.jsonl
 
-Its setting for Chinese, as FineWeb-2 runs it: word 5-grams (language `cmn_Hani`, jieba), 14 buckets of 8 hashes, 64 bits.
+Its setting for Chinese, as FineWeb-2 runs it: word 5-grams (language `cmn_Hani`, jieba), 14 buckets of 8 hashes, 64
+bits.
 """
 
 from __future__ import annotations

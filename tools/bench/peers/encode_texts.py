@@ -2,7 +2,8 @@
 
     python encode_texts.py kitoken|tokenizers MODEL WARM.jsonl TEXTS.jsonl IDS.npz
 
-Each document of TEXTS is encoded once, after those of WARM; prints CPU seconds, and writes all ids and their number by document.
+Each document of TEXTS is encoded once, after those of WARM; prints CPU seconds, and writes all ids and their number by
+document.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python gpt_dataset.py arrays CASES.json OUT      the arrays and the first samples of many small runs, as OUT/NAME.npz
     python gpt_dataset.py read CASE.json             start-up time, memory and reading speed of one dataset, as JSON
 
-A case is an object: prefixes, weights (or null), sequence_length, num_samples, seed and read (how many samples). Those of
-`arrays` have a name, and may have extra_token and partial (a validation split that keeps its last partial sample);
+A case is an object: prefixes, weights (or null), sequence_length, num_samples, seed and read (how many samples). Those
+of `arrays` have a name, and may have extra_token and partial (a validation split that keeps its last partial sample);
 that of `read` has warm (map every page of the tokens first) and points (how often memory is noted).
 """
 

@@ -1,10 +1,12 @@
-"""What Megatron-LM's tools/preprocess_data.py does to a JSONL file, on one core; runs in the peers' environment `megatron`.
+"""What Megatron-LM's tools/preprocess_data.py does to a JSONL file, on one core; runs in the peers' environment
+`megatron`.
 
     python megatron_preprocess.py MODEL WARM.jsonl TEXTS.jsonl OUT
 
 As there with `--workers 1`: a process of a pool parses a line, encodes its text by megatron-core's own
-SentencePieceTokenizer, adds the end-of-document token and sends ids and lengths back, 32 documents at a time; the parent
-gives them to IndexedDatasetBuilder.add_document. Prints the CPU seconds of both without imports, model and warming.
+SentencePieceTokenizer, adds the end-of-document token and sends ids and lengths back, 32 documents at a time; the
+parent gives them to IndexedDatasetBuilder.add_document. Prints the CPU seconds of both without imports, model and
+warming.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python python_pipeline.py DOCUMENTS.jsonl TOKENIZER.model
 
 Document by document in one process: zstandard and json read it, datatrove's FineWeb-2 filters for Chinese (jieba) and
-its masking of personal data judge and edit it, OpenCC folds the scripts and datasketch's MinHashLSH finds its twin, json
-and zstandard write it, SentencePiece encodes it into a file of uint16. Permutations, n-grams and bands are ours. Imports,
-jieba's dictionary and the model are loaded before; a document that one step drops costs the next ones nothing.
+its masking of personal data judge and edit it, OpenCC folds the scripts and datasketch's MinHashLSH finds its twin,
+json and zstandard write it, SentencePiece encodes it into a file of uint16. Permutations, n-grams and bands are ours.
+Imports, jieba's dictionary and the model are loaded before; a document that one step drops costs the next ones nothing.
 """
 
 from __future__ import annotations

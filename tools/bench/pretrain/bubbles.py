@@ -1,4 +1,5 @@
-"""The bubble of each schedule on stages that only sleep: what our executor loses, beside the simulator and the formula."""
+"""The bubble of each schedule on stages that only sleep: what our executor loses, beside the simulator and the
+formula."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""How long a save keeps training waiting: ours in the background, ours waited for, and torch's own `async_save`, in one run.
+"""How long a save keeps training waiting: ours in the background, ours waited for, and torch's own `async_save`, in one
+run.
 
-Two gloo ranks train a model on random tokens; after every few steps one of the contenders saves to the same disk, and the
-run waits for the end of that before the next takes its turn. "Stall" is the time until training can go on: the slowest
-rank's, the median of the turns after the first, which makes buffers. "All" is until the checkpoint stands: with
-us hashed and committed, which torch's is not. "Steps meanwhile" is how much slower a step is while the background writes. Memory
-is what a rank holds beyond the state before its first save of that kind, at most.
+Two gloo ranks train a model on random tokens; after every few steps one of the contenders saves to the same disk, and
+the run waits for the end of that before the next takes its turn. "Stall" is the time until training can go on: the
+slowest rank's, the median of the turns after the first, which makes buffers. "All" is until the checkpoint stands: with
+us hashed and committed, which torch's is not. "Steps meanwhile" is how much slower a step is while the background
+writes. Memory is what a rank holds beyond the state before its first save of that kind, at most.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Text from a model: our engine beside `generate` of transformers, with the same weights, and what a long text costs.
 
-Both continue the same prompts greedily, in fp32, on one core, in turns; the model of transformers is the export's, made in
-memory. An end of document ends no text here: the symbol is a token that is not generated. Models have random weights, but
-for the one of `--checkpoint`. The second table is our engine alone: one text, and the time of all of its tokens so far.
+Both continue the same prompts greedily, in fp32, on one core, in turns; the model of transformers is the export's, made
+in memory. An end of document ends no text here: the symbol is a token that is not generated. Models have random
+weights, but for the one of `--checkpoint`. The second table is our engine alone: one text, and the time of all of its
+tokens so far.
 """
 
 from __future__ import annotations

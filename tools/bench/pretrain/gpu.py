@@ -12,12 +12,13 @@
 | host | host memory over 500 offloaded steps of the 1.7 B shape |
 | loader | token shards on disk beside the same tokens in memory |
 
-Each row is a process of its own, ended after `--seconds`: one that runs out of memory or time says so in its row and leaves
-the others a clean device. TFLOP/s are the model's (6 N + 12 L H K T a token, attention counted whole, nothing twice); MFU is
-that over the dense peak of `pretrain.hardware`. The 1.7 B shape is Megatron-LM's (24 layers, 2,304 wide, 24 heads; 2104.04473,
-table 1) and the other that of Llama 2 7 B with 12 of its 32 layers, which is what 80 GB hold with AdamW in fp32; both with
-RMSNorm, rotary positions, SwiGLU and the plain loop's vocabulary. Megatron-LM says 408.8 TFLOP/s (41 %) for 1.7 B and 465.9
-(47 %) for 7.1 B on H100 (model_table.png in its repository, context 4,096, vocabulary 131,072).
+Each row is a process of its own, ended after `--seconds`: one that runs out of memory or time says so in its row and
+leaves the others a clean device. TFLOP/s are the model's (6 N + 12 L H K T a token, attention counted whole, nothing
+twice); MFU is that over the dense peak of `pretrain.hardware`. The 1.7 B shape is Megatron-LM's (24 layers, 2,304 wide,
+24 heads; 2104.04473, table 1) and the other that of Llama 2 7 B with 12 of its 32 layers, which is what 80 GB hold with
+AdamW in fp32; both with RMSNorm, rotary positions, SwiGLU and the plain loop's vocabulary. Megatron-LM says 408.8
+TFLOP/s (41 %) for 1.7 B and 465.9 (47 %) for 7.1 B on H100 (model_table.png in its repository, context 4,096,
+vocabulary 131,072).
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ Of each, beyond what the process held after a step of a tiny model, which loads 
 | peak in use | the most in use after any of torch's operations of the second step; not what an operation needs within itself |
 | update | the same of the update alone, beyond what was in use before it: what a fused AdamW saves |
 
-"Predicted" is `pretrain.workload.memory` for the first of them, to be held against its peak in use. Slopes are those of a line
-through the samples from a fifth of the steps on.
+"Predicted" is `pretrain.workload.memory` for the first of them, to be held against its peak in use. Slopes are those of
+a line through the samples from a fifth of the steps on.
 
-On a CPU offload moves nothing, as everything is in host memory already: this is the path through FSDP2's policy and the update
-in place, not the copies between a GPU and pinned memory, and gathered weights lie in host memory beside their shards.
-The allocator keeps what it has freed (`mesh.keep_freed_memory`), as in every run on a CPU: what is held never falls, and
-rises until the pieces fit.
+On a CPU offload moves nothing, as everything is in host memory already: this is the path through FSDP2's policy and the
+update in place, not the copies between a GPU and pinned memory, and gathered weights lie in host memory beside their
+shards. The allocator keeps what it has freed (`mesh.keep_freed_memory`), as in every run on a CPU: what is held never
+falls, and rises until the pieces fit.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The training loop one would write without us, after nanoGPT: the peer of `train_step`, on one process.
 
-The same model as ours (RMSNorm, rotary positions, SwiGLU, tied output; the same shapes and number of weights) in torch's
-own modules, with rotary tables computed once; fused AdamW with the same two groups, `clip_grad_norm_`, batches at random
-places of tokens in memory, micro-batches whose gradients add up, one loss a step read on the host. As in nanoGPT nothing
-is masked: neither padding of the vocabulary nor the ends of documents.
+The same model as ours (RMSNorm, rotary positions, SwiGLU, tied output; the same shapes and number of weights) in
+torch's own modules, with rotary tables computed once; fused AdamW with the same two groups, `clip_grad_norm_`, batches
+at random places of tokens in memory, micro-batches whose gradients add up, one loss a step read on the host. As in
+nanoGPT nothing is masked: neither padding of the vocabulary nor the ends of documents.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Training on CPU beside what one would write without us, in ratios of one run.
 
-Single process: `train_step` beside a plain nanoGPT-style loop (`plain_gpt`), beside the same model of ours in a bare loop,
-and with FSDP2 wrapped around it, which a world of one leaves out. All take their turn in one process, with the allocator set
-as our runs set it, which the plain loop would not be. Two ranks: each axis alone beside one rank, and torch's own pipeline
-schedules and `parallelize_module`. Bubbles: of stages that only sleep. Random tokens, fp32, one thread a rank.
+Single process: `train_step` beside a plain nanoGPT-style loop (`plain_gpt`), beside the same model of ours in a bare
+loop, and with FSDP2 wrapped around it, which a world of one leaves out. All take their turn in one process, with the
+allocator set as our runs set it, which the plain loop would not be. Two ranks: each axis alone beside one rank, and
+torch's own pipeline schedules and `parallelize_module`. Bubbles: of stages that only sleep. Random tokens, fp32, one
+thread a rank.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ def wrapped(config: RunConfig, world: World, tokens: NDArray[Any]) -> Run:
 
 
 def bare_step(run: Run) -> float:
-    """A step of our model without the pipeline, the checks over ranks and our clipping; the batches are the loader's."""
+    """A step of our model without the pipeline, the checks over ranks and our clipping; the batches are the
+    loader's."""
     training = run.config.training
     (model,) = run.model.parts.values()
     batches = list(

@@ -1,4 +1,5 @@
-"""The same step by torch's own parallel runtimes, on the plain model: `distributed.pipelining` and `parallelize_module`.
+"""The same step by torch's own parallel runtimes, on the plain model: `distributed.pipelining` and
+`parallelize_module`.
 
 Written as torchtitan does it: stages are the model with the layers of others deleted; norms and embeddings are sequence
 parallel, the loss is parallel over the vocabulary.

@@ -1,9 +1,11 @@
-"""Text to ids: ours beside SentencePiece, kitoken, tokenizers and Megatron's way, all on one core and on text new to them.
+"""Text to ids: ours beside SentencePiece, kitoken, tokenizers and Megatron's way, all on one core and on text new to
+them.
 
-The vocabularies are trained on every other document (or taken from `--data`), and the time is for the others, each encoded
-once; kernels are compiled and caches warmed on documents of the training half. MB of UTF-8 for each CPU second. The last
-lines of a model compare what makes token shards of the same documents: our whole `tokens` task, from a text shard (zstd
-Parquet) to committed files with provenance and checksums, and Megatron's from JSONL. Neither counts imports and loading.
+The vocabularies are trained on every other document (or taken from `--data`), and the time is for the others, each
+encoded once; kernels are compiled and caches warmed on documents of the training half. MB of UTF-8 for each CPU second.
+The last lines of a model compare what makes token shards of the same documents: our whole `tokens` task, from a text
+shard (zstd Parquet) to committed files with provenance and checksums, and Megatron's from JSONL. Neither counts imports
+and loading.
 """
 
 from __future__ import annotations
@@ -102,7 +104,8 @@ def compare(tokenizer: Tokenizer, warm: Sequence[str], fresh: Sequence[str], fol
 
 
 def take_turns(encoder: BatchEncoder, plain: Any, texts: Sequence[str]) -> tuple[float, float, list[Any], list[Any]]:
-    """CPU seconds of ours and of SentencePiece's batch, and their ids; they take turns, so that a disturbance hits both."""
+    """CPU seconds of ours and of SentencePiece's batch, and their ids; they take turns, so that a disturbance hits
+    both."""
     seconds, batch_seconds, found, expected = 0.0, 0.0, list[Any](), list[Any]()
     step = -(-len(texts) // ROUNDS)
     for part in (texts[start : start + step] for start in range(0, len(texts), step)):

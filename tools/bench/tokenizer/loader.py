@@ -1,11 +1,12 @@
-"""The loader beside Megatron-Core's GPTDataset: start-up time, memory, reading speed, and memory over a million samples.
+"""The loader beside Megatron-Core's GPTDataset: start-up time, memory, reading speed, and memory over a million
+samples.
 
-Both read the same shard of half a billion random tokens (1 GB, just written, so in the page cache) in documents of about
-a thousand tokens, in runs of 10^6 samples and more of 2,048 tokens, which is as many epochs as it takes. Every figure is
-of a process of its own, on one core, beyond what it held after its imports. Start-up ends with the first sample; the
-caches of GPTDataset are built in it, as in the first start of a run. Speed is of CPU time, over samples in the run's
-order, with every block checked (ours) or every page mapped (GPTDataset) before. Our batches hold tokens, targets and
-document ids; its samples tokens, labels, a loss mask and positions.
+Both read the same shard of half a billion random tokens (1 GB, just written, so in the page cache) in documents of
+about a thousand tokens, in runs of 10^6 samples and more of 2,048 tokens, which is as many epochs as it takes. Every
+figure is of a process of its own, on one core, beyond what it held after its imports. Start-up ends with the first
+sample; the caches of GPTDataset are built in it, as in the first start of a run. Speed is of CPU time, over samples in
+the run's order, with every block checked (ours) or every page mapped (GPTDataset) before. Our batches hold tokens,
+targets and document ids; its samples tokens, labels, a loss mask and positions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The shipped bigram table: whole, small, read exactly; scrambled text is told from text, whatever its script or age."""
+"""The shipped bigram table: whole, small, read exactly; scrambled text is told from text, whatever its script or
+age."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""KenLM as a statistic: exact on a model small enough to do by hand, bounded in what it reads, clear when it is missing."""
+"""KenLM as a statistic: exact on a model small enough to do by hand, bounded in what it reads, clear when it is
+missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The linear quality model: exact scores, strict files, honest errors, and a trainer that tells obvious classes apart."""
+"""The linear quality model: exact scores, strict files, honest errors, and a trainer that tells obvious classes
+apart."""
 
 from __future__ import annotations
 

@@ -78,7 +78,8 @@ def test_more_bytes_and_more_ranks_take_no_less_time(
 def test_nothing_is_faster_than_any_network_that_it_crosses(
     cluster: Cluster, size: int, stride: int, num_bytes: float
 ) -> None:
-    """Each unit that holds a part of the group passes on what no other unit has; what leaves it is shared by all groups there."""
+    """Each unit that holds a part of the group passes on what no other unit has; what leaves it is shared by all groups
+    there."""
     collectives = Collectives(cluster)
     seconds = all_of(collectives, Group(size, stride), num_bytes)
     unit = 1
@@ -125,7 +126,8 @@ def test_groups_side_by_side_share_the_cards_of_a_node() -> None:
 
 
 def test_messages_between_stages() -> None:
-    """Stages on a node of their own send with all its devices; stages that share a node wait for the one hop that leaves it."""
+    """Stages on a node of their own send with all its devices; stages that share a node wait for the one hop that
+    leaves it."""
     collectives = Collectives(SELENE)
     network = SELENE.networks[1]
     line = network.bandwidth * network.efficiency

@@ -1,4 +1,5 @@
-"""What a command line asks: configurations in outline, other programs, devices and tokens that follow from what is said."""
+"""What a command line asks: configurations in outline, other programs, devices and tokens that follow from what is
+said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The page of a plan: what it shows, that it asks for nothing and escapes everything, and that drawings say what is so."""
+"""The page of a plan: what it shows, that it asks for nothing and escapes everything, and that drawings say what is
+so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The tables of the planner: what a row says, that it fits a terminal, and where a difference between two layouts comes from."""
+"""The tables of the planner: what a row says, that it fits a terminal, and where a difference between two layouts comes
+from."""
 
 from __future__ import annotations
 

@@ -124,7 +124,8 @@ def test_gathers_begin_at_once_and_reductions_follow_the_last_gradient(
 
 
 def test_ends_of_a_step_by_hand() -> None:
-    """Two stages of 1f1b, two micro-batches: F F B B on the first, and F B F B on the second from 1 to 7, in units of one product."""
+    """Two stages of 1f1b, two micro-batches: F F B B on the first, and F B F B on the second from 1 to 7, in units of
+    one product."""
     first, second = Times(1.0, 1.0, 1.0), Times(1.0, 1.0, 1.0)
     for changed, whole in (
         ((first, second), 9.0),

@@ -37,7 +37,8 @@ def tiny(**training: object) -> RunConfig:
 
 
 def fake(folder: Path, num_ranks: int, code: str, timeout: float = 60.0) -> Measurement:
-    """What comes of ranks that run this code instead of training; `rank` and `folder` are set, `report(...)` writes one."""
+    """What comes of ranks that run this code instead of training; `rank` and `folder` are set, `report(...)` writes
+    one."""
     begin = (
         "import os, signal, sys, time; rank, folder = int(os.environ['RANK']), sys.argv[1]\n"
         "def report(text): open(f'{folder}/rank-{rank}.json', 'w').write(text)\n"

@@ -128,7 +128,8 @@ def test_little_memory_says_little(cluster: Cluster, plans: Plans) -> None:
 
 
 def test_on_cpus_a_rank_has_its_part_of_the_machine(plans: Plans) -> None:
-    """16 GiB for 8 ranks, each with half a GiB beside what is predicted: a run of 1.2 GiB that was too large holds 1.5."""
+    """16 GiB for 8 ranks, each with half a GiB beside what is predicted: a run of 1.2 GiB that was too large holds
+    1.5."""
     cpu = load_cluster("cpu")
     cpu = cpu.model_copy(update={"host": cpu.host.model_copy(update={"memory_gib": 16.0})})
     held = replace(_held(plans.best, 1.2 * GIB, beside=0.5 * GIB), cluster=cpu)
@@ -138,7 +139,8 @@ def test_on_cpus_a_rank_has_its_part_of_the_machine(plans: Plans) -> None:
 
 
 def test_the_fit_weighs_what_was_believed(cluster: Cluster, plans: Plans) -> None:
-    """Where it ends, no scalar moved a little makes runs and beliefs together likelier; one run decides nothing alone."""
+    """Where it ends, no scalar moved a little makes runs and beliefs together likelier; one run decides nothing
+    alone."""
     layouts = list(plans.layouts[:2])
     runs = [Run(layout, Measurement("done", (layout.step_seconds * 3,))) for layout in layouts]
 
