@@ -16,13 +16,14 @@ python -m tokenizer run --recipe demo --out build/demo              # the text s
 python -m tokenizer run --out build/mine --text 'data/*.parquet'    # any Parquet files with a `text` column
 """,
     ),
-    "adopt": Command(
+    "import": Command(
         "tokenizer.commands.adopt",
         "make token shards of Megatron's .bin and .idx, or of datatrove's .ds",
         """
 python -m tokenizer adopt old/part-*.idx --tokenizer build/demo --out build/adopted
 python -m tokenizer adopt old/train.ds --validation old/heldout.ds --tokenizer build/demo --out build/adopted --append-eod
 """,
+        was="adopt",
     ),
     "check": Command(
         "tokenizer.commands.check",

@@ -6,6 +6,7 @@ from corpus.dedup.config import DedupConfig
 from corpus.dedup.near.in_memory import Duplicate, near_duplicates
 from corpus.dedup.near.signing import Signatures
 from corpus.dedup.near.stages import Buckets, Candidates, Clusters, Members, Survivors
+from corpus.engine.moved import moved
 
 __all__ = [
     "Buckets",
@@ -18,3 +19,5 @@ __all__ = [
     "Survivors",
     "near_duplicates",
 ]
+
+moved({"corpus.dedup.in_memory": "corpus.dedup.near.in_memory"})

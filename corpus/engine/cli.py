@@ -31,6 +31,7 @@ class Command(NamedTuple):
     summary: str
     examples: str
     given: Callable[[], Mapping[str, Any]] = dict
+    was: str = ""  # its name in the version before, which still works
 
 
 def run_package(package: str, description: str, commands: Mapping[str, Command], words: Sequence[str] | None) -> int:
@@ -40,13 +41,19 @@ def run_package(package: str, description: str, commands: Mapping[str, Command],
     add_examples(parser, "\n".join(command.examples.strip() for command in commands.values()))
     parser.epilog = f"{parser.epilog}\n{EXIT_CODES}"
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for name, (module_name, summary, examples, given) in commands.items():
-        verb = verbs.add_parser(name, help=summary, description=summary)
-        add_examples(verb, examples)
+    for name, command in commands.items():
+        verb = verbs.add_parser(name, help=command.summary, description=command.summary)
+        add_examples(verb, command.examples)
+        if command.was and words[:1] == [command.was]:
+            print(
+                f"{package}: {command.was} is called {name} now; the old name goes with the next version.",
+                file=sys.stderr,
+            )
+            words = [name, *words[1:]]
         if words[:1] == [name]:
-            module = import_module(module_name)
+            module = import_module(command.module)
             module.add_arguments(verb)
-            verb.set_defaults(command=partial(module.main, **given()))
+            verb.set_defaults(command=partial(module.main, **command.given()))
     return run_command(package, parser, words)
 
 

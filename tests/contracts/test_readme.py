@@ -39,6 +39,14 @@ PAIRS = tuple(
 )
 PAGES = [page for pair in PAIRS for page in pair]
 ROOT = Path(__file__).resolve().parents[2]
+DEVELOPERS_PAGES = [
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "docs/api.md",
+    "docs/glossary.md",
+    "docs/glossary.zh.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/decisions").glob("*.md")),
+]
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -113,11 +121,24 @@ def test_the_python_runs_and_prints_what_the_page_says(page: str) -> None:
         assert told == done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("page", [*PAGES, "CHANGELOG.md", "ARCHITECTURE.md"])
+@pytest.mark.parametrize("page", [*PAGES, *DEVELOPERS_PAGES, "CHANGELOG.md"])
 def test_every_link_leads_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", (ROOT / page).read_text()):
         if not target.startswith("https://"):
             assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
+
+
+@pytest.mark.parametrize("page", DEVELOPERS_PAGES)
+def test_every_file_and_name_of_the_code_is_there(page: str) -> None:
+    """`sources/stage.py ExtractStage.run`: the file, from the top or within a package, and the last part of the name."""
+    for path, name in re.findall(r"`([\w/]+\.(?:py|toml))(?: ([\w.]+))?`", (ROOT / page).read_text()):
+        found = [
+            file for top in ("", "corpus", "tokenizer", "pretrain", "tests") if (file := ROOT / top / path).exists()
+        ]
+        found = found or [file for file in ROOT.glob(f"[cptdm]*/**/{path}")]
+        assert found, f"{page}: {path}"
+        defined = rf"^\s*(?:def|class) {re.escape(name.rpartition('.')[2])}\b"
+        assert not name or any(re.search(defined, file.read_text(), re.MULTILINE) for file in found), f"{path} {name}"
 
 
 @pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
