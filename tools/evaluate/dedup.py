@@ -22,7 +22,6 @@ import argparse
 import random
 import re
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
@@ -318,11 +317,9 @@ def _kept_by_us(documents: Sequence[Planted]) -> set[int]:
 def _kept_by_peers(documents: Sequence[Planted]) -> dict[str, set[int]]:
     environment.install()
     environment.install(environment.TEXT_DEDUP, environment.TEXT_DEDUP_REQUIREMENTS)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "documents.jsonl")
-        environment.write_documents(path, [document.text for document in documents])
-        datatrove = environment.call("datatrove_minhash.py", "duplicates", str(path))
-        text_dedup = environment.call("text_dedup_minhash.py", str(path), folder=environment.TEXT_DEDUP)
+    texts = [document.text for document in documents]
+    datatrove = environment.call_on(texts, "datatrove_minhash.py", "duplicates")
+    text_dedup = environment.call_on(texts, "text_dedup_minhash.py", folder=environment.TEXT_DEDUP)
     return {"datatrove": set(datatrove["kept"]), "text-dedup": set(text_dedup["kept"])}
 
 

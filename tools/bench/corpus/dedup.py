@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import multiprocessing
-import resource
-import shutil
 import tempfile
 import time
 from argparse import Namespace
@@ -25,6 +22,8 @@ from corpus.document import read_table
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder, Stage
 from tools.bench.corpus.planted import SHARD_DOCUMENTS, Planted, cluster_of
+from tools.bench.resident import status
+from tools.bench.timing import in_child
 
 KERNELS = (
     "corpus.dedup.near.buckets",
@@ -37,7 +36,6 @@ KERNELS = (
 def run(arguments: Namespace) -> None:
     """Print a table; everything lies in a temporary folder below `--data` or TMPDIR and is removed."""
     config, documents = DedupConfig(), int(arguments.documents)
-    out = tempfile.mkdtemp(prefix="wenhai-bench-", dir=arguments.data)
     stages: list[Stage] = [
         Planted(documents, arguments.planted, config),
         Buckets(),
@@ -45,45 +43,31 @@ def run(arguments: Namespace) -> None:
         Candidates(config),
         Clusters(config),
     ]
-    try:
-        rows, total, peak, folders = documents * config.bands, 0.0, 0.0, {}
-        for i in range(len(stages)):
-            cpu, clock, megabytes, url = in_child(stages, i, out, arguments.workers)
-            folders[stages[i].name] = Folder.open(url)
+    rows, total, peak, folders = documents * config.bands, 0.0, 0.0, {}
+    with tempfile.TemporaryDirectory(prefix="wenhai-bench-", dir=arguments.data) as out:
+        for i, stage in enumerate(stages):
+            cpu, clock, megabytes, url = in_child(run_last, stages[: i + 1], out, arguments.workers)
+            folders[stage.name] = Folder.open(url)
             note = "made up, not counted" if i == 0 else f"{rows / 1e6 / cpu:8,.1f} M rows/s"
-            print(f"{stages[i].name:<12}{cpu:9.1f} CPU-s{clock:9.1f} s {megabytes:8,.0f} MB  {note}", flush=True)
+            print(f"{stage.name:<12}{cpu:9.1f} CPU-s{clock:9.1f} s {megabytes:8,.0f} MB  {note}", flush=True)
             if i:
                 total, peak = total + cpu, max(peak, megabytes)
         print(f"all of them {total:9.1f} CPU-s{'':11} {peak:8,.0f} MB  {rows / 1e6 / total:8,.1f} M rows/s")
         counted = {**folders["candidates"].counts.extra, **folders["clusters"].counts.extra}
         print(", ".join(f"{name} {value:,}" for name, value in counted.items()))
         recall(folders["clusters"], documents, arguments.planted)
-    finally:
-        shutil.rmtree(out)
 
 
-def in_child(stages: Sequence[Stage], last: int, out: str, workers: int) -> tuple[float, float, float, str]:
-    """Run one stage in a fresh process: CPU seconds, seconds, the most megabytes of one process, its folder."""
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    child = context.Process(target=_stage, args=(list(stages[: last + 1]), out, workers, answers))
-    child.start()
-    answer: tuple[float, float, float, str] = answers.get()
-    child.join()
-    return answer
-
-
-def _stage(stages: list[Stage], out: str, workers: int, answers: multiprocessing.Queue[object]) -> None:
+def run_last(stages: Sequence[Stage], out: str, workers: int) -> tuple[float, float, float, str]:
+    """Run the last stage: CPU seconds, seconds, the most megabytes of one process, its folder."""
     for name in KERNELS:
         importlib.import_module(name)
     start = time.perf_counter()
     folder = run_stages(stages, out, workers=workers)[stages[-1].name]
     seconds = time.perf_counter() - start
     timing = json.loads(Path(out, "timings.json").read_text())[Path(folder.url).name]
-    most = max(
-        timing["peak_bytes"] / 1e6, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3 if not workers else 0
-    )
-    answers.put((timing["cpu_seconds"], seconds, most, folder.url))
+    most = max(timing["peak_bytes"], 0 if workers else status("VmHWM")) / 1e6
+    return timing["cpu_seconds"], seconds, most, folder.url
 
 
 def recall(clusters: Folder, documents: int, share: float) -> None:

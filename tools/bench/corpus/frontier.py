@@ -8,10 +8,7 @@ own, so that the peak of memory is its own.
 
 from __future__ import annotations
 
-import multiprocessing
 import random
-import resource
-import shutil
 import tempfile
 import time
 from argparse import Namespace
@@ -26,6 +23,8 @@ import xxhash
 from corpus.crawl.config import BudgetConfig, CrawlConfig
 from corpus.crawl.fates import FETCHED, Claim, Link, Outcome, Reference
 from corpus.crawl.frontier.frontier import Frontier, Place
+from tools.bench.resident import status
+from tools.bench.timing import in_child
 
 LINKS_PER_PAGE = 100
 OWN_RATIO = 0.8
@@ -40,18 +39,14 @@ DATE = "2026-01-01T00:00:00Z"
 
 def run(arguments: Namespace) -> None:
     """Print rates; the file lies in a temporary folder below `--data` or TMPDIR and is removed."""
-    folder = Path(tempfile.mkdtemp(prefix="wenhai-bench-", dir=arguments.data))
-    try:
-        work = multiprocessing.get_context("spawn").Process(target=_work, args=(folder, arguments.urls))
-        work.start()
-        work.join()
-    finally:
-        shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="wenhai-bench-", dir=arguments.data) as folder:
+        in_child(measure, Path(folder), arguments.urls)
 
 
-def _work(folder: Path, urls: int) -> None:
+def measure(folder: Path, urls: int) -> None:
+    """Links in, then visits: print what each call costs."""
     budget = BudgetConfig(max_pages_per_host=1 << 40, max_urls_per_pattern=1 << 40, max_hosts_per_domain=1 << 40)
-    before, now = _peak_mb(), [0.0]
+    before, now = status("VmHWM") / 1e6, [0.0]
     frontier = Frontier(
         folder / "frontier.sqlite", CrawlConfig(seeds=("-",), contact="-", budget=budget), lambda: now[0]
     )
@@ -163,14 +158,10 @@ class Stopwatch:
         size = (self.folder / "frontier.sqlite").stat().st_size / 1e6
         print(
             f"{what}: file {size:,.0f} MB, log at most {self.log_bytes / 1e6:,.0f} MB, "
-            f"peak memory {_peak_mb():,.0f} MB ({before:,.0f} before the first)"
+            f"peak memory {status('VmHWM') / 1e6:,.0f} MB ({before:,.0f} before the first)"
         )
         for name, seconds in self.seconds.items():
             count = self.counts[name]
             print(f"  {name:<12}{count:>12,} in {seconds:8,.1f} s  {count / seconds:>10,.0f}/s", flush=True)
         self.seconds.clear()
         self.counts.clear()
-
-
-def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
