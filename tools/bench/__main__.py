@@ -24,7 +24,7 @@ python -m tools.bench frontier --urls 1_000_000
 python -m tools.bench encode --input 'data/*.jsonl' --peers
 python -m tools.bench loader --peers --plot docs/loader-memory.svg
 python -m tools.bench pretrain
-python -m tools.bench offload --plot docs/offload-memory.svg
+python -m tools.bench offload
 python -m tools.bench checkpoint
 python -m tools.bench generate
 """
@@ -75,7 +75,7 @@ def main() -> None:
         default=[10**6, 10**8, 10**10],
         help="loader: of the runs (default: 10^6, 10^8 and 10^10)",
     )
-    parser.add_argument("--plot", type=Path, metavar="SVG", help="loader, offload: draw the memory over samples, steps")
+    parser.add_argument("--plot", type=Path, metavar="SVG", help="loader: draw the memory over samples")
     parser.add_argument("--steps", type=int, default=500, help="offload: of each run (default: 500)")
     parser.add_argument("--checkpoint", type=Path, help="generate: a step-... folder of a run, beside random models")
     parser.add_argument("--out", type=Path, help="pipeline, extraction: keep inputs and results there")
