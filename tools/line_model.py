@@ -14,7 +14,6 @@ enough to stay.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 import re
@@ -25,11 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from corpus.encoding import UndecodableError, decode
 from corpus.extract import facts, features, lines, reader
 from corpus.extract.article import Reading, judge, read
 from corpus.extract.model import BLOCK, DEPTH, LineModel, line_model
-from tools.bench.corpus.extraction import FOLDS, GOOD, score
+from tools.bench.corpus import extraction
+from tools.bench.corpus.extraction import FOLDS, GOOD, labelled, score
 
 Array = npt.NDArray[Any]
 
@@ -41,7 +40,6 @@ MIN_CUT_LETTERS = 25
 LOST_RATIO = 0.06  # of the elements that a cut page loses
 PAGE_WEIGHT = 30.0  # of each page, spread over its lines by the root of their length
 _NUMBER = re.compile(r"^\s*\d{1,4}\.\s+")
-_NOTE = re.compile(r"\[(?:\d+|注 ?\d+|编辑|編輯)\]")
 
 LabelledPage = tuple[dict[str, Any], bytes]  # a row of gold.jsonl, the page in UTF-8
 
@@ -66,7 +64,7 @@ class Examples(NamedTuple):
 
 def letters(text: str) -> str:
     """Letters and digits of a line, without an item's number and marks of notes."""
-    return "".join(filter(str.isalnum, _NOTE.sub("", _NUMBER.sub("", text))))
+    return extraction.letters(_NUMBER.sub("", text))
 
 
 def labels(row: dict[str, Any], texts: list[str]) -> Array:
@@ -144,18 +142,6 @@ def _lost(reading: Reading, kept: range, chance: random.Random) -> Array:
     return np.asarray(is_lost[reading.lines[:, reader.LINE_NODE]])
 
 
-def labelled_pages(folder: Path) -> list[LabelledPage]:
-    """Rows and pages, in UTF-8, of a folder; those that cannot be decoded are left out and named."""
-    found = []
-    for line in (folder / "gold.jsonl").read_text("utf-8").splitlines():
-        row = json.loads(line)
-        try:
-            found.append((row, decode((folder / "pages" / Path(row["file"]).name).read_bytes()).text.encode()))
-        except UndecodableError as error:
-            print(f"{row['file']}: left out ({error})")
-    return found
-
-
 def page_f1(row: dict[str, Any], page: bytes, model: LineModel) -> float:
     """F1 of the text that a model chooses of a page."""
     reading = read(page)
@@ -225,7 +211,8 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=SHARE, help=f"probability that is enough (default: {SHARE})")
     parser.add_argument("--shipped", action="store_true", help="cross-validate the share alone, on the shipped trees")
     arguments = parser.parse_args()
-    pages = [page for folder in arguments.folders for page in labelled_pages(folder)]
+    rows = [row for folder in arguments.folders for row in labelled(folder)]
+    pages = [(row, row["html"].encode()) for row in rows if row["html"]]  # what cannot be decoded is left out
     by_page = [] if arguments.shipped else [page_examples(*page, random.Random(page[0]["file"])) for page in pages]
     if arguments.out is None:
         trained = cross_validate(pages, by_page, arguments.share) if by_page else None

@@ -52,8 +52,7 @@ class SubstringsConfig(Strict):
 
     100 folded characters are some 65 tokens; Lee et al. (2022) cut 50 tokens of English. At 100, copies of 200
     characters are found (99 %; at 200, 15 %) and 4,000 poems and chapters of old novels and classics lose nothing, at
-    50 neither; what modern articles lose, 3 % of one site, are the notes of its translators (`python -m
-    tools.evaluate.substrings`).
+    50 neither; what modern articles lose, 3 % of one site, are the notes of its translators.
     """
 
     min_chars: int = Field(default=100, ge=20, le=100_000, description="folded characters of whole sentences in a row")

@@ -16,7 +16,7 @@ Of the records of kind "train", one a report:
 | device_bytes, device_peak_bytes | on a GPU: what rank 0's allocator has given out, now and at most since the start |
 
 With p equal stages and m micro-batches 1F1B has a bubble of (p - 1) / (m + p - 1): here of all the time, where
-Narayanan et al. (2021) and `tools.bench bubbles` divide by the time without it.
+Narayanan et al. (2021) divide by the time without it.
 """
 
 from __future__ import annotations

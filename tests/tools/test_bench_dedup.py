@@ -11,7 +11,7 @@ import pytest
 from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder, Stage
-from tools.bench.corpus import dedup, planted
+from tools.bench.corpus import dedup
 
 CONFIG = DedupConfig()
 SHARE = 0.2
@@ -19,8 +19,7 @@ SHARE = 0.2
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (planted, dedup):
-        monkeypatch.setattr(module, "SHARD_DOCUMENTS", 2_000)
+    monkeypatch.setattr(dedup, "SHARD_DOCUMENTS", 2_000)
     monkeypatch.setattr("corpus.dedup.records.PARTITION_RECORDS", 20_000)
     monkeypatch.setattr("corpus.dedup.near.clusters.GROUP_EDGES", 1_000)
     monkeypatch.setattr("corpus.dedup.near.clusters.BLOCK_EDGES", 1_000)
@@ -28,7 +27,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def build(out: Path, documents: int) -> tuple[dict[str, Folder], dict[str, int]]:
     """The stages' folders, and the most bytes that each stage held at once."""
-    stages: list[Stage] = [planted.Planted(documents, SHARE, CONFIG), Buckets(), Members(CONFIG)]
+    stages: list[Stage] = [dedup.Planted(documents, SHARE, CONFIG), Buckets(), Members(CONFIG)]
     stages += [Candidates(CONFIG), Clusters(CONFIG)]
     folders, peaks = {}, {}
     for count, stage in enumerate(stages, 1):
@@ -57,8 +56,8 @@ def test_memory_stays_flat_when_the_corpus_grows_eightfold(tmp_path: Path) -> No
 
 
 def test_clusters_are_spread_over_the_shards() -> None:
-    clusters = planted.cluster_of(np.arange(10_000), 10_000, SHARE)
+    clusters = dedup.cluster_of(np.arange(10_000), 10_000, SHARE)
     assert (clusters > 0).sum() == 2_000 and (clusters == 1).sum() == 100
     assert np.bincount(np.flatnonzero(clusters == 1) // 2_000, minlength=5).min() > 10
     sizes = np.bincount(clusters[clusters > 1])[2:]
-    assert sizes[: len(planted.SIZES)].tolist() == planted.SIZES.tolist()
+    assert sizes[: len(dedup.SIZES)].tolist() == dedup.SIZES.tolist()

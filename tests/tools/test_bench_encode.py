@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpus.engine.errors import UsageError
 from tests.tokenizer.texts import documents
 from tokenizer.config import TokenizerConfig
 from tokenizer.model import Tokenizer
@@ -70,9 +69,3 @@ def test_the_peers_get_the_same_documents(
     assert re.search(rf"^kitoken, .*{RATE} .* 96\.67 % of documents", told, re.MULTILINE)
     assert re.search(rf"^tokenizers, .*{RATE} .* 100\.00 % of documents", told, re.MULTILINE)
     assert re.search(rf"^text shard to token shard, our whole task{RATE} +x [\d.]+$", told, re.MULTILINE)
-
-
-def test_without_documents(arguments: Any) -> None:
-    arguments.input = []
-    with pytest.raises(UsageError, match="--input"):
-        encode.run(arguments)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import cProfile
 import itertools
 import json
 import re
-import time
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +21,7 @@ from corpus.engine.errors import UsageError
 from corpus.recipe import load_recipe
 from corpus.sources import Record, SourcesConfig, read
 from tests.corpus.texts import document
-from tools.bench.corpus import pipeline, probes, recombine
+from tools.bench.corpus import pipeline, recombine
 from tools.bench.peers import environment
 
 SMALL = ("tokenizer.vocab_size=900", "tokenizer.num_threads=1")
@@ -73,53 +72,15 @@ def test_both_kinds_of_files_hold_the_same_text(sources: list[list[str]], tmp_pa
     assert size == sum(len(text.encode()) for text in texts) >= 30_000 > size - len(texts[-1].encode())
 
 
-class Subject:
-    """What is probed: each function takes a known time."""
+def test_a_profile_charges_a_function_with_what_it_calls_in_c() -> None:
+    def work() -> int:
+        return sum(divmod(number, 7)[1] for number in range(3)) + len(json.dumps([1]))
 
-    now = 0
-
-    def outer(self) -> int:
-        Subject.now += 5
-        return self.inner() + sum(self.items())
-
-    def inner(self) -> int:
-        Subject.now += 70
-        return 1
-
-    def items(self) -> Iterator[int]:
-        for item in (1, 2):
-            Subject.now += 300
-            yield item
-        Subject.now += 1000
-
-
-def test_time_is_charged_once_to_the_innermost_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "process_time_ns", lambda: Subject.now)
-    here, clock = f"{__name__}:Subject", probes.Clock()
-    original = Subject.inner
-    with probes.probed(clock, {f"{here}.inner": "in", f"{here}.items": "items"}):
-        with clock.section("stage", "the rest"):
-            assert Subject().outer() == 4
-        Subject.now += 9  # nobody's
-        Subject().inner()
-    assert clock.spent == {("stage", "the rest"): 5, ("stage", "in"): 70, ("stage", "items"): 1600, ("", "in"): 70}
-    assert Subject.inner is original
-
-
-def test_a_probed_function_that_fails_gives_the_clock_back() -> None:
-    def fails() -> None:
-        raise ValueError
-
-    clock = probes.Clock()
-    with clock.section("stage", "the rest"), pytest.raises(ValueError):
-        probes._charged(fails, "in", clock)()
-    assert not clock._open
-
-
-@pytest.mark.parametrize("target", pipeline.PROBES)
-def test_every_probe_names_a_function(target: str) -> None:
-    owner, name = probes.resolve(target)
-    assert callable(getattr(owner, name))
+    profile = cProfile.Profile(iter(range(1000)).__next__)  # a tick at every look
+    profile.runcall(work)
+    found = pipeline.own_times(profile)
+    assert {f"tests/tools/{Path(__file__).name}: {work.__qualname__}", "encoder"} <= found.keys()
+    assert sum(found.values()) == sum(one.inlinetime for one in profile.getstats() if "disable" not in str(one.code))
 
 
 @pytest.mark.timeout(300)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from pretrain.config import ParallelConfig, RunConfig
+from pretrain.config import RunConfig
 from pretrain.model import GPT
 from pretrain.parallel.base.params import init_parameters
 from tests.pretrain.ranks import reused_ranks
-from tools.bench.pretrain import bubbles, plain_gpt, pretrain, two_ranks
+from tools.bench.pretrain import plain_gpt, pretrain, two_ranks
 from tools.bench.pretrain.random_run import configuration, random_tokens
 
 TINY: dict[str, Any] = {
@@ -95,26 +95,3 @@ def test_two_ranks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     peers = ["torch parallelize_module, sequence parallel", "torch ScheduleZBVZeroBubble"]
     assert [name for name, _ in rows] == ["one rank", *layouts, *peers]
     assert [name for name, to_ours in rows if to_ours] == peers
-
-
-@pytest.mark.parametrize(("schedule", "formula"), [("gpipe", 3 / 8), ("1f1b", 3 / 8), ("interleaved", 3 / 16)])
-def test_simulated_bubbles_are_the_formula(schedule: Any, formula: float) -> None:
-    assert bubbles.simulated(ParallelConfig(pp=4, schedule=schedule)) == pytest.approx(formula)
-
-
-@pytest.mark.parametrize("schedule", ["1f1b", pytest.param("zbv", marks=pytest.mark.long)])
-def test_sleeping_stages_are_recorded(schedule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bubbles, "on_ranks", reused_ranks)
-    monkeypatch.setattr(bubbles, "SECONDS", dict.fromkeys("FIWB", 1e-3))
-    parallel = ParallelConfig(pp=2, schedule=schedule, zero=1)
-    by_rank = reused_ranks(bubbles.records, 2, parallel, bubbles.SECONDS)
-    for steps in by_rank:
-        assert len(steps) == bubbles.RUNS
-        for step in steps:
-            kinds = [record.action.kind for record in step]
-            each = bubbles.NUM_MICRO_BATCHES * parallel.chunks
-            assert {kind: kinds.count(kind) for kind in set(kinds)} == dict.fromkeys(
-                "FIW" if schedule == "zbv" else "FB", each
-            )
-            assert all(record.end - record.start >= 1e-3 for record in step)
-    assert bubbles.measured(parallel) >= 0

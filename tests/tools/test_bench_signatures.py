@@ -1,4 +1,4 @@
-"""The benchmark of signatures runs on a few documents; its pairs are what they say; no time is asserted."""
+"""The benchmark of signatures runs on a few documents; no time is asserted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corpus.dedup import DedupConfig
 from corpus.dedup.near.minhash import hash_shingles
 from tests.corpus.dedup.test_minhash import fold_all
-from tests.corpus.dedup.texts import ANALECTS, POEM, jaccard, shingles
+from tests.corpus.dedup.texts import ANALECTS, POEM, shingles
 from tests.corpus.texts import document
 from tools.bench import timing
 from tools.bench.corpus import signatures
@@ -26,14 +25,12 @@ def test_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     path.write_text("".join(json.dumps({"text": document(seed)}) + "\n" for seed in range(6)))
     called = []
 
-    def call(script: str, step: str, path: str) -> dict[str, Any]:
+    def call(script: str, path: str, step: str, folder: Path | None) -> dict[str, Any]:
         called.append((script, step, len(Path(path).read_text().splitlines())))
         return {"mb_a_second": 0.001}
 
     monkeypatch.setattr(timing, "RUNS", 1)
     monkeypatch.setattr(signatures, "REPEATS", 2)
-    monkeypatch.setattr(signatures, "PAIRS", 5)
-    monkeypatch.setattr(signatures, "JACCARDS", (0.2, 0.9))
     monkeypatch.setattr(environment, "is_installed", lambda *_: True)
     monkeypatch.setattr(environment, "call", call)
     signatures.run(SimpleNamespace(input=[str(path)], column="text", peers=False, data=None))  # type: ignore[arg-type]
@@ -41,7 +38,6 @@ def test_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert called == [("datatrove_minhash.py", "signatures", 6)]
     assert len(re.findall(r": everything .* x ", told)) == 1
     assert re.search(r"datatrove 0\.10\.1.* 0\.001 MB/s x ", told) and "datasketch MinHash.bulk" in told
-    assert len(re.findall(r"^ +all ( +[\d.]+){3}$", told, re.MULTILINE)) == len(signatures.LENGTHS)
 
 
 def test_every_shingle_is_hashed_once() -> None:
@@ -53,13 +49,3 @@ def test_every_shingle_is_hashed_once() -> None:
         assert len(set(hashes[:count].tolist())) == len(shingles(form, 4))
         last = (last + int(hashes[count - 1])) % 2**32 if count else last
     assert signatures.hash_all(codes, offsets, 4) == last
-
-
-def test_pairs_have_their_jaccard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signatures, "PAIRS", 20)
-    texts, truth = signatures.pairs(0.6, 203, 4, seed=1)
-    sets = [shingles(text, 4) for text in texts]
-    assert truth.tolist() == [jaccard(a, b) for a, b in zip(sets[::2], sets[1::2], strict=True)]
-    assert abs(truth.mean() - 0.6) < 0.01
-    library = signatures.estimated("library", texts, DedupConfig())
-    assert library.tolist() == signatures.estimated("datasketch", texts, DedupConfig()).tolist()

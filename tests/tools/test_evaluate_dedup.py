@@ -13,7 +13,6 @@ import pytest
 from corpus.dedup import DedupConfig
 from corpus.engine.errors import UsageError
 from tests.corpus.texts import document
-from tools.evaluate import contamination as evaluate_contamination
 from tools.evaluate import dedup as evaluate_dedup
 from tools.evaluate.dedup import BANDS, jaccards, promised
 from tools.evaluate.planted_duplicates import KINDS, Planted, edited, full_width, passages, plant
@@ -28,7 +27,7 @@ def sentences(seed: int) -> str:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    for name in ("text", "dups", "html", "eval/tnews"):
+    for name in ("text", "dups", "html"):
         (tmp_path / name).mkdir(parents=True)
     lines = [json.dumps({"text": sentences(number)}) for number in range(80)]
     (tmp_path / "text" / "prose.jsonl").write_text("\n".join(lines) + "\n")
@@ -36,8 +35,6 @@ def data(tmp_path: Path) -> Path:
     (tmp_path / "dups" / "pairs.jsonl").write_text(json.dumps(pair) + "\n")
     for number in range(3):
         (tmp_path / "html" / f"{number}.html").write_text(f"<p>{document(number)}</p>")
-    item = {"id": 1, "sentence": document(5, 3)}
-    (tmp_path / "eval" / "tnews" / "test_public.json").write_text(json.dumps(item) + "\n")
     return tmp_path
 
 
@@ -79,16 +76,6 @@ def test_promises_are_the_theory() -> None:
     assert abs(chances[1] - (1 - (1 - 0.7**8) ** 14)) < 0.03
 
 
-def test_strangers_are_counted_by_the_power_of_their_jaccard(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate_dedup, "STRANGERS", 400)
-    monkeypatch.setattr(evaluate_dedup, "NGRAMS", (1, 4))
-    header, single, four = evaluate_dedup.stranger_table(data / "text", 0)
-    assert header[2:] == ["6 rows", "7 rows", "8 rows", "12 rows"]
-    mates = [float(cell) for cell in single[2:]]  # single characters: every text shares some with every other
-    assert mates == sorted(mates, reverse=True) and mates[0] > 0
-    assert float(single[1]) > float(four[1])
-
-
 def test_a_false_merge_is_counted() -> None:
     kept = {"ours": {0, 1}, "peer": {1}}
     documents = [Planted("a", "templated", 0), Planted("b", "single", 1), Planted("c", "single", 2)]
@@ -101,13 +88,11 @@ def test_all_tables_and_the_drawing(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(evaluate_dedup, "NGRAMS", (4, 6))
-    monkeypatch.setattr(evaluate_dedup, "STRANGERS", 200)
     evaluate_dedup.main(["--data", str(data), "--pairs", "2", "--svg", str(data / "curve.svg")])
     tables = capsys.readouterr().out.split("\n\n")
     assert len(tables[0].splitlines()) == 1 + len(KINDS)
     assert tables[0].splitlines()[1].split()[:2] == ["exact", "2"] and tables[0].splitlines()[1].split()[-1] == "2"
-    assert len(tables[5].splitlines()) == 1 + 2
-    curves = tables[6].strip().splitlines()
+    curves = tables[4].strip().splitlines()
     assert len(curves) == 2 + 2 * len(BANDS) and "verified at 0.75" in curves[-1]
     drawing = (data / "curve.svg").read_text()
     assert drawing.count("<polyline") == len(BANDS) + 1 and "threshold 0.75" in drawing
@@ -119,10 +104,3 @@ def test_a_drawing_escapes_its_words(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.svg", [Line("<b>", points, points, measured=points, error=points * 0)], "x", "y")
     text = (tmp_path / "a.svg").read_text()
     assert "<b>" not in text and "&lt;b&gt;" in text and text.count("<circle") == 2
-
-
-def test_planted_items_are_found(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    evaluate_contamination.main(["--data", str(data)])
-    rows = [line.split() for line in capsys.readouterr().out.strip().splitlines()]
-    assert len(rows) == 1 + len(evaluate_contamination.NGRAMS)
-    assert all(row[3:6] == ["1/1"] * 3 for row in rows[1:])

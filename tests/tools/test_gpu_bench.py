@@ -23,6 +23,11 @@ def rows(lines: list[str]) -> list[list[str]]:
     return [line[2:].removesuffix(" |").split(" | ") for line in lines if line.startswith("|")][2:]
 
 
+def section(name: str) -> list[str]:
+    made, columns = gpu.SECTIONS[name]
+    return list(gpu.table(columns, made(ARGUMENTS)))
+
+
 def here(work: Callable[..., gpu.Row], limit: float, /, **options: Any) -> gpu.Row:
     """A row in a reused process instead of a new one, without the minute that compiling takes, and as JSON."""
     if "seconds" in options:
@@ -47,44 +52,42 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_parity_on_the_same_device_is_exact(quick: None) -> None:
-    found = rows(list(gpu.parity(ARGUMENTS)))
+    found = rows(section("parity"))
     assert [row[0] for row in found] == list(gpu.PARITY)
     assert all(row[1:] == ["cpu", "0.0e+00 (limit 1e-05)", "0.0e+00 (limit 1e-04)", "yes"] for row in found[:2])
 
 
 def test_a_difference_beyond_the_limit_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "row", lambda *_, **__: {"device": "H100", "off": [2e-5, 0.0]})
-    assert [row[-1] for row in rows(list(gpu.parity(ARGUMENTS)))] == ["**no**", "**no**", "yes"]
+    assert [row[-1] for row in rows(section("parity"))] == ["**no**", "**no**", "yes"]
 
 
 def test_speed_has_ours_beside_the_plain_loop(quick: None) -> None:
-    found = rows(list(gpu.speed(ARGUMENTS)))
-    assert len(found) == 2 * 2 + 1
-    for row in found[:-1]:
+    found = rows(section("speed"))
+    assert len(found) == 2 * 2
+    for row in found:
         assert len(row) == 9
         assert float(row[1].replace(",", "")) > 0
         assert row[3] == "n/a"  # of a CPU no peak is known
     assert [bool(row[8]) for row in found[:2]] == [True, False]  # a plan is of ours
-    assert found[-1] == ["torchtitan", gpu.torchtitan(), *[""] * 7]
 
 
 def test_every_context_has_its_rows_and_its_target(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "row", lambda *_, **__: {"failed": "OOM"})
-    monkeypatch.setattr(gpu, "table", lambda columns, rows: rows)
     whole = argparse.Namespace(tiny=False, seconds=1.0)
     names = [name for name, *_ in gpu.speed(whole)]
     assert [name.split(":")[0] for name in names[:4:2]] == ["1.7B, 2048", "1.7B, 4096"]
-    assert len(names) == 2 * 2 * 2 + 1 and len(set(names)) == len(names)
+    assert len(names) == 2 * 2 * 2 and len(set(names)) == len(names)
 
 
 def test_the_other_sections(quick: None) -> None:
-    published, whole, offloaded = rows(list(gpu.asc22(ARGUMENTS)))
+    published, whole, offloaded = rows(section("asc22"))
     assert published[:3] == ["NCUSCC, four V100, offload (published)", "4,100", "67.75"]
     assert float(whole[2].replace(",", "")) > 0 and float(offloaded[2].replace(",", "")) > 0
-    ((name, steps, *_),) = rows(list(gpu.host(ARGUMENTS)))
+    ((name, steps, *_),) = rows(section("host"))
     assert name == "1.7B, offload"
     assert steps.endswith(" of 5")
-    assert [row[0] for row in rows(list(gpu.loader(ARGUMENTS)))] == ["random tokens in memory", "token shards on disk"]
+    assert [row[0] for row in rows(section("loader"))] == ["random tokens in memory", "token shards on disk"]
 
 
 def test_the_shapes_are_what_they_are_called() -> None:
@@ -142,11 +145,11 @@ def test_each_row_compiles_into_a_cache_of_its_own(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_cpu_is_not_measured(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "SECTIONS", {"parity": lambda _: iter(["| row |"])})
+    monkeypatch.setattr(gpu, "SECTIONS", {"parity": (lambda _: iter([("a", {}, ["b"])]), ("run", "x"))})
     gpu.main(["--tiny"])
     told = capsys.readouterr().out
     assert ("**CPU, tiny shapes: exercised, not measured.**" in told) is not torch.cuda.is_available()
-    assert "### parity\n\n| row |" in told
+    assert "### parity\n\n| run | x |\n|---|---|\n| a | b |" in told
     assert f"torch {torch.__version__}" in told
     if not torch.cuda.is_available():
         with pytest.raises(SystemExit):

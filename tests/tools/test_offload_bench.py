@@ -8,19 +8,20 @@ import pytest
 
 from pretrain.workload.memory import estimate
 from tools.bench.pretrain import offload
+from tools.bench.timing import in_child
 
 STEPS = 12
 
 
 @pytest.fixture(scope="module")
 def measured() -> dict[str, dict[str, Any]]:
-    return {row: offload.in_child(row, STEPS) for row in ("offload", "foreach")}
+    return {row: in_child(offload.measure, row, STEPS) for row in ("offload", "foreach")}
 
 
 @pytest.mark.long
 def test_what_is_in_use_does_not_grow(measured: dict[str, dict[str, Any]]) -> None:
     """From one step to another; a leak of one gradient a step would be megabytes."""
-    in_use = [bytes_in_use for _, bytes_in_use, _ in measured["offload"]["curve"]]
+    in_use = [bytes_in_use for bytes_in_use, _ in measured["offload"]["curve"]]
     assert len(in_use) == STEPS
     assert max(in_use[2:]) - min(in_use[2:]) < 100_000
 

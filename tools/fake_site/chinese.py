@@ -151,50 +151,29 @@ def _links(web: Web) -> None:
     """Every way in which a page names another."""
     site = web.site("links.test")
     case = "links of every kind"
-    site.add(
-        "/",
-        article(
-            "links",
-            [
-                "/base/page.html",
-                "/frames.html",
-                "/refresh.html",
-                "/spelling.html",
-                "/canonical.html?session_view=1",
-                "/plain.txt",
-            ],
-        ),
-        case,
-    )
-    site.add("/base/page.html", article("base", ["a.html"], head='<base href="/other/">'), case)
-    site.add("/other/a.html", article("other"), case)
-    site.add(
-        "/frames.html",
-        page('<html><frameset cols="*,*"><frame src="/frame.html"><noframes></noframes></frameset></html>'),
-        case,
-    )
-    site.add(
-        "/frame.html",
-        page(html_of("frame", ['<iframe src="/iframe.html"></iframe>', '<map><area href="/area.html"></map>'])),
-        case,
-    )
-    site.add("/iframe.html", article("iframe"), case)
-    site.add("/area.html", article("area"), case)
-    site.add(
-        "/refresh.html",
-        article("refresh", head='<meta http-equiv="refresh" content="0; URL=\'/refreshed.html\'">'),
-        case,
-    )
-    site.add("/refreshed.html", article("refreshed"), case)
-    site.add(
-        "/canonical.html?session_view=1",
-        article("not canonical", head='<link rel="canonical" href="/canonical.html">'),
-        case,
-    )
+    refresh = '<meta http-equiv="refresh" content="0; URL=\'/refreshed.html\'">'
+    frames = '<html><frameset cols="*,*"><frame src="/frame.html"><noframes></noframes></frameset></html>'
+    frame = ['<iframe src="/iframe.html"></iframe>', '<map><area href="/area.html"></map>']
+    own = '<link rel="canonical" href="/canonical.html">'
+    plain = Answer("\n".join(text_of("plain text")).encode(), content_type="text/plain; charset=utf-8")
+    named = ("base/page", "frames", "refresh", "spelling")
+    home = [*(f"/{name}.html" for name in named), "/canonical.html?session_view=1", "/plain.txt"]
+    pages = {
+        "/": article("links", home),
+        "/base/page.html": article("base", ["a.html"], '<base href="/other/">'),
+        "/other/a.html": article("other"),
+        "/frames.html": page(frames),
+        "/frame.html": page(html_of("frame", frame)),
+        "/iframe.html": article("iframe"),
+        "/area.html": article("area"),
+        "/refresh.html": article("refresh", head=refresh),
+        "/refreshed.html": article("refreshed"),
+        "/canonical.html?session_view=1": article("not canonical", head=own),
+        "/plain.txt": plain,
+    }
+    for target, answer in pages.items():
+        site.add(target, answer, case)
     site.add("/canonical.html", article("canonical"), case, fates=KEPT)
-    site.add(
-        "/plain.txt", Answer("\n".join(text_of("plain text")).encode(), content_type="text/plain; charset=utf-8"), case
-    )
     _spellings(site)
     site.seed()
 

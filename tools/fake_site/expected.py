@@ -13,6 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tools.evaluate.shared import plain
+
 ALLOWED, FORBIDDEN, TRAPPED, FAULTY, REDIRECTED, SSRF = GROUPS = (
     *("allowed", "forbidden", "trapped", "faulty", "redirected", "SSRF"),
 )
@@ -143,9 +145,4 @@ def format_table(rows: Sequence[Row]) -> str:
     cells = [["group", "case", "expected", "fetched", "wrong"]]
     cells += [[row.group, row.case, str(row.expected), str(row.fetched), str(len(row.wrong))] for row in rows]
     cells.append(["", "all", *(str(sum(int(line[column]) for line in cells[1:])) for column in (2, 3, 4))])
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        "  ".join([line[0].ljust(widths[0]), line[1].ljust(widths[1]), *(map(str.rjust, line[2:], widths[2:]))])
-        for line in cells
-    ]
-    return "\n".join([*lines, *(f"WRONG {row.case}: {fault}" for row in rows for fault in row.wrong)])
+    return "\n".join([plain(cells, (0, 1)), *(f"WRONG {row.case}: {fault}" for row in rows for fault in row.wrong)])

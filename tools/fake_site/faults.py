@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from itertools import count
 
 from tools.fake_site.expected import FAULTY, UNKNOWN, Expected
 from tools.fake_site.site import Site, Web, article, html_of
@@ -22,6 +21,8 @@ MAX_ATTEMPTS = 2
 HANGING_UP = ("robots-reset.test", "reset.test", "hang-up.test", "reset-then-fine.test")
 TIMEOUT, SLOW = "error:timeout", "error:slow"
 HTML_HEADER = ("Content-Type", "text/html; charset=utf-8")
+CHUNKED, LONG = ("Transfer-Encoding", "chunked"), ("Content-Length", "100000")
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 
 
 def build(web: Web) -> None:
@@ -44,9 +45,27 @@ def _host(web: Web, name: str, targets: tuple[str, ...] = ("/fault.html",)) -> S
     return site
 
 
-async def silence(wire: Wire) -> None:
-    """Takes the request and says nothing."""
-    await wire.pause()
+def sends(*pieces: bytes, then: bytes = b"", pause: float = 0.0, stalls: bool = False) -> Fault:
+    """Sends pieces, then one piece over and over with pauses (seconds), or waits for ever, and hangs up at the end."""
+
+    async def fault(wire: Wire) -> None:
+        for piece in pieces:
+            await wire.send(piece)
+        while then:
+            await wire.send(then)
+            if pause:
+                await wire.pause(pause)
+        if stalls:
+            await wire.pause()
+
+    return fault
+
+
+def _head(*headers: tuple[str, str]) -> bytes:
+    return head(200, [HTML_HEADER, *headers])
+
+
+silence = sends(stalls=True)
 
 
 async def reset(wire: Wire) -> None:
@@ -54,74 +73,12 @@ async def reset(wire: Wire) -> None:
     await wire.reset()
 
 
-async def _hang_up(wire: Wire) -> None:
-    """Ends the connection with nothing said."""
-
-
-async def _slow_header(wire: Wire) -> None:
-    await wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nX-Slow: ")
-    while True:
-        await wire.send(b"a")
-        await wire.pause(SLOW_SECONDS)
-
-
-async def _slow_body(wire: Wire) -> None:
-    await wire.send(head(200, [HTML_HEADER, ("Content-Length", "100000")]))
-    while True:
-        await wire.send(b"a")
-        await wire.pause(SLOW_SECONDS)
-
-
-async def _stalled_body(wire: Wire) -> None:
-    await wire.send(head(200, [HTML_HEADER, ("Content-Length", "100000")]) + PIECE)
-    await wire.pause()
-
-
-async def _endless_body(wire: Wire) -> None:
-    await wire.send(head(200, [HTML_HEADER]))
-    while True:
-        await wire.send(PIECE)
-
-
-async def _endless_chunks(wire: Wire) -> None:
-    await wire.send(head(200, [HTML_HEADER, ("Transfer-Encoding", "chunked")]))
-    while True:
-        await wire.send(b"%x\r\n%b\r\n" % (len(PIECE), PIECE))
-
-
-async def _endless_headers(wire: Wire) -> None:
-    await wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n")
-    for number in count():
-        await wire.send(b"X-Header-%d: %b\r\n" % (number, b"v" * 500))
-
-
-async def _endless_header(wire: Wire) -> None:
-    await wire.send(b"HTTP/1.1 200 OK\r\nX-Header: ")
-    while True:
-        await wire.send(PIECE.replace(b"\xe6", b"a"))
-
-
-async def _endless_informational(wire: Wire) -> None:
-    while True:
-        await wire.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n" * 50)
-
-
-def _raw(*pieces: bytes) -> Fault:
-    """Sends the pieces and ends the connection."""
-
-    async def fault(wire: Wire) -> None:
-        for piece in pieces:
-            await wire.send(piece)
-
-    return fault
-
-
 def _bomb(coding: str) -> Fault:
     """A small body that unpacks to `BOMB_BYTES`; made as it is sent, never held."""
 
     async def fault(wire: Wire) -> None:
         packer = zlib.compressobj(9, wbits=31 if coding == "gzip" else 15)
-        await wire.send(head(200, [HTML_HEADER, ("Content-Encoding", coding)]))
+        await wire.send(_head(("Content-Encoding", coding)))
         zeros = bytes(1 << 20)
         for _ in range(BOMB_BYTES >> 20):
             await wire.send(packer.compress(zeros))
@@ -138,40 +95,46 @@ _PROTOCOL = ("error:http", "error:headers", "error:truncated", TIMEOUT)
 
 _FAULTS: dict[str, tuple[Reply, tuple[str, ...]]] = {
     "silence": (silence, (TIMEOUT,)),
-    "slow header": (_slow_header, (TIMEOUT, SLOW)),
-    "slow body": (_slow_body, (TIMEOUT, SLOW)),
-    "stalled body": (_stalled_body, (TIMEOUT, SLOW)),
-    "endless body": (_endless_body, ("error:too_large",)),
-    "endless chunks": (_endless_chunks, ("error:too_large",)),
-    "endless headers": (_endless_headers, ("error:headers",)),
-    "endless header": (_endless_header, ("error:headers",)),
-    "endless informational": (_endless_informational, ("error:headers", "error:http", TIMEOUT)),
+    "slow header": (
+        sends(OK + b"X-Slow: ", then=b"a", pause=SLOW_SECONDS),
+        (TIMEOUT, SLOW),
+    ),
+    "slow body": (sends(_head(LONG), then=b"a", pause=SLOW_SECONDS), (TIMEOUT, SLOW)),
+    "stalled body": (sends(_head(LONG), PIECE, stalls=True), (TIMEOUT, SLOW)),
+    "endless body": (sends(_head(), then=PIECE), ("error:too_large",)),
+    "endless chunks": (sends(_head(CHUNKED), then=b"%x\r\n%b\r\n" % (len(PIECE), PIECE)), ("error:too_large",)),
+    "endless headers": (sends(OK, then=b"X-Header: %b\r\n" % (b"v" * 500)), ("error:headers",)),
+    "endless header": (sends(OK + b"X-Header: ", then=PIECE.replace(b"\xe6", b"a")), ("error:headers",)),
+    "endless informational": (
+        sends(then=b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n" * 50),
+        ("error:headers", "error:http", TIMEOUT),
+    ),
     "huge length": (
-        _raw(head(200, [HTML_HEADER, ("Content-Length", str(10**15))]), PIECE),
+        sends(_head(("Content-Length", str(10**15))), PIECE),
         ("error:too_large", "error:truncated"),
     ),
     "huge page": (Answer(b"<p>" + "水".encode() * (HUGE_BYTES // 3)), ("error:too_large",)),
-    "truncated": (_raw(head(200, [HTML_HEADER, ("Content-Length", str(len(_BODY) + 1))]), _BODY), ("error:truncated",)),
+    "truncated": (sends(_head(("Content-Length", str(len(_BODY) + 1))), _BODY), ("error:truncated",)),
     "truncated chunks": (
-        _raw(head(200, [HTML_HEADER, ("Transfer-Encoding", "chunked")]), b"%x\r\n" % len(_BODY), _BODY),
+        sends(_head(CHUNKED), b"%x\r\n" % len(_BODY), _BODY),
         ("error:truncated",),
     ),
-    "length too small": (_raw(head(200, [HTML_HEADER, ("Content-Length", "100")]), _BODY), _KEPT_OR_HTTP),
+    "length too small": (sends(_head(("Content-Length", "100")), _BODY), _KEPT_OR_HTTP),
     "two lengths": (
-        _raw(head(200, [HTML_HEADER, ("Content-Length", "5"), ("Content-Length", "50")]), _BODY),
+        sends(_head(("Content-Length", "5"), ("Content-Length", "50")), _BODY),
         _PROTOCOL,
     ),
-    "negative length": (_raw(head(200, [HTML_HEADER, ("Content-Length", "-5")]), _BODY), _PROTOCOL),
+    "negative length": (sends(_head(("Content-Length", "-5")), _BODY), _PROTOCOL),
     "length and chunks": (
-        _raw(head(200, [HTML_HEADER, ("Content-Length", "5"), ("Transfer-Encoding", "chunked")]), b"0\r\n\r\n"),
+        sends(_head(("Content-Length", "5"), CHUNKED), b"0\r\n\r\n"),
         (*_PROTOCOL, "fetched"),
     ),
     "chunked garbage": (
-        _raw(head(200, [HTML_HEADER, ("Transfer-Encoding", "chunked")]), b"zz\r\nnot a length\r\n", _BODY),
+        sends(_head(CHUNKED), b"zz\r\nnot a length\r\n", _BODY),
         _PROTOCOL,
     ),
     "chunk of 2^80": (
-        _raw(head(200, [HTML_HEADER, ("Transfer-Encoding", "chunked")]), b"1" + b"0" * 20 + b"\r\n", _BODY),
+        sends(_head(CHUNKED), b"1" + b"0" * 20 + b"\r\n", _BODY),
         (*_PROTOCOL, "error:too_large"),
     ),
     "gzip bomb": (_bomb("gzip"), ("error:bomb", "error:too_large")),
@@ -188,17 +151,17 @@ _FAULTS: dict[str, tuple[Reply, tuple[str, ...]]] = {
     "not gzip": (Answer(_BODY, headers=(("Content-Encoding", "gzip"),)), ("error:encoding",)),
     "unknown coding": (Answer(_BODY, headers=(("Content-Encoding", "x-secret"),)), ("error:encoding",)),
     "reset": (reset, ("error:connect", "error:truncated", "error:http")),
-    "hang up": (_hang_up, ("error:connect", "error:truncated", "error:http")),
-    "HTTP 0.9": (_raw(_BODY), _PROTOCOL),
-    "garbage": (_raw(bytes(range(256)) * 100), _PROTOCOL),
+    "hang up": (sends(), ("error:connect", "error:truncated", "error:http")),
+    "HTTP 0.9": (sends(_BODY), _PROTOCOL),
+    "garbage": (sends(bytes(range(256)) * 100), _PROTOCOL),
     "control characters": (
-        _raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nX-A: \0\x01\r\n\r\n", _BODY),
+        sends(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nX-A: \0\x01\r\n\r\n", _BODY),
         (*_PROTOCOL, "fetched"),
     ),
-    "status 999": (_raw(b"HTTP/1.1 999 Request denied\r\nContent-Length: 0\r\n\r\n"), (*_PROTOCOL, "error:http_999")),
-    "status 7": (_raw(b"HTTP/1.1 7 What\r\nContent-Length: 0\r\n\r\n"), (*_PROTOCOL, "error:http_7")),
+    "status 999": (sends(b"HTTP/1.1 999 Request denied\r\nContent-Length: 0\r\n\r\n"), (*_PROTOCOL, "error:http_999")),
+    "status 7": (sends(b"HTTP/1.1 7 What\r\nContent-Length: 0\r\n\r\n"), (*_PROTOCOL, "error:http_7")),
     "header bombs": (
-        _raw(head(200, [HTML_HEADER, *(("Set-Cookie", f"a{number}=b") for number in range(5000))]), _BODY),
+        sends(_head(*(("Set-Cookie", f"a{number}=b") for number in range(5000))), _BODY),
         ("error:headers",),
     ),
 }
@@ -255,17 +218,14 @@ def _types(web: Web) -> None:
         "/paper.pdf": "application/pdf",
     }
     site = _host(web, "types", tuple(types))
-
-    def endless(content_type: str) -> Fault:
-        async def fault(wire: Wire) -> None:
-            await wire.send(head(200, [("Content-Type", content_type)]))
-            while True:
-                await wire.send(PIECE)
-
-        return fault
-
     for target, content_type in types.items():
-        site.add(target, endless(content_type), "not a page", FAULTY, ("error:content_type",))
+        site.add(
+            target,
+            sends(head(200, [("Content-Type", content_type)]), then=PIECE),
+            "not a page",
+            FAULTY,
+            ("error:content_type",),
+        )
 
 
 def _absent(web: Web) -> None:

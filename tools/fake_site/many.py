@@ -9,8 +9,7 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from tools.fake_site.prose import headline
-from tools.fake_site.site import Web, anchor, html_of, text_of
+from tools.fake_site.site import Web, anchor, headline, html_of, text_of
 from tools.fake_site.wire import Answer, Asked, Reply
 
 NUM_HOSTS = 64

@@ -179,55 +179,32 @@ def _directives(web: Web) -> None:
         "noarchive": ("drop:noarchive", "index, noarchive"),
         "noai": ("drop:opt_out", "noai, noimageai"),
     }
-    targets = []
+    tags, reserved = "pages: X-Robots-Tag", "pages: text and data mining reserved"
+    rows: list[tuple[str, str, str, tuple[str, str] | None, str | None]] = []  # target, case, head, header, fate
     for name, (fate, content) in metas.items():
-        meta, header, other = f"/meta/{name}.html", f"/header/{name}.html", f"/other/{name}.html"
-        site.add(
-            meta,
-            article(meta, head=f'<meta name="robots" content="{content}">'),
-            "pages: meta robots",
-            FORBIDDEN,
-            (fate,),
-        )
-        site.add(
-            header,
-            Answer(html_of(header).encode(), headers=(("X-Robots-Tag", content),)),
-            "pages: X-Robots-Tag",
-            FORBIDDEN,
-            (fate,),
-        )
-        site.add(
-            other,
-            Answer(html_of(other).encode(), headers=(("X-Robots-Tag", f"otherbot: {content}"),)),
-            "pages: other agents' tags",
-        )
-        targets += [meta, header, other]
-    own = Answer(html_of("own").encode(), headers=(("X-Robots-Tag", f"{AGENT}: noindex"),))
-    site.add("/own.html", own, "pages: X-Robots-Tag", FORBIDDEN, ("drop:noindex",))
-    own_meta = article("own meta", head=f'<meta name="{AGENT}" content="noindex">')
-    site.add("/own-meta.html", own_meta, "pages: meta robots", FORBIDDEN, ("drop:noindex",))
-    reserved = Answer(html_of("tdm").encode(), headers=(("tdm-reservation", "1"),))
-    site.add("/tdm.html", reserved, "pages: text and data mining reserved", FORBIDDEN, ("drop:opt_out",))
-    tdm_meta = article("tdm meta", head='<meta name="tdm-reservation" content="1">')
-    site.add("/tdm-meta.html", tdm_meta, "pages: text and data mining reserved", FORBIDDEN, ("drop:opt_out",))
+        meta = f'<meta name="robots" content="{content}">'
+        rows += [
+            (f"/meta/{name}.html", "pages: meta robots", meta, None, fate),
+            (f"/header/{name}.html", tags, "", ("X-Robots-Tag", content), fate),
+            (f"/other/{name}.html", "pages: other agents' tags", "", ("X-Robots-Tag", f"otherbot: {content}"), None),
+        ]
+    own_meta, tdm_meta = f'<meta name="{AGENT}" content="noindex">', '<meta name="tdm-reservation" content="1">'
+    rows += [
+        ("/own.html", tags, "", ("X-Robots-Tag", f"{AGENT}: noindex"), "drop:noindex"),
+        ("/own-meta.html", "pages: meta robots", own_meta, None, "drop:noindex"),
+        ("/tdm.html", reserved, "", ("tdm-reservation", "1"), "drop:opt_out"),
+        ("/tdm-meta.html", reserved, tdm_meta, None, "drop:opt_out"),
+        ("/nofollow.html", "pages: meta robots nofollow", '<meta name="robots" content="nofollow">', None, None),
+    ]
+    for target, case, head, header, dropped in rows:
+        links = ["/behind-meta.html"] if target == "/nofollow.html" else []
+        answer = Answer(html_of(target, links, head).encode(), headers=(header,) if header else ())
+        site.add(target, answer, case, *((FORBIDDEN, (dropped,)) if dropped else ()))
     not_followed = "pages: links that are not to be followed"
-    site.add(
-        "/nofollow.html",
-        article("nofollow", ["/behind-meta.html"], '<meta name="robots" content="nofollow">'),
-        "pages: meta robots nofollow",
-    )
     for target in ("/behind-meta.html", "/behind-rel.html"):
         site.serve(target, article(target))
         site.expect(target, not_followed, FORBIDDEN, ("unknown",), 0, 0)
-    links = [
-        *targets,
-        "/own.html",
-        "/own-meta.html",
-        "/tdm.html",
-        "/tdm-meta.html",
-        "/nofollow.html",
-        anchor("/behind-rel.html", 'rel="external nofollow"'),
-    ]
+    links = [*(row[0] for row in rows), anchor("/behind-rel.html", 'rel="external nofollow"')]
     site.add("/", article("directives", links), "pages: their host's home", fates=KEPT)
     site.seed()
 

@@ -4,8 +4,7 @@ An item is one string of a JSON line (or a line of plain text) with at least n f
 counted and cannot be looked for. A document contains it to the share of the item's different n-grams that it holds,
 in any order. One common n-gram is no contamination: of 6,257 real documents 249 share some 13-gram with a FewCLUE test
 (GPT-3's rule, on characters, would drop them), and none more than half of one item's. n = 10 because Chinese items are
-short: of 300 planted ones it finds 288, 13 finds 266; 8 finds all, and two documents that hold none
-(`python -m tools.evaluate.contamination`).
+short: of 300 planted ones it finds 288, 13 finds 266; 8 finds all, and two documents that hold none.
 
 An index takes 16 bytes an n-gram of the items and lies in the memory of every worker.
 """

@@ -15,8 +15,8 @@ copies from others goes whatever share of it that is: no later stage would choos
 `min_left` characters it is an excerpt and is dropped, unless one of its sentences is the copy that others were cut for.
 `text` finds its lists of duplicates here, by the rows that documents have after that.
 
-All windows are 0.23 bytes a byte of text, written and read once (`python -m tools.evaluate.substrings`). A passage of a
-million documents is one record a shard, however many of them are there: its best rank decides over the others.
+All windows are 0.23 bytes a byte of text, written and read once. A passage of a million documents is one record a
+shard, however many of them are there: its best rank decides over the others.
 
 Earlier builds are not looked at: a passage is compared with those of this build.
 """

@@ -5,8 +5,7 @@ without its first or without its last sentence. Each is a 64-bit hash of its fol
 sentences a..b with `min_chars` characters stand in two documents. A sentence j of it is in a window inside a..b: the
 shortest that ends with j where a..j is long enough, else the shortest that begins with a. So equal hashes cover exactly
 the runs that are shared, from their first to their last sentence. Real text has 1.3 windows a sentence, one for 54
-bytes (`python -m tools.evaluate.substrings`, as all figures here); to keep fewer would lose a sentence at each end of
-one.
+bytes; to keep fewer would lose a sentence at each end of one.
 
 Documents are ranked by 32 bits that come from their contents alone. Where documents of different rank share a window,
 those below the best lose its sentences. What is lost is therefore a function of the set of documents: order, split and

@@ -3,29 +3,47 @@
 A band row is one of documents x bands (the row of the exact key, which is grouped as well, is not counted). Seconds are
 CPU seconds of the tasks: reading, grouping, comparing, writing, hashing of outputs; not of loading numba and kernels,
 which a process does once. A process for each stage, so that the peak of memory is its own.
+
+The shards have the format of the stage `signatures`; the members of planted clusters can be told by number. Document d stands at place (d x factor) mod n, so a cluster, which is a range of places, is spread over all shards. The
+first hundredth of the places is one giant cluster; then come clusters of the sizes below, every fourth of them exact
+copies, until a share of all documents is planted. A member keeps each minimum of its cluster with probability 0.95:
+two members resemble each other at 0.9, and hardly ever below the threshold of 0.8.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import multiprocessing
-import resource
-import shutil
+import math
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members
+from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members, records
+from corpus.dedup.near.candidates import Int64s
+from corpus.dedup.near.minhash import SignatureArray, band_keys, exact_band_keys
+from corpus.dedup.text.hashing import GOLDEN, mix
+from corpus.dedup.text.keys import KEY_DTYPE
 from corpus.document import read_table
+from corpus.engine.compiled import kernel
 from corpus.engine.run import run_stages
-from corpus.engine.stage import Folder, Stage
-from tools.bench.corpus.planted import SHARD_DOCUMENTS, Planted, cluster_of
+from corpus.engine.stage import Counts, Folder, Output, Stage, Task
+from tools.bench.resident import status
+from tools.bench.timing import in_child
 
+SHARD_DOCUMENTS = 250_000
+GIANT_SHARE = 0.01
+SIZES = np.array([2, 2, 2, 2, 3, 3, 5, 10, 40])  # documents of a cluster, in turn
+EXACT_EVERY = 4
+KEPT = 0.95
+MAX_FACTOR_TRIES = 1000
 KERNELS = (
     "corpus.dedup.near.buckets",
     "corpus.dedup.near.members",
@@ -37,7 +55,6 @@ KERNELS = (
 def run(arguments: Namespace) -> None:
     """Print a table; everything lies in a temporary folder below `--data` or TMPDIR and is removed."""
     config, documents = DedupConfig(), int(arguments.documents)
-    out = tempfile.mkdtemp(prefix="wenhai-bench-", dir=arguments.data)
     stages: list[Stage] = [
         Planted(documents, arguments.planted, config),
         Buckets(),
@@ -45,45 +62,31 @@ def run(arguments: Namespace) -> None:
         Candidates(config),
         Clusters(config),
     ]
-    try:
-        rows, total, peak, folders = documents * config.bands, 0.0, 0.0, {}
-        for i in range(len(stages)):
-            cpu, clock, megabytes, url = in_child(stages, i, out, arguments.workers)
-            folders[stages[i].name] = Folder.open(url)
+    rows, total, peak, folders = documents * config.bands, 0.0, 0.0, {}
+    with tempfile.TemporaryDirectory(prefix="wenhai-bench-", dir=arguments.data) as out:
+        for i, stage in enumerate(stages):
+            cpu, clock, megabytes, url = in_child(run_last, stages[: i + 1], out, arguments.workers)
+            folders[stage.name] = Folder.open(url)
             note = "made up, not counted" if i == 0 else f"{rows / 1e6 / cpu:8,.1f} M rows/s"
-            print(f"{stages[i].name:<12}{cpu:9.1f} CPU-s{clock:9.1f} s {megabytes:8,.0f} MB  {note}", flush=True)
+            print(f"{stage.name:<12}{cpu:9.1f} CPU-s{clock:9.1f} s {megabytes:8,.0f} MB  {note}", flush=True)
             if i:
                 total, peak = total + cpu, max(peak, megabytes)
         print(f"all of them {total:9.1f} CPU-s{'':11} {peak:8,.0f} MB  {rows / 1e6 / total:8,.1f} M rows/s")
         counted = {**folders["candidates"].counts.extra, **folders["clusters"].counts.extra}
         print(", ".join(f"{name} {value:,}" for name, value in counted.items()))
         recall(folders["clusters"], documents, arguments.planted)
-    finally:
-        shutil.rmtree(out)
 
 
-def in_child(stages: Sequence[Stage], last: int, out: str, workers: int) -> tuple[float, float, float, str]:
-    """Run one stage in a fresh process: CPU seconds, seconds, the most megabytes of one process, its folder."""
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    child = context.Process(target=_stage, args=(list(stages[: last + 1]), out, workers, answers))
-    child.start()
-    answer: tuple[float, float, float, str] = answers.get()
-    child.join()
-    return answer
-
-
-def _stage(stages: list[Stage], out: str, workers: int, answers: multiprocessing.Queue[object]) -> None:
+def run_last(stages: Sequence[Stage], out: str, workers: int) -> tuple[float, float, float, str]:
+    """Run the last stage: CPU seconds, seconds, the most megabytes of one process, its folder."""
     for name in KERNELS:
         importlib.import_module(name)
     start = time.perf_counter()
     folder = run_stages(stages, out, workers=workers)[stages[-1].name]
     seconds = time.perf_counter() - start
     timing = json.loads(Path(out, "timings.json").read_text())[Path(folder.url).name]
-    most = max(
-        timing["peak_bytes"] / 1e6, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3 if not workers else 0
-    )
-    answers.put((timing["cpu_seconds"], seconds, most, folder.url))
+    most = max(timing["peak_bytes"], 0 if workers else status("VmHWM")) / 1e6
+    return timing["cpu_seconds"], seconds, most, folder.url
 
 
 def recall(clusters: Folder, documents: int, share: float) -> None:
@@ -104,3 +107,89 @@ def recall(clusters: Folder, documents: int, share: float) -> None:
         f"found in one component: {best.sum():,} ({best.sum() / (wanted.sum() - alone):.5f}), "
         f"of the largest {best[1]:,}; components of more than one cluster: {mixed}"
     )
+
+
+@dataclass(frozen=True)
+class Planted(Stage):
+    """A finished stage `signatures` of documents without text."""
+
+    name: ClassVar[str] = "signatures"
+    version: ClassVar[int] = 1
+
+    documents: int
+    share: float  # of documents in planted clusters, the giant one included
+    dedup: DedupConfig
+
+    def config(self) -> dict[str, Any]:
+        """All of it."""
+        return {"documents": self.documents, "share": self.share, "dedup": self.dedup.model_dump()}
+
+    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
+        """One task a shard."""
+        starts = range(0, self.documents, SHARD_DOCUMENTS)
+        return [Task(f"{i:05d}-00", params={"start": start}) for i, start in enumerate(starts)]
+
+    def run(self, task: Task, out: Output) -> Counts:
+        """Write keys, signatures and bands of one shard."""
+        start = int(task.params["start"])
+        numbers = np.arange(start, min(start + SHARD_DOCUMENTS, self.documents))
+        clusters = cluster_of(numbers, self.documents, self.share)
+        exact = (clusters > 0) & (clusters % EXACT_EVERY == 0)
+        keys = np.empty(len(numbers), KEY_DTYPE)
+        content = np.where(exact, clusters, self.documents + numbers).astype(np.uint64)
+        for i, field in enumerate(("exact", "id", "digest")):
+            source = content if field == "exact" else numbers.astype(np.uint64)
+            for j in range(2):
+                keys[field][:, j] = _mixed(source, 2 * i + j)
+        keys["rank"], keys["num_bytes"] = 1000 + keys["digest"][:, 0] % np.uint64(50), 2200
+        signatures = np.empty((len(numbers), self.dedup.num_permutations), np.uint32)
+        _sign(numbers, np.where(clusters < 0, -1 - numbers, clusters), exact, signatures)
+        bands = band_keys(signatures, self.dedup.bands, self.dedup.rows)
+        rows = np.arange(len(numbers), dtype=np.uint32)
+        all_keys = np.concatenate((exact_band_keys(keys["exact"]), bands.ravel()))
+        for kind, array in (("keys", keys), ("signatures", signatures)):
+            with out.create(f"{kind}/{task.name}.npy", rows=len(numbers)) as path:
+                records.write_array(path, array)
+        with out.create(f"bands/{task.name}.bin", rows=len(all_keys)) as path:
+            records.write_bands(path, all_keys, np.concatenate((rows, np.repeat(rows, self.dedup.bands))))
+        return Counts(len(numbers), len(numbers))
+
+
+def cluster_of(numbers: Int64s, documents: int, share: float) -> Int64s:
+    """Return the planted cluster of each document: 1 is the giant one, -1 is none."""
+    places = (numbers * _factor(documents)) % documents
+    giant, planted = round(GIANT_SHARE * documents), round(share * documents)
+    rest = places - giant
+    ends = np.cumsum(SIZES)
+    clusters = 2 + rest // ends[-1] * len(SIZES) + np.searchsorted(ends, rest % ends[-1], side="right")
+    return np.where(places < giant, 1, np.where(places < planted, clusters, -1))
+
+
+def _factor(documents: int) -> int:
+    """A number near the golden section of `documents` that has no divisor in common with it."""
+    first = int(documents * 0.6180339887)
+    return next(f for f in range(first, first + MAX_FACTOR_TRIES) if math.gcd(f, documents) == 1)
+
+
+def _mixed(values: npt.NDArray[np.uint64], stream: int) -> npt.NDArray[np.uint64]:
+    return _mix_all(values, np.uint64((stream + 1) * int(GOLDEN) % (1 << 64)))
+
+
+@kernel("uint64[::1](uint64[::1], uint64)")
+def _mix_all(values: npt.NDArray[np.uint64], salt: np.uint64) -> npt.NDArray[np.uint64]:
+    mixed = np.empty_like(values)
+    for i in range(len(values)):
+        mixed[i] = mix(mix(values[i] + salt) + salt)
+    return mixed
+
+
+@kernel("void(int64[::1], int64[::1], boolean[::1], uint32[:, ::1])")
+def _sign(numbers: Int64s, bases: Int64s, exact: npt.NDArray[np.bool_], signatures: SignatureArray) -> None:
+    """A minimum is a function of the base alone, or with probability 1 - KEPT of the document."""
+    width = np.uint64(signatures.shape[1])
+    for i in range(len(numbers)):
+        for p in range(signatures.shape[1]):
+            base = mix(np.uint64(bases[i]) * width + np.uint64(p) + GOLDEN)
+            own = mix(np.uint64(numbers[i]) * width + np.uint64(p) + (GOLDEN << np.uint64(1)))
+            kept = exact[i] or (own & np.uint64(0xFFFF)) < KEPT * 65536
+            signatures[i, p] = np.uint32((base if kept else own) >> np.uint64(32))

@@ -8,14 +8,14 @@ every statistic (the score of a quality model with drawn weights among them), ev
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from corpus.filters import Filter, edits, load
 from corpus.filters.columns import text_column
@@ -33,16 +32,16 @@ from corpus.filters.measure import measure_all
 from corpus.filters.quality.model import Header, Model
 from corpus.filters.statistic import Batch
 from corpus.sources import SourcesConfig, read
+from tools.bench.corpus import recombine
 from tools.bench.inputs import read_documents, spread
 from tools.bench.peers import environment
-from tools.bench.timing import cpu_seconds, num_bytes, one_core, show, speed, wall_seconds
+from tools.bench.timing import num_bytes, one_core, seconds_of, show, speed
 
 MAX_BYTES = 32_000_000  # of documents; more says nothing new
 PEER_BYTES = 1_000_000
 BATCH_DOCUMENTS = 256
 QUALITY_BITS = 18
 STREAM_BYTES = 1_000_000_000
-START_SECONDS = 300.0  # of a process of the pool, under load
 KERNELS = {  # what is told of a kernel, and the property of a batch that runs it
     "length, characters, script, lines": "lines",
     "repetition": "repetition",
@@ -72,7 +71,7 @@ def run(arguments: argparse.Namespace) -> None:
         parts(texts, judge)
         around(texts, judge)
         compare(few, judge, arguments.peers)
-    two_cores(texts, judge, arguments.recipe, cores)
+    two_threads(texts, judge, cores)
     if arguments.memory:
         memory(texts, arguments.recipe)
 
@@ -106,11 +105,11 @@ def parts(texts: pa.LargeStringArray, judge: Filter) -> None:
     }
     for kernel in KERNELS.values():  # of `measured`, so that what follows them is timed alone
         getattr(measured, kernel)
-    whole = cpu_seconds(lambda: judge.apply(texts))
+    whole = seconds_of(lambda: judge.apply(texts))
     show("everything: apply", size / 1e6 / whole, note=share_kept(judge, texts))
     told = 0.0
     for name, part in work.items():
-        seconds = cpu_seconds(part)
+        seconds = seconds_of(part)
         told += seconds
         show(f"  {name}", size / 1e6 / max(seconds, 1e-9), note=f"{seconds / whole:6.1%} of the whole")
     print(f"{'  these together':<76}{told / whole:6.1%} of the whole\n")
@@ -200,15 +199,11 @@ def compare(texts: pa.LargeStringArray, judge: Filter, install: bool) -> None:
         return
     size = num_bytes(texts)
     print(f"the same {len(texts):,} documents ({size / 1e6:,.2f} MB) for each of these:")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "documents.jsonl")
-        environment.write_documents(path, texts.to_pylist())
-        rates = [speed(size, lambda: judge.apply(texts))]
-        stock = environment.call("datatrove_rules.py", str(path), "fineweb")
-        chinese = environment.call("datatrove_rules.py", str(path), "fineweb2")
-        classifier = environment.call("fasttext_predict.py", str(path))
-        rates.append(speed(size, lambda: judge.apply(texts)))
-    ours = sum(rates) / len(rates)
+    before = speed(size, lambda: judge.apply(texts))
+    stock = environment.call_on(texts.to_pylist(), "datatrove_rules.py", "fineweb")
+    chinese = environment.call_on(texts.to_pylist(), "datatrove_rules.py", "fineweb2")
+    classifier = environment.call_on(texts.to_pylist(), "fasttext_predict.py")
+    ours = (before + speed(size, lambda: judge.apply(texts))) / 2
     show("datatrove 0.10.1, FineWeb's rules as they come", stock["mb_a_second"], note=_kept(stock))
     show("datatrove 0.10.1, FineWeb-2 cmn_Hani", chinese["mb_a_second"], note=_kept(chinese))
     show("ours, everything", ours, chinese["mb_a_second"], share_kept(judge, texts))
@@ -218,79 +213,38 @@ def compare(texts: pa.LargeStringArray, judge: Filter, install: bool) -> None:
     print()
 
 
-def two_cores(texts: pa.LargeStringArray, judge: Filter, recipe: str, cores: int) -> None:
-    """Batches from a pool of two threads, then of two processes, time on the clock: kernels release the interpreter."""
+def two_threads(texts: pa.LargeStringArray, judge: Filter, cores: int) -> None:
+    """Batches from a pool of two threads, time on the clock: kernels release the interpreter."""
     if cores < 2:
-        print("two threads, two processes: only one core here\n")
+        print("two threads: only one core here\n")
         return
     table = pa.table({"text": texts})
     batches = [table.slice(start, BATCH_DOCUMENTS) for start in range(0, len(texts), BATCH_DOCUMENTS)]
-    size = num_bytes(texts) / 1e6
     rates = []
     for count in (1, 2):
         with ThreadPoolExecutor(count) as pool:
-            rates.append(size / wall_seconds(lambda pool=pool: list(pool.map(judge.apply, batches))))  # type: ignore[misc]
+            work = partial(lambda pool: list(pool.map(judge.apply, batches)), pool)
+            rates.append(num_bytes(texts) / 1e6 / seconds_of(work, time.perf_counter))
     show("one thread, on the clock", rates[0])
     show("two threads", rates[1], rates[0])
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "texts.parquet")
-        pq.write_table(table, path)
-        spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(
-            2, spawn, _start, (recipe, path, spawn.Barrier(2, timeout=START_SECONDS))
-        ) as processes:
-            list(processes.map(_apply_in_process, (0, 0)))  # one starts with each of two tasks
-            seconds = wall_seconds(lambda: list(processes.map(_apply_in_process, range(len(batches)))))
-    show("two processes", size / seconds, rates[0])
-
-
-_in_process: tuple[Filter, pa.Table]  # of a process of the pool
-
-
-def _start(recipe: str, path: Path, barrier: Any) -> None:
-    """Load in a process what threads share, and wait until the other has, too."""
-    global _in_process
-    _in_process = with_quality_model(load(recipe)), pq.read_table(path, use_threads=False)
-    _apply_in_process(0)
-    barrier.wait()
-
-
-def _apply_in_process(number: int) -> None:
-    judge, table = _in_process
-    judge.apply(table.slice(number * BATCH_DOCUMENTS, BATCH_DOCUMENTS))
 
 
 def memory(texts: pa.LargeStringArray, recipe: str) -> None:
-    """The peak resident memory of the command line on a JSONL.zst of 1 GB, the documents over and over."""
+    """The peak resident memory of the command line on a JSONL.zst of 1 GB."""
     with tempfile.TemporaryDirectory(dir="build" if Path("build").is_dir() else None) as folder:
         path = Path(folder, "big.jsonl.zst")
-        _write_stream(path, texts.to_pylist())
+        size = recombine.write([texts.to_pylist()], Path(folder, "parts"), STREAM_BYTES, "jsonl.zst")
+        with open(path, "wb") as file:
+            for part in sorted(Path(folder, "parts").iterdir()):
+                file.write(part.read_bytes())
         command = [sys.executable, "-m", "corpus", "filter", "--recipe", recipe, "--input", str(path)]
         command += ["--out", str(Path(folder, "out"))]
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        rate = STREAM_BYTES / 1e6 / (usage.ru_utime + usage.ru_stime)
+        rate = size / 1e6 / (usage.ru_utime + usage.ru_stime)
         note = f"peak {usage.ru_maxrss / 1e3:,.0f} MB resident; exit code {process.returncode}"
         show("command line, JSONL.zst of 1 GB to JSONL.zst", rate, note=note)
-
-
-def _write_stream(path: Path, texts: list[str]) -> None:
-    import zstandard
-
-    written = copy = 0
-    with open(path, "wb") as file, zstandard.ZstdCompressor(1).stream_writer(file) as packed:
-        lines = [_line(text) for text in texts]
-        while written < STREAM_BYTES:
-            for line in lines:
-                written += packed.write(b'{"copy": %d, ' % copy + line) and len(line)
-            copy += 1
-
-
-def _line(text: str) -> bytes:
-    import msgspec
-
-    return msgspec.json.encode({"text": text})[1:] + b"\n"
 
 
 def share_kept(judge: Filter, texts: pa.LargeStringArray) -> str:

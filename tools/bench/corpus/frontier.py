@@ -8,10 +8,7 @@ own, so that the peak of memory is its own.
 
 from __future__ import annotations
 
-import multiprocessing
 import random
-import resource
-import shutil
 import tempfile
 import time
 from argparse import Namespace
@@ -26,6 +23,8 @@ import xxhash
 from corpus.crawl.config import BudgetConfig, CrawlConfig
 from corpus.crawl.fates import FETCHED, Claim, Link, Outcome, Reference
 from corpus.crawl.frontier.frontier import Frontier, Place
+from tools.bench.resident import status
+from tools.bench.timing import in_child
 
 LINKS_PER_PAGE = 100
 OWN_RATIO = 0.8
@@ -40,32 +39,24 @@ DATE = "2026-01-01T00:00:00Z"
 
 def run(arguments: Namespace) -> None:
     """Print rates; the file lies in a temporary folder below `--data` or TMPDIR and is removed."""
-    folder = Path(tempfile.mkdtemp(prefix="wenhai-bench-", dir=arguments.data))
-    try:
-        work = multiprocessing.get_context("spawn").Process(target=_work, args=(folder, arguments.urls))
-        work.start()
-        work.join()
-    finally:
-        shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="wenhai-bench-", dir=arguments.data) as folder:
+        in_child(measure, Path(folder), arguments.urls)
 
 
-def _work(folder: Path, urls: int) -> None:
+def measure(folder: Path, urls: int) -> None:
+    """Links in, then visits: print what each call costs."""
     budget = BudgetConfig(max_pages_per_host=1 << 40, max_urls_per_pattern=1 << 40, max_hosts_per_domain=1 << 40)
-    before, now = _peak_mb(), [0.0]
-    frontier = Frontier(
-        folder / "frontier.sqlite", CrawlConfig(seeds=("-",), contact="-", budget=budget), lambda: now[0]
-    )
+    now = [0.0]
+    config = CrawlConfig(seeds=("-",), contact="-", budget=budget)
+    frontier = Frontier(folder / "frontier.sqlite", config, lambda: now[0])
     watch = Stopwatch(frontier, folder)
     for page in pages(urls):
         with watch.time("add", len(page)):
             frontier.add(page)
-    watch.checkpoint()
-    counts = frontier.counts()
-    watch.tell(f"{counts['pending']:,} URLs", before)
-    visits = min(VISITS, counts["pending"])
-    visit(frontier, watch, now, visits)
-    watch.checkpoint()
-    watch.tell(f"{visits:,} visits", before)
+    pending = frontier.counts()["pending"]
+    watch.tell(f"{pending:,} URLs")
+    visit(frontier, watch, now, min(VISITS, pending))
+    watch.tell(f"{min(VISITS, pending):,} visits")
     start = time.perf_counter()
     frontier.check_books()
     print(f"books checked in {time.perf_counter() - start:,.1f} s: {frontier.counts()}")
@@ -73,7 +64,7 @@ def _work(folder: Path, urls: int) -> None:
 
 
 def visit(frontier: Frontier, watch: Stopwatch, now: list[float], visits: int) -> None:
-    """Claim and finish, as many under way at a time as a crawl has."""
+    """Claim and finish pages that nobody has seen before, as many under way at a time as a crawl has."""
     claims: list[Claim] = []
     for index in range(visits):
         with watch.time("next", 1):
@@ -84,18 +75,13 @@ def visit(frontier: Frontier, watch: Stopwatch, now: list[float], visits: int) -
         if claim is not None:
             claims.append(claim)
         if claim is None or len(claims) == CONCURRENCY or index == visits - 1:
-            finish(frontier, watch, now[0], claims)
+            for one in claims:
+                name = one.key.hex()
+                record = Reference(f"urn:uuid:{name}", one.url, DATE)
+                done = Outcome(FETCHED, 200, 20_000, 8_000, 9_000, f"sha1:{name}", one.key, "etag", None, record)
+                with watch.time("finish", 1):
+                    frontier.finish(one, done, now[0] + 2.0, place=Place("00000.warc.gz", 0, DATE))
             claims = []
-
-
-def finish(frontier: Frontier, watch: Stopwatch, now: float, claims: list[Claim]) -> None:
-    """Pages that nobody has seen before."""
-    for claim in claims:
-        name = claim.key.hex()
-        record = Reference(f"urn:uuid:{name}", claim.url, DATE)
-        done = Outcome(FETCHED, 200, 20_000, 8_000, 9_000, f"sha1:{name}", claim.key, "etag", None, record)
-        with watch.time("finish", 1):
-            frontier.finish(claim, done, now + 2.0, place=Place("00000.warc.gz", 0, DATE))
 
 
 def pages(urls: int) -> Iterator[list[Link]]:
@@ -131,12 +117,9 @@ class Stopwatch:
     """Seconds and counts of calls, with the checkpoints that fall between them."""
 
     def __init__(self, frontier: Frontier, folder: Path) -> None:
-        self.frontier = frontier
-        self.folder = folder
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.counts: Counter[str] = Counter()
-        self.log_bytes = 0
-        self.checkpointed = time.perf_counter()
+        self.frontier, self.folder = frontier, folder
+        self.spent: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0])  # seconds, and how many
+        self.log_bytes, self.checkpointed, self.before = 0, time.perf_counter(), status("VmHWM")
 
     @contextmanager
     def time(self, what: str, count: int) -> Iterator[None]:
@@ -144,33 +127,25 @@ class Stopwatch:
         start = time.perf_counter()
         yield
         end = time.perf_counter()
-        self.seconds[what] += end - start
-        self.counts[what] += count
-        if end - self.checkpointed > CHECKPOINT_SECONDS:
+        self.spent[what] = [self.spent[what][0] + end - start, self.spent[what][1] + count]
+        if what != "checkpoint" and end - self.checkpointed > CHECKPOINT_SECONDS:
             self.checkpoint()
 
     def checkpoint(self) -> None:
         """Commit, and see how long the log has become."""
-        start = time.perf_counter()
-        self.frontier.checkpoint({})
+        with self.time("checkpoint", 1):
+            self.frontier.checkpoint({})
         self.checkpointed = time.perf_counter()
-        self.seconds["checkpoint"] += self.checkpointed - start
-        self.counts["checkpoint"] += 1
         self.log_bytes = max(self.log_bytes, (self.folder / "frontier.sqlite-wal").stat().st_size)
 
-    def tell(self, what: str, before: float) -> None:
-        """Print it all, and begin anew."""
+    def tell(self, what: str) -> None:
+        """Commit, print it all, and begin anew."""
+        self.checkpoint()
         size = (self.folder / "frontier.sqlite").stat().st_size / 1e6
         print(
             f"{what}: file {size:,.0f} MB, log at most {self.log_bytes / 1e6:,.0f} MB, "
-            f"peak memory {_peak_mb():,.0f} MB ({before:,.0f} before the first)"
+            f"peak memory {status('VmHWM') / 1e6:,.0f} MB ({self.before / 1e6:,.0f} before the first)"
         )
-        for name, seconds in self.seconds.items():
-            count = self.counts[name]
+        for name, (seconds, count) in self.spent.items():
             print(f"  {name:<12}{count:>12,} in {seconds:8,.1f} s  {count / seconds:>10,.0f}/s", flush=True)
-        self.seconds.clear()
-        self.counts.clear()
-
-
-def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+        self.spent.clear()

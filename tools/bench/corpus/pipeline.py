@@ -8,26 +8,24 @@ the CPU time of the tasks as the run itself notes it, what a process costs once 
 kernels that were compiled before), and training the vocabulary. Files lie in the page cache: a disk's speed is not in
 it.
 
-The profile is of a second, equal build with probes in it (probes.py). The peer is the chain that one would write of the
+The profile is cProfile's of a second, equal build: each function of ours with what it calls in C and in compiled
+kernels. It slows what makes many small calls, so it says where to look and not how long. The peer is the chain that one would write of the
 usual Python components (peers/python_pipeline.py), document by document on a spread sample of the same files; what it
 does costs the same for each document, so rates are compared.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import resource
+import cProfile
 import shutil
 import tempfile
 import time
 from argparse import Namespace
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 from typing import Any
 from unittest import mock
 
@@ -40,10 +38,11 @@ from corpus.engine.stage import Folder, Stage, run_task
 from corpus.recipe import load_recipe
 from tokenizer.build import stages as tokenizer_stages
 from tokenizer.config import TokenizerConfig
+from tools.bench import resident
 from tools.bench.corpus import recombine
-from tools.bench.corpus.probes import Clock, probed
 from tools.bench.inputs import read_documents, read_texts, spread
 from tools.bench.peers import environment
+from tools.bench.timing import in_child, one_core
 
 REQUIREMENTS = environment.FOLDER / "pipeline.txt"
 ENVIRONMENT = environment.ROOT / "build/peers/pipeline"
@@ -55,51 +54,6 @@ AIM = {"text": 12.0, "tokens": 9.0}  # MB/s a core: 5 TB overnight on 16 of them
 TERABYTES, CORES = 5, 16
 TRAINING = "tokenizer"  # timed apart: its cost does not grow with the corpus
 SHOWN_SHARE = 0.002  # of everything; smaller rows of the profile are told together
-
-PROBES = {
-    "corpus.engine.durable:sha256_file": "sha256 of what was written",
-    "corpus.engine.durable:_sync_file": "fsync, rename, records",
-    "corpus.engine.durable:sync_folder": "fsync, rename, records",
-    "corpus.engine.durable:write_json": "fsync, rename, records",
-    "pyarrow.parquet:ParquetFile.__init__": "reading Parquet",
-    "pyarrow.parquet:ParquetFile.read_row_group": "reading Parquet",
-    "pyarrow.parquet:ParquetFile.iter_batches": "reading Parquet",
-    "pyarrow.parquet:read_table": "reading Parquet",
-    "pyarrow.parquet:ParquetWriter.write_table": "writing Parquet",
-    "pyarrow.parquet:ParquetWriter.close": "writing Parquet",
-    "corpus.document:TableWriter.write": "regrouping rows",
-    "corpus.sources.compression:read_pieces": "decompressing",
-    "corpus.sources.jsonl:split_lines": "cutting lines",
-    "corpus.sources.jsonl:_read_line": "JSON to records",
-    "corpus.sources.parquet:_rows": "Parquet values to Python",
-    "corpus.sources.stage:to_document": "encoding check, metadata",
-    "corpus.sources.stage:document_id": "document ids",
-    "corpus.sources.shards:Shards.add": "documents to Arrow",
-    "corpus.filters.filter:text_column": "check UTF-8",
-    "corpus.filters.edits:normalize": "normalise",
-    "corpus.filters.edits:remove_lines": "boilerplate lines",
-    "corpus.filters.edits:mask": "personal data: mask",
-    "corpus.filters.statistic:find_personal_data": "personal data: find",
-    "corpus.kernels.line_kernel:measure_lines": "statistics: characters, script, lines",
-    "corpus.kernels.repetition_kernel:measure_repetition": "statistics: repetition",
-    "corpus.filters.blocklist:Blocklist.measure": "statistics: block lists",
-    "corpus.filters.quality.bigrams:Bigrams.measure": "quality: bigrams",
-    "corpus.filters.filter:measure_all": "statistics: columns",
-    "corpus.filters.filter:Filter._decide": "rules",
-    "corpus.filters.samples:Sampler.add": "samples for the report",
-    "corpus.filters.samples:Sampler.table": "samples for the report",
-    "corpus.dedup.near.signatures:sign_texts": "folding, keys, minima, bands",
-    "corpus.dedup.records:write_bands": "sorting band records",
-    "tokenizer.encode:read_documents": "documents: columns, UTF-8",
-    "tokenizer.model:Tokenizer.__init__": "loading the vocabulary",
-    "tokenizer.kernels.encoder:BatchEncoder.__init__": "loading the vocabulary",
-    "tokenizer.kernels.encoder:BatchEncoder.encode_flat": "text to ids",
-    "tokenizer.kernels.encoder:BatchEncoder.differing": "comparing with SentencePiece",
-    "tokenizer.encode:document_keys": "split and order",
-    "tokenizer.encode:ordered_tokens": "token shard",
-    "tokenizer.shards.writer:ShardWriter.add_many": "token shard",
-    "tokenizer.shards.writer:ShardWriter.__exit__": "token shard",
-}
 
 
 @dataclass(frozen=True)
@@ -122,7 +76,7 @@ class Measured:
     hashing_seconds: float  # of the input files, before the first stage
     between_seconds: float  # CPU of the build outside its tasks
     peak_bytes: int
-    profile: Mapping[tuple[str, str], float]  # (stage, label) -> CPU seconds
+    profile: Mapping[tuple[str, str], float]  # (stage, function) -> CPU seconds; empty without one
 
 
 def run(arguments: Namespace) -> None:
@@ -135,10 +89,11 @@ def run(arguments: Namespace) -> None:
             recombine.write(sources, folder / "in", size // 2, kind, seed)
             recombine.write(sources, folder / "warm", WARM_BYTES, kind, seed + len(KINDS))
         build_of = (str(folder), arguments.recipe, arguments.set)
-        in_child(start_up, *build_of)  # compiles what was never compiled here
-        plain: Measured = in_child(measure_build, *build_of, False)
-        show_stages(plain)
-        show_profile(in_child(measure_build, *build_of, True))
+        with one_core():
+            in_child(start_up, *build_of)  # compiles what was never compiled here
+            plain: Measured = in_child(measure_build, *build_of, False)
+            show_stages(plain)
+            show_profile(in_child(measure_build, *build_of, True))
         if arguments.peers:
             compare(plain, folder)
         else:
@@ -162,18 +117,6 @@ def read_sources(arguments: Namespace) -> list[list[str]]:
     return [texts for texts in found if texts]
 
 
-def in_child(work: Callable[..., Any], *values: Any) -> Any:
-    """Call in a process of its own, kept to one core."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=_one_core) as pool:
-        return pool.submit(work, *values).result()
-
-
-def _one_core() -> None:
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-
-
 def start_up(folder: str, recipe: str, overrides: Sequence[str]) -> float:
     """Run every stage on next to nothing; the CPU seconds of this process so far."""
     with tempfile.TemporaryDirectory(dir=folder) as out:
@@ -183,11 +126,16 @@ def start_up(folder: str, recipe: str, overrides: Sequence[str]) -> float:
 
 
 def measure_build(folder: str, recipe: str, overrides: Sequence[str], profile: bool) -> Measured:
-    """Build `folder/in`, from nothing, in this process: into `folder/build`, or with probes into a folder that goes."""
+    """Build `folder/in`, from nothing, in this process: into `folder/build`, or profiled into a folder that goes."""
     start = start_up(folder, recipe, overrides)
-    out, clock, before = f"{folder}/{'profile' if profile else 'build'}", Clock(), time.process_time()
+    out, before = f"{folder}/{'profile' if profile else 'build'}", time.process_time()
+    profiles = defaultdict[str, cProfile.Profile](lambda: cProfile.Profile(time.process_time))
+
+    def run_profiled(stage: Stage, task: Any, url: str) -> Any:
+        return profiles[stage.name].runcall(run_task, stage, task, url)
+
     shutil.rmtree(out, ignore_errors=True)
-    with _profiled(clock) if profile else nullcontext():
+    with mock.patch.object(engine_run, "run_task", run_profiled if profile else run_task):
         text_side, token_side = _stages(f"{folder}/in", recipe, overrides)
         hashing = time.process_time() - before
         folders = engine_run.run_stages(text_side, out, workers=0)
@@ -204,8 +152,8 @@ def measure_build(folder: str, recipe: str, overrides: Sequence[str], profile: b
         start_seconds=start,
         hashing_seconds=hashing,
         between_seconds=spent - hashing - sum(cost.cpu_seconds for cost in costs.values()),
-        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        profile={key: nanoseconds / 1e9 for key, nanoseconds in clock.spent.items()},
+        peak_bytes=resident.status("VmHWM"),
+        profile={(name, where): spent for name, one in profiles.items() for where, spent in own_times(one).items()},
     )
 
 
@@ -229,16 +177,27 @@ def _stages(inputs: str, recipe: str, overrides: Sequence[str]) -> tuple[list[St
     return build.stages(chosen, storage.list_inputs([inputs])), tokenizer_stages(vocabulary)
 
 
-@contextmanager
-def _profiled(clock: Clock) -> Iterator[None]:
-    """Charge every task to its stage, and what is probed in it to its label."""
+def own_times(profile: cProfile.Profile) -> dict[str, float]:
+    """CPU seconds of each function of ours, and of each package of others; what one calls in C is its own."""
+    found: dict[str, float] = defaultdict(float)
+    for entry in profile.getstats():
+        if isinstance(entry.code, CodeType):
+            in_c = sum(call.inlinetime for call in entry.calls or () if isinstance(call.code, str))
+            found[_where(entry.code)] += entry.inlinetime + in_c
+    return found
 
-    def run_in_section(stage: Stage, task: Any, url: str) -> Any:
-        with clock.section(stage.name, "the rest"):
-            return run_task(stage, task, url)
 
-    with mock.patch.object(engine_run, "run_task", run_in_section), probed(clock, PROBES):
-        yield
+def _where(code: CodeType) -> str:
+    """`corpus/filters/edits.py: mask`, or the name of another's package.
+
+    >>> _where(_where.__code__)
+    'tools/bench/corpus/pipeline.py: _where'
+    """
+    path, _, package = code.co_filename.partition("/site-packages/")
+    if package:
+        return package.partition("/")[0]
+    ours = Path(path).is_relative_to(environment.ROOT)
+    return f"{Path(path).relative_to(environment.ROOT)}: {code.co_qualname}" if ours else Path(path).stem
 
 
 def show_stages(found: Measured) -> None:

@@ -1,6 +1,6 @@
 """datatrove's MinHash deduplication on documents, or its signature step alone, timed; runs in the peers' environment.
 
-    python datatrove_minhash.py duplicates|signatures DOCUMENTS.jsonl
+    python datatrove_minhash.py DOCUMENTS.jsonl duplicates|signatures
 
 Its setting for Chinese, as FineWeb-2 runs it: word 5-grams (language `cmn_Hani`, jieba), 14 buckets of 8 hashes, 64
 bits.
@@ -73,6 +73,6 @@ def signatures(texts: list[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    with open(sys.argv[2], encoding="utf-8") as lines:
+    with open(sys.argv[1], encoding="utf-8") as lines:
         found = [json.loads(line)["text"] for line in lines]
-    print(json.dumps({"duplicates": duplicates, "signatures": signatures}[sys.argv[1]](found)))
+    print(json.dumps({"duplicates": duplicates, "signatures": signatures}[sys.argv[2]](found)))

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,14 @@ def call(script: str, *arguments: str, folder: Path | None = None) -> Any:
     if done.returncode:
         raise WenhaiError(f"{script} failed in {folder or ENVIRONMENT}: {done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def call_on(texts: Sequence[str], script: str, *arguments: str, folder: Path | None = None) -> Any:
+    """`call` of a script whose first argument is a file of documents."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, "documents.jsonl")
+        write_documents(path, texts)
+        return call(script, str(path), *arguments, folder=folder)
 
 
 def python(folder: Path | None = None) -> Path:

@@ -7,7 +7,7 @@
 | section | rows |
 |---|---|
 | parity | the first steps of three runs on the GPU beside the CPU's: loss and gradient norm |
-| speed | bf16 and compile: a 1.7 B and a 7 B-class shape, contexts of 2,048 and 4,096, beside a plain loop of torch.compile and SDPA, and torchtitan |
+| speed | bf16 and compile: a 1.7 B and a 7 B-class shape, contexts of 2,048 and 4,096, beside a plain loop of torch.compile and SDPA |
 | asc22 | the 4.7 B shape of ASC22 with and without offload: hours for 1 B tokens, beside the team's 67.75 |
 | host | host memory over 500 offloaded steps of the 1.7 B shape |
 | loader | token shards on disk beside the same tokens in memory |
@@ -34,7 +34,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import metadata, util
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +46,12 @@ from pretrain.parallel.base import mesh
 from pretrain.training.step import train_step
 from pretrain.workload import memory
 from pretrain.workload.flops import flops_per_token
-from tools.bench.pretrain.plain_gpt import PlainGPT, PlainRun, new_optimizer
-from tools.bench.pretrain.random_run import configuration, random_run, random_tokens
+from tools.bench.pretrain.plain_gpt import PlainGPT, PlainRun
+from tools.bench.pretrain.random_run import configuration, merged, random_run, random_tokens
+from tools.bench.resident import status
 
 Row = dict[str, Any]
+Rows = Iterator[tuple[str, Row, Sequence[str]]]  # a name, what was found, and its cells
 Sections = Mapping[str, Mapping[str, Any]]
 
 MFU_TARGETS = {2048: 0.50, 4096: 0.45}  # by context
@@ -97,7 +99,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(line)
     for name in args.only:
         print(f"\n### {name}\n")
-        for line in SECTIONS[name](args):
+        section, columns = SECTIONS[name]
+        for line in table(columns, section(args)):
             print(line, flush=True)
 
 
@@ -149,7 +152,7 @@ def row(work: Callable[..., Row], limit: float, /, **options: Any) -> Row:
     return {"failed": f"exit code {done.returncode}: {(done.stderr.strip().splitlines() or ['?'])[-1][:120]}"}
 
 
-def table(columns: Sequence[str], rows: Iterator[tuple[str, Row, Sequence[str]]]) -> Iterator[str]:
+def table(columns: Sequence[str], rows: Rows) -> Iterator[str]:
     """Markdown: a name, and cells or why there are none."""
     yield f"| {' | '.join(columns)} |"
     yield "|---" * len(columns) + "|"
@@ -175,22 +178,17 @@ PARITY_MODEL: Sections = {
 }
 
 
-def parity(args: argparse.Namespace) -> Iterator[str]:
+def parity(args: argparse.Namespace) -> Rows:
     """Loss and gradient norm of three steps beside the same on the CPU."""
-
-    def rows() -> Iterator[tuple[str, Row, Sequence[str]]]:
-        for name, sections in PARITY.items():
-            found = row(parity_row, args.seconds, sections=merged(SMALL if args.tiny else PARITY_MODEL, sections))
-            if "failed" in found:
-                yield name, found, ()
-                continue
-            limits = LIMITS["bf16" if "bf16" in name else "fp32"]
-            is_within = all(off <= limit for off, limit in zip(found["off"], limits, strict=True))
-            loss, norm = (f"{off:.1e} (limit {limit:.0e})" for off, limit in zip(found["off"], limits, strict=True))
-            yield name, found, (found["device"], loss, norm, "yes" if is_within else "**no**")
-
-    columns = ("run", "device", "loss, relative difference to the CPU", "gradient norm", "within")
-    yield from table(columns, rows())
+    for name, sections in PARITY.items():
+        found = row(parity_row, args.seconds, sections=merged(SMALL if args.tiny else PARITY_MODEL, sections))
+        if "failed" in found:
+            yield name, found, ()
+            continue
+        limits = LIMITS["bf16" if "bf16" in name else "fp32"]
+        is_within = all(off <= limit for off, limit in zip(found["off"], limits, strict=True))
+        loss, norm = (f"{off:.1e} (limit {limit:.0e})" for off, limit in zip(found["off"], limits, strict=True))
+        yield name, found, (found["device"], loss, norm, "yes" if is_within else "**no**")
 
 
 def parity_row(sections: Sections) -> Row:
@@ -210,21 +208,15 @@ def parity_row(sections: Sections) -> Row:
 # ------------------------------------------------------------------------------------------------------------- speed
 
 
-def speed(args: argparse.Namespace) -> Iterator[str]:
+def speed(args: argparse.Namespace) -> Rows:
     """Ours beside a plain loop, for each shape and context."""
-
-    def rows() -> Iterator[tuple[str, Row, Sequence[str]]]:
-        for shape, sections in SHAPES.items():
-            for context in list(MFU_TARGETS)[: 1 if args.tiny else None]:  # tiny shapes have a context of their own
-                options = {"sections": sized(sections, context, args.tiny), "seconds": args.seconds / 3}
-                for contender, work in (("ours", ours), ("torch.compile and SDPA in a plain loop", plain)):
-                    found = row(work, args.seconds, **options)
-                    cells = [] if "failed" in found else speed_cells(found, MFU_TARGETS[context])
-                    yield f"{shape}, {context if not args.tiny else 'tiny'}: {contender}", found, cells
-        yield "torchtitan", {"failed": torchtitan()}, ()
-
-    columns = ("run", "tokens/s", "TFLOP/s", "MFU", "target", "s a step", "first step", "peak GiB", "planned GiB")
-    yield from table(columns, rows())
+    for shape, sections in SHAPES.items():
+        for context in list(MFU_TARGETS)[: 1 if args.tiny else None]:  # tiny shapes have a context of their own
+            options = {"sections": sized(sections, context, args.tiny), "seconds": args.seconds / 3}
+            for contender, work in (("ours", ours), ("torch.compile and SDPA in a plain loop", plain)):
+                found = row(work, args.seconds, **options)
+                cells = [] if "failed" in found else speed_cells(found, MFU_TARGETS[context])
+                yield f"{shape}, {context if not args.tiny else 'tiny'}: {contender}", found, cells
 
 
 def speed_cells(found: Row, target: float) -> list[str]:
@@ -267,16 +259,7 @@ def plain(sections: Sections, seconds: float) -> Row:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with device:
         model = PlainGPT(config.model)
-    training = config.training
-    run = PlainDeviceRun(
-        torch.compile(model),
-        new_optimizer(model.named_parameters()),
-        random_tokens(config),
-        config.model,
-        training.global_batch_size,
-        training.micro_batch_size,
-        device,
-    )
+    run = PlainRun(torch.compile(model), config, random_tokens(config), device.type)
     return measured(run.step, config, device, seconds)
 
 
@@ -311,35 +294,24 @@ def _timed(step: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - start
 
 
-def torchtitan() -> str:
-    """Whether there is one to run beside."""
-    if util.find_spec("torchtitan") is None:
-        return "not installed"
-    return f"{metadata.version('torchtitan')} is installed; run its own benchmark, this script does not drive it"
-
-
 # ------------------------------------------------------------------------------------------------------------- asc22
 
 
-def asc22(args: argparse.Namespace) -> Iterator[str]:
+def asc22(args: argparse.Namespace) -> Rows:
     """Hours for 1 B tokens on one GPU."""
-
-    def rows() -> Iterator[tuple[str, Row, Sequence[str]]]:
-        yield (
-            "NCUSCC, four V100, offload (published)",
-            {},
-            (f"{1e9 / ASC22_HOURS / 3600:,.0f}", f"{ASC22_HOURS}", "", "", ""),
-        )
-        for name, offload in (("ours, one GPU", False), ("ours, one GPU, offload", True)):
-            found = row(asc22_row, args.seconds, offload=offload, tiny=args.tiny, seconds=args.seconds / 3)
-            if "failed" in found:
-                yield name, found, ()
-                continue
-            cells = speed_cells(found, 0.0)
-            hours = 1e9 / found["tokens_per_second"] / 3600
-            yield name, found, (cells[0], f"{hours:,.1f}", cells[2], *cells[6:8])
-
-    yield from table(("run", "tokens/s", "hours for 1 B tokens", "MFU", "peak GiB", "planned GiB"), rows())
+    yield (
+        "NCUSCC, four V100, offload (published)",
+        {},
+        (f"{1e9 / ASC22_HOURS / 3600:,.0f}", f"{ASC22_HOURS}", "", "", ""),
+    )
+    for name, offload in (("ours, one GPU", False), ("ours, one GPU, offload", True)):
+        found = row(asc22_row, args.seconds, offload=offload, tiny=args.tiny, seconds=args.seconds / 3)
+        if "failed" in found:
+            yield name, found, ()
+            continue
+        cells = speed_cells(found, 0.0)
+        hours = 1e9 / found["tokens_per_second"] / 3600
+        yield name, found, (cells[0], f"{hours:,.1f}", cells[2], *cells[6:8])
 
 
 def asc22_row(offload: bool, tiny: bool, seconds: float) -> Row:
@@ -357,29 +329,20 @@ def asc22_row(offload: bool, tiny: bool, seconds: float) -> Row:
 # ------------------------------------------------------------------------------------------------------ host and loader
 
 
-def host(args: argparse.Namespace) -> Iterator[str]:
+def host(args: argparse.Namespace) -> Rows:
     """Host memory while weights and optimizer are there."""
-
-    def rows() -> Iterator[tuple[str, Row, Sequence[str]]]:
-        sections = merged(sized(SHAPES["1.7B"], 2048, args.tiny), {"parallel": {"offload": True}})
-        num_steps = 5 if args.tiny else HOST_STEPS
-        found = row(host_row, args.seconds, sections=sections, num_steps=num_steps, seconds=0.8 * args.seconds)
-        cells = []
-        if "failed" not in found:
-            gib = [f"{number / 2**30:.2f}" for number in found["host_bytes"]]
-            cells = [f"{found['steps']} of {num_steps}", " ".join(gib), f"{found['growth_bytes'] / 2**20:+.0f} MiB"]
-        yield "1.7B, offload", found, cells
-
-    columns = ("run", "steps", "GiB of the process, ten times", "from the tenth step to the last")
-    yield from table(columns, rows())
-    yield ""
-    yield f"For all {HOST_STEPS} steps: `--only host --seconds 3600`."
+    sections = merged(sized(SHAPES["1.7B"], 2048, args.tiny), {"parallel": {"offload": True}})
+    num_steps = 5 if args.tiny else HOST_STEPS
+    found = row(host_row, args.seconds, sections=sections, num_steps=num_steps, seconds=0.8 * args.seconds)
+    cells = []
+    if "failed" not in found:
+        gib = [f"{number / 2**30:.2f}" for number in found["host_bytes"]]
+        cells = [f"{found['steps']} of {num_steps}", " ".join(gib), f"{found['growth_bytes'] / 2**20:+.0f} MiB"]
+    yield "1.7B, offload", found, cells
 
 
 def host_row(sections: Sections, num_steps: int, seconds: float) -> Row:
     """Resident memory over steps."""
-    from tools.bench.resident import status
-
     config = configuration(sections, {"training": {"device": "auto"}})
     deadline = time.perf_counter() + seconds
     held: list[int] = []
@@ -393,19 +356,15 @@ def host_row(sections: Sections, num_steps: int, seconds: float) -> Row:
     return {"steps": len(held), "host_bytes": shown, "growth_bytes": held[-1] - begun}
 
 
-def loader(args: argparse.Namespace) -> Iterator[str]:
+def loader(args: argparse.Namespace) -> Rows:
     """What reading costs the training."""
-
-    def rows() -> Iterator[tuple[str, Row, Sequence[str]]]:
-        sections = sized(SHAPES["1.7B"], 2048, args.tiny)
-        for name, on_disk in (("random tokens in memory", False), ("token shards on disk", True)):
-            found = row(
-                loader_row, args.seconds, sections=sections, on_disk=on_disk, tiny=args.tiny, seconds=args.seconds / 3
-            )
-            cells = [] if "failed" in found else [f"{found['tokens_per_second']:,.0f}", f"{found['step_seconds']:.3f}"]
-            yield name, found, cells
-
-    yield from table(("tokens from", "tokens/s", "s a step"), rows())
+    sections = sized(SHAPES["1.7B"], 2048, args.tiny)
+    for name, on_disk in (("random tokens in memory", False), ("token shards on disk", True)):
+        found = row(
+            loader_row, args.seconds, sections=sections, on_disk=on_disk, tiny=args.tiny, seconds=args.seconds / 3
+        )
+        cells = [] if "failed" in found else [f"{found['tokens_per_second']:,.0f}", f"{found['step_seconds']:.3f}"]
+        yield name, found, cells
 
 
 def loader_row(sections: Sections, on_disk: bool, tiny: bool, seconds: float) -> Row:
@@ -427,41 +386,15 @@ def loader_row(sections: Sections, on_disk: bool, tiny: bool, seconds: float) ->
         return measured(lambda: train_step(run), config, world.device, seconds)
 
 
-def merged(*sections: Sections) -> Sections:
-    """Later sections over earlier ones."""
-    values: dict[str, dict[str, Any]] = {}
-    for each in sections:
-        for name, section in each.items():
-            values[name] = {**values.get(name, {}), **section}
-    return values
-
-
-class PlainDeviceRun(PlainRun):
-    """The plain loop on a device, under autocast."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments[:-1])
-        self.device: torch.device = arguments[-1]
-
-    def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """From pinned memory, as nanoGPT does."""
-        tokens, targets = super().batch()
-        if self.device.type == "cuda":
-            tokens, targets = tokens.pin_memory(), targets.pin_memory()
-        return tokens.to(self.device, non_blocking=True), targets.to(self.device, non_blocking=True)
-
-    def step(self) -> float:
-        """One update."""
-        with torch.autocast(self.device.type, torch.bfloat16):
-            return super().step()
-
-
-SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
-    "parity": parity,
-    "speed": speed,
-    "asc22": asc22,
-    "host": host,
-    "loader": loader,
+SECTIONS: dict[str, tuple[Callable[[argparse.Namespace], Rows], tuple[str, ...]]] = {
+    "parity": (parity, ("run", "device", "loss, relative difference to the CPU", "gradient norm", "within")),
+    "speed": (
+        speed,
+        ("run", "tokens/s", "TFLOP/s", "MFU", "target", "s a step", "first step", "peak GiB", "planned GiB"),
+    ),
+    "asc22": (asc22, ("run", "tokens/s", "hours for 1 B tokens", "MFU", "peak GiB", "planned GiB")),
+    "host": (host, ("run", "steps", "GiB of the process, ten times", "from the tenth step to the last")),
+    "loader": (loader, ("tokens from", "tokens/s", "s a step")),
 }
 WORK: dict[str, Callable[..., Row]] = {
     function.__name__: function for function in (parity_row, ours, plain, asc22_row, host_row, loader_row)

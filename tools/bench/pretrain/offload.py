@@ -12,8 +12,7 @@ Of each, beyond what the process held after a step of a tiny model, which loads 
 | peak in use | the most in use after any of torch's operations of the second step; not what an operation needs within itself |
 | update | the same of the update alone, beyond what was in use before it: what a fused AdamW saves |
 
-"Predicted" is `pretrain.workload.memory` for the first of them, to be held against its peak in use. Slopes are those of
-a line through the samples from a fifth of the steps on.
+"Predicted" is `pretrain.workload.memory` for the first of them, to be held against its peak in use.
 
 On a CPU offload moves nothing, as everything is in host memory already: this is the path through FSDP2's policy and the
 update in place, not the copies between a GPU and pinned memory, and gathered weights lie in host memory beside their
@@ -25,17 +24,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import json
-import os
-import subprocess
-import sys
 import time
 from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -47,7 +41,7 @@ from pretrain.training.optim import create_state
 from pretrain.training.step import Run, train_step
 from pretrain.workload.memory import estimate
 from tools.bench.pretrain.random_run import configuration, random_run, random_tokens
-from tools.plot import Line, write_lines
+from tools.bench.timing import in_child
 
 ROWS = {
     "offload": "offload, fused AdamW",
@@ -61,37 +55,25 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "checkpoint": {"every_steps": 100_000, "async_save": False},
 }  # fmt: skip
 TINY = {"model": {"num_layers": 1, "hidden_size": 32, "vocab_size": 500, "padded_vocab_size": 512}}
-NUM_POINTS = 50
-NUM_COLUMNS = 10
 
 Measured = dict[str, Any]
 
 
 def run(arguments: Namespace) -> None:
-    """Print the table, and draw the curves if asked to."""
+    """Print the table: what a run has in use and holds after a tenth of its steps and after all."""
     steps: int = arguments.steps
     (predicted,) = estimate(config_of("offload"), 1, "cpu")
-    points = [steps * (column + 1) // NUM_COLUMNS for column in range(NUM_COLUMNS)]
-    print(f"{predicted.weights / 4e6:.1f} M parameters; MB at step")
-    print(f"{'':<32}" + "".join(f"{step:>7,}" for step in points) + f"{'MB/1,000 steps':>16}")
-    curves: list[Line] = []
+    early, late = (f"in use, held {step:,}" for step in (steps // 10, steps))
+    print(f"{predicted.weights / 4e6:.1f} M parameters; MB after steps")
+    print(f"{'':<32}{early:>18}{late:>18}{'peak in use':>13}{'update':>9}{'CPU ms/step':>13}")
     with ThreadPoolExecutor(len(ROWS)) as pool:
-        results = list(pool.map(lambda row: in_child(row, steps), ROWS))
-    for name, measured in zip(ROWS.values(), results, strict=True):
-        x, *columns = (np.array(column, dtype=np.float64) for column in zip(*measured["curve"], strict=True))
-        late = x >= steps / 5
-        for kind, y in zip(("in use", "held"), columns, strict=True):
-            slope = 1000 * float(np.polyfit(x[late], y[late] / 1e6, 1)[0])
-            values = "".join(f"{np.interp(step, x, y) / 1e6:>7,.1f}" for step in points)
-            print(f"{name if kind == 'in use' else '':<24}{kind:<8}{values}{slope:>16.2f}", flush=True)
-            curves.append(Line(f"{name}, {kind}", x, y / 1e6, dashed=kind == "held"))
-    print(f"\n{'MB':<32}{'peak in use':>12}{'update':>9}{'CPU ms/step':>13}")
-    for name, measured in zip(ROWS.values(), results, strict=True):
-        peak, update = measured["peak_bytes"] / 1e6, measured["update_bytes"] / 1e6
-        print(f"{name:<32}{peak:>12,.1f}{update:>9,.1f}{1e3 * measured['seconds'] / steps:>13.0f}")
-    print(f"{'predicted':<32}{predicted_bytes(predicted) / 1e6:>12,.1f}")
-    if arguments.plot:
-        write_lines(arguments.plot, curves, "step", "MB of host memory beyond the process's own, on a CPU")
+        results = pool.map(lambda row: in_child(measure, row, steps), ROWS)
+    for name, found in zip(ROWS.values(), results, strict=True):
+        pairs = (found["curve"][step - 1] for step in (steps // 10, steps))
+        cells = "".join(f"{f'{in_use / 1e6:,.1f} {held / 1e6:,.1f}':>18}" for in_use, held in pairs)
+        peak, update = found["peak_bytes"] / 1e6, found["update_bytes"] / 1e6
+        print(f"{name:<32}{cells}{peak:>13,.1f}{update:>9,.1f}{1e3 * found['seconds'] / steps:>13.0f}")
+    print(f"{'predicted':<68}{predicted_bytes(predicted) / 1e6:>13,.1f}")
 
 
 def predicted_bytes(predicted: Any) -> int:
@@ -100,17 +82,9 @@ def predicted_bytes(predicted: Any) -> int:
     return bare
 
 
-def config_of(row: str) -> RunConfig:
+def config_of(row: str, *sections: Any) -> RunConfig:
     """The run of a row."""
-    return configuration(SECTIONS, {"parallel": {"offload": row != "plain"}})
-
-
-def in_child(row: str, steps: int) -> Measured:
-    """What a new process measures."""
-    command = [sys.executable, "-m", "tools.bench.pretrain.offload", row, str(steps)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    found: Measured = json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
-    return found
+    return configuration(SECTIONS, {"parallel": {"offload": row != "plain"}}, *sections)
 
 
 class _Mallinfo(ctypes.Structure):
@@ -153,12 +127,13 @@ class Peaks(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def measure(row: str, steps: int) -> Measured:
-    """Train, and look at the memory of this process at each of `NUM_POINTS` steps; at the peaks in the second."""
+    """Train, and look at this process after each step (`curve`: bytes in use and held); at the peaks in the second."""
     torch.set_num_threads(1)
     config = config_of(row)
-    tokens = random_tokens(config)
     with mesh.start(config.parallel, "cpu", config.training.timeout_minutes) as world:
-        _warm_up(row, world)
+        tiny, tokens = config_of(row, TINY), random_tokens(config)
+        train_step(started(row, tiny, world, random_tokens(tiny)))  # loads what a step loads
+        gc.collect()
         held, in_use = process_bytes(), bytes_in_use()
         a_run = started(row, config, world, tokens)
         peaks = Peaks(a_run.optimizer)
@@ -166,10 +141,8 @@ def measure(row: str, steps: int) -> Measured:
         for step in range(1, steps + 1):
             with peaks if step == 2 else nullcontext():
                 train_step(a_run)
-            if step % max(1, steps // NUM_POINTS) == 0:
-                curve.append((step, bytes_in_use() - in_use, process_bytes() - held))
-        seconds = time.process_time() - start
-        peak = peaks.of_step - in_use
+            curve.append((bytes_in_use() - in_use, process_bytes() - held))
+        seconds, peak = time.process_time() - start, peaks.of_step - in_use
         return {"curve": curve, "peak_bytes": peak, "update_bytes": peaks.of_update, "seconds": seconds}
 
 
@@ -181,14 +154,3 @@ def started(row: str, config: RunConfig, world: mesh.World, tokens: NDArray[Any]
         a_run.optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95), foreach=True)
         create_state(a_run.optimizer)
     return a_run
-
-
-def _warm_up(row: str, world: mesh.World) -> None:
-    """Have loaded what a step loads."""
-    config = configuration(SECTIONS, TINY, {"parallel": {"offload": row != "plain"}})
-    train_step(started(row, config, world, random_tokens(config)))
-    gc.collect()
-
-
-if __name__ == "__main__":
-    json.dump(measure(sys.argv[1], int(sys.argv[2])), sys.stdout)

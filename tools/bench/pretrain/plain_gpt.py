@@ -9,7 +9,6 @@ nanoGPT nothing is masked: neither padding of the vocabulary nor the ends of doc
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pretrain.config import ModelConfig
+from pretrain.config import ModelConfig, RunConfig
 
 
 class PlainGPT(nn.Module):
@@ -118,33 +117,33 @@ def new_optimizer(named: Iterable[tuple[str, nn.Parameter]]) -> torch.optim.Adam
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=1e-3, betas=(0.9, 0.95), fused=True)
 
 
-@dataclass
 class PlainRun:
-    """Everything that a step needs."""
+    """Everything that a step needs; with precision bf16 fp32 weights under autocast, as nanoGPT has it."""
 
-    model: PlainGPT
-    optimizer: torch.optim.AdamW
-    tokens: NDArray[Any]
-    config: ModelConfig
-    batch_size: int  # samples
-    micro_batch_size: int
+    def __init__(self, model: nn.Module, config: RunConfig, tokens: NDArray[Any], device: str = "cpu") -> None:
+        self.model, self.tokens, self.device = model, tokens, torch.device(device)
+        self.optimizer = new_optimizer(model.named_parameters())
+        self.length, self.training = config.model.sequence_length, config.training
 
-    def batch(self) -> tuple[Tensor, Tensor]:
-        """nanoGPT's get_batch: tokens and targets [B, T] at random places."""
-        length = self.config.sequence_length
-        starts = torch.randint(len(self.tokens) - length, (self.micro_batch_size,)).tolist()
-        windows = np.stack([self.tokens[start : start + length + 1] for start in starts]).astype(np.int64)
+    def batch(self, size: int) -> tuple[Tensor, Tensor]:
+        """nanoGPT's get_batch: tokens and targets [size, T] at random places, by way of pinned memory."""
+        starts = torch.randint(len(self.tokens) - self.length, (size,)).tolist()
+        windows = np.stack([self.tokens[start : start + self.length + 1] for start in starts]).astype(np.int64)
         both = torch.from_numpy(windows)
+        both = both.pin_memory() if self.device.type == "cuda" else both
+        both = both.to(self.device, non_blocking=True)
         return both[:, :-1], both[:, 1:]
 
     def step(self) -> float:
         """One update; the loss before it."""
-        num_micro_batches = self.batch_size // self.micro_batch_size
+        size = self.training.micro_batch_size
+        num_micro_batches = self.training.global_batch_size // size
         losses = []
         for _ in range(num_micro_batches):
-            tokens, targets = self.batch()
-            logits = self.model(tokens)
-            loss = F.cross_entropy(logits.view(-1, logits.size(-1)), targets.flatten()) / num_micro_batches
+            tokens, targets = self.batch(size)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.training.precision == "bf16"):
+                logits = self.model(tokens)
+                loss = F.cross_entropy(logits.view(-1, logits.size(-1)), targets.flatten()) / num_micro_batches
             loss.backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

@@ -3,7 +3,7 @@
 Single process: `train_step` beside a plain nanoGPT-style loop (`plain_gpt`), beside the same model of ours in a bare
 loop, and with FSDP2 wrapped around it, which a world of one leaves out. All take their turn in one process, with the
 allocator set as our runs set it, which the plain loop would not be. Two ranks: each axis alone beside one rank, and
-torch's own pipeline schedules and `parallelize_module`. Bubbles: of stages that only sleep. Random tokens, fp32, one
+torch's own pipeline schedules and `parallelize_module`.  Random tokens, fp32, one
 thread a rank.
 """
 
@@ -27,7 +27,7 @@ from pretrain.parallel.base import mesh
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.engine import fsdp
 from pretrain.training.step import Run, train_step
-from tools.bench.pretrain import bubbles, plain_gpt, two_ranks
+from tools.bench.pretrain import plain_gpt, two_ranks
 from tools.bench.pretrain.random_run import configuration, random_run, random_tokens
 from tools.bench.pretrain.ranks import on_ranks
 
@@ -51,7 +51,6 @@ def run(arguments: Namespace) -> None:
     for name, sections in SHAPES.items():
         tell_single(name, on_ranks(one_process, 1, sections)[0])
     two_ranks.run()
-    bubbles.run()
 
 
 def tell_single(name: str, rates: Mapping[str, float]) -> None:
@@ -126,12 +125,7 @@ def bare_step(run: Run) -> float:
 
 def plain(config: RunConfig, tokens: NDArray[Any]) -> plain_gpt.PlainRun:
     """The peer on the same tokens."""
-    model = plain_gpt.PlainGPT(config.model)
-    optimizer = plain_gpt.new_optimizer(model.named_parameters())
-    training = config.training
-    return plain_gpt.PlainRun(
-        model, optimizer, tokens, config.model, training.global_batch_size, training.micro_batch_size
-    )
+    return plain_gpt.PlainRun(plain_gpt.PlainGPT(config.model), config, tokens)
 
 
 def assert_same_size(run: Run, model: nn.Module) -> None:

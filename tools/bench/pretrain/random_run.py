@@ -14,7 +14,7 @@ from pretrain.data.in_memory import memory_loader, random_tokens
 from pretrain.parallel.base.mesh import World
 from pretrain.training.step import Run, new_run
 
-__all__ = ["configuration", "random_run", "random_tokens"]
+__all__ = ["configuration", "merged", "random_run", "random_tokens"]
 
 
 def configuration(*sections: Mapping[str, Mapping[str, Any]]) -> RunConfig:
@@ -26,10 +26,16 @@ def configuration(*sections: Mapping[str, Mapping[str, Any]]) -> RunConfig:
         "checkpoint": {"every_steps": 1000},
         "evaluation": {"every_steps": 1000},
     }
+    return parse(RunConfig, merged(values, *sections), "bench")
+
+
+def merged(*sections: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Later sections over earlier ones."""
+    values: dict[str, dict[str, Any]] = {}
     for each in sections:
         for name, section in each.items():
             values[name] = {**values.get(name, {}), **section}
-    return parse(RunConfig, values, "bench")
+    return values
 
 
 def random_run(config: RunConfig, world: World, tokens: NDArray[Any]) -> Run:

@@ -25,7 +25,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from corpus.engine.errors import UsageError
 from corpus.engine.stage import Task, run_task
 from corpus.engine.storage import File, list_inputs
 from tokenizer.config import TokenizerConfig
@@ -33,7 +32,7 @@ from tokenizer.encode import Encoding
 from tokenizer.kernels.encoder import BatchEncoder, batch_encoder
 from tokenizer.model import Tokenizer
 from tokenizer.train import train
-from tools.bench.inputs import read_texts, spread
+from tools.bench.inputs import read_documents, spread
 from tools.bench.peers import environment
 from tools.bench.timing import one_core, show
 
@@ -47,14 +46,8 @@ ROUNDS = (
 
 
 def run(arguments: Namespace) -> None:
-    """Print a table for each vocabulary.
-
-    Raises:
-        UsageError: no `--input`.
-    """
-    if not arguments.input:
-        raise UsageError("encode needs --input: JSONL or Parquet files with text.")
-    texts = [text for file in list_inputs(arguments.input) for text in read_texts(file.url, arguments.column)]
+    """Print a table for each vocabulary."""
+    texts = list(read_documents(arguments))
     trained, fresh = texts[::2], texts[1::2]
     if arguments.peers:
         install()

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from fractions import Fraction
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,7 @@ from pretrain.data.megatron import index_bytes, open_megatron
 from tokenizer.shards.writer import create_shard
 from tools.bench import resident
 from tools.bench.peers import environment
-from tools.bench.timing import one_core
+from tools.bench.timing import in_child, one_core
 from tools.plot import Line, write_lines
 
 NUM_TOKENS = 1 << 29
@@ -55,17 +53,14 @@ Measured = dict[str, Any]
 def run(arguments: Namespace) -> None:
     """Print the tables, and draw the memory over samples if asked to; works in a folder below `--data` or TMPDIR."""
     with_peer = has_peer(arguments.peers)
-    folder = Path(tempfile.mkdtemp(prefix="wenhai-bench-", dir=arguments.data))
-    try:
+    with tempfile.TemporaryDirectory(prefix="wenhai-bench-", dir=arguments.data) as folder:
         with one_core():
-            corpus = write_corpus(folder / "corpus", NUM_TOKENS)
+            corpus = write_corpus(Path(folder, "corpus"), NUM_TOKENS)
             compare(corpus, arguments.samples, with_peer)
-            many = write_many(folder / "many")
+            many = write_many(Path(folder, "many"))
             tell(f"{NUM_CORPORA} corpora of {NUM_SHARDS:,} shards", in_child(open_many, many))
         if arguments.plot:
             plot(arguments.plot, corpus, with_peer)
-    finally:
-        shutil.rmtree(folder)
 
 
 def has_peer(install: bool) -> bool:
@@ -131,12 +126,6 @@ def plot(path: Path, corpus: Path, with_peer: bool) -> None:
         )
         lines.append(Line(name, samples / 1e3, rss / 1e6))
     write_lines(path, lines, "thousand samples of 2,048 tokens", "MB of resident memory beyond imports")
-
-
-def in_child(work: Callable[..., Measured], *arguments: Any, **named: Any) -> Measured:
-    """What `work` returns in a fresh process."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(work, *arguments, **named).result()
 
 
 def read_ours(
