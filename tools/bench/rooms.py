@@ -101,9 +101,10 @@ def encoding(data: Path, texts: Any) -> None:
 
 def loading(data: Path) -> None:
     """Shuffled batches from token shards, checksums on first touch included in the first run only."""
-    from pretrain.data import open_loader
+    from pretrain.data import Loader, ShardReader, Stream
+    from tokenizer.shards import open_split
 
-    loader = open_loader(data, "train", 256, seed=0)
+    loader = Loader([Stream([ShardReader(shard) for shard in open_split(data, "train")], 256)])
     batches = max(1, loader.num_samples_per_epoch // BATCH)
     seconds = cpu_seconds(lambda: [loader.batch(index * BATCH, BATCH) for index in range(batches)])
     print(f"{'pretrain loader, 64 x 256 tokens':<46}{batches * BATCH * 256 / 1e6 / seconds:>10,.1f} M tokens/s")
