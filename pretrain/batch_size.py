@@ -41,15 +41,15 @@ class BatchSizes:
         self, global_batch_size: int, rampup: RampupConfig | None = None, step: int = 0, num_samples: int = 0
     ) -> None:
         self.phases: list[Phase] = []
-        phase = Phase(step, num_samples, batch_size_after(num_samples, global_batch_size, rampup))
-        while phase.size < global_batch_size:
+        smaller = increasing_sizes(global_batch_size, rampup)
+        for number, size in enumerate(smaller, start=1):
             assert rampup is not None
-            self.phases.append(phase)
-            bound = _next_increment(phase, global_batch_size, rampup)
-            num_steps = -(-(bound - phase.sample) // phase.size)  # the size is looked up before each step
-            step, sample = phase.step + num_steps, phase.sample + num_steps * phase.size
-            phase = Phase(step, sample, batch_size_after(sample, global_batch_size, rampup))
-        self.phases.append(phase)
+            bound = -(-number * rampup.num_samples // len(smaller))  # samples from which on a batch is larger
+            if num_samples < bound:
+                self.phases.append(Phase(step, num_samples, size))
+                num_steps = -(-(bound - num_samples) // size)  # the size is looked up before each step
+                step, num_samples = step + num_steps, num_samples + num_steps * size
+        self.phases.append(Phase(step, num_samples, global_batch_size))
 
     def of_step(self, step: int) -> tuple[int, int]:
         """(first sample, number of samples) of the step that follows `step` steps."""
@@ -74,17 +74,13 @@ class BatchSizes:
         return self.step_of(max(sample, self.phases[0].sample)) + 1
 
 
-def batch_size_after(num_samples: int, global_batch_size: int, rampup: RampupConfig | None) -> int:
-    """The batch size of the step that begins when `num_samples` samples have been taken.
+def increasing_sizes(global_batch_size: int, rampup: RampupConfig | None) -> range:
+    """The sizes before the last.
 
-    >>> yuan = RampupConfig(start=448, increment=448, num_samples=488_280)
-    >>> [batch_size_after(samples, 2688, yuan) for samples in (0, 97_655, 97_656, 488_279, 488_280)]
-    [448, 448, 896, 2240, 2688]
+    >>> list(increasing_sizes(2688, RampupConfig(start=448, increment=448, num_samples=488_280)))
+    [448, 896, 1344, 1792, 2240]
     """
-    if rampup is None or num_samples >= rampup.num_samples:
-        return global_batch_size
-    num_increments = (global_batch_size - rampup.start) // rampup.increment
-    return rampup.start + rampup.increment * (num_samples * num_increments // rampup.num_samples)
+    return range(0) if rampup is None else range(rampup.start, global_batch_size, rampup.increment)
 
 
 def local_batches(training: TrainingConfig, batch_size: int, num_ranks: int) -> tuple[int, int]:
@@ -109,15 +105,5 @@ def local_batches(training: TrainingConfig, batch_size: int, num_ranks: int) -> 
 
 def check_batch_sizes(training: TrainingConfig, num_ranks: int) -> None:
     """Raises `UsageError` where any batch size of the run does not divide over the ranks; it names the size."""
-    growing = (
-        range(training.rampup.start, training.global_batch_size, training.rampup.increment) if training.rampup else ()
-    )
-    for batch_size in (*growing, training.global_batch_size):
+    for batch_size in (*increasing_sizes(training.global_batch_size, training.rampup), training.global_batch_size):
         local_batches(training, batch_size, num_ranks)
-
-
-def _next_increment(phase: Phase, global_batch_size: int, rampup: RampupConfig) -> int:
-    """The number of samples from which on the batch is larger than that of `phase`."""
-    num_increments = (global_batch_size - rampup.start) // rampup.increment
-    number = (phase.size - rampup.start) // rampup.increment + 1
-    return -(-number * rampup.num_samples // num_increments)

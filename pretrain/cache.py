@@ -24,11 +24,11 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from corpus.engine import durable, storage
 from corpus.engine.errors import DiskError, UsageError, WenhaiError
@@ -77,17 +77,17 @@ class Entry:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._fd = _lock(folder / LOCK, fcntl.LOCK_SH)
+        self._lock = _lock(folder / LOCK, fcntl.LOCK_SH)
         self._touch()
 
     def close(self) -> None:
         """Let others make room here; what was used last goes last."""
         self._touch()
-        os.close(self._fd)
+        self._lock.close()
 
     def _touch(self) -> None:
         now = time.time_ns()  # the kernel's own stamp would be that of its last tick
-        os.utime(self._fd, ns=(now, now))
+        os.utime(self._lock.fileno(), ns=(now, now))
 
 
 class Cache:
@@ -118,7 +118,7 @@ class Cache:
             )
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with closing_fd(_lock(self.folder / LOCK, fcntl.LOCK_EX)):
+            with _lock(self.folder / LOCK, fcntl.LOCK_EX):
                 self._make_room(own, needed)
                 entries: dict[str, Entry] = {}
                 for key, corpus in own.items():
@@ -166,17 +166,16 @@ class Cache:
         held, promised = 0, 0  # by others: bytes, and of these not fetched yet
         free: list[Path] = []  # nobody holds these
         with ExitStack() as stack:
-            for folder in self._entries():
+            for folder in (path for path in self.folder.iterdir() if (path / LOCK).exists()):
                 if folder.name in own:
                     continue
                 try:
-                    fd = _lock(folder / LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    stack.enter_context(_lock(folder / LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB))
                 except BlockingIOError:
                     wanted = sum(durable.read_json(folder / FILES).values())
                     held += wanted
                     promised += max(0, wanted - _size(folder))
                 else:
-                    stack.callback(os.close, fd)
                     free.append(folder)
             free.sort(key=lambda folder: (folder / LOCK).stat().st_mtime_ns)
             excess = needed + held + sum(map(_size, free)) - self.max_bytes
@@ -195,9 +194,6 @@ class Cache:
                 "Free space, or name a folder on a larger disk."
             )
 
-    def _entries(self) -> list[Path]:
-        return [path for path in self.folder.iterdir() if (path / LOCK).exists()]
-
     def _evict(self, folders: Sequence[Path], num_bytes: int) -> None:
         """Remove files, those of the first folder first, until so many bytes are free."""
         for folder in folders:
@@ -215,10 +211,11 @@ def _fetch(path: Path, file: RemoteFile, stop: threading.Event) -> bool:
     part = path.with_name(f".{path.name}.part")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        fd = _lock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = _lock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    with closing_fd(fd):
+    with held:
+        fd = held.fileno()
         if _is_there(path, file):  # since we looked
             part.unlink(missing_ok=True)
             return True
@@ -272,24 +269,15 @@ def _write(file: RemoteFile, fd: int, offset: int, data: memoryview) -> None:
         ) from error
 
 
-def _lock(path: Path, kind: int) -> int:
+def _lock(path: Path, kind: int) -> BinaryIO:
     """An open file with a lock, which ends when it is closed; `BlockingIOError` where LOCK_NB finds another's."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+b", buffering=0)
     try:
-        fcntl.flock(fd, kind)
+        fcntl.flock(file, kind)
     except BaseException:
-        os.close(fd)
+        file.close()
         raise
-    return fd
-
-
-@contextmanager
-def closing_fd(fd: int) -> Iterator[None]:
-    """Close a file, and so end its lock."""
-    try:
-        yield
-    finally:
-        os.close(fd)
+    return file
 
 
 def _is_there(path: Path, file: RemoteFile) -> bool:

@@ -132,18 +132,7 @@ def new_loader(corpora: Sequence[Corpus], order: Order, config: RunConfig, verif
         is_blend = len(chosen) > 1
         streams = [stream_of(corpus, length, order.seed, is_blend, verify) for corpus, _ in chosen]
         blend = Blend([share for _, share in chosen], [corpus.name for corpus, _ in chosen]) if is_blend else None
-    return loader_of(streams, blend, config, order.seed)
-
-
-def loader_of(streams: Sequence[SampleStream], blend: SampleBlend | None, config: RunConfig, seed: int) -> Loader:
-    return Loader(
-        streams,
-        blend,
-        document_mask=config.model.document_mask,
-        reset_positions=config.data.reset_positions,
-        prefix_lm=config.data.prefix_lm,
-        seed=seed,
-    )
+    return Loader.of(streams, blend, config, order.seed)
 
 
 def corpus_shares(loader: Loader, num_samples: int) -> list[CorpusShare]:

@@ -93,11 +93,11 @@ class _HostClock:
         return taken
 
 
-class _StreamClock:
+class _StreamClock(_HostClock):
     """The time of the GPU's current stream."""
 
     def __init__(self) -> None:
-        self._seconds: dict[Path, float] = defaultdict(float)
+        super().__init__()
         self._free: list[torch.cuda.Event] = []
         self._pending: deque[tuple[Path, torch.cuda.Event]] = deque()
         self._last = self._event()  # that was read
@@ -111,9 +111,7 @@ class _StreamClock:
     def take(self) -> dict[Path, float]:
         self._pending[-1][1].synchronize()
         self._read_passed()
-        taken = dict(self._seconds)
-        self._seconds.clear()
-        return taken
+        return super().take()
 
     def _event(self) -> torch.cuda.Event:
         new: Callable[..., torch.cuda.Event] = torch.cuda.Event  # torch has no types for it

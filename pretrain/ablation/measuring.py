@@ -19,9 +19,9 @@ from corpus.engine.config import Strict, parse
 from corpus.engine.errors import WenhaiError
 from pretrain.ablation.unseen import Held
 from pretrain.checkpoint import committed, read_commit
-from pretrain.checkpoint.records import step_of
 from pretrain.evaluation.bits import evaluate
 from pretrain.inference.opened import Opened, opened
+from pretrain.run_folder import step_of
 from pretrain.tasks.definition import load_tasks
 from pretrain.tasks.items import read_items
 

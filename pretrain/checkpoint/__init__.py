@@ -21,7 +21,7 @@ written: it is filled with what its original is filled with.
 | | |
 |---|---|
 | `shards` | which slices a rank writes, their copy in host memory, and the file they become |
-| `places`, `store` | where checkpoints lie: a folder that all ranks see, or a URL |
+| `places` | where checkpoints lie: a folder that all ranks see, or a URL |
 | `claim` | one run at a time on a URL |
 | `saving` | the order of a save, and its failure |
 | `saver` | saves while training goes on |
@@ -33,10 +33,11 @@ the CPU. One in the background holds a copy of what its rank writes, from the fi
 """
 
 from pretrain.checkpoint.loading import load, load_model, load_weights
-from pretrain.checkpoint.places import committed, local_folder, newest, newest_at, place_of, step_folder, sweep
-from pretrain.checkpoint.records import COMMIT, TOKENIZER, Commit, Identity, read_commit, read_saved, read_state
+from pretrain.checkpoint.places import local_folder, newest_at, place_of
+from pretrain.checkpoint.records import TOKENIZER, Commit, Identity, read_commit, read_saved, read_state
 from pretrain.checkpoint.saver import Saver
 from pretrain.checkpoint.saving import save
+from pretrain.run_folder import COMMIT, committed, newest, step_folder
 
 __all__ = [
     "COMMIT",
@@ -57,5 +58,4 @@ __all__ = [
     "read_state",
     "save",
     "step_folder",
-    "sweep",
 ]

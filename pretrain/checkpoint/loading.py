@@ -17,7 +17,6 @@ from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
 
 from corpus.engine.errors import WenhaiError
 from pretrain.checkpoint.records import (
-    COMMIT,
     Commit,
     FileRecord,
     Identity,
@@ -34,6 +33,7 @@ from pretrain.console import say
 from pretrain.model import GPT
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.engine.compose import ParallelModel
+from pretrain.run_folder import COMMIT
 from pretrain.training.state import State
 
 NFS_LEFTOVER = ".nfs"  # how names begin that a client of NFS gives to open files that are removed ("silly rename")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +14,11 @@ from corpus.engine.config import Strict, parse
 from corpus.engine.durable import digest, read_json, sha256_file
 from corpus.engine.errors import DiskError, WenhaiError
 from pretrain.config import RunConfig, to_json
+from pretrain.run_folder import COMMIT
 from pretrain.training.state import Order, State
 
 FORMAT: Literal[2] = 2
-COMMIT = "COMMIT.json"
 TOKENIZER = "tokenizer.model"
-STEP_FOLDER = re.compile(r"step-(\d{8,})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,18 +60,6 @@ class Saved(Strict):
     config: RunConfig
     data: str
     tokenizer_sha256: str
-
-
-def step_name(step: int) -> str:
-    """What a step's checkpoint is called."""
-    return f"step-{step:08d}"
-
-
-def step_of(name: str) -> int:
-    """The step of a checkpoint's name."""
-    found = STEP_FOLDER.fullmatch(name)
-    assert found is not None
-    return int(found[1])
 
 
 def new_commit(step: int, files: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 
 from corpus.engine.durable import write_bytes, write_json
 from corpus.engine.errors import LockHeld, WenhaiError
-from pretrain.checkpoint.places import Disk, Place
+from pretrain.checkpoint.places import Place
 from pretrain.checkpoint.records import (
     TOKENIZER,
     Identity,
@@ -22,13 +22,12 @@ from pretrain.checkpoint.records import (
     refusals,
     saved_json,
     state_json,
-    step_name,
-    step_of,
 )
 from pretrain.checkpoint.shards import SHARD_FILE, Part, Plan, make_plan, parts_of, tensors_of, write_shard
 from pretrain.config import CheckpointConfig, RunConfig
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.engine.compose import ParallelModel
+from pretrain.run_folder import step_folder, step_name, step_of
 from pretrain.training.state import State
 
 
@@ -68,8 +67,8 @@ def save(
     """
     tensors = tensors_of(model.parameters, optimizer)
     plan = make_plan(tensors, world)
-    write(Disk(out), Contents(state, parts_of(plan, tensors), plan, config, identity), world)
-    return Disk(out).folder / step_name(state.step)
+    write(Place(out), Contents(state, parts_of(plan, tensors), plan, config, identity), world)
+    return step_folder(out, state.step)
 
 
 def write(place: Place, contents: Contents, world: World) -> Written:

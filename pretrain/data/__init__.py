@@ -11,11 +11,10 @@ from pretrain.data.loader import (
     SampleBlend,
     SampleStream,
     data_digest,
-    open_loader,
 )
 from pretrain.data.order import epoch_keys, permute, unpermute
 from pretrain.data.reader import ShardReader
-from pretrain.data.stream import Shard, Span, Stream, open_stream
+from pretrain.data.stream import Shard, Span, Stream
 
 __all__ = [
     "IGNORED_TARGET",
@@ -36,8 +35,6 @@ __all__ = [
     "data_digest",
     "document_ids",
     "epoch_keys",
-    "open_loader",
-    "open_stream",
     "permute",
     "positions",
     "prefix_ends",

@@ -39,7 +39,7 @@ def cumulative_lengths(ids: Int32Array) -> Int32Array:
     >>> cumulative_lengths(np.array([[0, 0, 1], [0, 0, 0]], dtype=np.int32)).tolist()
     [0, 2, 3, 6]
     """
-    return np.append(_segment_starts(ids), ids.size).astype(np.int32)
+    return np.append(segment_starts(ids), ids.size).astype(np.int32)
 
 
 def positions(ids: Int32Array) -> Int32Array:
@@ -48,7 +48,7 @@ def positions(ids: Int32Array) -> Int32Array:
     >>> positions(np.array([[0, 0, 1], [0, 0, 0]], dtype=np.int32)).tolist()
     [[0, 1, 0], [0, 1, 2]]
     """
-    starts = _segment_starts(ids)
+    starts = segment_starts(ids)
     lengths = np.diff(starts, append=ids.size)
     return (np.arange(ids.size) - np.repeat(starts, lengths)).astype(np.int32).reshape(ids.shape)
 
@@ -65,7 +65,7 @@ def prefix_ends(ids: Int32Array, samples: Int64Array, seed: int) -> Int32Array:
         samples: The numbers in the run of the B samples.
         seed: The run's.
     """
-    starts = _segment_starts(ids)
+    starts = segment_starts(ids)
     lengths = np.diff(starts, append=ids.size)
     rows, places = np.divmod(starts, ids.shape[1])
     segments = ids.reshape(-1)[starts]
@@ -82,7 +82,7 @@ def scale(hashes: UInt64Array, sizes: Int64Array) -> Int64Array:
     return (((hashes >> half) * sizes.astype(np.uint64)) >> half).astype(np.int64)
 
 
-def _segment_starts(ids: Int32Array) -> Int64Array:
+def segment_starts(ids: Int32Array) -> Int64Array:
     """Where runs of equal ids begin in the flattened batch; each row begins one."""
     is_start = np.ones(ids.shape, dtype=np.bool_)
     np.not_equal(ids[:, 1:], ids[:, :-1], out=is_start[:, 1:])

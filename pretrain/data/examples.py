@@ -30,7 +30,7 @@ from pydantic import Field
 from corpus.engine import durable
 from corpus.engine.config import Strict, parse
 from corpus.engine.errors import UsageError
-from pretrain.data.documents import Int32Array
+from pretrain.data.documents import Int32Array, segment_starts
 from pretrain.data.order import Int64Array, epoch_keys, permute
 from pretrain.data.reader import ShardReader
 from pretrain.data.stream import EpochOrder, Shard, Span
@@ -228,9 +228,7 @@ def answer_prefixes(ids: Int32Array, is_counted: BoolArray) -> Int32Array:
         is_counted: [B, T + 1], of the row's tokens.
     """
     length = ids.shape[1]
-    is_start = np.ones(ids.shape, dtype=np.bool_)
-    np.not_equal(ids[:, 1:], ids[:, :-1], out=is_start[:, 1:])
-    starts = np.flatnonzero(is_start)
+    starts = segment_starts(ids)
     places = np.where(is_counted[:, :-1], np.arange(length), length)  # beyond all
     ends = np.minimum.reduceat(places.reshape(-1), starts)
     ends = np.where(ends < length, ends, starts % length)

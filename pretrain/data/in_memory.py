@@ -38,10 +38,4 @@ def random_tokens(config: RunConfig) -> NDArray[Any]:
 
 def memory_loader(tokens: NDArray[Any], config: RunConfig) -> Loader:
     """Windows of these tokens, as a run reads them."""
-    return Loader(
-        [Stream([MemoryShard(tokens)], config.model.sequence_length, seed=0)],
-        seed=0,
-        document_mask=config.model.document_mask,
-        reset_positions=config.data.reset_positions,
-        prefix_lm=config.data.prefix_lm,
-    )
+    return Loader.of([Stream([MemoryShard(tokens)], config.model.sequence_length, seed=0)], None, config, seed=0)

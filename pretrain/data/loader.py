@@ -14,47 +14,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from pathlib import Path
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from corpus.engine.durable import digest
 from corpus.engine.errors import UsageError
+from pretrain.config import RunConfig
+from pretrain.data.blend import Blend
 from pretrain.data.documents import Int32Array, document_ids, positions, prefix_ends
 from pretrain.data.examples import BoolArray, Packs, answer_prefixes
+from pretrain.data.megatron import MegatronBlend, MegatronStream
 from pretrain.data.order import Int64Array
-from pretrain.data.stream import Shard, Span, open_stream
+from pretrain.data.stream import Span, Stream
 from tokenizer.shards import TokenShard
 
 IGNORED_TARGET = -1  # a target that no loss is taken of
 
 
-class SampleStream(Protocol):
-    """What the loader needs of a corpus: `Stream`, or one in another order."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def shards(self) -> list[Shard]: ...
-    @property
-    def sequence_length(self) -> int: ...
-    @property
-    def num_tokens(self) -> int: ...
-    @property
-    def num_samples(self) -> int: ...
-    def spans(self, start: int, count: int) -> list[list[Span]]: ...
-    def samples(self, shard: int, start: int, stop: int, limit: int) -> list[int]: ...
-
-
-class SampleBlend(Protocol):
-    """What the loader needs of `Blend`: of each corpus, the samples taken are numbered without gaps."""
-
-    @property
-    def weights(self) -> list[Fraction]: ...
-    def origins(self, start: int, count: int) -> tuple[NDArray[np.int16], Int64Array]: ...
-    def samples(self, corpus: int, indices: Int64Array) -> Int64Array: ...
+SampleStream = Stream | Packs | MegatronStream  # a corpus
+SampleBlend = Blend | MegatronBlend  # which of several: of each, the samples taken are numbered without gaps
 
 
 @dataclass(frozen=True)
@@ -131,6 +109,18 @@ class Loader:
                     f"corpus {stream.name or '(the only one)'}: its documents do not all end with token {self.eod}. "
                     "Encode all the text of a run with one tokenizer."
                 )
+
+    @classmethod
+    def of(cls, streams: Sequence[SampleStream], blend: SampleBlend | None, config: RunConfig, seed: int) -> Loader:
+        """The loader of a run."""
+        return cls(
+            streams,
+            blend,
+            document_mask=config.model.document_mask,
+            reset_positions=config.data.reset_positions,
+            prefix_lm=config.data.prefix_lm,
+            seed=seed,
+        )
 
     @property
     def num_samples_per_epoch(self) -> int:
@@ -212,16 +202,6 @@ class Loader:
             )
             for stream, weight in zip(self.streams, weights, strict=True)
         ]
-
-
-def open_loader(data: Path, split: str, sequence_length: int, seed: int, verify: bool = True) -> Loader:
-    """The loader over the committed token shards of one split below `data`.
-
-    Raises:
-        ShardError: a shard is missing, foreign or damaged; with `verify`, also while reading, at a flipped bit.
-        UsageError: the split is shorter than one sample.
-    """
-    return Loader([open_stream(data, split, sequence_length, seed, verify)], seed=seed)
 
 
 def data_digest(shards: Sequence[TokenShard]) -> str:

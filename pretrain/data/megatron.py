@@ -72,7 +72,6 @@ class MegatronStream:
             )
         if not 0 <= seed <= MAX_SEED:
             raise UsageError(f'seed {seed}: order = "megatron" takes seeds of 0 to {MAX_SEED}.')
-        refuse_beyond_bound(index_bytes(self.num_tokens, len(lengths), sequence_length, num_samples))
         self.starts: Int64Array = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         self.indices = build_indices(lengths, sequence_length, num_samples, seed)
         self.num_built = len(self.indices.shuffle)

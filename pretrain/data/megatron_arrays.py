@@ -18,7 +18,6 @@ alike. From megatron-core 0.16.1: datasets/gpt_dataset.py, datasets/blended_data
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -48,43 +47,38 @@ class Indices:
 def build_indices(
     lengths: NDArray[np.int32],
     sequence_length: int,
-    num_samples: int | None,
+    num_samples: int,
     seed: int,
-    extra_token: bool = True,
-    keep_partial: bool = False,
 ) -> Indices:
     """The arrays that GPTDataset makes.
 
     Args:
         lengths: int32[N], tokens of each document, at least 1.
         sequence_length: T.
-        num_samples: how many are asked for, at least; None: one epoch of them.
+        num_samples: how many are asked for, at least.
         seed: in [0, 2**32).
-        extra_token: Megatron's `add_extra_token_to_sequence`: whether a sample holds T + 1 tokens, or T.
-        keep_partial: whether the last sample may be shorter, as in Megatron's validation split with
-            `drop_last_partial_validation_sequence` off.
     """
-    num_tokens, extra = int(lengths.sum(dtype=np.int64)), int(extra_token)
-    num_epochs = count_epochs(num_tokens, sequence_length, num_samples, extra)
+    num_tokens = int(lengths.sum(dtype=np.int64))
+    num_epochs = count_epochs(num_tokens, sequence_length, num_samples)
     # What the epochs but the last hold is shuffled on its own where little of the last is needed.
-    before_final = ((num_epochs - 1) * num_tokens - extra) // sequence_length
-    per_epoch = (num_tokens - extra) // sequence_length
-    is_apart = num_epochs > 1 and (num_samples or 0) - before_final < int(FINAL_EPOCH_RATIO * per_epoch)
+    before_final = ((num_epochs - 1) * num_tokens - 1) // sequence_length
+    per_epoch = (num_tokens - 1) // sequence_length
+    is_apart = num_epochs > 1 and num_samples - before_final < int(FINAL_EPOCH_RATIO * per_epoch)
 
     random = np.random.RandomState(seed)
     documents = document_index(len(lengths), num_epochs, is_apart, random)
-    samples = sample_index(lengths, documents, sequence_length, num_epochs * num_tokens, extra, keep_partial)
+    samples = sample_index(lengths, documents, sequence_length, num_epochs * num_tokens)
     total = len(samples) - 1
     return Indices(documents, samples, shuffle_index(before_final if is_apart else total, total, random))
 
 
-def count_epochs(num_tokens: int, sequence_length: int, num_samples: int | None, extra: int = 1) -> int:
+def count_epochs(num_tokens: int, sequence_length: int, num_samples: int) -> int:
     """The fewest epochs of `num_tokens` that hold the samples: their tokens, and the one that the last looks ahead.
 
-    >>> count_epochs(100, 10, 9), count_epochs(100, 10, 10), count_epochs(100, 10, None)
-    (1, 2, 1)
+    >>> count_epochs(100, 10, 9), count_epochs(100, 10, 10)
+    (1, 2)
     """
-    return 1 if num_samples is None else max(1, -(-(num_samples * sequence_length + extra) // num_tokens))
+    return max(1, -(-(num_samples * sequence_length + 1) // num_tokens))
 
 
 def document_index(
@@ -104,8 +98,6 @@ def sample_index(
     documents: NDArray[np.int32],
     sequence_length: int,
     num_tokens: int,
-    extra: int = 1,
-    keep_partial: bool = False,
 ) -> IndexArray:
     """[S + 1, 2]: the place in `documents`, and the token of that document, at which each sample begins.
 
@@ -117,37 +109,26 @@ def sample_index(
         documents: int32[E N], the document index.
         sequence_length: T.
         num_tokens: of all epochs together.
-        extra: 1 where a sample reads one token beyond its T, else 0. Without it, a sample that begins where a document
-            does is noted at the end of the document before.
-        keep_partial: count a last sample of fewer tokens; in float32, as Megatron does.
     """
-    num_samples = (num_tokens - extra) // sequence_length
-    if keep_partial:
-        num_samples = math.ceil(np.float32(num_tokens - extra) / np.float32(sequence_length))
+    num_samples = (num_tokens - 1) // sequence_length
     largest = max(len(documents), int(lengths.max()))
     index = np.empty((num_samples + 1, 2), dtype=np.int32 if largest < 2**31 else np.int64)
-    index[0] = 0
     for place, bounds in laid_end_to_end(lengths, documents):
-        firsts = -(-(bounds + 1 - extra) // sequence_length)  # the first sample that begins at or after each bound
+        firsts = -(-bounds // sequence_length)  # the first sample that begins at or after each bound
         firsts = np.minimum(firsts, num_samples + 1)
         owners = np.repeat(np.arange(len(bounds) - 1), np.diff(firsts))
         samples = slice(int(firsts[0]), int(firsts[-1]))
         index[samples, 0] = place + owners
         index[samples, 1] = np.arange(samples.start, samples.stop) * sequence_length - bounds[owners]
-    index[samples.stop :] = len(documents) - 1, lengths[documents[-1]] - extra  # a partial sample ends with the tokens
     return index
 
 
-def laid_end_to_end(
-    lengths: NDArray[np.int32], documents: NDArray[np.int32], block: int = BLOCK_DOCUMENTS
-) -> Iterator[tuple[int, Int64Array]]:
+def laid_end_to_end(lengths: NDArray[np.int32], documents: NDArray[np.int32]) -> Iterator[tuple[int, Int64Array]]:
     """Blocks of the document index: the place of the first, and int64[n + 1], the tokens before each and after all."""
     end = 0
-    for place in range(0, len(documents), block):
-        bounds = np.empty(min(block, len(documents) - place) + 1, dtype=np.int64)
-        bounds[0] = end
-        np.cumsum(lengths[documents[place : place + block]], dtype=np.int64, out=bounds[1:])
-        bounds[1:] += end
+    for place in range(0, len(documents), BLOCK_DOCUMENTS):
+        own = lengths[documents[place : place + BLOCK_DOCUMENTS]]
+        bounds = end + np.insert(np.cumsum(own, dtype=np.int64), 0, 0)
         end = int(bounds[-1])
         yield place, bounds
 

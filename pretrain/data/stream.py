@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,8 +19,6 @@ from numpy.typing import NDArray
 
 from corpus.engine.errors import UsageError
 from pretrain.data.order import Int64Array, UInt64Array, epoch_keys, permute, unpermute
-from pretrain.data.reader import ShardReader
-from tokenizer.shards import open_split
 
 MAX_TOKENS = 2**62  # their places, and the power of two above the number of windows, stay inside 64 bits
 
@@ -154,19 +151,3 @@ class Stream(EpochOrder):
         first = max(0, -(-(base + start) // self.sequence_length) - 1)
         last = min(self.num_samples - 1, (base + stop - 1) // self.sequence_length)
         return self.samples_of(np.arange(first, last + 1, dtype=np.uint64), limit)
-
-
-def open_stream(
-    folder: Path, split: str, sequence_length: int, seed: int, verify: bool = True, name: str = ""
-) -> Stream:
-    """The committed token shards of one split below `folder`, as a corpus.
-
-    Raises:
-        ShardError: a shard is missing, foreign or damaged; with `verify`, also while reading, at a flipped bit.
-        UsageError: the split is shorter than one sample; it names the folder.
-    """
-    shards = [ShardReader(shard, verify) for shard in open_split(folder, split)]
-    try:
-        return Stream(shards, sequence_length, seed, name)
-    except UsageError as error:
-        raise UsageError(f"{folder} ({split}): {error}") from error

@@ -11,7 +11,7 @@ import torch
 
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig
-from pretrain.corpora import Corpus, loader_of, stream_of
+from pretrain.corpora import Corpus, stream_of
 from pretrain.data import IGNORED_TARGET, Loader
 from pretrain.data.examples import read_record
 from pretrain.evaluation.bits import Evaluation
@@ -74,7 +74,7 @@ def open_held_out(
     check_tokenizer(corpus.shards, tokenizer)
     seed = config.training.seed
     stream = stream_of(corpus, config.model.sequence_length, seed, verify=True)
-    return read_answers(loader_of([stream], None, config, seed), tokenizer, max_tokens)
+    return read_answers(Loader.of([stream], None, config, seed), tokenizer, max_tokens)
 
 
 @torch.no_grad()

@@ -166,7 +166,7 @@ class GPT(nn.Module):
             x = self.final_norm(x)
         if self.head is not None:
             x = self.head(x) if rows_N is None else self.head.local(self.axis.spread(x)().flatten(0, 1)[rows_N, None])
-            mask_padding(x, self.config.vocab_size, first=self.axis.rank * x.shape[-1])
+            self.axis.mask_padding(x, self.config.vocab_size)
         return x
 
     def loss_sum(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
@@ -275,13 +275,3 @@ def rotate(x_BTHK: Tensor, angles: Angles) -> Tensor:
     cos, sin = angles
     a, b = x_BTHK.to(cos.dtype).chunk(2, dim=-1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x_BTHK.dtype)
-
-
-@torch.no_grad()
-def mask_padding(logits_BTV: Tensor, vocab_size: int | None, first: int = 0) -> None:
-    """Make the logits of vocabulary entries that the tokenizer does not have -inf, in place; theirs begin at `first`.
-
-    A product does not need its result for its backward, and the softmax gives these entries no gradient.
-    """
-    if vocab_size is not None and vocab_size < first + logits_BTV.shape[-1]:
-        logits_BTV[..., max(0, vocab_size - first) :] = -torch.inf

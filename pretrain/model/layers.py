@@ -29,7 +29,7 @@ class Embedding(nn.Module):
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         """Vectors [B, T/s, D]."""
-        return self.axis.embed(tokens_BT, self.axis.weight(self.weight))
+        return self.axis.embed(tokens_BT, self.axis.weight(self))
 
 
 class PositionEmbedding(nn.Module):
@@ -43,7 +43,7 @@ class PositionEmbedding(nn.Module):
     def forward(self, positions_BT: Tensor) -> Tensor:
         """Vectors [B or 1, T/s, D] of the tokens that this rank holds."""
         own_BT = positions_BT[:, self.axis.own_tokens(positions_BT.shape[1])]
-        return F.embedding(own_BT, self.axis.weight(self.weight))
+        return F.embedding(own_BT, self.axis.weight(self))
 
 
 class Norm(nn.Module):
@@ -60,10 +60,10 @@ class Norm(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """The same shape."""
-        weight = self.axis.weight(self.weight)
+        weight = self.axis.weight(self)
         if self.kind == "rmsnorm":
             return F.rms_norm(x_BTD, weight.shape, weight, self.epsilon)
-        bias = None if self.bias is None else self.axis.weight(self.bias)
+        bias = None if self.bias is None else self.axis.weight(self, "bias")
         return F.layer_norm(x_BTD, weight.shape, weight, bias, self.epsilon)
 
 
@@ -86,17 +86,17 @@ class Linear(nn.Module):
 
     def local(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """The product of what this rank holds, without an exchange before or after it."""
-        return products(x, [Matrix(self.weight, self.axis.weight(self.weight), bias)], ALONE, self.deferred)[0]
+        return products(x, [Matrix(self.weight, self.axis.weight(self), bias)], ALONE, self.deferred)[0]
 
     def local_bias(self) -> Tensor | None:
         """The part of the bias that this rank holds."""
-        return None if self.bias is None else self.axis.weight(self.bias)
+        return None if self.bias is None else self.axis.weight(self, "bias")
 
 
 def columns(x: Tensor, *layers: Linear) -> tuple[Tensor, ...]:
     """Each layer's result for one input [B, T/s, inputs]."""
     first = layers[0]
-    matrices = [Matrix(layer.weight, layer.axis.weight(layer.weight), layer.local_bias()) for layer in layers]
+    matrices = [Matrix(layer.weight, layer.axis.weight(layer), layer.local_bias()) for layer in layers]
     return products(x, matrices, first.axis, first.deferred)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from corpus.engine.durable import read_json
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.monitor.secrets import without_secrets
+from pretrain.run_folder import COMMIT, committed
 
 CELLS = 300
 MAX_LINE_BYTES = 1 << 20
@@ -174,9 +175,9 @@ def read_log(out: Path) -> RunLog:
             log.unreadable += 1
     log.restarts = sorted(set(log.restarts))
     log.summary = _json(out / "summary.json")
-    folders = [path for path in sorted((out / "checkpoints").glob("step-*")) if (path / "COMMIT.json").is_file()]
+    folders = committed(out)
     for folder in folders:
-        files = _json(folder / "COMMIT.json").get("files", {})
+        files = _json(folder / COMMIT).get("files", {})
         log.checkpoints.append((folder.name, sum(int(one.get("bytes", 0)) for one in files.values())))
     if folders:
         log.config = without_secrets(_json(folders[-1] / "config.json").get("config", {}))

@@ -73,12 +73,6 @@ def learning_rate(peak: float, schedule: ScheduleConfig, step: int, num_steps: i
     return peak * (1.0 - (1.0 - schedule.final_ratio) * fallen)
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the rate of every group."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-
-
 class GradNorms(NamedTuple):
     """L2 norms of a gradient over all ranks, before clipping and without the loss scale."""
 

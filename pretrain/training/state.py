@@ -52,8 +52,3 @@ class State:
     loss_scale: float = 0.0  # fp16: what the loss is multiplied by; 0 before the first step
     steps_at_scale: int = 0  # since it last changed
     orders: list[Order] = dataclasses.field(default_factory=list)
-
-
-def order_of(state: State, step: int) -> Order:
-    """The order that the step after `step` steps belongs to."""
-    return next(order for order in reversed(state.orders) if order.step <= step)

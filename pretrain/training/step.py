@@ -39,7 +39,6 @@ from pretrain.training.optim import (
     create_state,
     learning_rate,
     new_optimizer,
-    set_learning_rate,
 )
 from pretrain.training.state import Order, State
 
@@ -138,7 +137,8 @@ def train_step(run: Run) -> StepResult:
     done = _attempt_until_finite(run, micro_batches, num_tokens)
     with world.phases("optimizer"):
         if done.attempt.is_finite:
-            set_learning_rate(run.optimizer, rate)
+            for group in run.optimizer.param_groups:
+                group["lr"] = rate
             run.optimizer.step()
             loss_scale.advance(state, training, done.scale, done.num_overflows)
         run.optimizer.zero_grad()

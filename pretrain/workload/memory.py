@@ -345,9 +345,9 @@ class _Place:
 
 
 @lru_cache(maxsize=64)
-def _specs(model: ModelConfig) -> dict[str, list[tuple[int | None, tuple[int, ...]]]]:
+def _specs(model: ModelConfig) -> dict[str, list[tuple[int | str, tuple[int, ...]]]]:
     """(dimension of tensor parallelism, shape) of each parameter by the first word of its name; of layers, of one."""
-    rooms: dict[str, list[tuple[int | None, tuple[int, ...]]]] = {}
+    rooms: dict[str, list[tuple[int | str, tuple[int, ...]]]] = {}
     for spec in part_specs(model.model_copy(update={"num_layers": 1})):  # layers are alike
         rooms.setdefault(spec.name.partition(".")[0], []).append((spec.tp_dim, spec.shape))
     return rooms

@@ -207,7 +207,7 @@ def test_what_is_removed_ceases_to_be_a_checkpoint_first(tmp_path: Path) -> None
     """A removal that dies leaves files, but none that would be loaded."""
     reused_ranks(save_and_remove_no_file, 1, tiny_config(checkpoint={"keep_last": 1}), tmp_path)
     assert [folder.name for folder in checkpoint.committed(tmp_path)] == ["step-00000003"]
-    assert checkpoint.sweep(tmp_path) == ["step-00000001", "step-00000002"]
+    assert checkpoint.place_of(tmp_path, CONFIG.checkpoint).sweep(is_first=True) == ["step-00000001", "step-00000002"]
 
 
 def save_twice(out: Path) -> str:
@@ -242,7 +242,7 @@ def test_a_folder_without_commit_is_no_checkpoint(tmp_path: Path) -> None:
     assert checkpoint.newest(tmp_path) is None
     with pytest.raises(WenhaiError, match=r"is not a checkpoint \(it has no COMMIT\.json\)"):
         checkpoint.load_model(checkpoint.step_folder(tmp_path, 3))
-    assert checkpoint.sweep(tmp_path) == ["step-00000003"]
+    assert checkpoint.place_of(tmp_path, CONFIG.checkpoint).sweep(is_first=True) == ["step-00000003"]
 
 
 def test_no_file_of_a_checkpoint_is_a_pickle(saved: Path) -> None:

@@ -20,8 +20,7 @@ import pytest
 
 from pretrain import checkpoint
 from pretrain.checkpoint import loading
-from pretrain.checkpoint.places import Place, newest_at, place_of
-from pretrain.checkpoint.store import Store
+from pretrain.checkpoint.places import Place, Store, newest_at, place_of
 from pretrain.config import RunConfig
 from tests.pretrain.checkpoints import resume_from, save_and_wait, saver_of
 from tests.pretrain.kill_points import IN_STORE, ON_DISK, before_each

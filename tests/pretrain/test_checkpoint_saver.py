@@ -295,15 +295,15 @@ def test_the_newest_stay_and_those_of_every_n_steps(
 
 def save_steps(config: RunConfig, out: Path, num_saves: int, refuse: str) -> list[list[str]]:
     """The warnings of each save; what is named `refuse` cannot be removed."""
-    remove = places.Disk.remove
+    remove = places.Place.remove
 
-    def removing(place: places.Disk, name: str) -> None:
+    def removing(place: places.Place, name: str) -> None:
         if name == refuse:
             raise PermissionError(13, "Permission denied", str(place.folder / name))
         remove(place, name)
 
     warnings: list[list[str]] = []
-    with tiny_run(config) as run, mock.patch.object(places.Disk, "remove", removing):
+    with tiny_run(config) as run, mock.patch.object(places.Place, "remove", removing):
         saver = saver_of(run, out)
         for _ in range(num_saves):
             train_steps(run, 1)

@@ -18,8 +18,7 @@ from corpus.engine.errors import LockHeld, Stopped, UsageError, WenhaiError
 from corpus.engine.store_lock import Holder
 from pretrain import checkpoint
 from pretrain.checkpoint import claim
-from pretrain.checkpoint.places import newest_at, place_of
-from pretrain.checkpoint.store import Store
+from pretrain.checkpoint.places import Store, newest_at, place_of
 from pretrain.config import RunConfig
 from pretrain.run import train
 from tests.corpus.engine.test_s3 import Store as Server

@@ -19,7 +19,6 @@ from pretrain.data import IGNORED_TARGET, positions
 from pretrain.model.gpt import (
     GPT,
     Attention,
-    mask_padding,
     rotary_angles,
     rotate,
 )
@@ -269,19 +268,6 @@ def test_angles_and_loss_have_fp32_at_least() -> None:
         assert cosines.dtype == expected
         assert rotate(torch.ones(1, 7, 4, 8, dtype=dtype), (cosines, cosines)).dtype == dtype
         assert ALONE.loss_sum(torch.zeros(1, 2, 128, dtype=dtype), torch.tensor([[1, 2]])).dtype == expected
-
-
-def test_padding_is_masked_from_the_first_entry_of_a_part() -> None:
-    logits = torch.arange(1.0, 129.0)[None, None]
-    whole, parts = logits.clone(), logits.clone()
-    mask_padding(whole, 90)
-    assert torch.isneginf(whole[..., 90:]).all() and torch.equal(whole[..., :90], logits[..., :90])
-    for first in range(0, 128, 32):
-        mask_padding(parts[..., first : first + 32], 90, first)
-    assert torch.equal(parts, whole)
-    for vocab_size in (None, 128):
-        mask_padding(logits, vocab_size)
-    assert not torch.isneginf(logits).any()
 
 
 def test_the_models_loss_is_the_dense_one() -> None:

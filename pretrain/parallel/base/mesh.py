@@ -100,12 +100,12 @@ class World:
                 dist.all_reduce(raised, op=dist.ReduceOp.MAX, group=self.group)
         return [bool(flag) for flag in raised.tolist()]
 
-    def own_group(self, groups: Sequence[Sequence[int]]) -> dist.ProcessGroup | None:
+    def own_group(self, groups: Sequence[Sequence[int]], backend: str | None = None) -> dist.ProcessGroup | None:
         """Of new groups of ranks of the world, the one that this rank is in; every rank gives the same, in the same
         order."""
         own: dist.ProcessGroup | None = None
         for ranks in groups:
-            group = dist.new_group(list(ranks), timeout=self.timeout)
+            group = dist.new_group(list(ranks), timeout=self.timeout, backend=backend)
             if self.rank in ranks:
                 own = group
         return own

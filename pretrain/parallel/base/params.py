@@ -1,7 +1,7 @@
 """The parameter table: for each parameter its name, logical shape, shard dimensions, tie group, decay and first value.
 
-One table is the source that initialisation, tensor parallelism, optimizer groups, checkpoints and parameter counts
-derive from (later also the planner's memory and the export), and a test holds it equal to the model's own parameters.
+One table is the source that initialisation, tensor parallelism, optimizer groups, checkpoints, parameter counts, the
+planner's memory and the export derive from, and a test holds it equal to the model's own parameters.
 
 First values do not depend on the mesh: a rank fills its slice from a counter-based generator keyed by (seed,
 name), so the weights are equal bit for bit on any number of ranks, and nothing is broadcast. A value is the
@@ -36,13 +36,18 @@ SLAB_VALUES = 1 << 22  # values made at a time: bounds the memory to some 100 MB
 
 @dataclass(frozen=True)
 class ParamSpec:
-    """One parameter. `init` is a standard deviation, or the constant that fills it."""
+    """One parameter. `init` is a standard deviation, or the constant that fills it.
+
+    A layer takes what its rank holds of it from `TensorAxis.weight`; all else follows from this row.
+    """
 
     name: str
     shape: tuple[int, ...]
     init: float | Literal["ones", "zeros"]
     kind: Literal["matrix", "embedding", "vector"]
-    tp_dim: int | None = None  # the dimension tensor parallelism cuts; None: a copy on each rank
+    # the dimension that tensor parallelism cuts; or a copy on each rank, and what of the input it sees: "tokens" between
+    # the products, its own only with sequence parallelism, or its own "heads" (or channels) always
+    tp_dim: int | Literal["tokens", "heads"]
     tie_group: str | None = None  # storages of one logical parameter: equal values, summed gradients
 
 
@@ -52,7 +57,9 @@ def param_specs(config: ModelConfig) -> list[ParamSpec]:
     tie_group = "vocabulary" if config.tied else None
     specs = [ParamSpec("embedding.weight", (config.padded_vocab_size, hidden), std, "embedding", 0, tie_group)]
     if config.positions == "learned":
-        specs.append(ParamSpec("position_embedding.weight", (config.sequence_length, hidden), std, "embedding"))
+        specs.append(
+            ParamSpec("position_embedding.weight", (config.sequence_length, hidden), std, "embedding", "tokens")
+        )
     for index in range(config.num_layers):
         specs += _layer_specs(config, f"layers.{index}.")
     specs += _norm_specs(config, "final_norm")
@@ -130,13 +137,13 @@ def _linear_specs(
 ) -> Iterator[ParamSpec]:
     yield ParamSpec(f"{name}.weight", (rows, columns), std, "matrix", tp_dim)
     if config.bias:  # the bias of a matrix cut by columns is added once, after the sum over ranks
-        yield ParamSpec(f"{name}.bias", (rows,), "zeros", "vector", 0 if tp_dim == 0 else None)
+        yield ParamSpec(f"{name}.bias", (rows,), "zeros", "vector", 0 if tp_dim == 0 else "tokens")
 
 
 def _norm_specs(config: ModelConfig, name: str) -> Iterator[ParamSpec]:
-    yield ParamSpec(f"{name}.weight", (config.hidden_size,), "ones", "vector")
+    yield ParamSpec(f"{name}.weight", (config.hidden_size,), "ones", "vector", "tokens")
     if config.norm == "layernorm" and config.bias:
-        yield ParamSpec(f"{name}.bias", (config.hidden_size,), "zeros", "vector")
+        yield ParamSpec(f"{name}.bias", (config.hidden_size,), "zeros", "vector", "tokens")
 
 
 def _local_slices(parameter: nn.Parameter) -> Iterator[tuple[torch.Tensor, tuple[int, ...]]]:

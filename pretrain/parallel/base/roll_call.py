@@ -13,7 +13,6 @@ looks up now and then, and calls the roll itself shortly before. (Written for CU
 
 from __future__ import annotations
 
-import asyncio
 import faulthandler
 import hmac
 import json
@@ -26,6 +25,7 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,12 +101,11 @@ class RollCall:
         if self._called.wait(min(self.rank * TURN_SECONDS, MOST_TURN_SECONDS)):
             self._concluded.wait((2 + len(self._peers) // MOST_CONNECTIONS) * ANSWER_SECONDS)
         if not self._concluded.is_set():
-            states = asyncio.run(self._call())
+            states = self._call()
             if self._concluded.is_set():  # by one who was quicker: what ended since has not ended the run
                 return self._describe(self._states)
             self._states = states
-            with suppress(OSError):
-                asyncio.run(self._tell())
+            self._tell()
         return self._describe(self._states)
 
     def _describe(self, states: Sequence[str]) -> str:
@@ -138,46 +137,39 @@ class RollCall:
 
     # As the one who calls
 
-    async def _call(self) -> list[str]:
+    def _call(self) -> list[str]:
         """What each rank is doing, by rank."""
-        limit = asyncio.Semaphore(MOST_CONNECTIONS)
 
-        async def state(rank: int) -> str:
+        def state(rank: int) -> str:
             if rank == self.rank:
                 return self._doing()
             try:
-                async with limit:
-                    answer = await self._send(rank, {})
-                return str(json.loads(answer))
+                return str(json.loads(self._send(rank, {})))
             except (ConnectionError, ValueError):
                 return ENDED
             except OSError:  # a timeout, an unreachable machine, a name that nobody knows
                 return SILENT
 
-        return await asyncio.gather(*map(state, range(len(self._peers))))
+        with ThreadPoolExecutor(MOST_CONNECTIONS) as pool:
+            return list(pool.map(state, range(len(self._peers))))
 
-    async def _tell(self) -> None:
+    def _tell(self) -> None:
         """Give the result to those that answered."""
-        limit = asyncio.Semaphore(MOST_CONNECTIONS)
 
-        async def tell(rank: int) -> None:
-            async with limit:
-                with suppress(OSError):
-                    await self._send(rank, {"states": self._states})
+        def tell(rank: int) -> None:
+            with suppress(OSError):
+                self._send(rank, {"states": self._states})
 
         living = [rank for rank, state in enumerate(self._states) if state not in (ENDED, SILENT) and rank != self.rank]
-        await asyncio.gather(*map(tell, living))
+        with ThreadPoolExecutor(MOST_CONNECTIONS) as pool:
+            pool.map(tell, living)
 
-    async def _send(self, rank: int, message: dict[str, Any]) -> bytes:
+    def _send(self, rank: int, message: dict[str, Any]) -> bytes:
         """One line to a rank, and its answer, in `ANSWER_SECONDS`."""
-        peer = self._peers[rank]
-        async with asyncio.timeout(ANSWER_SECONDS):
-            reader, writer = await asyncio.open_connection(peer.address, peer.port, limit=MOST_BYTES)
-            try:
-                writer.write(f"{peer.token} {json.dumps(message)}\n".encode())
-                return await reader.readline()
-            finally:
-                writer.close()
+        peer, deadline = self._peers[rank], time.monotonic() + ANSWER_SECONDS
+        with socket.create_connection((peer.address, peer.port), ANSWER_SECONDS) as connection:
+            connection.sendall(f"{peer.token} {json.dumps(message)}\n".encode())
+            return _line(connection, deadline)
 
     # As one who is called
 
@@ -188,7 +180,7 @@ class RollCall:
                 connection, _ = self._listener.accept()
             except TimeoutError:
                 if watch.is_stuck():
-                    states = asyncio.run(self._call())
+                    states = self._call()
                     sys.stderr.write(f"pretrain: rank {self.rank} makes no progress: {self._describe(states)}.\n")
                 continue
             except OSError:
@@ -197,7 +189,7 @@ class RollCall:
                 self._serve(connection)
 
     def _serve(self, connection: socket.socket) -> None:
-        token, _, text = _line(connection).partition(b" ")
+        token, _, text = _line(connection, time.monotonic() + SERVE_SECONDS).partition(b" ")
         if not hmac.compare_digest(token, self._peers[self.rank].token.encode()):
             return  # a stranger, of whose bytes no more than these were read, and none parsed
         message = json.loads(text)
@@ -233,9 +225,9 @@ class RollCall:
                     faulthandler.dump_traceback(file)
 
 
-def _line(connection: socket.socket) -> bytes:
-    """What a caller says, in `SERVE_SECONDS` and `MOST_BYTES` at most: a stranger keeps nobody from being heard."""
-    said, deadline = bytearray(), time.monotonic() + SERVE_SECONDS
+def _line(connection: socket.socket, deadline: float) -> bytes:
+    """What the other side says until a deadline, of `MOST_BYTES` at most: a stranger keeps nobody from being heard."""
+    said = bytearray()
     while not said.endswith(b"\n") and len(said) < MOST_BYTES:
         connection.settimeout(max(0.001, deadline - time.monotonic()))
         if not (more := connection.recv(1 << 16)) or time.monotonic() > deadline:

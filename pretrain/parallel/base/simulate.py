@@ -21,12 +21,6 @@ class Timeline:
     ends: list[list[float]]
 
     @property
-    def spans(self) -> dict[Action, tuple[float, float]]:
-        """Start and end of each action."""
-        each = zip(self.lists, self.starts, self.ends, strict=True)
-        return {action: (start, end) for own in each for action, start, end in zip(*own, strict=True)}
-
-    @property
     def total(self) -> float:
         """The end of the last action; the first begins at 0."""
         return max(own[-1] for own in self.ends)
@@ -40,12 +34,6 @@ class Timeline:
     def bubble(self) -> float:
         """Time lost over the ideal time: (p - 1) / m for 1F1B with equal stages (Narayanan et al., 2021)."""
         return (self.total - self.ideal) / self.ideal
-
-    @property
-    def in_flight(self) -> list[int]:
-        """By stage the most micro-batches it holds at once."""
-        stages = range(len(self.ranks))
-        return [int(most_held(self.lists[self.ranks[stage]], [other == stage for other in stages])) for stage in stages]
 
 
 def most_held(actions: Sequence[Action], sizes: Sequence[float]) -> float:
@@ -114,34 +102,3 @@ def simulate(
         place = len(ends[rank])
         raise ValueError(f"rank {rank}, place {place}: {lists[rank][place]} waits for what never comes")
     return Timeline(lists, ranks, starts, ends)
-
-
-def check(lists: Lists, ranks: Sequence[int]) -> None:
-    """See that these lists are a training step of a pipeline whose stages lie on these ranks.
-
-    Each stage runs on its rank, forward and backward once for each micro-batch (B, or I and later W), both in the order
-    of the micro-batches, because activations and gradients arrive in the order in which they were sent. No rank waits
-    forever.
-
-    Raises:
-        ValueError: one of these does not hold; it names the place.
-    """
-    for rank, own in enumerate(lists):
-        for place, action in enumerate(own):
-            if not 0 <= action.stage < len(ranks) or ranks[action.stage] != rank:
-                raise ValueError(f"rank {rank}, place {place}: {action} is of a stage that is not on this rank")
-    expected = list(range(sum(action.kind == "F" and action.stage == 0 for own in lists for action in own)))
-    for stage, rank in enumerate(ranks):
-        found = {
-            kinds: [number for kind, other, number in lists[rank] if other == stage and kind in kinds]
-            for kinds in ("F", "BI", "I", "W")
-        }
-        for kinds in ("F", "BI"):
-            if found[kinds] != expected:
-                raise ValueError(
-                    f"rank {rank}, stage {stage}: {' or '.join(kinds)} runs micro-batches {found[kinds]}, "
-                    f"not {expected}"
-                )
-        if sorted(found["W"]) != found["I"]:
-            raise ValueError(f"rank {rank}, stage {stage}: I runs micro-batches {found['I']}, W {found['W']}")
-    simulate(lists, ranks, lambda _: 1)

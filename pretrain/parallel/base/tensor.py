@@ -67,18 +67,17 @@ class TensorAxis:
             phases=phases or Phases(),
         )
 
-    def weight(self, parameter: nn.Parameter) -> Tensor:
-        """What this rank holds of a parameter, for use in a forward.
+    def weight(self, module: nn.Module, name: str = "weight") -> Tensor:
+        """What this rank holds of a module's parameter, for use in a forward.
 
-        The gradient comes back with the placement that the forward gives it, and FSDP2 brings it to the parameter's.
+        The gradient comes back with the placement that the table of parameters gives it (`distribute`), and FSDP2
+        brings it to the parameter's.
         """
+        parameter: Tensor = getattr(module, name)
         if not isinstance(parameter, DTensor):
             return parameter
-        (placement,) = parameter.placements  # of the tensor-parallel mesh alone: FSDP2 has gathered the rest
-        gradient: Placement = placement
-        if placement.is_replicate() and self.sequence_parallel:
-            gradient = Partial()
-        return parameter.to_local(grad_placements=(gradient,))
+        gradients: Any = module.gradient_placements
+        return parameter.to_local(grad_placements=(gradients[name],))
 
     def own_tokens(self, num_tokens: int) -> slice:
         """Which of T tokens this rank holds between products."""
@@ -108,7 +107,7 @@ class TensorAxis:
         """Each rank's addend [B, T, D] as their sum: this rank's tokens of it [B, T/t, D], or all of it [B, T, D]."""
         if self.group is None:
             return x_BTD
-        function: Any = _ScatterTokens if self.sequence_parallel else _Sum
+        function: Any = _Collect
         collected: Tensor = function.apply(x_BTD, self)
         return collected
 
@@ -127,7 +126,7 @@ class TensorAxis:
         In fp32 or wider. Entries of the vocabulary from `vocab_size` on are padding, whose logits become -inf in place:
         a target there has an infinite loss.
         """
-        first, all_padding = self._mask_padding(logits_BTV, vocab_size)
+        first, all_padding = self.mask_padding(logits_BTV, vocab_size)
         function: Any = _CrossEntropy
         total: Tensor = function.apply(logits_BTV.flatten(0, 1), targets_BT.flatten(), first, all_padding, self)
         return total
@@ -135,12 +134,12 @@ class TensorAxis:
     @torch.no_grad()
     def losses(self, logits_BTV: Tensor, targets_BT: Tensor, vocab_size: int | None = None) -> Tensor:
         """The addends [B, T] of `loss_sum`, without a gradient."""
-        first, all_padding = self._mask_padding(logits_BTV, vocab_size)
+        first, all_padding = self.mask_padding(logits_BTV, vocab_size)
         parts = _losses(logits_BTV.flatten(0, 1), targets_BT.flatten(), first, all_padding, self)
         return parts.losses_N.view(targets_BT.shape)
 
     @torch.no_grad()  # the gradient of padding is zero without a word to autograd, which would copy all logits
-    def _mask_padding(self, logits_BTV: Tensor, vocab_size: int | None) -> tuple[int, bool]:
+    def mask_padding(self, logits_BTV: Tensor, vocab_size: int | None) -> tuple[int, bool]:
         """Make the logits of padding -inf, in place; returns this rank's first entry, and whether it has no other."""
         num_local = logits_BTV.shape[-1]
         first = self.rank * num_local
@@ -169,34 +168,43 @@ class TensorAxis:
 ALONE = TensorAxis()
 
 
-def distribute(model: nn.Module, specs: Iterable[ParamSpec], mesh_tp: DeviceMesh) -> None:
+def distribute(model: nn.Module, specs: Iterable[ParamSpec], mesh_tp: DeviceMesh, sequence_parallel: bool) -> None:
     """Turn every parameter of a module on the meta device into a DTensor on the tensor-parallel mesh, in place.
 
-    Nothing is sent. A parameter that two modules share stays one.
+    Each module also learns how the gradients of its parameters come out of a backward: cut as the parameters are, or,
+    of a copy that sees only a part of what it is applied to, as addends. Nothing is sent. A parameter that two modules
+    share stays one.
     """
     table = {spec.name: spec for spec in specs}
-    distributed: dict[nn.Parameter, nn.Parameter] = {}
+    distributed: dict[nn.Parameter, tuple[nn.Parameter, Placement]] = {}
     for module_name, module in model.named_modules():
+        gradients: dict[str, Placement] = {}
         for name, parameter in list(module._parameters.items()):
             if parameter is None:
                 continue
             if parameter not in distributed:
                 spec = table[f"{module_name}.{name}" if module_name else name]
-                distributed[parameter] = _distributed(parameter, spec, mesh_tp)
-            setattr(module, name, distributed[parameter])
+                distributed[parameter] = _distributed(parameter, spec, mesh_tp, sequence_parallel)
+            new, gradients[name] = distributed[parameter]
+            setattr(module, name, new)
+        module.gradient_placements = gradients
 
 
-def _distributed(parameter: nn.Parameter, spec: ParamSpec, mesh_tp: DeviceMesh) -> nn.Parameter:
+def _distributed(
+    parameter: nn.Parameter, spec: ParamSpec, mesh_tp: DeviceMesh, sequence_parallel: bool
+) -> tuple[nn.Parameter, Placement]:
+    """The DTensor of a parameter, and how its gradient comes out of a backward."""
     assert parameter.is_meta and parameter.shape == spec.shape, spec.name
     shape = list(spec.shape)
     placement: Placement = Replicate()
-    if spec.tp_dim is not None:
+    gradient: Placement = Partial() if sequence_parallel or spec.tp_dim == "heads" else Replicate()
+    if isinstance(spec.tp_dim, int):
         assert shape[spec.tp_dim] % mesh_tp.size() == 0, f"{spec.name}: {mesh_tp.size()} ranks cannot share {shape}"
         shape[spec.tp_dim] //= mesh_tp.size()
-        placement = Shard(spec.tp_dim)
+        placement = gradient = Shard(spec.tp_dim)
     local = torch.empty(shape, dtype=parameter.dtype, device=parameter.device)
     whole = DTensor.from_local(local, mesh_tp, (placement,), shape=parameter.shape, stride=parameter.stride())
-    return nn.Parameter(whole, requires_grad=parameter.requires_grad)
+    return nn.Parameter(whole, requires_grad=parameter.requires_grad), gradient
 
 
 def _all_gather(x: Tensor, axis: TensorAxis) -> Tensor:
@@ -223,25 +231,17 @@ def _all_reduce(x: Tensor, axis: TensorAxis) -> Exchange:
     return lambda: axis.wait(total)
 
 
-class _ScatterTokens(torch.autograd.Function):
+class _Collect(torch.autograd.Function):
+    """The exchanges of `spread`, the other way round."""
+
     @staticmethod
     def forward(ctx: Any, x_BTD: Tensor, axis: TensorAxis) -> Tensor:
         ctx.axis = axis
-        return _scatter_tokens(x_BTD, axis)()
+        return axis.sum_spread(x_BTD)()
 
     @staticmethod
     def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None]:
-        return _gather_tokens(gradient_BTD, ctx.axis)(), None
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x_BTD: Tensor, axis: TensorAxis) -> Tensor:
-        return _all_reduce(x_BTD, axis)()
-
-    @staticmethod
-    def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None]:
-        return gradient_BTD, None
+        return ctx.axis.spread(gradient_BTD)(), None
 
 
 class _Losses(NamedTuple):

@@ -68,12 +68,10 @@ class Channels:
                 continue
             # Not use_local_synchronization: it names a group by how many its ranks have made, and that differs between
             # the ends of a pipeline and its middle. To a rank that is not in it, a group costs microseconds.
-            for pipeline in pipelines:
-                ranks = [pipeline[place] for place in pair]
-                group = dist.new_group(ranks, timeout=world.timeout, backend=backend)
-                if world.rank in ranks:
-                    self._groups[message.direction, message.stage] = group
-                    self._connect(message)
+            group = world.own_group([[pipeline[place] for place in pair] for pipeline in pipelines], backend)
+            if group is not None:
+                self._groups[message.direction, message.stage] = group
+                self._connect(message)
 
     def _connect(self, message: Message) -> None:
         """Send one number: NCCL connects two ranks at their first message, and neither goes on before the other is
@@ -146,11 +144,6 @@ class Channels:
         self._sent.clear()
         self._expected.clear()
         self._handed_over.clear()
-
-    @property
-    def num_under_way(self) -> int:
-        """Sent tensors whose arrival is not known yet."""
-        return len(self._sent)
 
     def _forget(self, rank: int, place: int) -> None:
         """A rank has come to that place in its list: what it took before has arrived."""

@@ -114,7 +114,7 @@ def _part(config: RunConfig, stage: Stage, axis: TensorAxis, world: World) -> GP
     if precision == "fp64":
         part.double()
     if axis.size > 1:
-        distribute(part, part_specs(config.model), world.mesh["tp"])
+        distribute(part, part_specs(config.model), world.mesh["tp"], axis.sequence_parallel)
     if config.training.compile:
         compile_blocks(part)
     fsdp.shard(part, world, parallel.zero, precision, parallel.offload, always=axis.size > 1)

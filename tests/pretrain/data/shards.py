@@ -6,11 +6,15 @@ import ctypes
 import gc
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
+from pretrain.data import ShardReader, Stream
+from tokenizer.shards import open_split
 
 EOD = 0
 PERIOD = 65_521  # of the tokens of a huge shard, a prime
@@ -57,6 +61,11 @@ def shards_of(sizes: list[int]) -> list[ArrayShard]:
 def cut(stream: Any, sizes: list[int]) -> list[ArrayShard]:
     """A stream of tokens as shards of these sizes."""
     return [ArrayShard(part.astype(np.uint16)) for part in np.split(np.asarray(stream), np.cumsum(sizes)[:-1])]
+
+
+def stream_of(folder: Path, split: str, sequence_length: int, seed: int = 0, verify: bool = True) -> Stream:
+    """The token shards of a split, as a run reads them when they are its only corpus."""
+    return Stream([ShardReader(shard, verify) for shard in open_split(folder, split)], sequence_length, seed)
 
 
 def resident_kib() -> int:

@@ -56,24 +56,19 @@ GOLDEN_DATASETS = [0, 1, 2, 0, 1, 0, 2, 0, 1, 0, 0, 1, 2, 0, 1, 0, 2, 0, 1, 0]
 SMALL_LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=30)
 
 
-def walked_samples(
-    lengths: list[int], documents: list[int], sequence_length: int, num_samples: int, extra: int
-) -> list[list[int]]:
+def walked_samples(lengths: list[int], documents: list[int], sequence_length: int, num_samples: int) -> list[list[int]]:
     """`build_sample_idx` of helpers.cpp, line by line."""
     place, offset = 0, 0
     index = [[0, 0]]
     while len(index) <= num_samples:
-        remaining = sequence_length + extra
+        remaining = sequence_length + 1
         while remaining:
             length = lengths[documents[place]] - offset
             remaining -= length
             if remaining <= 0:
-                offset += remaining + length - extra
+                offset += remaining + length - 1
                 remaining = 0
             else:
-                if place == len(documents) - 1:
-                    offset = lengths[documents[place]] - extra
-                    break
                 place, offset = place + 1, 0
         index.append([place, offset])
     return index
@@ -93,22 +88,18 @@ def chosen_one_by_one(weights: list[float], num_samples: int) -> list[tuple[int,
     return found
 
 
-@given(SMALL_LENGTHS, st.integers(1, 4), st.integers(1, 15), st.booleans(), st.booleans(), st.integers(1, 40))
+@given(SMALL_LENGTHS, st.integers(1, 4), st.integers(1, 15), st.integers(1, 40))
 def test_samples_begin_where_a_walk_finds_them(
-    lengths: list[int], num_epochs: int, sequence_length: int, has_extra: bool, keep_partial: bool, block: int
+    lengths: list[int], num_epochs: int, sequence_length: int, block: int
 ) -> None:
     documents = np.random.default_rng(0).permutation(np.tile(np.arange(len(lengths), dtype=np.int32), num_epochs))
     num_tokens = num_epochs * sum(lengths)
-    if num_tokens < sequence_length + has_extra:
+    if num_tokens <= sequence_length:
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(megatron_arrays.laid_end_to_end, "__defaults__", (block,))
-        found = sample_index(
-            np.array(lengths, np.int32), documents, sequence_length, num_tokens, int(has_extra), keep_partial
-        )
-    num_samples, rest = divmod(num_tokens - has_extra, sequence_length)
-    num_samples += keep_partial and rest > 0
-    expected = walked_samples(lengths, documents.tolist(), sequence_length, num_samples, int(has_extra))
+        patch.setattr(megatron_arrays, "BLOCK_DOCUMENTS", block)
+        found = sample_index(np.array(lengths, np.int32), documents, sequence_length, num_tokens)
+    expected = walked_samples(lengths, documents.tolist(), sequence_length, (num_tokens - 1) // sequence_length)
     assert found.tolist() == expected and found.dtype == np.int32
 
 
@@ -171,15 +162,7 @@ def test_a_last_epoch_of_which_little_is_needed_is_shuffled_apart() -> None:
         assert (set(indices.document[100:].tolist()) == set(range(100))) == is_apart
 
 
-# Partial samples are counted in float32, which cannot tell 2**31 + 128 tokens from 2**31.
 LONG_LENGTHS = np.array([2**30, 2**30, 129], dtype=np.int32)
-
-
-def test_partial_samples_are_counted_as_roughly_as_megatron_does() -> None:
-    documents = np.arange(3, dtype=np.int32)
-    index = sample_index(LONG_LENGTHS, documents, 2_048, 2**31 + 129, keep_partial=True)
-    assert len(index) == 2**20 + 1 and index[-1].tolist() == [2, 0]
-    assert index[2**19 - 1 : 2**19 + 1].tolist() == [[0, 2**30 - 2_048], [1, 0]]
 
 
 class CountingShard:
@@ -259,8 +242,6 @@ def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = stream_of([9, 8], 8, 100)
     made = stream.indices.document.nbytes + stream.indices.sample.nbytes + stream.indices.shuffle.nbytes
     assert made == index_bytes(17, 2, 8, 100) + 8  # the end of the last sample
-    with pytest.raises(UsageError, match=r"1,576\.5 GB.* order = .permuted."):
-        stream_of([9, 8], 8, 10**11)
     with pytest.raises(UsageError, match=r"10\.0 GB.* order = .permuted."):
         MegatronBlend([1.0, 1.0], 10**9)
 
@@ -379,22 +360,18 @@ def test_one_dataset_is_megatrons(peer: Path, tmp_path: Path) -> None:
         num_samples = max(1, int(epochs * shard.num_tokens / sequence_length))
         case = {"name": f"case{number}", "prefixes": [str(shard.prefix)], "weights": None, "num_samples": num_samples}
         case |= {"sequence_length": sequence_length, "seed": int(rng.integers(0, 2**32)), "read": 30}
-        case |= {"extra_token": number % 4 != 1, "partial": number % 4 >= 2}
         cases.append(case)
     for case, made in zip(cases, made_by_megatron(peer, tmp_path / "out", cases), strict=True):
         folder = Path(case["prefixes"][0]).parents[1]
         (shard,) = open_split(folder, "train")
         settings = [case[key] for key in ("sequence_length", "num_samples", "seed")]
-        indices = build_indices(shard.lengths, *settings, extra_token=case["extra_token"], keep_partial=case["partial"])
+        indices = build_indices(shard.lengths, *settings)
         assert same(indices.document, made["document_0"]), case
         assert same(indices.sample, made["sample_0"]), case
         assert same(indices.shuffle, made["shuffle_0"]), case
-        if case["extra_token"] and not case["partial"]:
-            streams, _ = open_megatron([("", folder, 1.0)], "train", *settings)
-            batch = Loader(streams).batch(0, len(made["tokens"]))
-            assert (
-                batch.tokens.tolist() == made["tokens"].tolist() and batch.targets.tolist() == made["labels"].tolist()
-            )
+        streams, _ = open_megatron([("", folder, 1.0)], "train", *settings)
+        batch = Loader(streams).batch(0, len(made["tokens"]))
+        assert batch.tokens.tolist() == made["tokens"].tolist() and batch.targets.tolist() == made["labels"].tolist()
 
 
 @pytest.mark.slow
@@ -428,16 +405,8 @@ def test_more_than_two_to_the_thirty_one_tokens_are_megatrons(peer: Path, tmp_pa
     (tmp_path / "long.idx").write_bytes(b"".join(index_parts(LONG_LENGTHS, "uint16")))
     with open(tmp_path / "long.bin", "wb") as file:
         file.truncate(2 * int(LONG_LENGTHS.sum(dtype=np.int64)))
-    shared: dict[str, Any] = {
-        "prefixes": [str(tmp_path / "long")],
-        "weights": None,
-        "sequence_length": 2_048,
-        "seed": 7,
-    }
-    cases: list[dict[str, Any]] = [
-        shared | {"name": "whole", "num_samples": 2**20 + 5},
-        shared | {"name": "partial", "num_samples": 2**20 - 5, "partial": True},
-    ]
-    for case, made in zip(cases, made_by_megatron(peer, tmp_path / "out", cases), strict=True):
-        indices = build_indices(LONG_LENGTHS, 2_048, case["num_samples"], 7, keep_partial=case.get("partial", False))
-        assert same(indices.sample, made["sample_0"]) and same(indices.shuffle, made["shuffle_0"])
+    case = {"prefixes": [str(tmp_path / "long")], "weights": None, "sequence_length": 2_048, "seed": 7}
+    case |= {"name": "long", "num_samples": 2**20 + 5}
+    (made,) = made_by_megatron(peer, tmp_path / "out", [case])
+    indices = build_indices(LONG_LENGTHS, 2_048, 2**20 + 5, 7)
+    assert same(indices.sample, made["sample_0"]) and same(indices.shuffle, made["shuffle_0"])

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpus.engine import durable
-from pretrain.data import ShardReader, data_digest, open_loader, open_stream
+from pretrain.data import Loader, ShardReader, data_digest
 from pretrain.data import reader as reader_module
 from pretrain.data.reader import FilePool
-from tests.pretrain.data.shards import needs_proc, resident_kib
+from tests.pretrain.data.shards import needs_proc, resident_kib, stream_of
 from tokenizer.shards import TokenShard, open_split
 from tokenizer.shards.provenance import SCHEMA
 from tokenizer.shards.record import BLOCK_BYTES, ShardError
@@ -80,11 +80,11 @@ def numbered(num_documents: int, seed: int, max_tokens: int = 12) -> list[Docume
 def test_an_epoch_over_files_is_what_was_written(tmp_path: Path) -> None:
     documents = {f"{shard:05}-00-train": numbered(9, shard) for shard in range(4)}
     folder = write_folder(tmp_path / "tokens", documents | {"00002-00-validation": numbered(3, 9)})
-    loader = open_loader(folder, "train", sequence_length=5, seed=3)
+    loader = Loader([stream_of(folder, "train", 5, 3)])
     stream = [token for shard in documents.values() for _, _, tokens in shard for token in [*tokens, EOD]]
     assert loader.num_tokens == len(stream)
     batch = loader.batch(0, loader.num_samples_per_epoch)
-    order = np.argsort(open_stream(folder, "train", 5, 3).windows(0, loader.num_samples_per_epoch))
+    order = np.argsort(stream_of(folder, "train", 5, 3).windows(0, loader.num_samples_per_epoch))
     assert batch.tokens[order].ravel().tolist() == stream[: 5 * loader.num_samples_per_epoch]
     assert batch.targets[order].ravel().tolist() == stream[1 : 5 * loader.num_samples_per_epoch + 1]
     assert batch.tokens.dtype == batch.targets.dtype == np.int64
@@ -143,14 +143,6 @@ def test_a_block_is_hashed_once(large: Path, monkeypatch: pytest.MonkeyPatch) ->
     checked.tokens(BLOCK_TOKENS - 1, BLOCK_TOKENS + 1)
     checked.tokens(BLOCK_TOKENS, BLOCK_TOKENS + 1)
     assert hashed == [0, 1]
-
-
-def test_open_loader_verifies_unless_told_not_to(large: Path) -> None:
-    for verify in (True, False):
-        loader = open_loader(large, "train", 128, 0, verify)
-        for shard in loader.streams[0].shards:
-            assert isinstance(shard, ShardReader)
-            assert list(shard.is_checked) == [not verify] * 3
 
 
 def test_a_file_truncated_while_it_is_open_is_an_error(tmp_path: Path) -> None:
@@ -264,7 +256,7 @@ def test_short_reads_are_read_on(readers: list[ShardReader], monkeypatch: pytest
 @needs_proc
 def test_memory_stays_flat_over_files(large: Path) -> None:
     """All resident memory, that of mapped files included: nothing an epoch touches may stay."""
-    loader = open_loader(large, "train", sequence_length=128, seed=0)
+    loader = Loader([stream_of(large, "train", 128)])
     loader.batch(0, loader.num_samples_per_epoch // 8)
     before = resident_kib()
     for start in range(0, 2 * loader.num_samples_per_epoch, 64):

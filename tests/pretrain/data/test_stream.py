@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
-from pretrain.data import Span, Stream, open_stream
+from pretrain.data import Span, Stream
 from pretrain.data.stream import LOOK_AHEAD, MAX_TOKENS
 from tests.pretrain.data.plain import window_of
 from tests.pretrain.data.shards import ArrayShard, HugeShard, shards_of
@@ -132,16 +130,6 @@ def test_a_corpus_shorter_than_one_sample_is_refused(sizes: list[int]) -> None:
         Stream(shards, 8, name="web")
     with pytest.raises(UsageError, match=rf"the corpus has {sum(sizes)} tokens"):
         Stream(shards, 8)
-
-
-def test_the_error_of_a_folder_names_it(tmp_path: Path) -> None:
-    from tests.pretrain.data.test_reader import numbered, write_folder
-
-    folder = write_folder(tmp_path / "tokens", {"00000-00-train": numbered(2, 0)})
-    with pytest.raises(UsageError, match=r"tokens \(train\): corpus web has \d+ tokens in 1 shards"):
-        open_stream(folder, "train", 2048, seed=0, name="web")
-    with pytest.raises(UsageError, match=r"tokens \(validation\): the corpus has 0 tokens in 0 shards"):
-        open_stream(folder, "validation", 2048, seed=0)
 
 
 def test_more_tokens_than_have_places_are_refused() -> None:

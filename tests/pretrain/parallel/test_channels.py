@@ -83,7 +83,7 @@ def kept() -> tuple[list[int], int]:
                 message = Message("backward", 0, index)
                 own.expect(message, SHAPE, torch.float32)
                 own.take(message, sent_at)
-                under_way.append(own.num_under_way)
+                under_way.append(len(own._sent))
         else:
             for index in range(3):
                 message = Message("forward", 1, index)
@@ -92,7 +92,7 @@ def kept() -> tuple[list[int], int]:
             for index in range(3):
                 own.send(Message("backward", 0, index), tensor(index), taken_at=100)
         own.finish()
-        assert own.num_under_way == 0
+        assert len(own._sent) == 0
         return under_way, len({id(group) for group in own._groups.values()})
 
 

@@ -27,6 +27,7 @@ from pretrain.parallel.base.schedule import Action, actions, stage_ranks
 from pretrain.parallel.base.simulate import simulate
 from pretrain.parallel.base.stages import cut
 from pretrain.parallel.engine.pipeline import Pipeline
+from tests.pretrain.parallel.test_simulate import in_flight
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 
 MODEL = ModelConfig(
@@ -140,7 +141,7 @@ def every_schedule(num_ranks: int, layouts: Sequence[dict[str, Any]], numbers: S
             torch.testing.assert_close(each.pipeline.token_losses(branched), of_branches)
             window = (batch.tokens, batch.document_ids, batch.prefix_ends, batch.positions)
             torch.testing.assert_close(each.pipeline.last_logits(*window), logits[:, -1:])
-            assert each.pipeline._channels.num_under_way == 0
+            assert len(each.pipeline._channels._sent) == 0
     return done
 
 
@@ -169,7 +170,7 @@ def held_and_under_way(layouts: Sequence[dict[str, Any]], number: int) -> list[t
                 nonlocal under_way
                 alive[stage].add(output)
                 most[stage] = max(most[stage], len(alive[stage]))
-                under_way = max(under_way, each.pipeline._channels.num_under_way)
+                under_way = max(under_way, len(each.pipeline._channels._sent))
 
             for stage, part in each.parts.items():
                 first = next(iter(part.layers.values()))  # a norm's output is kept by the product that takes it
@@ -189,7 +190,7 @@ def test_no_more_is_held_than_the_simulator_says() -> None:
         parallel = ParallelConfig(pp=2, **layout)
         arguments = parallel.schedule, 2, parallel.chunks
         timeline = simulate(actions(*arguments, number), stage_ranks(*arguments), lambda action: 1.0)
-        held = dict(enumerate(timeline.in_flight))
+        held = dict(enumerate(in_flight(timeline)))
         assert results[0][0] | results[1][0] == held, layout
         if parallel.schedule != "gpipe":  # which holds everything
             assert max(result[1] for result in results) <= 4 * parallel.chunks, layout
@@ -283,7 +284,7 @@ def test_a_rank_waits_no_longer_than_the_timeout() -> None:
 def raises() -> str:
     with failing(in_forward=1) as (each, _), pytest.raises((ValueError, LostPeer)) as caught:
         each.pipeline.step(micro_batches(2), 10)
-    assert each.pipeline._channels.num_under_way == 0
+    assert len(each.pipeline._channels._sent) == 0
     return str(caught.value)
 
 

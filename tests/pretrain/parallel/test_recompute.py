@@ -145,7 +145,7 @@ def gathers_of_ranks(sequence_parallel: bool) -> list[tuple[bool, int, int, floa
     for kind in kinds:
         with torch.device("meta"):
             model = GPT(config, Stage(1, range(config.num_layers), False, False), axis, kind)
-        distribute(model, part_specs(config), mesh)
+        distribute(model, part_specs(config), mesh, sequence_parallel)
         model = model.double().to_empty(device="cpu")
         init_parameters(dict(model.named_parameters()), config, seed=3)
         x = torch.randn(2, 32, 64, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

@@ -110,7 +110,8 @@ def test_exchanges_and_their_gradients_are_exact(num_ranks: int) -> None:
 def test_alone_nothing_happens() -> None:
     x, parameter = torch.randn(2, 3, 4), nn.Parameter(torch.randn(5, 4))
     assert ALONE.spread(x)() is ALONE.sum_spread(x)() is ALONE.collect(x) is ALONE.whole_logits(x) is x
-    assert ALONE.weight(parameter) is parameter
+    layer = nn.Linear(4, 5)
+    assert ALONE.weight(layer) is layer.weight and ALONE.weight(layer, "bias") is layer.bias
     assert x[:, ALONE.own_tokens(3)].shape == x.shape
     tokens = torch.tensor([[4, 0]])
     torch.testing.assert_close(ALONE.embed(tokens, parameter), parameter[tokens])

@@ -33,11 +33,12 @@ WIDTH, FFN_SIZE, VOCABULARY, VOCAB_SIZE = 6, 8, 20, 14
 NUM_TOKENS, NUM_MICRO_BATCHES = 8, 3
 SPECS = [
     ParamSpec("embedding.weight", (VOCABULARY, WIDTH), 0.02, "embedding", 0, "vocabulary"),
-    ParamSpec("norm.weight", (WIDTH,), "ones", "vector"),
+    ParamSpec("norm.weight", (WIDTH,), "ones", "vector", "tokens"),
     ParamSpec("up.weight", (FFN_SIZE, WIDTH), 0.02, "matrix", 0),
     ParamSpec("up.bias", (FFN_SIZE,), "zeros", "vector", 0),
     ParamSpec("down.weight", (WIDTH, FFN_SIZE), 0.02, "matrix", 1),
-    ParamSpec("down.bias", (WIDTH,), "zeros", "vector"),
+    ParamSpec("inner_norm.weight", (4,), "ones", "vector", "heads"),
+    ParamSpec("down.bias", (WIDTH,), "zeros", "vector", "tokens"),
 ]
 
 _ops = torch.ops._c10d_functional
@@ -51,7 +52,7 @@ Gradients = dict[str, Tensor]
 
 
 class Toy(nn.Module):
-    """Embedding, norm, two products, a tied head: a parameter of each way to be cut or copied."""
+    """Embedding, norms, two products, a tied head: a parameter of each way to be cut or copied."""
 
     def __init__(self, axis: TensorAxis, context_fn: Callable[..., Any] | None = None) -> None:
         super().__init__()
@@ -60,27 +61,29 @@ class Toy(nn.Module):
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         self.norm = nn.RMSNorm(WIDTH)
         self.up = nn.Linear(WIDTH, FFN_SIZE)
+        self.inner_norm = nn.RMSNorm(4)  # of the channels that a rank has, as norms of queries and keys are
         self.down = nn.Linear(FFN_SIZE, WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
         self.head.weight = self.embedding.weight
 
     def forward(self, tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
         axis = self.axis
-        x_BTD = axis.embed(tokens_BT, axis.weight(self.embedding.weight))
+        x_BTD = axis.embed(tokens_BT, axis.weight(self.embedding))
         if self.context_fn is None:
             x_BTD = self.block(x_BTD)
         else:
             x_BTD = checkpoint(self.block, x_BTD, use_reentrant=False, context_fn=self.context_fn)
-        (logits_BTV,) = products(x_BTD, [Matrix(self.head.weight, axis.weight(self.head.weight), None)], axis)
+        (logits_BTV,) = products(x_BTD, [Matrix(self.head.weight, axis.weight(self.head), None)], axis)
         return axis.loss_sum(logits_BTV, targets_BT, VOCAB_SIZE)
 
     def block(self, x_BTD: Tensor) -> Tensor:
         """The collected product is also an input of tanh, so that a backward needs its value."""
         weight = self.axis.weight
-        y_BTD = F.rms_norm(x_BTD, (WIDTH,), weight(self.norm.weight))
-        up = Matrix(self.up.weight, weight(self.up.weight), weight(self.up.bias))
+        y_BTD = F.rms_norm(x_BTD, (WIDTH,), weight(self.norm))
+        up = Matrix(self.up.weight, weight(self.up), weight(self.up, "bias"))
         y_BTF = F.gelu(products(y_BTD, [up], self.axis)[0])
-        return x_BTD + (self.axis.collect(F.linear(y_BTF, weight(self.down.weight))) + weight(self.down.bias)).tanh()
+        y_BTF = F.rms_norm(y_BTF.unflatten(-1, (-1, 4)), (4,), weight(self.inner_norm)).flatten(-2)
+        return x_BTD + (self.axis.collect(F.linear(y_BTF, weight(self.down))) + weight(self.down, "bias")).tanh()
 
 
 def toy(axis: TensorAxis, mesh: DeviceMesh | None, dtype: torch.dtype, context_fn: Any = None) -> Toy:
@@ -88,7 +91,7 @@ def toy(axis: TensorAxis, mesh: DeviceMesh | None, dtype: torch.dtype, context_f
     with torch.device("meta"):
         model = Toy(axis, context_fn).to(dtype)
     if mesh is not None:
-        distribute(model, SPECS, mesh["tp"])
+        distribute(model, SPECS, mesh["tp"], axis.sequence_parallel)
     model.to_empty(device="cpu")
     model.head.weight = model.embedding.weight
     generator = torch.Generator().manual_seed(3)
@@ -96,7 +99,7 @@ def toy(axis: TensorAxis, mesh: DeviceMesh | None, dtype: torch.dtype, context_f
         for spec in SPECS:
             values = torch.randn(spec.shape, generator=generator, dtype=torch.float64).to(dtype)
             parameter = model.get_parameter(spec.name)
-            if spec.tp_dim is not None:
+            if isinstance(spec.tp_dim, int):
                 values = values.chunk(axis.size, spec.tp_dim)[axis.rank]
             (parameter.to_local() if isinstance(parameter, DTensor) else parameter).copy_(values)
     return model
@@ -214,9 +217,9 @@ def check_recompute() -> list[tuple[int, ...]]:
 def test_selective_recompute_keeps_what_ranks_have_exchanged() -> None:
     """In the forward one exchange before the block, two in it and one after, and the loss's; in the backward the first
     four in reverse, and under sequence parallelism the tokens again for both products' weights. FSDP2 sums the copies'
-    gradients (norm, bias). Full recompute repeats the block's two."""
-    with_parallel_tokens = [(7, 4, 2), (7, 4, 2), (8, 5, 2)]
-    without = [(1, 0, 4), (1, 0, 4), (1, 0, 5)]
+    gradients (norms, bias). Full recompute repeats the block's two."""
+    with_parallel_tokens = [(7, 4, 3), (7, 4, 3), (8, 5, 3)]
+    without = [(1, 0, 5), (1, 0, 5), (1, 0, 6)]
     assert reused_ranks(check_recompute, 2) == [with_parallel_tokens + without] * 2
 
 
@@ -225,22 +228,22 @@ def check_distribute() -> None:
     with torch.device("meta"):
         model = Toy(ALONE)
     with Collectives() as collectives:
-        distribute(model, SPECS, mesh["tp"])
+        distribute(model, SPECS, mesh["tp"], sequence_parallel=True)
     assert not collectives.counts
     assert model.head.weight is model.embedding.weight
     for spec in SPECS:
         parameter = model.get_parameter(spec.name)
         assert isinstance(parameter, nn.Parameter) and isinstance(parameter, DTensor) and parameter.is_meta
         assert parameter.shape == spec.shape
-        assert parameter.placements == (Replicate() if spec.tp_dim is None else Shard(spec.tp_dim),)
+        assert parameter.placements == (Shard(spec.tp_dim) if isinstance(spec.tp_dim, int) else Replicate(),)
         shape = list(spec.shape)
-        if spec.tp_dim is not None:
+        if isinstance(spec.tp_dim, int):
             shape[spec.tp_dim] //= 2
         assert list(parameter.to_local().shape) == shape
     with torch.device("meta"):
         odd = nn.ModuleDict({"up": nn.Linear(3, 5)})
     with pytest.raises(AssertionError, match=r"up\.weight: 2 ranks cannot share"):
-        distribute(odd, [ParamSpec("up.weight", (5, 3), 1.0, "matrix", 0)], mesh["tp"])
+        distribute(odd, [ParamSpec("up.weight", (5, 3), 1.0, "matrix", 0)], mesh["tp"], True)
 
 
 def test_distribute_sends_nothing_and_ties_stay() -> None:
@@ -256,7 +259,8 @@ def check_placements() -> None:
         for spec in SPECS:
             gradient = model.get_parameter(spec.name).grad
             assert isinstance(gradient, DTensor)
-            assert gradient.placements == (placement if spec.tp_dim is None else Shard(spec.tp_dim),)
+            kinds = {"tokens": placement, "heads": Partial(), 0: Shard(0), 1: Shard(1)}
+            assert gradient.placements == (kinds[spec.tp_dim],)
 
 
 def test_gradients_of_copies_are_parts_with_sequence_parallelism_alone() -> None:

@@ -184,7 +184,7 @@ def test_no_number_is_lost_or_counted_twice() -> None:
         estimates = estimate(config, num_ranks)
         total = sum(one.weights for one in estimates) * shape[2] // 4
         copies = (parallel.tp - 1) * sum(
-            math.prod(spec.shape) for spec in param_specs(config.model) if spec.tp_dim is None
+            math.prod(spec.shape) for spec in param_specs(config.model) if isinstance(spec.tp_dim, str)
         )
         tied = config.model.padded_vocab_size * config.model.hidden_size if config.model.tied and parallel.pp > 1 else 0
         expected = num_parameters(config.model) + tied

@@ -4,8 +4,8 @@
     python gpt_dataset.py read CASE.json             start-up time, memory and reading speed of one dataset, as JSON
 
 A case is an object: prefixes, weights (or null), sequence_length, num_samples, seed and read (how many samples). Those
-of `arrays` have a name, and may have extra_token and partial (a validation split that keeps its last partial sample);
-that of `read` has warm (map every page of the tokens first) and points (how often memory is noted).
+of `arrays` have a name; that of `read` has warm (map every page of the tokens first) and points (how often memory is
+noted).
 """
 
 from __future__ import annotations
@@ -33,24 +33,21 @@ from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig  # n
 
 
 def build(case: dict[str, Any], cache: str) -> Any:
-    """The training set as Megatron-LM's pretrain_gpt.py builds it, or the validation set."""
-    is_validation = case.get("partial", False)
+    """The training set as Megatron-LM's pretrain_gpt.py builds it."""
     config = GPTDatasetConfig(
         random_seed=case["seed"],
         sequence_length=case["sequence_length"],
         blend=(case["prefixes"], case["weights"]),
-        split="0,100,0" if is_validation else "100,0,0",
+        split="100,0,0",
         path_to_cache=cache,
         tokenizer=SimpleNamespace(vocab_size=60_000, eod=0, unique_identifiers={}),
         reset_position_ids=False,
         reset_attention_mask=False,
         eod_mask_loss=False,
         create_attention_mask=False,
-        drop_last_partial_validation_sequence=not is_validation,
-        add_extra_token_to_sequence=case.get("extra_token", True),
     )
-    sizes = [0, case["num_samples"], 0] if is_validation else [case["num_samples"], 0, 0]
-    return BlendedMegatronDatasetBuilder(GPTDataset, sizes, lambda: True, config).build()[int(is_validation)]
+    sizes = [case["num_samples"], 0, 0]
+    return BlendedMegatronDatasetBuilder(GPTDataset, sizes, lambda: True, config).build()[0]
 
 
 def arrays(cases_path: str, out: str) -> dict[str, Any]:

@@ -369,9 +369,10 @@ def loader(args: argparse.Namespace) -> Rows:
 
 def loader_row(sections: Sections, on_disk: bool, tiny: bool, seconds: float) -> Row:
     """The same model on tokens of a shard that was just written, or in memory."""
-    from pretrain.corpora import order_from
-    from pretrain.data import open_loader
+    from pretrain.corpora import Corpus, order_from, stream_of
+    from pretrain.data import Loader
     from pretrain.training.step import new_run
+    from tokenizer.shards import open_split
     from tools.bench.tokenizer import loader as bench
 
     vocabulary = {"vocab_size": bench.VOCAB_SIZE, "padded_vocab_size": -(-bench.VOCAB_SIZE // 128) * 128}
@@ -379,8 +380,9 @@ def loader_row(sections: Sections, on_disk: bool, tiny: bool, seconds: float) ->
     with tempfile.TemporaryDirectory() as folder, mesh.start(config.parallel, "auto", timeout_minutes=5.0) as world:
         if on_disk:
             corpus = bench.write_corpus(Path(folder) / "corpus", 1 << (14 if tiny else 28))
-            read = open_loader(corpus, "train", config.model.sequence_length, seed=0)
-            run = new_run(config, world, read, order_from(config))
+            shards = Corpus("", corpus, open_split(corpus, "train"))
+            stream = stream_of(shards, config.model.sequence_length, seed=0, verify=True)
+            run = new_run(config, world, Loader([stream]), order_from(config))
         else:
             run = random_run(config, world, random_tokens(config))
         return measured(lambda: train_step(run), config, world.device, seconds)

@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from corpus.engine import durable
-from pretrain.data import Blend, Loader, open_stream
+from pretrain.data import Blend, Loader, ShardReader, Stream
 from pretrain.data.megatron import index_bytes, open_megatron
+from tokenizer.shards import open_split
 from tokenizer.shards.writer import create_shard
 from tools.bench import resident
 from tools.bench.peers import environment
@@ -137,7 +138,7 @@ def read_ours(
         if order == "megatron":
             loader = Loader(*open_megatron([("", corpus, 1.0)], "train", SEQUENCE_LENGTH, num_samples, SEED))
         else:
-            loader = Loader([open_stream(corpus, "train", SEQUENCE_LENGTH, SEED)])
+            loader = Loader([stream_of(corpus)])
         loader.batch(num_samples - BATCH, BATCH)
         return loader
 
@@ -150,6 +151,11 @@ def read_ours(
             loader.batch(first, min(BATCH, stop - first))
 
     return measured | resident.watched(batches, num_read or min(NUM_READ, num_samples), num_points)
+
+
+def stream_of(corpus: Path, name: str = "") -> Stream:
+    """The training shards of a corpus."""
+    return Stream([ShardReader(shard) for shard in open_split(corpus, "train")], SEQUENCE_LENGTH, SEED, name)
 
 
 def check_blocks(loader: Loader) -> None:
@@ -175,7 +181,7 @@ def open_many(corpora: Sequence[Path]) -> Measured:
     """Open every corpus, blend them, and read a batch."""
 
     def begun() -> Loader:
-        streams = [open_stream(corpus, "train", SEQUENCE_LENGTH, SEED, name=corpus.name) for corpus in corpora]
+        streams = [stream_of(corpus, corpus.name) for corpus in corpora]
         loader = Loader(streams, Blend([Fraction(1, len(streams))] * len(streams)))
         loader.batch(0, BATCH)
         return loader
