@@ -30,8 +30,7 @@ from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from tokenizer.config import TokenizerConfig, control_pieces, training
 from tokenizer.model import EOD_PIECE, SPACE_MARK, Tokenizer
-from tokenizer.pieces import TooSmallError, Trimmed, trim
-from tokenizer.scores import on_grid
+from tokenizer.pieces import TooSmallError, Trimmed, on_grid, trim
 
 MAX_SENTENCE_CHARACTERS = 1000  # at most 4,000 bytes: below the 4,192 above which SentencePiece skips
 CUT_CHARACTERS = 200  # a cut is at the last punctuation mark of so many characters, so seldom inside a word

@@ -131,7 +131,7 @@ def _refusal(tokenizer: Tokenizer, kind: str, found: Comparison) -> str:
     if not is_bpe(tokenizer):
         cause = (
             "Ties between ways to cut a text are broken by rounding, which SentencePiece does in float32 and others in "
-            "float64 (see tokenizer/scores.py). Vocabularies that `python -m tokenizer run` trains have exact sums: "
+            "float64 (see tokenizer/pieces.py). Vocabularies that `python -m tokenizer run` trains have exact sums: "
             "train this one again."
         )
     return (

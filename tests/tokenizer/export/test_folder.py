@@ -23,7 +23,7 @@ from tokenizer.export.folder import export
 from tokenizer.export.libraries import Transformers
 from tokenizer.export.proof import Document
 from tokenizer.model import EOD_PIECE, Tokenizer
-from tokenizer.scores import on_grid
+from tokenizer.pieces import on_grid
 
 FEW = [Document(f"document {number}", text) for number, text in enumerate(documents(30))]
 FILES = ["README.md", "tokenizer.json", "tokenizer.model", "tokenizer_config.json"]
