@@ -27,7 +27,7 @@ from corpus.engine import durable, storage
 from corpus.engine.errors import UsageError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import File
-from tokenizer.config import TokenizerConfig, sharing, weighing
+from tokenizer.config import TokenizerConfig
 from tokenizer.documents import Batch, read_documents
 from tokenizer.traditional import is_traditional
 
@@ -40,6 +40,9 @@ class Group(NamedTuple):
 
     source: str
     traditional: bool  # False for all where scripts are not told apart
+
+
+Totals = dict[Group, list[int]]  # documents and bytes
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class Weighing(TextStage):
     upstream: ClassVar[tuple[str, ...]] = ("text",)
 
     def config(self) -> dict[str, Any]:
-        return weighing(self.recipe)
+        return {"by_script": self.recipe.by_script}
 
     def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a file."""
@@ -99,13 +102,15 @@ class Weighing(TextStage):
 
     def run(self, task: Task, out: Output) -> Counts:
         counts, totals = Counts(), Totals()
-        for batch, texts, groups in read_groups(task.inputs[0], **self.config()):
-            totals.add_documents(groups, pc.binary_length(texts).to_pylist())
+        for batch, texts, groups in read_groups(task.inputs[0], self.recipe.by_script):
+            for group, size in zip(groups, pc.binary_length(texts).to_pylist(), strict=True):
+                add_total(totals, group, 1, size)
             count_input(counts, batch)
             counts.documents_out += len(groups)
             counts.bytes_out += batch.num_bytes
-        with out.create(f"totals/{task.name}.json", rows=len(totals.groups)) as path:
-            path.write_bytes(durable.canonical_json(totals.as_json()) + b"\n")
+        with out.create(f"totals/{task.name}.json", rows=len(totals)) as path:
+            rows = [[*group, *total] for group, total in sorted(totals.items())]
+            path.write_bytes(durable.canonical_json(rows) + b"\n")
         return counts
 
 
@@ -120,7 +125,7 @@ class Sharing(Stage):
     upstream: ClassVar[tuple[str, ...]] = ("sources",)
 
     def config(self) -> dict[str, Any]:
-        return sharing(self.recipe)
+        return self.recipe.of_stage(self.name)
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         return [Task("shares", tuple(upstream["sources"].files("totals")))]
@@ -128,42 +133,28 @@ class Sharing(Stage):
     def run(self, task: Task, out: Output) -> Counts:
         totals = Totals()
         for file in task.inputs:
-            totals.add_json(storage.read_json(file.url))
-        found = shares(totals.groups, self.recipe)
+            for source, traditional, documents, num_bytes in storage.read_json(file.url):
+                add_total(totals, Group(source, traditional), documents, num_bytes)
+        found = shares(totals, self.recipe)
         with out.create("shares/shares.json", rows=len(found)) as path:
             path.write_bytes(durable.canonical_json([asdict(share) for share in found]) + b"\n")
         return Counts()
 
 
-class Totals:
-    """Documents and bytes by group."""
+def add_total(totals: Totals, group: Group, documents: int, num_bytes: int) -> None:
+    """Add documents to those of their group.
 
-    def __init__(self) -> None:
-        self.groups: dict[Group, list[int]] = {}
-
-    def add_documents(self, groups: Sequence[Group], sizes: Sequence[int]) -> None:
-        """Add documents by their group and their UTF-8 bytes."""
-        for group, size in zip(groups, sizes, strict=True):
-            self._add(group, 1, size)
-
-    def add_json(self, rows: Any) -> None:
-        """Add the totals of a shard."""
-        for source, traditional, documents, num_bytes in rows:
-            self._add(Group(source, traditional), documents, num_bytes)
-
-    def as_json(self) -> list[list[Any]]:
-        """[source, traditional, documents, bytes] of each group, sorted."""
-        return [[*group, *total] for group, total in sorted(self.groups.items())]
-
-    def _add(self, group: Group, documents: int, num_bytes: int) -> None:
-        total = self.groups.setdefault(group, [0, 0])
-        total[0] += documents
-        total[1] += num_bytes
-        if len(self.groups) > 2 * MAX_SOURCES:
-            raise UsageError(
-                f"more than {MAX_SOURCES:,} sources: the column `source` (the name of a file that has none) tells "
-                "documents apart, not collections. Give documents of one collection one source."
-            )
+    Raises:
+        UsageError: there are more groups than collections can be.
+    """
+    total = totals.setdefault(group, [0, 0])
+    total[0] += documents
+    total[1] += num_bytes
+    if len(totals) > 2 * MAX_SOURCES:
+        raise UsageError(
+            f"more than {MAX_SOURCES:,} sources: the column `source` (the name of a file that has none) tells "
+            "documents apart, not collections. Give documents of one collection one source."
+        )
 
 
 def shares(totals: Mapping[Group, Sequence[int]], recipe: TokenizerConfig) -> list[Share]:

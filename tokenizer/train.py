@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
-from tokenizer.config import TokenizerConfig, control_pieces, training
+from tokenizer.config import TokenizerConfig, control_pieces
 from tokenizer.model import EOD_PIECE, SPACE_MARK, Tokenizer
 from tokenizer.pieces import TooSmallError, Trimmed, on_grid, trim
 
@@ -187,7 +187,7 @@ class TokenizerTraining(Stage):
     upstream: ClassVar[tuple[str, ...]] = ("sample", "shares")
 
     def config(self) -> dict[str, Any]:
-        found = training(self.recipe)
+        found = self.recipe.of_stage(self.name)
         if self.recipe.reject == "suspicious":
             words = resources.files("tokenizer.report").joinpath("spam_words.txt").read_bytes()
             found["spam_words"] = hashlib.sha256(words).hexdigest()

@@ -16,7 +16,7 @@ import numpy as np
 from corpus.engine.durable import canonical_json
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.chat.conversations import Message, NotAnExample, checked, conversation_of
-from pretrain.evaluation.texts import decoded, lines
+from pretrain.inference.lines import decoded, lines
 
 
 class Example(NamedTuple):

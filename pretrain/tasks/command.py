@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from pretrain.inference.opened import add_model_arguments, in_ranks, opened
-from pretrain.tasks.baselines import published
 from pretrain.tasks.calibration import CALIBRATIONS, NORMALISATIONS
 from pretrain.tasks.definition import NINE, Task, load_tasks
 from pretrain.tasks.progress import Progress
 from pretrain.tasks.results import Results, compared, read_results, write_results
-from pretrain.tasks.table import lines
+from pretrain.tasks.table import lines, published
 
 if TYPE_CHECKING:
     from pretrain.inference.opened import Opened

@@ -25,11 +25,10 @@ from pretrain.parallel.base.mesh import World
 from pretrain.tasks.calibration import CALIBRATIONS, Calibration, Normalisation, Word, choose
 from pretrain.tasks.definition import Task
 from pretrain.tasks.item_file import ItemFile, Scored, Unit
-from pretrain.tasks.items import Item, read_items
+from pretrain.tasks.items import Item, draw_shots, read_items
 from pretrain.tasks.progress import Progress
 from pretrain.tasks.prompts import Encodes, Prompted, Prompter
 from pretrain.tasks.results import TaskResult
-from pretrain.tasks.shots import draw_shots
 
 BATCH_TOKENS = 1 << 17  # for each data-parallel rank: some forwards, and what a kill loses at most
 

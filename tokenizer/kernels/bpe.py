@@ -95,7 +95,7 @@ def build_kernel(tokenizer: Tokenizer, lexicon: Lexicon) -> Kernel:
     merges = np.full(1 << max(4, (2 * len(rules)).bit_length()), FREE, np.uint64)
     fill_merges(rules, merges)
     user = _user_tables(lexicon.user, symbols)
-    return Kernel(Tables(symbols, spelled, joins, merges, *user, SHORT_CHUNK), make_scratch, encode)
+    return Kernel(Tables(symbols, spelled, joins, merges, *user, short_chunk=SHORT_CHUNK), make_scratch, encode)
 
 
 def _check(tokenizer: Tokenizer, lexicon: Lexicon) -> None:
@@ -117,7 +117,7 @@ def _splits(piece: str, id: int, ids: dict[str, int]) -> list[tuple[int, int, in
     return [(left, right, id) for left, right in parts if left is not None and right is not None]
 
 
-def _user_tables(user: dict[str, int], symbols: NDArray[np.int32]) -> tuple[NDArray[np.int32], ...]:
+def _user_tables(user: dict[str, int], symbols: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
     """The trie of the user's symbols, and the pieces of its characters; first characters are marked in `symbols`."""
     found = trie.build({symbol: (id, 0.0) for symbol, id in user.items()})
     known = np.flatnonzero(found.numbers)

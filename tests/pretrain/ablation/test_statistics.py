@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pretrain.ablation.statistics import compare, summarize, t_probability, t_quantile
+from pretrain.ablation.results import compare, summarize, t_probability, t_quantile
 
 TABLE = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 9: 2.262, 14: 2.145, 29: 2.045, 120: 1.980}
 VALUES = st.floats(-100, 100).map(lambda value: round(value, 3))

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from pretrain.data import IGNORED_TARGET
 from pretrain.evaluation import bits
-from pretrain.evaluation.bits import OTHER, Evaluation, evaluate, evaluate_documents, largest, together
+from pretrain.evaluation.bits import OTHER, Evaluation, batches, evaluate, evaluate_documents, largest, rows, together
 from pretrain.evaluation.held_out import UNKNOWN, Document, HeldOut, split_documents
-from pretrain.evaluation.windows import batches, rows
 from pretrain.inference.reading import Reading
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base.mesh import World

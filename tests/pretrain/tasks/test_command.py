@@ -15,12 +15,11 @@ from rich.cells import cell_len
 
 from corpus.engine.errors import UsageError
 from pretrain.tasks import command
-from pretrain.tasks.baselines import published
 from pretrain.tasks.definition import NINE
 from pretrain.tasks.progress import Progress
 from pretrain.tasks.results import read_results
 from pretrain.tasks.statistics import difference
-from pretrain.tasks.table import comparable, lines
+from pretrain.tasks.table import comparable, lines, published
 from tests.pretrain.tasks.made_up import Asked, Knows, results_of, task_result, write_task
 
 

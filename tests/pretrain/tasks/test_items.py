@@ -114,7 +114,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: Any, message: str) -> None:
 def test_a_line_is_read_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, [GOOD, {**GOOD, "text": "天" * 100}])
     monkeypatch.setattr(items_module, "MAX_LINE_BYTES", 200)
-    with pytest.raises(UsageError, match=r"line 2: longer than 200 bytes"):
+    with pytest.raises(UsageError, match=r"line 2: is longer than 200 bytes"):
         read_items(task(), tmp_path)
     write(tmp_path, [GOOD, GOOD])
     monkeypatch.setattr(items_module, "MAX_ITEMS", 1)
@@ -124,7 +124,7 @@ def test_a_line_is_read_within_bounds(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_other_bytes_than_utf_8(tmp_path: Path) -> None:
     write(tmp_path, []).write_bytes('{"text": "天"}\n'.encode("gb18030"))
-    with pytest.raises(UsageError, match=r"line 1: not UTF-8 text"):
+    with pytest.raises(UsageError, match=r"line 1: byte .* is not UTF-8"):
         read_items(task(), tmp_path)
     write(tmp_path, []).write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD).encode() + b"\r\n" + json.dumps(BAD).encode())
     assert len(read_items(task(), tmp_path).items) == 2  # a byte order mark, and lines of Windows

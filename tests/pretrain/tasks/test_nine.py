@@ -11,10 +11,8 @@ import pytest
 
 from corpus.engine.errors import UsageError
 from pretrain.tasks.definition import NINE, Task, load_tasks
-from pretrain.tasks.items import Item, read_items
-from pretrain.tasks.prompts import Prompter, examples
-from pretrain.tasks.shots import draw_shots
-from pretrain.tasks.wording import Wording
+from pretrain.tasks.items import Item, draw_shots, read_items
+from pretrain.tasks.prompts import Prompter, Wording, examples
 
 # One made-up line of each, and how it reads by the default prompt: (context, the right answer with what belongs to it).
 LINES: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {

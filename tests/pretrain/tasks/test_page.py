@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
-from pretrain.tasks.baselines import published
 from pretrain.tasks.page import MOST_CLASSES, render
 from pretrain.tasks.statistics import difference
+from pretrain.tasks.table import published
 from tests.pretrain.tasks.made_up import results_of, task_result
 
 VOID = {"meta", "line", "rect", "circle", "path", "i"}

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from corpus.engine.errors import UsageError
 from pretrain.tasks.definition import Task
 from pretrain.tasks.items import Item
-from pretrain.tasks.prompts import Prompted, Prompter
-from pretrain.tasks.wording import Wording, flat
+from pretrain.tasks.prompts import Prompted, Prompter, Wording, flat
 
 BASE: dict[str, Any] = {
     "name": "mood",

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from corpus.engine.errors import UsageError
-from pretrain.tasks.baselines import published
 from pretrain.tasks.definition import NINE
 from pretrain.tasks.results import Results, TaskResult, compared, mean_of, read_results, write_results
 from pretrain.tasks.statistics import mcnemar, wilson
+from pretrain.tasks.table import published
 from tests.pretrain.tasks.made_up import results_of, task_result
 
 
