@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from corpus.engine.config import apply_overrides, parse
 from corpus.engine.errors import UsageError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pretrain.inference.reading import Reading, TokenLosses
     from pretrain.parallel.base.mesh import World
 
+Value = TypeVar("Value")
 SETTABLE = ("parallel", "training.precision")  # what does not change the model
 
 
@@ -57,6 +58,10 @@ class Opened:
     def together(self) -> AbstractContextManager[None]:
         """Around what rank 0 does alone, a file that it writes: if it fails, all ranks end with its error."""
         return nullcontext() if self.world is None else self.world.together()
+
+    def from_first(self, value: Value) -> Value:
+        """What rank 0 has, on all ranks; all of them call it."""
+        return value if self.world is None else self.world.gather(value)[0]
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:

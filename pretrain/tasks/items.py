@@ -4,14 +4,14 @@ another one; and the examples before them."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from corpus.engine.errors import UsageError
 from pretrain.inference.lines import json_object, text_lines
-from pretrain.tasks.definition import Split, Task
+from pretrain.tasks.definition import Task
 
 MAX_LINE_BYTES = 1 << 20
 MAX_ITEMS = 1_000_000
@@ -37,20 +37,11 @@ class Items:
     num_unlabelled: int  # lines whose label says that nobody agreed on one; they are left out
 
 
-def items_path(task: Task, folder: Path, split: str | None = None) -> Path:
-    """The file of a split, named as the task names it or by a file's stem; without a name the one that is evaluated.
-
-    Raises:
-        UsageError: no split has that name, or none of its files is there.
-    """
-    return _find(task, folder, split or task.split)[0]
-
-
 def read_items(task: Task, folder: Path, split: str | None = None) -> Items:
-    """All items of a split (see `items_path`).
+    """All items of a split, named as the task names it or by a file's stem; without a name the one that is evaluated.
 
     Raises:
-        UsageError: there is no such file; a line is too long, no UTF-8, no JSON object, or lacks what an item needs; a
+        UsageError: no split has that name, or none of its files is there; a line is too long, no UTF-8, no JSON object, or lacks what an item needs; a
             label is unknown, or there are none; the number of items is none in which the split was published.
     """
     path, published = _find(task, folder, split or task.split)
@@ -79,7 +70,8 @@ def read_items(task: Task, folder: Path, split: str | None = None) -> Items:
 
 def _find(task: Task, folder: Path, name: str) -> tuple[Path, tuple[int, ...]]:
     """A split's file, and the sizes in which it was published."""
-    wanted = list(_files_of(task, name))
+    files = [(split, file) for split in task.splits for file in split.files]
+    wanted = [(split, file) for split, file in files if name in (split.name, Path(file).stem)]
     if not wanted:
         known = list(dict.fromkeys(split.name for split in task.splits))
         raise UsageError(f"task {task.name}: no split {name!r}; it has {', '.join(known)}, and their files by name.")
@@ -92,13 +84,6 @@ def _find(task: Task, folder: Path, name: str) -> tuple[Path, tuple[int, ...]]:
         f"{folder / task.folder[0]}: none of {looked} is there. Give the folder that holds {task.folder[0]}/ "
         "(of FewCLUE and ZeroCLUE it is datasets/)."
     )
-
-
-def _files_of(task: Task, name: str) -> Iterator[tuple[Split, str]]:
-    for split in task.splits:
-        for file in split.files:
-            if name in (split.name, Path(file).stem):
-                yield split, file
 
 
 def _item(task: Task, index: int, fields: dict[str, Any], where: str) -> Item:

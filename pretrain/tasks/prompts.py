@@ -16,12 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from corpus.engine.errors import UsageError
 from pretrain.inference.scoring import Continuation, Request
 from pretrain.tasks.definition import FIELD, WORD, Prompt, Task, fields_of, load_tasks
 from pretrain.tasks.items import Item, read_items
+from tokenizer.model import Tokenizer
 
 LIST_SEPARATOR = "、"
 CLOSING = "。！？；，、….!?;,~～ "
@@ -100,12 +101,6 @@ def flat(fields: Mapping[str, Any], above: str = "") -> dict[str, str]:
     return texts
 
 
-class Encodes(Protocol):
-    """What is needed of a tokenizer."""
-
-    def encode(self, text: str) -> list[int]: ...
-
-
 class Prompted(NamedTuple):
     """An item as one request, whose continuations are the words of all answers."""
 
@@ -143,7 +138,7 @@ class Prompter:
     document, the context, and all but the last token of an answer."""
 
     task: Task
-    tokenizer: Encodes
+    tokenizer: Tokenizer
     sequence_length: int
     prompt: str | None = None  # its name; None: the task's default
     expand: bool = False  # ask for every word of an answer, not only the first
@@ -178,10 +173,6 @@ class Prompter:
             num_cut,
         )
 
-    def answered(self, item: Item) -> tuple[str, str]:
-        """An item as text: its context, and what its right answer makes of the rest."""
-        return self._wording.answered(item)
-
     @cached_property
     def _wording(self) -> Wording:
         return Wording(self.task, self.prompt)
@@ -192,7 +183,7 @@ class Prompter:
 
     @cached_property
     def _shots(self) -> list[list[int]]:
-        return [self.tokenizer.encode("".join([*self.answered(shot), SEPARATOR])) for shot in self.shots]
+        return [self.tokenizer.encode("".join([*self._wording.answered(shot), SEPARATOR])) for shot in self.shots]
 
     def _fitted(self, item: Item) -> tuple[list[list[int]], dict[str, str], int]:
         """The examples that fit before an item, its fields, cut so that it fits, and how many characters that took."""

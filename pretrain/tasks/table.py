@@ -164,8 +164,9 @@ def _differences(differences: Mapping[str, Difference]) -> Iterator[list[str]]:
     """To another evaluation."""
     yield ["task", "difference", "95 %", "only this right", "only other right", "p"]
     for name, each in differences.items():
+        signed = f"{100 * each.interval.low:+.1f} to {100 * each.interval.high:+.1f}"
         only = (f"{each.only_first:,}", f"{each.only_second:,}")
-        yield [name, f"{100 * each.value:+.1f}", _signed(each.interval), *only, f"{each.p_value:.2g}"]
+        yield [name, f"{100 * each.value:+.1f}", signed, *only, f"{each.p_value:.2g}"]
 
 
 def _mean_cell(row: Row, tasks: Sequence[TaskResult], baselines: Baselines) -> str:
@@ -173,7 +174,3 @@ def _mean_cell(row: Row, tasks: Sequence[TaskResult], baselines: Baselines) -> s
         return ""
     mean = row.mean_over([task.name for task in tasks])
     return "" if mean is None else f"{mean:.1f}"
-
-
-def _signed(interval: Interval) -> str:
-    return f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f}"

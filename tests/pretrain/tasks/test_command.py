@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,22 +13,19 @@ import pytest
 from rich.cells import cell_len
 
 from corpus.engine.errors import UsageError
-from pretrain.tasks import command
+from pretrain.tasks import command, run
 from pretrain.tasks.definition import NINE
-from pretrain.tasks.progress import Progress
 from pretrain.tasks.results import read_results
 from pretrain.tasks.statistics import difference
 from pretrain.tasks.table import comparable, lines, published
-from tests.pretrain.tasks.made_up import Asked, Knows, results_of, task_result, write_task
+from tests.pretrain.tasks.made_up import Knows, made_up_model, results_of, task_result, write_task
 
 
 @pytest.fixture(name="task")
 def _task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    @contextmanager
-    def opened(args: argparse.Namespace) -> Iterator[Any]:
-        asked = Asked(Knows(lambda character: -5.0 if character == args.checkpoint else 0.0))
-        asked.tokenizer.sha256 = "e" * 64  # type: ignore[attr-defined]
-        yield SimpleNamespace(**vars(asked), checkpoint=args.checkpoint, is_first=True, together=nullcontext)
+    def opened(args: argparse.Namespace) -> Any:
+        knows = Knows(lambda character: -5.0 if character == args.checkpoint else 0.0)
+        return nullcontext(made_up_model(knows, checkpoint=args.checkpoint))
 
     monkeypatch.setattr(command, "opened", opened)
     monkeypatch.setattr("pretrain.checkpoint.read_commit", lambda folder: SimpleNamespace(digest=folder))
@@ -161,13 +157,14 @@ def test_tables_fit_into_80_columns() -> None:
     assert sum("published" in line for line in text) == 1
 
 
-def test_progress_tells_speed_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_tells_speed_and_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     times = iter([0.0, 10.0, 20.0, 50.0])
-    progress = Progress(clock=lambda: next(times), is_live=False)
-    progress.begin("tnews", 200, 100)
-    progress.advance(10)  # after 10 s: too soon to say
-    progress.advance(30)  # 40 in 20 s
-    progress.end()
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    with run.progress("tnews", 200, 100) as advance:
+        advance(10)  # after 10 s: too soon to say
+        advance(30)  # 40 in 20 s
     first, last = capsys.readouterr().err.splitlines()
     assert first == "tnews      140/200 prompts  2.0/s  0:00:30 left"
     assert last == "tnews      200 prompts in 0:00:50: 0.8/s (100 scored earlier)"

@@ -11,7 +11,7 @@ import pytest
 from corpus.engine.errors import UsageError
 from pretrain.tasks import items as items_module
 from pretrain.tasks.definition import Task, load_tasks
-from pretrain.tasks.items import items_path, read_items
+from pretrain.tasks.items import read_items
 
 BASE: dict[str, Any] = {
     "name": "mood",
@@ -72,21 +72,21 @@ def test_lines_without_an_agreed_label_count_as_published(tmp_path: Path) -> Non
 
 def test_the_first_file_that_is_there_is_read(tmp_path: Path) -> None:
     everything = write(tmp_path, [GOOD, BAD, BAD], "old_mood/train_all.json")
-    assert items_path(task(), tmp_path, "train") == everything
+    assert read_items(task(), tmp_path, "train").path == everything
     assert len(read_items(task(), tmp_path, "train").items) == 3  # no size was published
     second = write(tmp_path, [GOOD], "old_mood/train_1.json")
-    assert items_path(task(), tmp_path, "train") == second
+    assert read_items(task(), tmp_path, "train").path == second
     first = write(tmp_path, [GOOD], "old_mood/train_0.json")
-    assert items_path(task(), tmp_path, "train") == first
-    assert items_path(task(), tmp_path, "train_1") == second
-    assert items_path(task(), tmp_path, "train_all") == everything
+    assert read_items(task(), tmp_path, "train").path == first
+    assert read_items(task(), tmp_path, "train_1").path == second
+    assert read_items(task(), tmp_path, "train_all").path == everything
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"mood: none of train_0\.json, train_1\.json, train_all\.json is there"):
-        items_path(task(), tmp_path, "train")
+        read_items(task(), tmp_path, "train")
     with pytest.raises(UsageError, match="no split 'dev'; it has train, test"):
-        items_path(task(), tmp_path, "dev")
+        read_items(task(), tmp_path, "dev")
 
 
 @pytest.mark.parametrize(

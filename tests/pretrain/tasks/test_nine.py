@@ -1,4 +1,4 @@
-"""The nine tasks that come with the package: on made-up items, and on the published ones (WENHAI_TEST_DATA)."""
+"""The tasks that come with the package: on made-up items, and on the published ones (WENHAI_TEST_DATA)."""
 
 from __future__ import annotations
 
