@@ -17,7 +17,7 @@ is compared with SentencePiece.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -39,7 +39,7 @@ from tokenizer.model import Tokenizer
 from tokenizer.shards.provenance import COLUMNS, write_docs
 from tokenizer.shards.record import Tokens
 from tokenizer.shards.writer import ShardWriter
-from tokenizer.sources import TextStage, shard_names
+from tokenizer.sources import TextStage
 
 if TYPE_CHECKING:
     from tokenizer.kernels.encoder import BatchEncoder
@@ -139,12 +139,11 @@ class Encoding(TextStage):
     def config(self) -> dict[str, Any]:
         return self.recipe.of_stage(self.name)
 
-    def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
-        """One task a file; each reads the vocabulary beside it, and its copies where there is a mixture."""
+    def beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
+        """The vocabulary, and the file's copies where there is a mixture."""
         (model,) = upstream["tokenizer"].files("model")
         copies = upstream[MIXTURE_STAGE].files("copies") if self.mixed else []
-        beside = [(model, one) for one in copies] if self.mixed else [(model,)] * len(files)
-        return [Task(name, (file, *more)) for (name, file), more in zip(shard_names(files), beside, strict=True)]
+        return [(model, one) for one in copies] if self.mixed else [(model,)] * num_files
 
     def run(self, task: Task, out: Output) -> Counts:
         text, model, *mixture = task.inputs

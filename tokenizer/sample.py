@@ -24,7 +24,7 @@ from corpus.engine import storage
 from corpus.engine.stage import Counts, Folder, Output, Task
 from corpus.engine.storage import File
 from tokenizer.documents import BATCH_ROWS, UNIT, Keys, damaged, document_keys
-from tokenizer.sources import Group, TextStage, count_input, read_groups, read_shares, shard_names
+from tokenizer.sources import Group, TextStage, count_input, read_groups, read_shares
 from tokenizer.traditional import is_traditional
 
 REPORT_SOURCES = 100  # the largest, of a corpus with thousands
@@ -51,10 +51,9 @@ class Sampling(TextStage):
     def config(self) -> dict[str, Any]:
         return self.recipe.of_stage(self.name)
 
-    def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
-        """One task a file; each reads the shares beside it."""
-        (shares,) = upstream["shares"].files("shares")
-        return [Task(name, (file, shares)) for name, file in shard_names(files)]
+    def beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
+        """The shares."""
+        return [tuple(upstream["shares"].files("shares"))] * num_files
 
     def run(self, task: Task, out: Output) -> Counts:
         text, shares_file = task.inputs

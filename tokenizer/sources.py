@@ -13,7 +13,6 @@ ratios. Of a document as much counts as the sample would take of it.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
@@ -78,11 +77,14 @@ class TextStage(Stage):
         return replace(self, files=())
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        return self.tasks(list(self.files) or upstream["text"].files(), upstream)
-
-    @abstractmethod
-    def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a file."""
+        named = shard_names(list(self.files) or upstream["text"].files())
+        beside = self.beside(upstream, len(named))
+        return [Task(name, (file, *more)) for (name, file), more in zip(named, beside, strict=True)]
+
+    def beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
+        """What each task reads beside its file; nothing."""
+        return [()] * num_files
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,6 @@ class Weighing(TextStage):
 
     def config(self) -> dict[str, Any]:
         return {"by_script": self.recipe.by_script}
-
-    def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
-        """One task a file."""
-        return [Task(name, (file,)) for name, file in shard_names(files)]
 
     def run(self, task: Task, out: Output) -> Counts:
         counts, totals = Counts(), Totals()
@@ -177,15 +175,9 @@ def shares(totals: Mapping[Group, Sequence[int]], recipe: TokenizerConfig) -> li
         for part, bytes_taken in zip(parts, of_parts.tolist(), strict=True):
             taken[part] = fill(sizes[part], _weights(sizes[part], recipe.source_exponent), bytes_taken)
     ratios = np.divide(taken, sizes, out=np.zeros(len(groups)), where=sizes > 0).tolist()
-    return [
-        Share(group.source, group.traditional, totals[group][0], totals[group][1], _rounded(ratio))
-        for group, ratio in zip(groups, ratios, strict=True)
+    return [  # twelve digits: the last ones of a power are not the same on every processor
+        Share(*group, *totals[group], ratio=float(f"{ratio:.12g}")) for group, ratio in zip(groups, ratios, strict=True)
     ]
-
-
-def _rounded(ratio: float) -> float:
-    """Twelve digits: the last ones of a power are not the same on every processor."""
-    return float(f"{ratio:.12g}")
 
 
 def _weights(sizes: NDArray[np.float64], exponent: float) -> NDArray[np.float64]:

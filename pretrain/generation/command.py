@@ -20,7 +20,7 @@ from corpus.engine.errors import UsageError
 from pretrain.inference.lines import json_object, text_lines
 
 if TYPE_CHECKING:
-    from pretrain.generation.generate import Piece, Text
+    from pretrain.generation.generate import Piece
     from pretrain.inference.reading import Reading
     from tokenizer.model import Tokenizer
 
@@ -202,20 +202,17 @@ def _list(prompts: list[str], pieces: Iterable[Piece], num_samples: int, as_json
     for number, (text, words) in enumerate(in_order(pieces, num_samples)):
         prompt = prompts[text.prompt]
         if as_json:
-            line = json.dumps(_record(prompt, text, words), ensure_ascii=False)
+            record = {
+                "prompt": prompt,
+                "sample": text.sample,
+                "text": words,
+                "num_tokens": len(text.generated),
+                "end": text.end,
+            }
+            line = json.dumps(record, ensure_ascii=False)
         else:
             line = f"{'' if number == 0 else chr(10)}--- {text.prompt + 1}.{text.sample + 1}\n{prompt}{words}"
         print(line, file=out, flush=True)
-
-
-def _record(prompt: str, text: Text, words: str) -> dict[str, object]:
-    return {
-        "prompt": prompt,
-        "sample": text.sample,
-        "text": words,
-        "num_tokens": len(text.generated),
-        "end": text.end,
-    }
 
 
 def read_prompts(path: Path) -> Iterator[str]:

@@ -83,7 +83,8 @@ def gpt2_entries(model: ModelConfig, num_rows: int) -> Iterator[Entry]:
                 lambda parts: join_qkv(list(parts[0].t().chunk(3)), model),
             )
             for one, other in matrices.items():
-                yield Entry(f"{ours}{one}.{kind}", (f"{theirs}{other}.{kind}",), _turn, lambda parts: parts[0].t())
+                names = f"{ours}{one}.{kind}", (f"{theirs}{other}.{kind}",)
+                yield Entry(*names, lambda matrix: [matrix.t()], lambda parts: parts[0].t())  # a bias stays itself
     for kind in ("weight", "bias"):
         yield _same(f"final_norm.{kind}", f"transformer.ln_f.{kind}")
     if not model.tied:
@@ -104,10 +105,6 @@ def join_qkv(parts: list[Tensor], model: ModelConfig) -> Tensor:
 def _in_heads(rows: Tensor, model: ModelConfig) -> Tensor:
     """Rows (G x heads x K) as (G, heads, K), the columns of a matrix behind."""
     return rows.reshape(model.kv_heads, -1, model.head_size, *rows.shape[1:])
-
-
-def _turn(matrix: Tensor) -> list[Tensor]:
-    return [matrix.t()]  # of a bias: itself
 
 
 def _same(ours: str, theirs: str) -> Entry:

@@ -117,7 +117,9 @@ def _splits(piece: str, id: int, ids: dict[str, int]) -> list[tuple[int, int, in
     return [(left, right, id) for left, right in parts if left is not None and right is not None]
 
 
-def _user_tables(user: dict[str, int], symbols: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+def _user_tables(
+    user: dict[str, int], symbols: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
     """The trie of the user's symbols, and the pieces of its characters; first characters are marked in `symbols`."""
     found = trie.build({symbol: (id, 0.0) for symbol, id in user.items()})
     known = np.flatnonzero(found.numbers)
