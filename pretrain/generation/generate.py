@@ -26,7 +26,7 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -174,14 +174,12 @@ class Piece(NamedTuple):
     end: End | None
 
 
-class NextLogits(Protocol):
-    """What computes the logits [B, V] of the next tokens of texts under way.
+NextLogits = Callable[[Sequence[Text]], Tensor]
+"""What computes the logits [B, V] of the next tokens of texts under way.
 
-    It is asked again and again, each time with texts that have one token more, a new window, or begin; a text that is
-    not among them has ended.
-    """
-
-    def __call__(self, texts: Sequence[Text]) -> Tensor: ...
+It is asked again and again, each time with texts that have one token more, a new window, or begin; a text that is not
+among them has ended.
+"""
 
 
 @torch.no_grad()  # not inference_mode: the caller may go on training
