@@ -176,7 +176,8 @@ def shares(totals: Mapping[Group, Sequence[int]], recipe: TokenizerConfig) -> li
             taken[part] = fill(sizes[part], _weights(sizes[part], recipe.source_exponent), bytes_taken)
     ratios = np.divide(taken, sizes, out=np.zeros(len(groups)), where=sizes > 0).tolist()
     return [  # twelve digits: the last ones of a power are not the same on every processor
-        Share(*group, *totals[group], ratio=float(f"{ratio:.12g}")) for group, ratio in zip(groups, ratios, strict=True)
+        Share(group.source, group.traditional, documents, num_bytes, float(f"{ratio:.12g}"))
+        for (group, (documents, num_bytes)), ratio in zip(sorted(totals.items()), ratios, strict=True)
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -165,15 +164,6 @@ def test_sources_that_tell_documents_apart_are_refused(monkeypatch: pytest.Monke
         add_total(totals, Group(str(number), False), 1, 1)
     with pytest.raises(UsageError, match="more than 3 sources: the column `source`"):
         add_total(totals, Group("another", False), 1, 1)
-
-
-def test_shares_are_readable_json(tmp_path: Path) -> None:
-    [share] = weigh(write(tmp_path / "a", [("x", "学而")], 1), tmp_path / "x", TokenizerConfig(sample_bytes=3))
-    [path] = (tmp_path / "x").glob("shares-*/shares/shares.json")
-    assert json.loads(path.read_text()) == [
-        {"source": "x", "traditional": False, "documents": 1, "bytes": 6, "ratio": 0.5}
-    ]
-    assert share == Share("x", False, 1, 6, 0.5)
 
 
 def scripts(texts: list[str]) -> list[bool]:

@@ -46,12 +46,6 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert values["mean"]["num_tasks"] == 2
 
 
-def test_a_file_grows_with_items_not_with_pairs_of_classes(tmp_path: Path) -> None:
-    labels = tuple(f"类{number}" for number in range(119))
-    write_results(tmp_path, results_of(task_result("iflytek", labels=labels)))
-    assert (tmp_path / "results.json").stat().st_size < 200 * len(labels)
-
-
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds no results\.json"):
         read_results(tmp_path)
