@@ -18,6 +18,15 @@ MIXTURE_STAGE = "mixture"  # of the corpus: how often each document is encoded
 SMALLEST_VOCABULARY = 300  # two control ids, 256 bytes, and room for the required characters
 MAX_SYMBOL_CHARACTERS = 64
 RESERVED_PIECE = "<|reserved_{}|>"
+KEYS_OF_STAGES = {  # what decides each stage's outputs, given what it reads
+    "shares": {"sample_bytes", "source_exponent", "traditional_ratio"},
+    "sample": {"seed"},
+    "tokenizer": {
+        *("model_type", "vocab_size", "character_coverage", "split_digits", "segmentation", "num_threads"),
+        *("sample_bytes", "user_symbols", "control_symbols", "reserved_ids", "reject", "reject_pieces"),
+    },
+    "tokens": {"validation_ratio", "seed"},
+}
 _TAKEN = re.compile(r"<unk>|<\|endoftext\|>|<0x[0-9A-F]{2}>|<\|reserved_[0-9]+\|>")
 _NOT_PRINTED = re.compile("[\x00-\x1f\x7f-\x9f\u2581\u2585\ud800-\udfff]|\\s")
 
@@ -118,6 +127,15 @@ class TokenizerConfig(Strict):
             )
         return self
 
+    @property
+    def by_script(self) -> bool:
+        """Whether Traditional documents are told apart from others."""
+        return self.traditional_ratio is not None
+
+    def of_stage(self, stage: str) -> dict[str, Any]:
+        """The keys that decide a stage's outputs."""
+        return self.model_dump(mode="json", include=KEYS_OF_STAGES[stage])
+
 
 def _problem(symbol: str, before: tuple[str, ...]) -> str | None:
     """Why a string cannot be a symbol, and what to do."""
@@ -139,38 +157,3 @@ def _problem(symbol: str, before: tuple[str, ...]) -> str | None:
 def control_pieces(config: TokenizerConfig) -> list[str]:
     """The control symbols behind <|endoftext|>, reserved ones last, in the order of their ids."""
     return [*config.control_symbols, *(RESERVED_PIECE.format(number) for number in range(config.reserved_ids))]
-
-
-def weighing(config: TokenizerConfig) -> dict[str, Any]:
-    """What decides which groups of documents are told apart."""
-    return {"by_script": config.traditional_ratio is not None}
-
-
-def sharing(config: TokenizerConfig) -> dict[str, Any]:
-    """What decides how much of each group is in the sample."""
-    return config.model_dump(include={"sample_bytes", "source_exponent", "traditional_ratio"})
-
-
-def sampling(config: TokenizerConfig) -> dict[str, Any]:
-    """What decides which documents the vocabulary is trained on, given the share of each group."""
-    return config.model_dump(include={"seed"})
-
-
-def training(config: TokenizerConfig) -> dict[str, Any]:
-    """What decides the vocabulary, given the sample."""
-    keys = {
-        "model_type",
-        "vocab_size",
-        "character_coverage",
-        "split_digits",
-        "segmentation",
-        "num_threads",
-        "sample_bytes",
-    }
-    keys |= {"user_symbols", "control_symbols", "reserved_ids", "reject", "reject_pieces"}
-    return config.model_dump(mode="json", include=keys)
-
-
-def encoding(config: TokenizerConfig) -> dict[str, Any]:
-    """What decides the token shards, given text and vocabulary."""
-    return config.model_dump(include={"validation_ratio", "seed"})

@@ -177,13 +177,9 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _has_ids(record: pa.RecordBatch) -> bool:
-    return "id" in record.schema.names and record.schema.field("id").type == pa.binary(ID_BYTES)
-
-
 def _ids(record: pa.RecordBatch, raw: pa.LargeBinaryArray) -> list[bytes]:
     """The ids of ours; where there is none, the hash of the text."""
-    if not _has_ids(record):
+    if "id" not in record.schema.names or record.schema.field("id").type != pa.binary(ID_BYTES):
         return [xxhash.xxh3_128_digest(text) for text in raw.to_pylist()]
     ids: list[bytes | None] = record.column("id").to_pylist()
     return [xxhash.xxh3_128_digest(raw[row].as_py()) if id is None else id for row, id in enumerate(ids)]

@@ -17,7 +17,7 @@ is compared with SentencePiece.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -26,19 +26,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from corpus.engine import durable, storage
+from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Counts, Folder, Output, Task
 from corpus.engine.storage import File
-from tokenizer.config import MIXTURE_STAGE, encoding
-from tokenizer.copies import Copies
-from tokenizer.documents import ID_BYTES, Batch, document_keys, is_below, read_documents
+from tokenizer.config import MIXTURE_STAGE
+from tokenizer.documents import ID_BYTES, Batch, damaged, document_keys, is_below, read_documents
 from tokenizer.model import Tokenizer
 from tokenizer.shards.provenance import COLUMNS, write_docs
 from tokenizer.shards.record import Tokens
 from tokenizer.shards.writer import ShardWriter
-from tokenizer.sources import TextStage, shard_names
+from tokenizer.sources import TextStage
 
 if TYPE_CHECKING:
     from tokenizer.kernels.encoder import BatchEncoder
@@ -64,6 +65,47 @@ _log = logging.getLogger(__name__)
 
 class DifferentIdsError(Exception):
     """A kernel's ids are not SentencePiece's; the message is the id of the document."""
+
+
+class Copies:
+    """How often each document of a text shard is taken, as the stage `mixture` wrote it; asked for in its order.
+
+    `copies/S.parquet` has a row a document of `data/S.parquet` of the stage `text`, in its order, with the id
+    (binary(16)) and the copies (uint8).
+    """
+
+    def __init__(self, file: File) -> None:
+        path = storage.fetch(file.url)
+        try:
+            table = pq.read_table(path, columns=["id", "copies"], use_threads=False, page_checksum_verification=True)
+        except (OSError, KeyError, pa.ArrowException) as error:
+            raise damaged(path, error) from error
+        self._url = file.url
+        self._ids: list[bytes] = table["id"].to_pylist()
+        self._copies: NDArray[np.uint8] = table["copies"].to_numpy()
+        self._next = 0
+
+    def take(self, ids: list[bytes]) -> NDArray[np.uint8]:
+        """uint8[ids]: the copies of the next documents.
+
+        Raises:
+            WenhaiError: the next documents are others.
+        """
+        first, self._next = self._next, self._next + len(ids)
+        if self._ids[first : self._next] != ids:
+            raise self._foreign()
+        return self._copies[first : self._next]
+
+    def end(self) -> None:
+        """Raises `WenhaiError` when documents are left that were not asked for."""
+        if self._next != len(self._ids):
+            raise self._foreign()
+
+    def _foreign(self) -> WenhaiError:
+        return WenhaiError(
+            f"{self._url}: is the mixture of another text shard. Remove its stage folder and run `python -m corpus run` "
+            "again."
+        )
 
 
 @dataclass(frozen=True)
@@ -95,14 +137,13 @@ class Encoding(TextStage):
             object.__setattr__(self, "upstream", (*self.upstream, MIXTURE_STAGE))
 
     def config(self) -> dict[str, Any]:
-        return encoding(self.recipe)
+        return self.recipe.of_stage(self.name)
 
-    def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
-        """One task a file; each reads the vocabulary beside it, and its copies where there is a mixture."""
+    def beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
+        """The vocabulary, and the file's copies where there is a mixture."""
         (model,) = upstream["tokenizer"].files("model")
         copies = upstream[MIXTURE_STAGE].files("copies") if self.mixed else []
-        beside = [(model, one) for one in copies] if self.mixed else [(model,)] * len(files)
-        return [Task(name, (file, *more)) for (name, file), more in zip(shard_names(files), beside, strict=True)]
+        return [(model, one) for one in copies] if self.mixed else [(model,)] * num_files
 
     def run(self, task: Task, out: Output) -> Counts:
         text, model, *mixture = task.inputs

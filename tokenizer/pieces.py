@@ -1,4 +1,5 @@
-"""Takes pieces out of a trained model, and what can then not be produced, and gives the ids to the next ones.
+"""Edits a trained model: takes pieces out, and what can then not be produced, and gives the ids to the next ones; puts
+the scores of Unigram on a grid.
 
 SentencePiece's file is a protobuf message with the pieces in the order of their ids; BPE numbers its scores 0, -1, -2,
 ... in that order and merges by them, Unigram's are logarithms of probabilities. So pieces are taken out, the order
@@ -8,6 +9,14 @@ A piece of the rest can be produced exactly if its own text is encoded as itself
 token are those that are made of its text alone, since one across its border would have left no such token; in Unigram
 a part of the best segmentation is the best of its own span. A piece that others were merged through may so take them
 with it, and one that Unigram never prefers to its parts is found too.
+
+Scores on a grid have exact sums, so that every library cuts a text alike. SentencePiece adds scores in float32, others
+in float64. A trained score has 24 significant bits, so each sum is rounded, and which of two ways to cut a text has the
+greater sum can hang on what stands before: with scores as they are trained, the same *** is cut as ** * behind one word
+and as * ** behind another, and another library's rounding cuts otherwise again. Multiples of 1/8 have exact sums in
+float32 up to 2^21. That is 32 for each character of the longest text that is encoded at once, 65,536 characters; the
+least score of a vocabulary is around -15, and a character without a piece has 10 less. So ties are ties everywhere, and
+everyone keeps the first they find: the one whose last piece begins first.
 """
 
 from __future__ import annotations
@@ -19,7 +28,9 @@ from typing import Any
 from corpus.engine.errors import WenhaiError
 from tokenizer.model import SPACE_MARK
 
-BPE, NORMAL = 2, 1  # of TrainerSpec.ModelType and of SentencePiece.Type in sentencepiece_model.proto
+UNIGRAM, BPE = 1, 2  # TrainerSpec.ModelType in sentencepiece_model.proto
+NORMAL, USER_DEFINED, UNUSED = 1, 4, 5  # SentencePiece.Type there
+STEPS = 8  # of a score between two integers
 
 
 class TooSmallError(WenhaiError):
@@ -53,7 +64,7 @@ def trim(model: bytes, vocab_size: int, reject: Callable[[list[str]], Mapping[st
     Raises:
         TooSmallError: symbols, bytes and single characters alone are more than `vocab_size`.
     """
-    proto = _parse(model)
+    proto = parse_model(model)
     spelled = [piece.piece for piece in proto.pieces]
     long = [place for place, piece in enumerate(proto.pieces) if piece.type == NORMAL and len(piece.piece) > 1]
     room = vocab_size - (len(spelled) - len(long))
@@ -109,7 +120,17 @@ def _read(piece: str) -> str:
     return piece.replace(SPACE_MARK, " ")
 
 
-def _parse(model: bytes) -> Any:
+def on_grid(model: bytes) -> bytes:
+    """A Unigram model whose pieces have the nearest multiples of 1/8 as scores; those of BPE are integers already."""
+    proto = parse_model(model)
+    for piece in proto.pieces:
+        piece.score = round(piece.score * STEPS) / STEPS
+    data: bytes = proto.SerializeToString(deterministic=True)
+    return data
+
+
+def parse_model(model: bytes) -> Any:
+    """SentencePiece's file as its protobuf message."""
     from sentencepiece import sentencepiece_model_pb2
 
     return sentencepiece_model_pb2.ModelProto.FromString(model)  # type: ignore[attr-defined]  # made when imported

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from corpus.engine import storage
 from corpus.engine.stage import Counts, Folder, Output, Task
 from corpus.engine.storage import File
-from tokenizer.config import sampling, weighing
 from tokenizer.documents import BATCH_ROWS, UNIT, Keys, damaged, document_keys
-from tokenizer.sources import Group, TextStage, count_input, read_groups, read_shares, shard_names
+from tokenizer.sources import Group, TextStage, count_input, read_groups, read_shares
 from tokenizer.traditional import is_traditional
 
 REPORT_SOURCES = 100  # the largest, of a corpus with thousands
@@ -50,12 +49,11 @@ class Sampling(TextStage):
     upstream: ClassVar[tuple[str, ...]] = ("text", "shares")
 
     def config(self) -> dict[str, Any]:
-        return sampling(self.recipe)
+        return self.recipe.of_stage(self.name)
 
-    def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
-        """One task a file; each reads the shares beside it."""
-        (shares,) = upstream["shares"].files("shares")
-        return [Task(name, (file, shares)) for name, file in shard_names(files)]
+    def beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
+        """The shares."""
+        return [tuple(upstream["shares"].files("shares"))] * num_files
 
     def run(self, task: Task, out: Output) -> Counts:
         text, shares_file = task.inputs
@@ -79,7 +77,7 @@ class Sampling(TextStage):
 
     def chosen(self, text: File, ratios: Mapping[Group, float], counts: Counts) -> Iterator[pa.Table]:
         """The sampled documents of each batch of a file, counted."""
-        for batch, texts, groups in read_groups(text, **weighing(self.recipe)):
+        for batch, texts, groups in read_groups(text, self.recipe.by_script):
             keys = document_keys(batch.ids, "sample", self.recipe.seed)
             found = places(keys, [ratios[group] for group in groups])
             columns = [pa.array(found), pa.array(keys), pa.array(batch.sources, pa.string()), texts]

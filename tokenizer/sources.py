@@ -13,7 +13,6 @@ ratios. Of a document as much counts as the sample would take of it.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
@@ -27,7 +26,7 @@ from corpus.engine import durable, storage
 from corpus.engine.errors import UsageError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import File
-from tokenizer.config import TokenizerConfig, sharing, weighing
+from tokenizer.config import TokenizerConfig
 from tokenizer.documents import Batch, read_documents
 from tokenizer.traditional import is_traditional
 
@@ -40,6 +39,9 @@ class Group(NamedTuple):
 
     source: str
     traditional: bool  # False for all where scripts are not told apart
+
+
+Totals = dict[Group, list[int]]  # documents and bytes
 
 
 @dataclass(frozen=True)
@@ -75,11 +77,14 @@ class TextStage(Stage):
         return replace(self, files=())
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        return self.tasks(list(self.files) or upstream["text"].files(), upstream)
-
-    @abstractmethod
-    def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a file."""
+        named = shard_names(list(self.files) or upstream["text"].files())
+        beside = self.beside(upstream, len(named))
+        return [Task(name, (file, *more)) for (name, file), more in zip(named, beside, strict=True)]
+
+    def beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
+        """What each task reads beside its file; nothing."""
+        return [()] * num_files
 
 
 @dataclass(frozen=True)
@@ -91,21 +96,19 @@ class Weighing(TextStage):
     upstream: ClassVar[tuple[str, ...]] = ("text",)
 
     def config(self) -> dict[str, Any]:
-        return weighing(self.recipe)
-
-    def tasks(self, files: list[File], upstream: Mapping[str, Folder]) -> list[Task]:
-        """One task a file."""
-        return [Task(name, (file,)) for name, file in shard_names(files)]
+        return {"by_script": self.recipe.by_script}
 
     def run(self, task: Task, out: Output) -> Counts:
         counts, totals = Counts(), Totals()
-        for batch, texts, groups in read_groups(task.inputs[0], **self.config()):
-            totals.add_documents(groups, pc.binary_length(texts).to_pylist())
+        for batch, texts, groups in read_groups(task.inputs[0], self.recipe.by_script):
+            for group, size in zip(groups, pc.binary_length(texts).to_pylist(), strict=True):
+                add_total(totals, group, 1, size)
             count_input(counts, batch)
             counts.documents_out += len(groups)
             counts.bytes_out += batch.num_bytes
-        with out.create(f"totals/{task.name}.json", rows=len(totals.groups)) as path:
-            path.write_bytes(durable.canonical_json(totals.as_json()) + b"\n")
+        with out.create(f"totals/{task.name}.json", rows=len(totals)) as path:
+            rows = [[*group, *total] for group, total in sorted(totals.items())]
+            path.write_bytes(durable.canonical_json(rows) + b"\n")
         return counts
 
 
@@ -120,7 +123,7 @@ class Sharing(Stage):
     upstream: ClassVar[tuple[str, ...]] = ("sources",)
 
     def config(self) -> dict[str, Any]:
-        return sharing(self.recipe)
+        return self.recipe.of_stage(self.name)
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         return [Task("shares", tuple(upstream["sources"].files("totals")))]
@@ -128,42 +131,28 @@ class Sharing(Stage):
     def run(self, task: Task, out: Output) -> Counts:
         totals = Totals()
         for file in task.inputs:
-            totals.add_json(storage.read_json(file.url))
-        found = shares(totals.groups, self.recipe)
+            for source, traditional, documents, num_bytes in storage.read_json(file.url):
+                add_total(totals, Group(source, traditional), documents, num_bytes)
+        found = shares(totals, self.recipe)
         with out.create("shares/shares.json", rows=len(found)) as path:
             path.write_bytes(durable.canonical_json([asdict(share) for share in found]) + b"\n")
         return Counts()
 
 
-class Totals:
-    """Documents and bytes by group."""
+def add_total(totals: Totals, group: Group, documents: int, num_bytes: int) -> None:
+    """Add documents to those of their group.
 
-    def __init__(self) -> None:
-        self.groups: dict[Group, list[int]] = {}
-
-    def add_documents(self, groups: Sequence[Group], sizes: Sequence[int]) -> None:
-        """Add documents by their group and their UTF-8 bytes."""
-        for group, size in zip(groups, sizes, strict=True):
-            self._add(group, 1, size)
-
-    def add_json(self, rows: Any) -> None:
-        """Add the totals of a shard."""
-        for source, traditional, documents, num_bytes in rows:
-            self._add(Group(source, traditional), documents, num_bytes)
-
-    def as_json(self) -> list[list[Any]]:
-        """[source, traditional, documents, bytes] of each group, sorted."""
-        return [[*group, *total] for group, total in sorted(self.groups.items())]
-
-    def _add(self, group: Group, documents: int, num_bytes: int) -> None:
-        total = self.groups.setdefault(group, [0, 0])
-        total[0] += documents
-        total[1] += num_bytes
-        if len(self.groups) > 2 * MAX_SOURCES:
-            raise UsageError(
-                f"more than {MAX_SOURCES:,} sources: the column `source` (the name of a file that has none) tells "
-                "documents apart, not collections. Give documents of one collection one source."
-            )
+    Raises:
+        UsageError: there are more groups than collections can be.
+    """
+    total = totals.setdefault(group, [0, 0])
+    total[0] += documents
+    total[1] += num_bytes
+    if len(totals) > 2 * MAX_SOURCES:
+        raise UsageError(
+            f"more than {MAX_SOURCES:,} sources: the column `source` (the name of a file that has none) tells "
+            "documents apart, not collections. Give documents of one collection one source."
+        )
 
 
 def shares(totals: Mapping[Group, Sequence[int]], recipe: TokenizerConfig) -> list[Share]:
@@ -186,15 +175,10 @@ def shares(totals: Mapping[Group, Sequence[int]], recipe: TokenizerConfig) -> li
         for part, bytes_taken in zip(parts, of_parts.tolist(), strict=True):
             taken[part] = fill(sizes[part], _weights(sizes[part], recipe.source_exponent), bytes_taken)
     ratios = np.divide(taken, sizes, out=np.zeros(len(groups)), where=sizes > 0).tolist()
-    return [
-        Share(group.source, group.traditional, totals[group][0], totals[group][1], _rounded(ratio))
-        for group, ratio in zip(groups, ratios, strict=True)
+    return [  # twelve digits: the last ones of a power are not the same on every processor
+        Share(group.source, group.traditional, documents, num_bytes, float(f"{ratio:.12g}"))
+        for (group, (documents, num_bytes)), ratio in zip(sorted(totals.items()), ratios, strict=True)
     ]
-
-
-def _rounded(ratio: float) -> float:
-    """Twelve digits: the last ones of a power are not the same on every processor."""
-    return float(f"{ratio:.12g}")
 
 
 def _weights(sizes: NDArray[np.float64], exponent: float) -> NDArray[np.float64]:

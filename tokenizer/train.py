@@ -28,10 +28,9 @@ from typing import Any, ClassVar
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
-from tokenizer.config import TokenizerConfig, control_pieces, training
+from tokenizer.config import TokenizerConfig, control_pieces
 from tokenizer.model import EOD_PIECE, SPACE_MARK, Tokenizer
-from tokenizer.pieces import TooSmallError, Trimmed, trim
-from tokenizer.scores import on_grid
+from tokenizer.pieces import TooSmallError, Trimmed, on_grid, parse_model, trim
 
 MAX_SENTENCE_CHARACTERS = 1000  # at most 4,000 bytes: below the 4,192 above which SentencePiece skips
 CUT_CHARACTERS = 200  # a cut is at the last punctuation mark of so many characters, so seldom inside a word
@@ -67,7 +66,7 @@ def train_without_rejected(texts: Sequence[str], config: TokenizerConfig) -> Tri
     size = config.vocab_size
     if config.reject == "none" and not config.reject_pieces:
         model = _train(texts, config, size)
-        return Trimmed(model, _size(model), {}, [])
+        return Trimmed(model, len(parse_model(model).pieces), {}, [])
     margin = size // MARGIN + 64
     while True:
         model = _train(texts, config, size + margin)
@@ -75,7 +74,7 @@ def train_without_rejected(texts: Sequence[str], config: TokenizerConfig) -> Tri
             trimmed = trim(model, size, lambda pieces: rejected(pieces, texts, config))
         except TooSmallError as error:
             raise WenhaiError(_too_small(error.needed, config)) from None
-        exhausted = _size(model) < size + margin  # the texts have no more
+        exhausted = len(parse_model(model).pieces) < size + margin  # the texts have no more
         margin *= MARGIN_GROWTH
         if trimmed.vocab_size == size or exhausted or margin > MAX_MARGIN * size:
             return trimmed
@@ -92,13 +91,6 @@ def rejected(pieces: Sequence[str], texts: Sequence[str], config: TokenizerConfi
             if held := named.search(piece.replace(SPACE_MARK, " ")):
                 found[piece] = f"recipe: {held[0]}"
     return found
-
-
-def _size(model: bytes) -> int:
-    import sentencepiece
-
-    size: int = sentencepiece.SentencePieceProcessor(model_proto=model).vocab_size()
-    return size
 
 
 def _train(texts: Iterable[str], config: TokenizerConfig, vocab_size: int) -> bytes:
@@ -188,7 +180,7 @@ class TokenizerTraining(Stage):
     upstream: ClassVar[tuple[str, ...]] = ("sample", "shares")
 
     def config(self) -> dict[str, Any]:
-        found = training(self.recipe)
+        found = self.recipe.of_stage(self.name)
         if self.recipe.reject == "suspicious":
             words = resources.files("tokenizer.report").joinpath("spam_words.txt").read_bytes()
             found["spam_words"] = hashlib.sha256(words).hexdigest()

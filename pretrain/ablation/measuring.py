@@ -107,7 +107,8 @@ def measured(out: Path, run_name: str, steps: Sequence[int], questions: Question
             return found
     curves: dict[str, dict[str, float]] = {}
     for step, folder in sorted(folders.items()):
-        with opened(_asking(folder, questions)) as model:
+        asking = Namespace(checkpoint=str(folder), device=questions.device, set=[], nproc=1)
+        with opened(asking) as model:
             for held in questions.held:
                 if held.kind == "held out":
                     curves.setdefault(held.key, {})[str(step)] = _bits(model, held, questions.max_tokens // CURVE_PART)
@@ -117,10 +118,6 @@ def measured(out: Path, run_name: str, steps: Sequence[int], questions: Question
     found = Measured(of=of, bits_per_character=bits, curves=curves, accuracy=accuracy)
     durable.write_json(path, found.model_dump(mode="json"))
     return found
-
-
-def _asking(folder: Path, questions: Questions) -> Namespace:
-    return Namespace(checkpoint=str(folder), device=questions.device, set=[], nproc=1)
 
 
 def _bits(model: Opened, held: Held, max_tokens: int | None) -> float:

@@ -17,8 +17,8 @@ from pretrain.ablation.results import (
     described_exclusions,
     shown_difference,
     shown_mean,
+    summarize,
 )
-from pretrain.ablation.statistics import summarize
 from pretrain.monitor.charts import Axis, short
 from pretrain.monitor.facts import Row
 from pretrain.monitor.page import style, table

@@ -20,14 +20,14 @@ Each part, what is given and what is said, is encoded for itself: at use a promp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from corpus.engine.config import Strict, load_toml, parse
 from corpus.engine.errors import UsageError
 from pretrain.chat.conversations import Message
 
+TEMPLATES = Path(__file__).with_name("templates")
 TEMPLATE = "template.toml"  # in the folder of a run that was fine-tuned
 
 
@@ -88,7 +88,7 @@ def render(template: Template, messages: Sequence[Message]) -> str:
 
 def named_templates() -> list[str]:
     """The names of the templates that come with the package."""
-    return sorted(path.name.removesuffix(".toml") for path in _folder().iterdir() if path.name.endswith(".toml"))
+    return sorted(path.stem for path in TEMPLATES.glob("*.toml"))
 
 
 def load_template(name_or_path: str | Path) -> Template:
@@ -99,8 +99,7 @@ def load_template(name_or_path: str | Path) -> Template:
     """
     name = str(name_or_path)
     if name in named_templates():
-        with resources.as_file(_folder() / f"{name}.toml") as path:
-            return parse(Template, load_toml(path), f"template {name}")
+        return parse(Template, load_toml(TEMPLATES / f"{name}.toml"), f"template {name}")
     if not Path(name).is_file():
         raise UsageError(f"--template {name}: no such file, and none of {', '.join(named_templates())}.")
     return parse(Template, load_toml(Path(name)), name)
@@ -124,7 +123,3 @@ def template_of(checkpoint: Path) -> Template:
             f"{checkpoint}: has no {TEMPLATE} two folders above. Name a template, as in --template dialogue."
         )
     return load_template(path)
-
-
-def _folder() -> Any:
-    return resources.files("pretrain.chat") / "templates"

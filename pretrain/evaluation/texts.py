@@ -9,22 +9,16 @@ the file and the line: a score of half a file would be a wrong score.
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import PurePath
-from typing import Any, BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from corpus.engine import storage
-from corpus.engine.errors import SetupError, UsageError, WenhaiError
+from corpus.engine.errors import UsageError
+from pretrain.inference.lines import decoded, lines, text_lines
 
-MAX_TEXT_BYTES = 64 << 20  # of a line of JSONL, or of a text file
-CHUNK_BYTES = 1 << 16
-ZSTD_CHUNK_BYTES = 1 << 10  # a kilobyte of zstd can be 32 MB of zeros
 PACKED = (".gz", ".zst")
 LINES = (".jsonl", ".ndjson")
 
@@ -90,85 +84,23 @@ def _read(path: str, name: str, by: str | None) -> Iterator[Text]:
         (whole,) = lines(path, b"")
         yield Text(decoded(whole, path), name)
         return
-    for number, line in enumerate(lines(path, b"\n"), start=1):
-        where = f"{path}, line {number}"
-        if text := decoded(line, where).strip():
-            yield _of_line(text, where, name, by)
+    for number, line in text_lines(path):
+        yield _of_line(line, f"{path}, line {number}", name, by)
 
 
 def _of_line(line: str, where: str, name: str, by: str | None) -> Text:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise WenhaiError(f"{where}: is no JSON ({error}).") from error
+        raise UsageError(f"{where}: is no JSON ({error}).") from error
     text = record.get("text") if isinstance(record, dict) else None
     if not isinstance(text, str):
-        raise WenhaiError(f'{where}: has no "text" that is a string.')
+        raise UsageError(f'{where}: has no "text" that is a string.')
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise WenhaiError(f"{where}: its text holds half of a surrogate pair, which is no character.")
+        raise UsageError(f"{where}: its text holds half of a surrogate pair, which is no character.")
     source = record.get(by) if by is not None else None
     if source is None or source == "":
         return Text(text, name)
     if isinstance(source, dict | list):
-        raise WenhaiError(f"{where}: its {by!r} is no name of a source.")
+        raise UsageError(f"{where}: its {by!r} is no name of a source.")
     return Text(text, str(source))
-
-
-def decoded(data: bytes, where: str) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise WenhaiError(f"{where}: byte {error.start + 1} is not UTF-8. Convert the file first.") from error
-
-
-def lines(path: str, end: bytes) -> Iterator[bytes]:
-    """The parts of a file between `end`s, or all of it as one where that is empty."""
-    held = bytearray()
-    number = 1
-    for chunk in _chunks(path):
-        held += chunk
-        if end and end in chunk:
-            *lines, held = held.split(end)
-            number += len(lines)
-            yield from map(bytes, lines)
-        if len(held) > MAX_TEXT_BYTES:
-            where = f"{path}, line {number}" if end else path
-            raise WenhaiError(f"{where}: is longer than {MAX_TEXT_BYTES:,} bytes. Cut it into several texts.")
-    if held or not end:
-        yield bytes(held)
-
-
-def _chunks(path: str) -> Iterator[bytes]:
-    """The bytes of a file, unpacked, some at a time."""
-    try:
-        with storage.open_stream(path) as stored:
-            if path.lower().endswith(".zst"):
-                yield from _unzstd(stored, path)
-                return
-            with gzip.GzipFile(fileobj=stored) if path.lower().endswith(".gz") else nullcontext(stored) as file:
-                while chunk := file.read(CHUNK_BYTES):
-                    yield chunk
-    except (OSError, EOFError, zlib.error) as error:
-        raise WenhaiError(f"{path}: cannot be read ({error}).") from error
-
-
-def _unzstd(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """One frame after another; a file that ends inside of one is an error, which zstandard's own streams do not
-    tell."""
-    if find_spec("zstandard") is None:
-        raise SetupError(f"{path}: to read .zst, run: pip install zstandard")
-    import zstandard
-
-    frames = zstandard.ZstdDecompressor()
-    frame: Any = None
-    try:
-        while chunk := file.read(ZSTD_CHUNK_BYTES):
-            while chunk:
-                frame = frame or frames.decompressobj()
-                yield frame.decompress(chunk)
-                chunk = frame.unused_data
-                frame = None if frame.eof else frame
-    except zstandard.ZstdError as error:
-        raise WenhaiError(f"{path}: is damaged ({error}).") from error
-    if frame is not None:
-        raise WenhaiError(f"{path}: ends in the middle of a frame. Fetch it again.")

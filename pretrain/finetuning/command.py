@@ -14,9 +14,8 @@ from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from pretrain.chat.templates import TEMPLATE, load_template, named_templates
 from pretrain.console import say
-from pretrain.finetuning.encoding import Fit
 from pretrain.finetuning.sources import Files, Source, TaskItems, survey
-from pretrain.finetuning.store import CONFIG, EXAMPLES, ORIGIN, Plan, write_examples
+from pretrain.finetuning.store import CONFIG, EXAMPLES, ORIGIN, Fit, Plan, write_examples
 from pretrain.run import command
 
 SHARE = 0.05

@@ -9,14 +9,14 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from corpus.engine.durable import canonical_json
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.chat.conversations import Message, NotAnExample, checked, conversation_of
-from pretrain.evaluation.texts import decoded, lines
+from pretrain.inference.lines import decoded, lines
 
 
 class Example(NamedTuple):
@@ -32,14 +32,6 @@ class Example(NamedTuple):
         return hashlib.sha256(canonical_json(self.messages)).digest()[:16]
 
 
-class Source(Protocol):
-    """Examples that can be read more than once."""
-
-    @property
-    def num_skipped(self) -> int: ...  # lines that were none, in the last reading
-    def __iter__(self) -> Iterator[Example]: ...
-
-
 @dataclass
 class Files:
     """The lines of JSONL files (`.jsonl`, also with `.gz` or `.zst`), each an example of any format we know.
@@ -51,7 +43,7 @@ class Files:
 
     paths: Sequence[str]
     skip_bad: bool = False
-    num_skipped: int = 0
+    num_skipped: int = 0  # lines that were none, in the last reading
 
     def __iter__(self) -> Iterator[Example]:
         """Each of them; empty lines are nothing.
@@ -101,6 +93,9 @@ class TaskItems:
                     f"task {self.task}, {self.split}, item {number}: {error}. Choose another prompt."
                 ) from error
             yield Example(messages, f"{self.task}-{self.split}", number)
+
+
+Source = Files | TaskItems  # examples that can be read more than once
 
 
 @dataclass(frozen=True)

@@ -134,20 +134,14 @@ def write_start(out: Path, base: Path, config: RunConfig, origin: Mapping[str, A
     Raises:
         WenhaiError: the checkpoint is damaged, or of another tokenizer than the examples.
     """
-    from pretrain.hf.load import fill
+    from pretrain.hf.load import save_first
     from pretrain.parallel.base import mesh
-    from pretrain.training.step import new_run
 
     if checkpoint.newest(out) is None:  # else a start died right before its end
         with mesh.start(ParallelConfig(), "cpu", TIMEOUT_MINUTES) as world:
             corpora = open_run(config, out / EXAMPLES, None)
             run_config = with_vocab_size(config, corpora.tokenizer.vocab_size)
             weights, _ = checkpoint.load_model(base)
-            alone = run_config.training.model_copy(update={"device": "cpu", "compile": False})
-            here = run_config.model_copy(update={"parallel": ParallelConfig(), "training": alone})
-            run = new_run(here, world, corpora.loader, corpora.order)
-            fill(run.model, weights)
-            del weights
             durable.write_json(out / ORIGIN, origin)
-            checkpoint.save(out, run.state, run.model, run.optimizer, run_config, corpora.identity, world)
+            save_first(out, weights, run_config, corpora, world)
     durable.write_bytes(out / CONFIG, f"{dump(to_json(config))}\n".encode())

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, TextIO
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from pretrain.generation.prompts import read_prompts
+from pretrain.inference.lines import json_object, text_lines
 
 if TYPE_CHECKING:
-    from pretrain.generation.generate import Piece, Text
+    from pretrain.generation.generate import Piece
     from pretrain.inference.reading import Reading
     from tokenizer.model import Tokenizer
+
+MAX_LINE_BYTES = 16 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -200,17 +202,33 @@ def _list(prompts: list[str], pieces: Iterable[Piece], num_samples: int, as_json
     for number, (text, words) in enumerate(in_order(pieces, num_samples)):
         prompt = prompts[text.prompt]
         if as_json:
-            line = json.dumps(_record(prompt, text, words), ensure_ascii=False)
+            record = {
+                "prompt": prompt,
+                "sample": text.sample,
+                "text": words,
+                "num_tokens": len(text.generated),
+                "end": text.end,
+            }
+            line = json.dumps(record, ensure_ascii=False)
         else:
             line = f"{'' if number == 0 else chr(10)}--- {text.prompt + 1}.{text.sample + 1}\n{prompt}{words}"
         print(line, file=out, flush=True)
 
 
-def _record(prompt: str, text: Text, words: str) -> dict[str, object]:
-    return {
-        "prompt": prompt,
-        "sample": text.sample,
-        "text": words,
-        "num_tokens": len(text.generated),
-        "end": text.end,
-    }
+def read_prompts(path: Path) -> Iterator[str]:
+    """The prompts of a .jsonl or .txt file, one after the other. Lines without text are none; a JSON prompt may be
+    empty.
+
+    Raises:
+        UsageError: the file cannot be read or is named otherwise, or a line is wrong; its number is named.
+    """
+    if path.suffix not in (".jsonl", ".txt"):
+        raise UsageError(
+            f"{path}: name it .jsonl (an object with `prompt` in each line) or .txt (a prompt in each line)"
+        )
+    for number, line in text_lines(str(path), MAX_LINE_BYTES):
+        where = f"{path}, line {number}"
+        prompt = line if path.suffix == ".txt" else json_object(line, where).get("prompt")
+        if not isinstance(prompt, str):
+            raise UsageError(f'{where}: no object with a text under "prompt". Mend the line or take it out')
+        yield prompt

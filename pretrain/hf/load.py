@@ -34,8 +34,7 @@ from pretrain.hf.layouts import LAYOUTS, Layout, padded
 from pretrain.hf.proof import Agreement
 from pretrain.model import GPT
 from pretrain.parallel.base import mesh
-from pretrain.parallel.engine.compose import ParallelModel
-from pretrain.run.datasets import open_run
+from pretrain.run.datasets import Corpora, open_run
 from pretrain.training.step import new_run
 from tokenizer.model import Tokenizer
 
@@ -102,13 +101,9 @@ def import_model(
         ours = read_model(layout, weights, run_config, num_rows)
         agreement = proof.compare(ours, proof.from_folder(folder), tokenizer)
 
-        alone = run_config.training.model_copy(update={"device": "cpu", "compile": False})
-        here = run_config.model_copy(update={"parallel": ParallelConfig(), "training": alone})
-        run = new_run(here, world, corpora.loader, corpora.order)
-        fill(run.model, ours)
         with durable.RunLock(out):
             durable.write_bytes(out / "config.toml", f"{dump(to_json(config))}\n".encode())
-            checkpoint.save(out, run.state, run.model, run.optimizer, run_config, corpora.identity, world)
+            save_first(out, ours, run_config, corpora, world)
     return agreement
 
 
@@ -201,9 +196,13 @@ def _stored(name: str, weights: Weights) -> str:
 
 
 @torch.no_grad()
-def fill(model: ParallelModel, ours: GPT) -> None:
-    """Copy weights into a run of one rank."""
+def save_first(out: Path, ours: GPT, config: RunConfig, corpora: Corpora, world: mesh.World) -> None:
+    """Write the checkpoint at step 0 of a run of `config` that begins with these weights; on one rank."""
+    alone = config.training.model_copy(update={"device": "cpu", "compile": False})
+    here = config.model_copy(update={"parallel": ParallelConfig(), "training": alone})
+    run = new_run(here, world, corpora.loader, corpora.order)
     for name, weight in weights_of(ours).items():
-        parameter = model.parameters[name]
+        parameter = run.model.parameters[name]
         local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
         local.copy_(weight)
+    checkpoint.save(out, run.state, run.model, run.optimizer, config, corpora.identity, world)

@@ -1,4 +1,5 @@
-"""What programs that serve a model read besides its weights: where texts begin and end, how tokens are drawn.
+"""What programs that serve a model read besides its weights: where texts begin and end, how tokens are drawn, how a
+conversation is spelled.
 
 Every document of the training stood behind the end-of-document symbol, so the tokenizer puts that symbol before a text,
 as a Llama's puts its own: transformers, vLLM and others then ask the model what it was trained on. Not so after
@@ -7,10 +8,16 @@ training with a document mask, where no token saw what lies before its document.
 Names of control symbols stay characters in a text (see `tokenizer.export`), unless a chat template begins with one:
 there it is a name in a text, too, and servers encode the whole. Padding is the unknown symbol, which no text becomes
 and training never saw: were it the end, whoever fine-tunes the folder would mask the very token that ends an answer.
+
+The chat template is Jinja, and writes what `pretrain.chat.templates.render` writes, and training read: the marks around
+each turn. A server encodes the whole of it at once; in training each part was encoded for itself, so a token may cross
+from a mark into a text where the two would be one piece.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +26,22 @@ from pretrain.chat.conversations import Message
 from pretrain.chat.templates import Template, render
 from pretrain.config import RunConfig
 from pretrain.generation.sampling import Sampling
-from pretrain.hf.chat import jinja
 from pretrain.hf.proof import ProofError
 from tokenizer.model import EOD_PIECE, Tokenizer
 
+CHAT = """{%- for message in messages -%}
+{%- if loop.first -%}{{- START -}}{%- endif -%}
+{%- if message['role'] == 'assistant' -%}
+{{- ASSISTANT_PREFIX + message['content'] -}}
+{%- if not loop.last -%}{{- ASSISTANT_SUFFIX -}}{%- endif -%}
+{%- elif message['role'] == 'system' -%}
+{{- SYSTEM_PREFIX + message['content'] + SYSTEM_SUFFIX -}}
+{%- else -%}
+{{- USER_PREFIX + message['content'] + USER_SUFFIX -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- ASSISTANT_PREFIX -}}{%- endif -%}
+"""
 UNKNOWN_ID = 0  # of every SentencePiece model
 MAX_TOKENIZER_BYTES = 1 << 30
 GENERATION_CONFIG = "generation_config.json"
@@ -33,6 +52,20 @@ TRIAL = [
     Message("assistant", "你好！"),
     Message("user", "再见\n“再见”"),
 ]
+
+
+def jinja(template: Template, *, begins_with_symbol: bool) -> str:
+    """The chat template of a template.
+
+    Args:
+        begins_with_symbol: Whether the end-of-document symbol stands before a conversation.
+    """
+    words = {"START": "bos_token" if begins_with_symbol else "''"}
+    for role in ("system", "user", "assistant"):
+        for place in ("prefix", "suffix"):
+            text = getattr(getattr(template, role), place)
+            words[f"{role}_{place}".upper()] = json.dumps(text, ensure_ascii=False)
+    return re.sub("|".join(words), lambda found: words[found[0]], CHAT)  # in one go: a mark may spell one of the names
 
 
 def begins_with_symbol(config: RunConfig) -> bool:

@@ -17,10 +17,10 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from corpus.engine.config import apply_overrides, parse
 from corpus.engine.errors import UsageError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pretrain.inference.reading import Reading, TokenLosses
     from pretrain.parallel.base.mesh import World
 
+Value = TypeVar("Value")
 SETTABLE = ("parallel", "training.precision")  # what does not change the model
 
 
@@ -57,6 +58,10 @@ class Opened:
     def together(self) -> AbstractContextManager[None]:
         """Around what rank 0 does alone, a file that it writes: if it fails, all ranks end with its error."""
         return nullcontext() if self.world is None else self.world.together()
+
+    def from_first(self, value: Value) -> Value:
+        """What rank 0 has, on all ranks; all of them call it."""
+        return value if self.world is None else self.world.gather(value)[0]
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,44 +104,32 @@ def opened(args: argparse.Namespace) -> Iterator[Opened]:
         WenhaiError: a file of the checkpoint is missing or altered; the message names it.
         SystemExit: on other ranks than 0, with the error's code.
     """
-    with told_once():
-        num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
-        with _alone(args) if num_ranks == 1 else _on_mesh(args) as model:
-            yield model
-
-
-@contextmanager
-def _alone(args: argparse.Namespace) -> Iterator[Opened]:
-    from pretrain.checkpoint import TOKENIZER, load_model, local_folder
-    from pretrain.inference.reading import Reading
-    from pretrain.parallel.base.mesh import choose_device, layout
-    from pretrain.parallel.engine.pipeline import DTYPES
-
-    folder = local_folder(args.checkpoint)
-    config = _configuration(folder, args.set)
-    layout(config.parallel, 1)
-    device = choose_device(args.device)
-    model, _ = load_model(folder)
-    model.to(device, DTYPES[config.training.precision])
-    tokenizer = Tokenizer(folder / TOKENIZER)
-    yield Opened(model, config, tokenizer, Reading.of(config, tokenizer.eod), device, None, folder)
-
-
-@contextmanager
-def _on_mesh(args: argparse.Namespace) -> Iterator[Opened]:
-    from pretrain.checkpoint import TOKENIZER, load_weights, local_folder
+    from pretrain.checkpoint import TOKENIZER, load_model, load_weights, local_folder
     from pretrain.inference.reading import Reading
     from pretrain.parallel.base import mesh
-    from pretrain.parallel.engine import compose
 
-    folder = local_folder(args.checkpoint)  # of a URL a copy of each rank's own
-    config = _configuration(folder, args.set)
-    with mesh.start(config.parallel, args.device, config.training.timeout_minutes) as world:
-        model = compose.build(config, world)
-        load_weights(folder, model, world)
-        with world.together():
+    with told_once(), ExitStack() as stack:
+        folder = local_folder(args.checkpoint)  # of a URL a copy of each rank's own
+        config = _configuration(folder, args.set)
+        model: TokenLosses
+        world: World | None = None
+        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+            from pretrain.parallel.engine.pipeline import DTYPES
+
+            mesh.layout(config.parallel, 1)
+            device = mesh.choose_device(args.device)
+            model = load_model(folder)[0].to(device, DTYPES[config.training.precision])
+        else:
+            from pretrain.parallel.engine import compose
+
+            timeout = config.training.timeout_minutes
+            world = stack.enter_context(mesh.start(config.parallel, args.device, timeout))
+            built = compose.build(config, world)
+            load_weights(folder, built, world)
+            model, device = built, world.device
+        with nullcontext() if world is None else world.together():
             tokenizer = Tokenizer(folder / TOKENIZER)
-        yield Opened(model, config, tokenizer, Reading.of(config, tokenizer.eod), world.device, world, folder)
+        yield Opened(model, config, tokenizer, Reading.of(config, tokenizer.eod), device, world, folder)
 
 
 def _configuration(folder: Path, overrides: Sequence[str]) -> RunConfig:

@@ -5,21 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from pretrain.inference.opened import add_model_arguments, in_ranks, opened
-from pretrain.tasks.baselines import published
+from pretrain.inference.opened import Opened, add_model_arguments, in_ranks, opened
 from pretrain.tasks.calibration import CALIBRATIONS, NORMALISATIONS
 from pretrain.tasks.definition import NINE, Task, load_tasks
-from pretrain.tasks.progress import Progress
 from pretrain.tasks.results import Results, compared, read_results, write_results
-from pretrain.tasks.table import lines
-
-if TYPE_CHECKING:
-    from pretrain.inference.opened import Opened
-    from pretrain.tasks.run import Options
+from pretrain.tasks.table import lines, published
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,22 +66,10 @@ def main(args: argparse.Namespace) -> None:
 
 def _evaluated(args: argparse.Namespace, tasks: list[Task], model: Opened) -> Results:
     from pretrain.checkpoint import read_commit
-    from pretrain.tasks.run import run_tasks
+    from pretrain.tasks.run import Options, run_tasks
 
     of = {"checkpoint": read_commit(model.checkpoint).digest, "tokenizer": model.tokenizer.sha256}
-    options = _options(args)
-    found = run_tasks(model, tasks, args.data, options, args.out, of, Progress())
-    return Results(
-        of=of,
-        options={**options.of_scores, "calibration": options.calibration, "normalisation": options.normalisation},
-        tasks=found,
-    )
-
-
-def _options(args: argparse.Namespace) -> Options:
-    from pretrain.tasks.run import Options
-
-    return Options(
+    options = Options(
         prompt=args.method,
         shots=args.shots,
         seed=args.seed,
@@ -98,6 +79,9 @@ def _options(args: argparse.Namespace) -> Options:
         calibration=args.calibrate,
         normalisation=args.normalise,
     )
+    found = run_tasks(model, tasks, args.data, options, args.out, of, is_shown=True)
+    how = {**options.of_scores, "calibration": options.calibration, "normalisation": options.normalisation}
+    return Results(of=of, options=how, tasks=found)
 
 
 def _tell(args: argparse.Namespace, results: Results, other: Results | None) -> None:

@@ -1,6 +1,7 @@
 """Tasks as data: a TOML file says where the items lie, which answers there are, and how a model is asked.
 
-Nine come with the package (FewCLUE's and ZeroCLUE's); a user's own is a file of the same form, named by its path.
+Those in `definitions/` come with the package, nine of them FewCLUE's and ZeroCLUE's; a user's own is a file of the same
+form, named by its path.
 
 A prompt is three templates, one after another: `context`, the same for every answer; `given`, which may name the answer
 and costs nothing; `scored`, whose log-likelihood speaks for the answer. So one form holds both ways of asking:
@@ -16,9 +17,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -26,6 +26,7 @@ from corpus.engine.config import Strict, load_toml, parse
 from corpus.engine.errors import UsageError
 
 NINE = ("eprstmt", "csldcp", "tnews", "iflytek", "ocnli", "bustm", "chid", "csl", "cluewsc")
+DEFINITIONS = Path(__file__).with_name("definitions")
 WORD = "word"  # the field of a template that is a word of the answer
 FIELD = re.compile(r"\{(\w+(?:\.\w+)*)\}")
 
@@ -177,12 +178,8 @@ def load_tasks(names_or_paths: Iterable[str] = NINE) -> list[Task]:
 
 def _load(name: str) -> Task:
     if name.endswith(".toml"):
-        return _parse(load_toml(Path(name)), name)
-    if name not in NINE:
-        raise UsageError(f"task {name}: there is none; {', '.join(NINE)}, or the path of a .toml file.")
-    with resources.as_file(resources.files("pretrain") / "tasks" / "definitions" / f"{name}.toml") as path:
-        return _parse(load_toml(path), str(path))
-
-
-def _parse(values: dict[str, Any], where: str) -> Task:
-    return parse(Task, values, where)
+        return parse(Task, load_toml(Path(name)), name)
+    named = {path.stem: path for path in DEFINITIONS.glob("*.toml")}
+    if name not in named:
+        raise UsageError(f"task {name}: there is none; {', '.join(sorted(named))}, or the path of a .toml file.")
+    return parse(Task, load_toml(named[name]), str(named[name]))

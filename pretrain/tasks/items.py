@@ -1,16 +1,17 @@
 """Items of a task: JSON lines, read within bounds and checked, so that no accuracy is of a file that is cut off or
-another one."""
+another one; and the examples before them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from corpus.engine.errors import UsageError
-from pretrain.tasks.definition import Split, Task
+from pretrain.inference.lines import json_object, text_lines
+from pretrain.tasks.definition import Task
 
 MAX_LINE_BYTES = 1 << 20
 MAX_ITEMS = 1_000_000
@@ -36,31 +37,25 @@ class Items:
     num_unlabelled: int  # lines whose label says that nobody agreed on one; they are left out
 
 
-def items_path(task: Task, folder: Path, split: str | None = None) -> Path:
-    """The file of a split, named as the task names it or by a file's stem; without a name the one that is evaluated.
-
-    Raises:
-        UsageError: no split has that name, or none of its files is there.
-    """
-    return _find(task, folder, split or task.split)[0]
-
-
 def read_items(task: Task, folder: Path, split: str | None = None) -> Items:
-    """All items of a split (see `items_path`).
+    """All items of a split, named as the task names it or by a file's stem; without a name the one that is evaluated.
 
     Raises:
-        UsageError: there is no such file; a line is too long, no UTF-8, no JSON object, or lacks what an item needs; a
+        UsageError: no split has that name, or none of its files is there; a line is too long, no UTF-8, no JSON object, or lacks what an item needs; a
             label is unknown, or there are none; the number of items is none in which the split was published.
     """
     path, published = _find(task, folder, split or task.split)
     items: list[Item] = []
     num_unlabelled = 0
-    for number, fields in _objects(path):
+    for number, line in text_lines(str(path), MAX_LINE_BYTES):
         where = f"{path}, line {number}"
+        fields = json_object(line, where)
         if fields.get(task.label) in task.unlabelled:
             num_unlabelled += 1
         else:
             items.append(_item(task, number - 1, fields, where))
+        if number > MAX_ITEMS:
+            raise UsageError(f"{path}: more than {MAX_ITEMS:,} lines. Split it, or take a sample of it.")
     num_items = len(items) + num_unlabelled
     if published and num_items not in published:
         sizes = " or ".join(f"{size:,}" for size in published)
@@ -75,7 +70,8 @@ def read_items(task: Task, folder: Path, split: str | None = None) -> Items:
 
 def _find(task: Task, folder: Path, name: str) -> tuple[Path, tuple[int, ...]]:
     """A split's file, and the sizes in which it was published."""
-    wanted = list(_files_of(task, name))
+    files = [(split, file) for split in task.splits for file in split.files]
+    wanted = [(split, file) for split, file in files if name in (split.name, Path(file).stem)]
     if not wanted:
         known = list(dict.fromkeys(split.name for split in task.splits))
         raise UsageError(f"task {task.name}: no split {name!r}; it has {', '.join(known)}, and their files by name.")
@@ -88,50 +84,6 @@ def _find(task: Task, folder: Path, name: str) -> tuple[Path, tuple[int, ...]]:
         f"{folder / task.folder[0]}: none of {looked} is there. Give the folder that holds {task.folder[0]}/ "
         "(of FewCLUE and ZeroCLUE it is datasets/)."
     )
-
-
-def _files_of(task: Task, name: str) -> Iterator[tuple[Split, str]]:
-    for split in task.splits:
-        for file in split.files:
-            if name in (split.name, Path(file).stem):
-                yield split, file
-
-
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The JSON objects of a file with the numbers of their lines, from 1; empty lines are passed over."""
-    try:
-        with open(path, "rb") as file:
-            number = 0
-            while line := file.readline(MAX_LINE_BYTES + 1):
-                number += 1
-                where = f"{path}, line {number}"
-                if len(line) > MAX_LINE_BYTES:
-                    raise UsageError(
-                        f"{where}: longer than {MAX_LINE_BYTES:,} bytes. Items are JSON objects, one a line."
-                    )
-                if number > MAX_ITEMS:
-                    raise UsageError(f"{path}: more than {MAX_ITEMS:,} lines. Split it, or take a sample of it.")
-                if line.strip():
-                    yield number, _object(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, where)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
-
-
-def _object(line: bytes, where: str) -> dict[str, Any]:
-    try:
-        value = json.loads(line.decode(), parse_constant=_refuse)
-        json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate, which no tokenizer reads, comes as an escape
-    except UnicodeError as error:
-        raise UsageError(f"{where}: not UTF-8 text. Convert it: iconv -f gb18030 -t utf-8") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: not JSON ({error}). Items are JSON objects, one a line.") from error
-    if not isinstance(value, dict):
-        raise UsageError(f"{where}: not a JSON object. Items are JSON objects, one a line.")
-    return value
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def _item(task: Task, index: int, fields: dict[str, Any], where: str) -> Item:
@@ -181,3 +133,26 @@ def _with_blank(task: Task, fields: dict[str, Any], where: str) -> dict[str, Any
 def _some(labels: tuple[str, ...]) -> str:
     shown = ", ".join(labels[:8])
     return shown if len(labels) <= 8 else f"{shown} ... ({len(labels)} labels)"
+
+
+def draw_shots(items: Sequence[Item], num_shots: int, seed: int) -> tuple[Item, ...]:
+    """`num_shots` of the items in random order, of each answer as many as of another as far as that goes.
+
+    The same items, number and seed give the same examples. Answers that have too few items leave their share to others.
+
+    Raises:
+        UsageError: fewer items than that.
+    """
+    if not 0 <= num_shots <= len(items):
+        raise UsageError(f"{num_shots} examples: there are {len(items)} to draw from. Ask for no more than that.")
+    chance = random.Random(seed)
+    by_choice: dict[int, list[Item]] = {}
+    for item in chance.sample(items, len(items)):
+        by_choice.setdefault(item.choice, []).append(item)
+    drawn: list[Item] = []
+    while len(drawn) < num_shots:  # one of each answer a round
+        for choice in chance.sample(sorted(by_choice), len(by_choice)):
+            if by_choice[choice] and len(drawn) < num_shots:
+                drawn.append(by_choice[choice].pop())
+    chance.shuffle(drawn)
+    return tuple(drawn)

@@ -11,10 +11,9 @@ from html import escape
 from corpus.engine.page import document
 from pretrain.monitor.facts import Row
 from pretrain.monitor.page import style, table
-from pretrain.tasks.baselines import Baselines
 from pretrain.tasks.results import Results, TaskResult, mean_of
 from pretrain.tasks.statistics import Difference
-from pretrain.tasks.table import about, comparable, notes, percent, spelled
+from pretrain.tasks.table import Baselines, about, comparable, notes, percent, spelled
 
 WIDTH, NAME, PITCH, BAR = 720, 90, 34, 14  # pixels: of the drawing, its names, from task to task, of a bar
 MOST_CLASSES = 15  # that are drawn of a task: the most answered ones

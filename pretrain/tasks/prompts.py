@@ -1,4 +1,4 @@
-"""Items as requests to a model: the text of a prompt as tokens, within the model's window.
+"""Items as requests to a model: a prompt's templates filled, as tokens, within the model's window.
 
 The three parts of a prompt (see `definition`) are encoded each for itself, and examples each for itself too. So the
 tokens before an answer are the same whatever the answer is, and all of an answer is scored. A program that encodes the
@@ -16,22 +16,89 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from corpus.engine.errors import UsageError
 from pretrain.inference.scoring import Continuation, Request
-from pretrain.tasks.definition import WORD, Prompt, Task, fields_of, load_tasks
+from pretrain.tasks.definition import FIELD, WORD, Prompt, Task, fields_of, load_tasks
 from pretrain.tasks.items import Item, read_items
-from pretrain.tasks.wording import Wording
+from tokenizer.model import Tokenizer
 
+LIST_SEPARATOR = "、"
+CLOSING = "。！？；，、….!?;,~～ "
 SEPARATOR = "\n"  # between examples; no token but its own holds one, so that parts can be encoded alone
 MAX_KEPT_TEXTS = 1024
 
 
-class Encodes(Protocol):
-    """What is needed of a tokenizer."""
+@dataclass(frozen=True)
+class Wording:
+    """Puts items of a task into words."""
 
-    def encode(self, text: str) -> list[int]: ...
+    task: Task
+    name: str | None = None  # of the prompt; None: the task's default
+
+    @cached_property
+    def prompt(self) -> Prompt:
+        """Its templates."""
+        return self.task.prompt_named(self.name)
+
+    @cached_property
+    def where(self) -> str:
+        """For errors."""
+        return f"task {self.task.name}, prompt {self.name or self.task.prompt}"
+
+    def fields(self, item: Item) -> dict[str, str]:
+        """What templates can name of an item."""
+        fields = flat(item.fields)
+        for name in self.task.trimmed:
+            if name in fields:
+                fields[name] = fields[name].rstrip(CLOSING) or fields[name]
+        return fields
+
+    def words(self, item: Item) -> list[tuple[str, ...]]:
+        """The words of each answer, the first the one that is asked for where only one is."""
+        if item.candidates:
+            return [(candidate,) for candidate in item.candidates]
+        words = self.prompt.words or self.task.words
+        return [words[label] for label in self.task.labels]
+
+    def text(self, template: str, fields: Mapping[str, str]) -> str:
+        """A template with its fields replaced, once: what an item holds is never taken for a template.
+
+        Raises:
+            UsageError: the item has no such field, or it is no text, number or list of those.
+        """
+
+        def value(name: str) -> str:
+            if name not in fields:
+                raise UsageError(f"{self.where}: an item has no text {{{name}}}. It has: {', '.join(fields)}.")
+            return fields[name]
+
+        return FIELD.sub(lambda match: value(match[1]), template)
+
+    def answered(self, item: Item) -> tuple[str, str]:
+        """An item's context, and what its right answer makes of the rest."""
+        fields = self.fields(item)
+        answer = {**fields, WORD: self.words(item)[item.choice][0]}
+        prompt = self.prompt
+        return self.text(prompt.context, fields), self.text(prompt.given, answer) + self.text(prompt.scored, answer)
+
+
+def flat(fields: Mapping[str, Any], above: str = "") -> dict[str, str]:
+    """Texts, numbers and lists of those; what an object holds by names with a dot.
+
+    >>> flat({"keyword": ["潜热", "相变"], "target": {"span2_index": 3}, "label0": None})
+    {'keyword': '潜热、相变', 'target.span2_index': '3'}
+    """
+    texts: dict[str, str] = {}
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            texts |= flat(value, f"{above}{name}.")
+        elif isinstance(value, list) and all(isinstance(one, str | int | float) for one in value):
+            texts[above + name] = LIST_SEPARATOR.join(map(str, value))
+        elif isinstance(value, str | int | float):
+            texts[above + name] = str(value)
+    return texts
 
 
 class Prompted(NamedTuple):
@@ -71,7 +138,7 @@ class Prompter:
     document, the context, and all but the last token of an answer."""
 
     task: Task
-    tokenizer: Encodes
+    tokenizer: Tokenizer
     sequence_length: int
     prompt: str | None = None  # its name; None: the task's default
     expand: bool = False  # ask for every word of an answer, not only the first
@@ -106,10 +173,6 @@ class Prompter:
             num_cut,
         )
 
-    def answered(self, item: Item) -> tuple[str, str]:
-        """An item as text: its context, and what its right answer makes of the rest."""
-        return self._wording.answered(item)
-
     @cached_property
     def _wording(self) -> Wording:
         return Wording(self.task, self.prompt)
@@ -120,7 +183,7 @@ class Prompter:
 
     @cached_property
     def _shots(self) -> list[list[int]]:
-        return [self.tokenizer.encode("".join([*self.answered(shot), SEPARATOR])) for shot in self.shots]
+        return [self.tokenizer.encode("".join([*self._wording.answered(shot), SEPARATOR])) for shot in self.shots]
 
     def _fitted(self, item: Item) -> tuple[list[list[int]], dict[str, str], int]:
         """The examples that fit before an item, its fields, cut so that it fits, and how many characters that took."""

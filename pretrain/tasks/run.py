@@ -9,44 +9,28 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-
-import torch
+from typing import Any, NamedTuple
 
 from corpus.engine.durable import RunLock, digest, sha256_file
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.inference.reading import Reading, TokenLosses
-from pretrain.inference.scoring import Request, Score, score
-from pretrain.parallel.base.mesh import World
+from pretrain.inference.opened import Opened
+from pretrain.inference.scoring import Request, score
 from pretrain.tasks.calibration import CALIBRATIONS, Calibration, Normalisation, Word, choose
 from pretrain.tasks.definition import Task
 from pretrain.tasks.item_file import ItemFile, Scored, Unit
-from pretrain.tasks.items import Item, read_items
-from pretrain.tasks.progress import Progress
-from pretrain.tasks.prompts import Encodes, Prompted, Prompter
+from pretrain.tasks.items import Item, draw_shots, read_items
+from pretrain.tasks.prompts import Prompted, Prompter
 from pretrain.tasks.results import TaskResult
-from pretrain.tasks.shots import draw_shots
 
 BATCH_TOKENS = 1 << 17  # for each data-parallel rank: some forwards, and what a kill loses at most
-
-
-class Asked(Protocol):
-    """A model with what it takes to ask it: `pretrain.inference.opened.Opened`."""
-
-    @property
-    def model(self) -> TokenLosses: ...
-    @property
-    def tokenizer(self) -> Encodes: ...
-    @property
-    def reading(self) -> Reading: ...
-    @property
-    def device(self) -> torch.device: ...
-    @property
-    def world(self) -> World | None: ...
+PLAIN_SECONDS, LIVE_SECONDS = 15.0, 0.5  # between two lines of progress, and two states of the live one
+CLEAR = "\r\x1b[K"
 
 
 @dataclass(frozen=True)
@@ -81,13 +65,13 @@ class Questions(NamedTuple):
 
 
 def run_tasks(
-    asked: Asked,
+    asked: Opened,
     tasks: Sequence[Task],
     data: Path,
     options: Options,
     out: Path | None = None,
     of: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
+    is_shown: bool = False,
 ) -> dict[str, TaskResult]:
     """The answers to all items, by task; all ranks call it, and get them.
 
@@ -95,19 +79,21 @@ def run_tasks(
         data: folder with a folder for each task.
         out: where scores are kept, so that a run that ends early can go on; None keeps nothing.
         of: what the model is, in the files of `out`.
+        is_shown: whether the person at the terminal sees how far it is.
 
     Raises:
         UsageError: data, definition or `out` do not fit; before anything is scored.
         LockHeld: another evaluation writes to `out`.
     """
     questions = [read_questions(task, data, options, asked) for task in tasks]
-    is_first = asked.world is None or asked.world.rank == 0
-    shown = progress if progress is not None and is_first else Progress(quiet=True)
-    with _locked(out if is_first else None, asked.world):
-        return {each.task.name: _run(asked, each, options, out, of or {}, shown) for each in questions}
+    with ExitStack() as stack:
+        with asked.together():
+            if out is not None and asked.is_first:
+                stack.enter_context(RunLock(out))
+        return {each.task.name: _run(asked, each, options, out, of or {}, is_shown) for each in questions}
 
 
-def read_questions(task: Task, data: Path, options: Options, asked: Asked) -> Questions:
+def read_questions(task: Task, data: Path, options: Options, asked: Opened) -> Questions:
     """The items that the options ask for, and the examples before them."""
     found = read_items(task, data, options.split)
     items = found.items if options.limit is None else sample(found.items, options.limit, options.seed)
@@ -151,7 +137,8 @@ class Prompts:
             self.own[Unit(item.index)] = questions.prompter.prompted(item)
             for number, text in enumerate(texts):
                 unit, prompted = Unit(item.index, number), questions.prompter.prompted(item, text)
-                self.stands_for[unit] = seen.setdefault(_key(prompted.request), unit)
+                read = [(tuple(each.tokens), each.first_scored) for each in prompted.request.continuations]
+                self.stands_for[unit] = seen.setdefault((tuple(prompted.request.context), *read), unit)
                 if self.stands_for[unit] == unit:
                     self.content_free[unit] = prompted
         self.num_texts = len(texts)
@@ -176,60 +163,103 @@ class Prompts:
 
 
 def _run(
-    asked: Asked, questions: Questions, options: Options, out: Path | None, of: Mapping[str, str], progress: Progress
+    asked: Opened, questions: Questions, options: Options, out: Path | None, of: Mapping[str, str], is_shown: bool
 ) -> TaskResult:
-    world, name = asked.world, questions.task.name
     prompts = Prompts(questions, calibrated=options.calibration != "none")
     scored: Scored = {}
     file: ItemFile | None = None
-    with _together(world):
-        if out is not None and (world is None or world.rank == 0):
-            file = ItemFile(out, name, {**of, **_identity(questions), **options.of_scores})
+    with asked.together():
+        if out is not None and asked.is_first:
+            scores_of = {
+                "definition": digest(questions.task.model_dump(mode="json")),
+                "data": sha256_file(questions.path),
+                "examples": None if questions.train is None else sha256_file(questions.train),
+            }
+            file = ItemFile(out, questions.task.name, {**of, **scores_of, **options.of_scores})
             scored = file.scored
-    done = set(scored) if world is None else world.gather(set(scored))[0]
-    batches = list(prompts.batches(BATCH_TOKENS * (1 if world is None else world.dp_size)))
+    done = asked.from_first(set(scored))
+    batches = list(prompts.batches(BATCH_TOKENS * (1 if asked.world is None else asked.world.dp_size)))
     left = [batch for batch in batches if not batch.keys() <= done]
     num = sum(map(len, batches))
-    progress.begin(name, num, num - sum(map(len, left)))
-    for batch in left:
-        found = _score(asked, batch, progress)
-        with _together(world):
-            if file is None:
-                scored.update(found)
-            else:
-                file.append(found)
-    progress.end()
+    with progress(questions.task.name, num, num - sum(map(len, left)), is_shown and asked.is_first) as advance:
+        for batch in left:
+            found = _score(asked, batch, advance)
+            with asked.together():
+                if file is None:
+                    scored.update(found)
+                else:
+                    file.append(found)
     result: TaskResult | None = None
-    with _together(world):
-        if world is None or world.rank == 0:
+    with asked.together():
+        if asked.is_first:
             if file is not None:
                 file.finish()
             result = _answers(questions, prompts, scored, options)
-    result = result if world is None else world.gather(result)[0]
+    result = asked.from_first(result)
     assert result is not None
     return result
 
 
-def _score(asked: Asked, batch: Mapping[Unit, Prompted], progress: Progress) -> Scored:
+@contextmanager
+def progress(name: str, num: int, num_done: int, is_shown: bool = True) -> Iterator[Callable[[int], None]]:
+    """What the person at the terminal sees while prompts are scored: one live line there, plain lines elsewhere; stderr.
+
+    Args:
+        num: prompts of the task.
+        num_done: of them, scored earlier.
+
+    Yields:
+        What is told of each so many more that are scored.
+    """
+    start = last = time.monotonic()
+    done, is_live = num_done, sys.stderr.isatty()
+
+    def say(text: str, end: str) -> None:
+        if is_shown:
+            print(f"{CLEAR if is_live else ''}{name:<10} {text}", file=sys.stderr, end=end, flush=True)
+
+    def advance(count: int) -> None:
+        nonlocal done, last
+        done, now = done + count, time.monotonic()
+        if now - last >= (LIVE_SECONDS if is_live else PLAIN_SECONDS):
+            last = now
+            rate = (done - num_done) / max(1e-9, now - start)
+            left = _clock((num - done) / rate if rate else 0.0)
+            say(f"{done:,}/{num:,} prompts  {rate:,.1f}/s  {left} left", "" if is_live else "\n")
+
+    yield advance
+    seconds = time.monotonic() - start
+    rate = (done - num_done) / max(1e-9, seconds)
+    took = f" in {_clock(seconds)}: {rate:,.1f}/s" if done > num_done else ""
+    say(f"{num:,} prompts{took}{f' ({num_done:,} scored earlier)' if num_done else ''}", "\n")
+
+
+def _clock(seconds: float) -> str:
+    """Hours, minutes, seconds.
+
+    >>> _clock(3725.4)
+    '1:02:05'
+    """
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def _score(asked: Opened, batch: Mapping[Unit, Prompted], advance: Callable[[int], None]) -> Scored:
     units, prompts = list(batch), list(batch.values())
     requests = [prompted.request for prompted in prompts]
     found: Scored = {}
     for number, scores in score(asked.model, requests, asked.reading, asked.device, asked.world):
         if not all(math.isfinite(each.log_likelihood) for each in scores):
             raise WenhaiError(
-                f"item {units[number].item}: its log-likelihood is not a finite number. The model diverged, or its numbers need "
-                "another --set training.precision."
+                f"item {units[number].item}: its log-likelihood is not a finite number. The model diverged, or its "
+                "numbers need another --set training.precision."
             )
-        found[units[number]] = _words(prompts[number], scores)
-        progress.advance(1)
+        of_words = zip(prompts[number].choice_of, scores, prompts[number].num_characters, strict=True)
+        found[units[number]] = [
+            Word(choice, each.log_likelihood, each.num_tokens, characters) for choice, each, characters in of_words
+        ]
+        advance(1)
     return found
-
-
-def _words(prompted: Prompted, scores: Sequence[Score]) -> list[Word]:
-    return [
-        Word(choice, each.log_likelihood, each.num_tokens, characters)
-        for choice, each, characters in zip(prompted.choice_of, scores, prompted.num_characters, strict=True)
-    ]
 
 
 def _answers(questions: Questions, prompts: Prompts, scored: Scored, options: Options) -> TaskResult:
@@ -262,32 +292,5 @@ def _answers(questions: Questions, prompts: Prompts, scored: Scored, options: Op
     )
 
 
-def _identity(questions: Questions) -> dict[str, Any]:
-    """Of what the scores are, besides the model and the options."""
-    train = None if questions.train is None else sha256_file(questions.train)
-    return {
-        "definition": digest(questions.task.model_dump(mode="json")),
-        "data": sha256_file(questions.path),
-        "examples": train,
-    }
-
-
 def _size(request: Request) -> int:
     return len(request.context) + sum(len(each.tokens) for each in request.continuations)
-
-
-def _key(request: Request) -> Any:
-    return tuple(request.context), tuple((tuple(each.tokens), each.first_scored) for each in request.continuations)
-
-
-def _together(world: World | None) -> Any:
-    return nullcontext() if world is None else world.together()
-
-
-@contextmanager
-def _locked(out: Path | None, world: World | None) -> Iterator[None]:
-    with ExitStack() as stack:
-        with _together(world):
-            if out is not None:
-                stack.enter_context(RunLock(out))
-        yield

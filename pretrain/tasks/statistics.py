@@ -7,7 +7,6 @@ no table of ours shows an accuracy without its interval.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -46,15 +45,11 @@ def upper_tail(num_right: int, num: int, chance: float) -> float:
     return min(1.0, math.fsum(_binomial(k, num, chance) for k in range(num_right, num + 1)))
 
 
-def lower_tail(num_right: int, num: int, chance: float) -> float:
-    """P(X <= num_right): how often one who guesses does as badly."""
-    return upper_tail(num - num_right, num, 1.0 - chance)
-
-
 def binomial_test(num_right: int, num: int, chance: float) -> float:
     """The exact two-sided p-value of "no more than guesses": twice the smaller tail, as Clopper and Pearson's interval
     has it."""
-    return min(1.0, 2 * min(upper_tail(num_right, num, chance), lower_tail(num_right, num, chance)))
+    lower = upper_tail(num - num_right, num, 1.0 - chance)  # of wrong answers the upper tail
+    return min(1.0, 2 * min(upper_tail(num_right, num, chance), lower))
 
 
 def verdict(num_right: int, num: int, uniform: float, majority: float) -> str:
@@ -82,11 +77,6 @@ def holm(p_values: Sequence[float]) -> list[bool]:
             break
         rejected[number] = True
     return rejected
-
-
-def majority_share(gold: Sequence[int]) -> float:
-    """The share of the largest class: what the same answer to everything reaches, if it is the best one."""
-    return max(Counter(gold).values(), default=0) / max(1, len(gold))
 
 
 class Mean(NamedTuple):

@@ -1,15 +1,53 @@
-"""Results as tables of the terminal, 80 columns wide, beside chance and what others have published."""
+"""Results as tables of the terminal, 80 columns wide, beside chance and what others have published
+(`baselines.toml`, with its source)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
+
+from corpus.engine.config import Strict, load_toml, parse
 from pretrain.columns import aligned, wrapped
-from pretrain.tasks.baselines import Baselines, Row
 from pretrain.tasks.results import Results, TaskResult, mean_of
 from pretrain.tasks.statistics import LEVEL, Difference, Interval, holm
 
+PATH = Path(__file__).with_name("baselines.toml")
 HOW = {"none": "uncalibrated", "diagonal": "calibrated (diagonal)", "identity": "calibrated (identity)"}
+
+
+class Row(Strict):
+    """One model's line of a published table; in percent."""
+
+    name: str
+    about: str
+    zero_shot: bool = False
+    score: float  # as the table has it
+    accuracy: dict[str, Annotated[float, Field(ge=0, le=100)]]
+
+    def mean_over(self, tasks: Sequence[str]) -> float | None:
+        """In percent, over some of its tasks; None where it lacks one."""
+        if not tasks or any(task not in self.accuracy for task in tasks):
+            return None
+        return sum(self.accuracy[task] for task in tasks) / len(tasks)
+
+
+class Baselines(Strict):
+    """A published table."""
+
+    title: str
+    source: str
+    split: str  # that its figures are of
+    row: list[Row]
+
+
+@cache
+def published() -> Baselines:
+    """The table."""
+    return parse(Baselines, load_toml(PATH), str(PATH))
 
 
 def lines(results: Results, baselines: Baselines, differences: Mapping[str, Difference] | None = None) -> Iterator[str]:
@@ -126,8 +164,9 @@ def _differences(differences: Mapping[str, Difference]) -> Iterator[list[str]]:
     """To another evaluation."""
     yield ["task", "difference", "95 %", "only this right", "only other right", "p"]
     for name, each in differences.items():
+        signed = f"{100 * each.interval.low:+.1f} to {100 * each.interval.high:+.1f}"
         only = (f"{each.only_first:,}", f"{each.only_second:,}")
-        yield [name, f"{100 * each.value:+.1f}", _signed(each.interval), *only, f"{each.p_value:.2g}"]
+        yield [name, f"{100 * each.value:+.1f}", signed, *only, f"{each.p_value:.2g}"]
 
 
 def _mean_cell(row: Row, tasks: Sequence[TaskResult], baselines: Baselines) -> str:
@@ -135,7 +174,3 @@ def _mean_cell(row: Row, tasks: Sequence[TaskResult], baselines: Baselines) -> s
         return ""
     mean = row.mean_over([task.name for task in tasks])
     return "" if mean is None else f"{mean:.1f}"
-
-
-def _signed(interval: Interval) -> str:
-    return f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f}"

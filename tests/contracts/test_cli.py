@@ -127,7 +127,9 @@ def test_a_mistake_in_usage_exits_with_2_and_no_traceback(words: tuple[str, ...]
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("plan",), ("evaluate",)], ids=["pretrain", "pretrain plan", "pretrain evaluate"]
+    "words",
+    [(), ("plan",), ("evaluate",), ("generate",), ("ablate",)],
+    ids=lambda words: " ".join(("pretrain", *words)),
 )
 def test_help_of_training_needs_no_torch(words: tuple[str, ...]) -> None:
     done = subprocess.run(

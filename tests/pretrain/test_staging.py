@@ -29,9 +29,8 @@ from pretrain.chat.templates import load_template
 from pretrain.config import DataConfig, ParallelConfig
 from pretrain.corpora import corpora_digest, open_corpora
 from pretrain.data.examples import open_packs
-from pretrain.finetuning.encoding import Fit
 from pretrain.finetuning.sources import Files, survey
-from pretrain.finetuning.store import Plan, write_examples
+from pretrain.finetuning.store import Fit, Plan, write_examples
 from pretrain.parallel.base import mesh
 from pretrain.staging import staged, staged_on_all
 from tests.corpus.engine.test_s3 import Store, running_store

@@ -16,7 +16,8 @@ import sentencepiece
 from hypothesis import strategies as st
 
 from tests.tokenizer.texts import documents
-from tokenizer.kernels.encoder import Kernel, build_kernel
+from tokenizer.kernels.encoder import build_kernel
+from tokenizer.kernels.text_kernels import Kernel
 from tokenizer.model import EOD_PIECE, SPACE_MARK, Tokenizer
 
 UINT16, INT32 = np.dtype("<u2"), np.dtype("<i4")

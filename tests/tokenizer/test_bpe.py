@@ -23,9 +23,10 @@ from tests.tokenizer.kernel_cases import (
 )
 from tests.tokenizer.texts import documents
 from tokenizer.kernels import bpe
-from tokenizer.kernels.bpe import BpeKernel, build_kernel
+from tokenizer.kernels.bpe import build_kernel
 from tokenizer.kernels.encoder import BatchEncoder, encode_with
 from tokenizer.kernels.lexicon import UnsupportedError, read_lexicon
+from tokenizer.kernels.text_kernels import Kernel
 from tokenizer.model import Tokenizer
 
 
@@ -34,9 +35,8 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> list[Vocabulary]:
     return vocabularies(tmp_path_factory.mktemp("bpe"), "bpe")
 
 
-def with_short(vocabulary: Vocabulary, short: int) -> BpeKernel:
-    assert isinstance(vocabulary.kernel, BpeKernel)
-    return replace(vocabulary.kernel, short_chunk=short)
+def with_short(vocabulary: Vocabulary, short: int) -> Kernel:
+    return vocabulary.kernel._replace(tables=vocabulary.kernel.tables._replace(short_chunk=short))
 
 
 @given(data=st.data())

@@ -3,7 +3,6 @@ copies."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -110,19 +109,6 @@ def test_provenance_that_does_not_fit_is_refused(tmp_path: Path, tokenizer: Toke
     docs_path(shard).write_bytes(b"PAR1" * 9)
     with pytest.raises(ShardError, match=r"a\.docs\.parquet: missing or damaged"):
         find_rows(shard, "url", "x")
-
-
-def test_the_command(shard: TokenShard, tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]) -> None:
-    model = ["--tokenizer", str(tokenizer.path)]
-    assert main(["locate", str(shard.prefix), "--token", str(shard.num_tokens - 1), *model]) == 0
-    [found] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert (found["shard"], found["split"], found["piece"]) == ("a-train", "train", "<|endoftext|>")
-    assert found["character_start"] == found["character_stop"] == len(TEXTS[-1])
-    assert main(["locate", str(shard.prefix), "--url", f"https://example.org/{TEXTS[1][:9]}"]) == 0
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [place["sequence"] for place in found] == [1, 4]
-    assert main(["locate", str(shard.prefix), "--id", found[0]["id"].upper()]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 @pytest.mark.parametrize(

@@ -53,17 +53,6 @@ def test_run_prints_its_summary_as_json(built: Path, capsys: pytest.CaptureFixtu
     assert "up to date" in printed.err
 
 
-def test_run_says_what_came_of_each_source(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = built.parent
-    arguments = ["--recipe", str(folder / "recipe.toml"), "--out", str(built), "--text", str(folder / "*.parquet")]
-    assert main(["run", *arguments, "--workers", "0"]) == 0
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    head, row = printed.err.partition("\nsource ")[2].splitlines()[:2]
-    assert head.split() == ["of", "the", "corpus", "of", "the", "sample", "characters/token", "byte", "fallback"]
-    assert row.startswith("text.parquet ") and row.split()[1:5] == ["100.0", "%", "100.0", "%"]
-
-
 def test_check_prints_the_recipe_with_defaults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "r.toml").write_text(RECIPE + "[filter.length]\nnum_chars = { min = 1 }\n")
     assert main(["check", "--recipe", str(tmp_path / "r.toml"), "--set", "tokenizer.seed=9"]) == 0
@@ -190,22 +179,6 @@ def test_a_text_file_is_read_once(built: Path, capsys: pytest.CaptureFixture[str
     text = str(built.parent / "text.parquet")
     assert main(["run", "--out", str(built.parent / "twice"), "--text", text, text, "--workers", "0"]) == 2
     assert "listed twice" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("number", ["-1", "600", "99999999999999999999999"])
-def test_an_id_outside_the_vocabulary_is_refused(
-    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: str
-) -> None:
-    feed(monkeypatch, number.encode())
-    assert main(["decode", "--tokenizer", str(built)]) == 1
-    assert "cannot be decoded" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("verb", COMMANDS)
-def test_the_help_of_a_verb_shows_how_it_is_used(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main([verb, "--help"])
-    assert f"python -m tokenizer {verb}" in capsys.readouterr().out.partition("examples:")[2]
 
 
 def test_verify_of_what_holds_no_shards_is_a_failure(

@@ -23,9 +23,8 @@ from tests.tokenizer.test_stages import RECIPE, Texts, digests, identity, shards
 from tests.tokenizer.texts import documents
 from tokenizer.build import stages
 from tokenizer.config import TokenizerConfig
-from tokenizer.copies import Copies
 from tokenizer.documents import document_keys
-from tokenizer.encode import seeded_order
+from tokenizer.encode import Copies, seeded_order
 from tokenizer.model import Tokenizer
 from tokenizer.shards import SPLITS, open_split
 from tokenizer.shards.provenance import read_rows, verify_docs

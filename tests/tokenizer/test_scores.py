@@ -15,7 +15,7 @@ from tests.tokenizer.texts import documents
 from tokenizer.config import TokenizerConfig
 from tokenizer.export.convert import tokenizer_json
 from tokenizer.model import CHUNK_CHARACTERS, Tokenizer
-from tokenizer.scores import on_grid
+from tokenizer.pieces import on_grid
 from tokenizer.train import train
 
 

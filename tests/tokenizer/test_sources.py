@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,18 @@ from tests.tokenizer.texts import LINES, documents
 from tokenizer import sources
 from tokenizer.config import TokenizerConfig
 from tokenizer.documents import text_files
-from tokenizer.sources import MAX_CHARACTERS, Group, Share, Sharing, Totals, Weighing, fill, read_shares, shares
+from tokenizer.sources import (
+    MAX_CHARACTERS,
+    Group,
+    Share,
+    Sharing,
+    Totals,
+    Weighing,
+    add_total,
+    fill,
+    read_shares,
+    shares,
+)
 from tokenizer.traditional import READ_CHARACTERS, is_traditional
 
 SIZES = st.lists(st.tuples(st.integers(0, 10**9), st.floats(0, 100)), min_size=1, max_size=12)
@@ -150,18 +160,10 @@ def test_another_balance_weighs_nothing_again(tmp_path: Path) -> None:
 def test_sources_that_tell_documents_apart_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "MAX_SOURCES", 3)
     totals = Totals()
-    totals.add_documents([Group(str(number), False) for number in range(6)], [1] * 6)
+    for number in range(6):
+        add_total(totals, Group(str(number), False), 1, 1)
     with pytest.raises(UsageError, match="more than 3 sources: the column `source`"):
-        totals.add_json([["another", False, 1, 1]])
-
-
-def test_shares_are_readable_json(tmp_path: Path) -> None:
-    [share] = weigh(write(tmp_path / "a", [("x", "学而")], 1), tmp_path / "x", TokenizerConfig(sample_bytes=3))
-    [path] = (tmp_path / "x").glob("shares-*/shares/shares.json")
-    assert json.loads(path.read_text()) == [
-        {"source": "x", "traditional": False, "documents": 1, "bytes": 6, "ratio": 0.5}
-    ]
-    assert share == Share("x", False, 1, 6, 0.5)
+        add_total(totals, Group("another", False), 1, 1)
 
 
 def scripts(texts: list[str]) -> list[bool]:

@@ -27,8 +27,6 @@ from tokenizer.encode import Encoding
 from tokenizer.model import Tokenizer
 from tokenizer.sample import Sampling, read_sample
 from tokenizer.shards import SPLITS, TokenShard, open_split
-from tokenizer.shards.provenance import verify_docs
-from tokenizer.shards.record import ShardError
 from tokenizer.sources import MAX_CHARACTERS, Sharing, Weighing, shard_names
 from tokenizer.train import TokenizerTraining, train
 
@@ -136,27 +134,11 @@ def test_counts_balance(built: Path) -> None:
     assert characters == counts.extra["characters"] == sum(map(len, documents(DOCUMENTS)))
 
 
-def test_shards_pass_their_own_checks_and_carry_the_tokenizer(built: Path) -> None:
-    tokenizer = Tokenizer(built)
-    for split in SPLITS:
-        for shard in open_split(built, split):
-            shard.verify()
-            verify_docs(shard)
-            assert shard.tokenizer_sha256 == tokenizer.sha256
-            assert (shard.eod, shard.vocab_size) == (tokenizer.eod, tokenizer.vocab_size)
-
-
 def test_any_number_of_workers_gives_the_same_bytes(built: Path, tmp_path: Path) -> None:
     for workers in (1, 2):
         out = tmp_path / str(workers)
         build(out, shards_of(documents(DOCUMENTS), 3), workers=workers)
         assert digests(out) == digests(built)
-
-
-def test_a_second_run_does_nothing(built: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in built.rglob("*.bin")}
-    run_stages(stages(RECIPE), str(built), workers=0)
-    assert {path: path.stat().st_mtime_ns for path in built.rglob("*.bin")} == before
 
 
 def test_other_shards_in_other_order_give_the_same_vocabulary_and_split(built: Path, tmp_path: Path) -> None:
@@ -302,19 +284,6 @@ def test_stages_over_files_are_keyed_by_their_contents(tmp_path: Path) -> None:
     files = tuple(list_inputs([str(tmp_path / "a.parquet")]))
     assert Sampling(RECIPE, files).inputs() == Encoding(RECIPE, files).inputs() == files
     assert [name for name, _ in shard_names(list(files))] == ["a"]
-
-
-def test_provenance_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    build(tmp_path, shards_of(documents(30), 1))
-    shard = open_split(tmp_path, "train")[0]
-    path = Path(f"{shard.prefix}.docs.parquet")
-    table = pq.read_table(path)
-    pq.write_table(table.slice(1), path)
-    with pytest.raises(ShardError, match="does not describe"):
-        verify_docs(shard)
-    path.unlink()
-    with pytest.raises(ShardError, match="missing or damaged"):
-        verify_docs(shard)
 
 
 def test_token_bytes_are_golden(tmp_path: Path) -> None:

@@ -215,17 +215,14 @@ def find_sources(prefixes: Mapping[str, Sequence[str]]) -> tuple[Source, ...]:
         for split in SPLITS
         for prefix in prefixes[split]
     ]
-    tokens = Counter(os.path.realpath(_token_path(prefix)) for _, prefix in found)
+    paths = [prefix if prefix.endswith(".ds") else f"{prefix}.bin" for _, prefix in found]
+    tokens = Counter(map(os.path.realpath, paths))
     if repeated := [path for path, count in tokens.items() if count > 1]:
         raise UsageError(f"{min(repeated)}: named twice. Name each prefix once, for example by its .idx.")
     names = [prefix.rsplit("/", 1)[-1].removesuffix(".ds") for _, prefix in found]
     if len(set(names)) < len(names):
         names = [f"{number:05d}-{name}" for number, name in enumerate(names)]
     return tuple(Source(name, split, _files(prefix)) for name, (split, prefix) in zip(names, found, strict=True))
-
-
-def _token_path(prefix: str) -> str:
-    return prefix if prefix.endswith(".ds") else f"{prefix}.bin"
 
 
 def _files(prefix: str) -> tuple[File, ...]:

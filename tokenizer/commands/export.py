@@ -13,8 +13,7 @@ from corpus.engine import storage
 from corpus.engine.errors import UsageError
 from tokenizer.documents import read_documents, text_files
 from tokenizer.export.folder import export
-from tokenizer.export.libraries import require
-from tokenizer.export.proof import Document
+from tokenizer.export.proof import Document, require
 from tokenizer.model import Tokenizer
 
 NUM_DOCUMENTS = 10_000

@@ -1,7 +1,9 @@
-"""What a verb is given to read: the shards of an output folder, of a tokens stage, or one shard by its prefix."""
+"""What a verb is given to read: the shards of an output folder or a tokens stage, one shard by its prefix, or standard
+input."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from tokenizer.shards.manifest import listed_shards
 from tokenizer.shards.record import SUFFIXES, ShardError
 
 FILE_SUFFIXES = (*SUFFIXES, ".docs.parquet")
+MAX_STDIN_BYTES = 64 << 20
 DATA_HELP = "output folder, folder of the tokens stage, or prefix of a shard"
 
 
@@ -84,3 +87,11 @@ def _build_of(data: Path) -> Path:
         if (folder / "run.json").is_file():
             return folder
     raise UsageError(f"{data}: lies in no build. Name the tokenizer with --tokenizer.")
+
+
+def read_stdin() -> bytes:
+    """What is on standard input; raises `UsageError` beyond `MAX_STDIN_BYTES`."""
+    data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    if len(data) > MAX_STDIN_BYTES:
+        raise UsageError(f"standard input: more than {MAX_STDIN_BYTES:,} bytes. Encode files with `run --text`.")
+    return data

@@ -12,7 +12,7 @@ from corpus.engine.cli import add_executor_arguments, cluster_address
 from corpus.engine.progress import Progress
 from corpus.engine.run import RUN_NAME, read_run, run_stages
 from tokenizer.build import OF_TRAINING, stages
-from tokenizer.commands import recipe
+from tokenizer.commands import check
 from tokenizer.config import MIXTURE_STAGE
 from tokenizer.given import given_tokenizer
 from tokenizer.report.reading import read_report
@@ -23,7 +23,7 @@ REPORTED = ("vocab_size", "characters_per_token", "byte_fallback_ratio")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    recipe.add_arguments(parser)
+    check.add_arguments(parser)
     parser.add_argument("--out", required=True, help="output folder or URL")
     parser.add_argument(
         "--text", nargs="+", default=(), metavar="PATH", help="Parquet files, folders, or another build"
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> None:
     """Run the stages and print what came of them."""
     address = cluster_address(options)
-    settings = recipe.read_recipe(options)
+    settings = check.read_recipe(options)
     given = None if options.tokenizer is None else given_tokenizer(options.tokenizer)
     folders = run_stages(
         stages(settings, options.text, mixed=is_mixed(options), given=given),

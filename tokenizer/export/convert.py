@@ -51,13 +51,17 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
         model, added, patterns = _bpe(tokenizer, lexicon), lexicon.user, [LINES]
     else:
         model, added, patterns = _unigram(tokenizer, lexicon), {}, [LINES, *_pieceless(tokenizer, lexicon)]
+    parts = [  # what matches is one, and so is what is between
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+        for pattern in patterns
+    ]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [{"id": id} | added_token(symbol, special=False) for symbol, id in added.items()],
         "normalizer": None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [_split(pattern) for pattern in patterns]},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": parts},
         "post_processor": None,
         "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]},
         "model": model,
@@ -137,11 +141,6 @@ def _pieceless(tokenizer: Tokenizer, lexicon: Lexicon) -> list[str]:
     characters = {character for id in ids for character in tokenizer.piece(id)}
     characters -= {character for piece in (*lexicon.normal, *lexicon.user) for character in piece}
     return [f"[{''.join(map(re.escape, sorted(characters)))}]"] if characters else []
-
-
-def _split(pattern: str) -> dict[str, Any]:
-    """What matches is a part, and so is what is between."""
-    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
 
 
 def _names(tokenizer: Tokenizer) -> list[str]:

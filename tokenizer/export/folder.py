@@ -13,9 +13,16 @@ from pathlib import Path
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from tokenizer.export.convert import ExportError, counted_apart, is_bpe, tokenizer_config, tokenizer_json
-from tokenizer.export.libraries import TOKENIZER_JSON, Library, Tokenizers, Transformers
-from tokenizer.export.proof import Comparison, Document, compare
-from tokenizer.export.trials import trial_documents
+from tokenizer.export.proof import (
+    TOKENIZER_JSON,
+    Comparison,
+    Document,
+    Library,
+    compare,
+    open_tokenizers,
+    open_transformers,
+    trial_documents,
+)
 from tokenizer.model import EOD_PIECE, Tokenizer
 
 README = """# Tokenizer
@@ -84,9 +91,9 @@ def write_files(tokenizer: Tokenizer, folder: Path) -> None:
 
 def prove(tokenizer: Tokenizer, documents: Iterable[Document], folder: Path, *, num_documents: int) -> Proof:
     """Compare the files of a folder, as both libraries load them, with the model."""
-    transformers = Transformers(folder)
+    transformers = open_transformers(folder)
     _check_symbols(tokenizer, transformers)
-    libraries = (Tokenizers(folder), transformers)
+    libraries = (open_tokenizers(folder), transformers)
     found = _compare(tokenizer, libraries, documents, "documents")
     if found[0].num_documents < num_documents:
         raise UsageError(
@@ -113,7 +120,7 @@ def _compare(
     return comparisons
 
 
-def _check_symbols(tokenizer: Tokenizer, library: Transformers) -> None:
+def _check_symbols(tokenizer: Tokenizer, library: Library) -> None:
     """That transformers has the ids of the model and no others, and knows which end and which are no text."""
     backend = library.backend
     controls = [id for id in range(tokenizer.vocab_size) if tokenizer.is_control(id)]
@@ -131,7 +138,7 @@ def _refusal(tokenizer: Tokenizer, kind: str, found: Comparison) -> str:
     if not is_bpe(tokenizer):
         cause = (
             "Ties between ways to cut a text are broken by rounding, which SentencePiece does in float32 and others in "
-            "float64 (see tokenizer/scores.py). Vocabularies that `python -m tokenizer run` trains have exact sums: "
+            "float64 (see tokenizer/pieces.py). Vocabularies that `python -m tokenizer run` trains have exact sums: "
             "train this one again."
         )
     return (

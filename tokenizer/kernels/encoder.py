@@ -10,15 +10,17 @@ from __future__ import annotations
 import logging
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tokenizer.kernels import bpe, unigram
-from tokenizer.kernels.lexicon import BPE, UNIGRAM, UnsupportedError, read_lexicon
+from tokenizer.kernels.lexicon import UnsupportedError, read_lexicon
+from tokenizer.kernels.text_kernels import Kernel
 from tokenizer.model import CHUNK_CHARACTERS, PROBE, SPACE_MARK, Tokenizer
+from tokenizer.pieces import BPE, UNIGRAM
 from tokenizer.shards.record import DTYPES, Tokens, dtype_name
 from tokenizer.shards.writer import narrow
 
@@ -27,20 +29,6 @@ RUNS = (" ", "a", "的", "\n", "\0", SPACE_MARK, "=", "\U0002ffff", "ab ")
 RUN_LENGTH = 500
 
 _log = logging.getLogger(__name__)
-
-
-class Kernel(Protocol):
-    """Writes the ids of rows of UTF-8, and into `ends` how many there are up to each row's end; returns their
-    number."""
-
-    def __call__(
-        self,
-        offsets: NDArray[np.int64],
-        data: NDArray[np.uint8],
-        ids: NDArray[Any],
-        ends: NDArray[np.int64],
-        chunk_characters: int = CHUNK_CHARACTERS,
-    ) -> int: ...
 
 
 class BatchEncoder:
@@ -121,7 +109,8 @@ def _encode_flat(
     bounds = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     ids = np.empty(int(bounds[-1] - bounds[0]), dtype)  # a byte is at most one token; pages not reached take no memory
     ends = np.empty(len(texts), np.int64)
-    count = kernel(bounds, np.frombuffer(data or b"", np.uint8), ids, ends, chunk_characters)
+    scratch = kernel.make_scratch(chunk_characters)
+    count = kernel.encode(bounds, np.frombuffer(data or b"", np.uint8), kernel.tables, scratch, ids, ends)
     return ids[:count], np.diff(ends, prepend=0)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,16 @@ from corpus.engine.compiled import kernel
 Array = NDArray[Any]
 
 NEWLINE = 10
+
+
+class Kernel(NamedTuple):
+    """A vocabulary, and what encodes by it."""
+
+    tables: Any  # arrays, of the model's own kind
+    make_scratch: Callable[[int], Any]  # working memory for chunks of so many characters
+    encode: Callable[..., int]
+    """Of the offsets and bytes of rows, the tables and the scratch: writes the rows' ids, and into `ends` how many there
+    are up to each row's end; returns their number."""
 
 
 @kernel(leaf=True)

@@ -85,7 +85,9 @@ def read_meta(path: str | Path, sha256: str | None = None) -> ShardMeta:
         ShardError: the record is missing, another one, not of this format, or contradicts itself.
     """
     try:
-        with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+        with open(  # without waiting for the writer of a pipe
+            path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
+        ) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 refuse(path, 0, "this is no file")
@@ -118,11 +120,6 @@ def read_meta(path: str | Path, sha256: str | None = None) -> ShardMeta:
     meta = ShardMeta(**(record | {"block_sha256": tuple(blocks)}))
     _check_meta(meta, path)
     return meta
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for the writer of a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _check_meta(meta: ShardMeta, path: str | Path) -> None:

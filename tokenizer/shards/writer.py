@@ -147,7 +147,8 @@ class ShardWriter:
             block_bytes=BLOCK_BYTES,
             block_sha256=tuple(self._blocks),
         )
-        self._meta_path.write_bytes(meta_bytes(meta))
+        record = {"format": FORMAT_NAME, "version": FORMAT_VERSION} | asdict(meta)
+        self._meta_path.write_bytes(durable.canonical_json(record) + b"\n")  # equal shards have equal records
 
     def _write_index(self) -> tuple[int, str]:
         """Write `P.idx`; returns its size and its SHA-256."""
@@ -187,8 +188,3 @@ def narrow(ids: ArrayLike, vocab_size: int, where: str) -> Tokens:
                 "vocabulary the shard declares."
             )
     return values.astype(DTYPES[dtype_name(vocab_size)], copy=False)
-
-
-def meta_bytes(meta: ShardMeta) -> bytes:
-    """The bytes of `P.meta.json`: canonical JSON, so equal shards have equal records."""
-    return durable.canonical_json({"format": FORMAT_NAME, "version": FORMAT_VERSION} | asdict(meta)) + b"\n"

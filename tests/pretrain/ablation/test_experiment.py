@@ -174,16 +174,6 @@ def test_mistakes_end_with_2(
     assert message in capsys.readouterr().err
 
 
-def test_help_needs_no_torch() -> None:
-    code = "import sys; from pretrain.__main__ import main; main(['ablate', '--help'])"
-    done = subprocess.run(
-        [sys.executable, "-c", f"try:\n    {code}\nfinally:\n    print('torch' in sys.modules)"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert "--arm NAME=FOLDER" in done.stdout
-    assert done.stdout.endswith("False\n")
-
-
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_an_ablation_goes_on_after_a_kill(arms: list[str], config: str, tmp_path: Path) -> None:

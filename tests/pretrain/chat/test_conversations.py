@@ -117,7 +117,7 @@ def test_a_file_may_begin_with_a_mark_and_end_lines_as_windows_does(tmp_path: Pa
 
 
 def test_a_line_beyond_all_bounds_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pretrain.evaluation.texts.MAX_TEXT_BYTES", 1 << 16)
+    monkeypatch.setattr("pretrain.inference.lines.MAX_BYTES", 1 << 16)
     path = tmp_path / "a.jsonl"
     path.write_text("{}\n" + json.dumps({"prompt": "x" * 200_000, "completion": "x"}))
     with pytest.raises(WenhaiError, match=r"a\.jsonl, line 2: is longer than 65,536 bytes"):

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from pretrain.data import IGNORED_TARGET
 from pretrain.evaluation import bits
-from pretrain.evaluation.bits import OTHER, Evaluation, evaluate, evaluate_documents, largest, together
-from pretrain.evaluation.held_out import UNKNOWN, Document, HeldOut, split_documents
-from pretrain.evaluation.windows import batches, rows
+from pretrain.evaluation.bits import OTHER, Evaluation, batches, evaluate, evaluate_documents, largest, rows, together
+from pretrain.evaluation.held_out import Document, HeldOut, split_documents
 from pretrain.inference.reading import Reading
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base.mesh import World
@@ -266,18 +265,6 @@ def test_windows_have_lengths_that_the_ranks_of_a_matrix_can_share() -> None:
     found = evaluate_documents(Priced(model), documents, reading(48), 1, CPU, cast(World, world))
     assert found.num_tokens == 2 + 40 + 70 + 3
     assert lengths == [48, 48, 48, 24], "of eight tokens for each of three"
-
-
-def test_units() -> None:
-    result = Evaluation(bits=12.0, num_tokens=4, num_characters=6, num_bytes=18)
-    assert result.bits_per_character == 2.0 and result.bits_per_byte == pytest.approx(2 / 3)
-    assert result.loss == pytest.approx(3 * math.log(2))
-    nothing = Evaluation(bits=0.0, num_tokens=0, num_characters=0, num_bytes=0)
-    assert math.isnan(nothing.bits_per_character) and math.isnan(nothing.bits_per_byte) and math.isnan(nothing.loss)
-
-
-def test_text_without_a_table_of_documents_is_of_one_source() -> None:
-    assert list(evaluate(Priced(Seeing()), held_out_of(9), reading(), 2, CPU).by_source) == [UNKNOWN]
 
 
 def test_documents_are_split_at_their_ends() -> None:

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.evaluation import texts as module
 from pretrain.evaluation.texts import Text, Texts, read_texts
+from pretrain.inference import lines as module
 
 zstandard = pytest.importorskip("zstandard")
 
@@ -92,7 +92,7 @@ def test_a_text_file_that_is_not_utf_8_is_an_error(tmp_path: Path) -> None:
 
 
 def test_no_text_is_larger_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_TEXT_BYTES", 40)
+    monkeypatch.setattr(module, "MAX_BYTES", 40)
     monkeypatch.setattr(module, "CHUNK_BYTES", 16)
     fits = json.dumps({"text": "x" * 28}).encode()
     assert len(fits) == 40
@@ -110,7 +110,7 @@ def test_no_text_is_larger_than_the_bound(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_small_file_of_many_zeros_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_TEXT_BYTES", 1 << 20)
+    monkeypatch.setattr(module, "MAX_BYTES", 1 << 20)
     path = written(tmp_path, "x.txt.zst", PACKED[".zst"](bytes(64 << 20)))
     assert Path(path).stat().st_size < 8192
     sizes = [len(chunk) for chunk in module._chunks(path)]

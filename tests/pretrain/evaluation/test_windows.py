@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pretrain.data import IGNORED_TARGET
-from pretrain.evaluation.windows import ROUNDED_TO, Row, batches, rows, windows
+from pretrain.evaluation.bits import ROUNDED_TO, Row, batches, rows, windows
 
 EOD = 0
 SIZES = st.tuples(st.integers(0, 60), st.integers(1, 12)).flatmap(

@@ -16,10 +16,9 @@ from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.chat.conversations import Message
 from pretrain.chat.templates import load_template
 from pretrain.data.examples import ExampleReader
-from pretrain.finetuning import encoding, store
-from pretrain.finetuning.encoding import Encoded, Fit, encode
+from pretrain.finetuning import store
 from pretrain.finetuning.sources import Example, Files, survey
-from pretrain.finetuning.store import Plan, write_examples
+from pretrain.finetuning.store import Encoded, Fit, Plan, encode, write_examples
 from tests.pretrain.finetuning.made import write_lines
 from tests.pretrain.texts import small_tokenizer
 from tokenizer.commands import verify
@@ -89,7 +88,7 @@ def test_what_is_too_long_is_dropped_or_loses_its_beginning(tokenizer: Tokenizer
 
 
 def test_few_long_examples_are_encoded_at_once(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "CHARACTERS_TOGETHER", 100)
+    monkeypatch.setattr(store, "CHARACTERS_TOGETHER", 100)
     sizes: list[int] = []
     original = tokenizer.encode_batch
 

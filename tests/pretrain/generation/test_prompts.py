@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from corpus.engine.errors import UsageError
-from pretrain.generation import prompts
-from pretrain.generation.prompts import read_prompts
+from pretrain.generation import command
+from pretrain.generation.command import read_prompts
 
 
 def read(path: Path, raw: bytes) -> list[str]:
@@ -38,7 +38,7 @@ def test_each_line_is_a_prompt(tmp_path: Path) -> None:
 )
 def test_a_wrong_line_is_named(tmp_path: Path, name: str, line: bytes) -> None:
     good = b'{"prompt": "a"}\n\n'
-    with pytest.raises(UsageError, match=rf"{name}:3: .*Mend the line") as caught:
+    with pytest.raises(UsageError, match=rf"{name}, line 3: .*(Mend the line|Convert the file)") as caught:
         read(tmp_path / name, good + line + b"\n" + good)
     str(caught.value).encode()
 
@@ -48,6 +48,6 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path, monkeypatch: pytest
         list(read_prompts(tmp_path / "none.txt"))
     with pytest.raises(UsageError, match=r"a\.csv: name it"):
         read(tmp_path / "a.csv", b"")
-    monkeypatch.setattr(prompts, "MAX_LINE_BYTES", 5)
-    with pytest.raises(UsageError, match=r"a\.txt:2: longer"):
-        read(tmp_path / "a.txt", b"1234\n12345\n")
+    monkeypatch.setattr(command, "MAX_LINE_BYTES", 5)
+    with pytest.raises(UsageError, match=r"a\.txt, line 2: is longer"):
+        read(tmp_path / "a.txt", b"12345\n123456\n")

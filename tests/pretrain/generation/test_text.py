@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
-from pretrain.generation.text import TextStream
+from pretrain.generation.generate import TextStream
 
 PIECES = [bytes([value]) for value in range(256)] + ["海".encode(), "文海".encode(), "。\n".encode(), b""]
 

@@ -13,9 +13,8 @@ from corpus.engine.errors import UsageError
 from pretrain.config import ModelConfig
 from pretrain.hf import proof
 from pretrain.hf.export import hf_config, weights_of
-from pretrain.hf.layouts import GPT2, LLAMA, choose
+from pretrain.hf.layouts import GPT2, LLAMA, choose, join_qkv, split_qkv
 from pretrain.hf.proof import ProofError
-from pretrain.hf.tables import join_qkv, split_qkv
 from pretrain.model import GPT
 from tests.pretrain.hf.runs import OLD_FASHIONED, OURS, randomize
 from tests.pretrain.models import build, small

@@ -16,8 +16,8 @@ from pretrain.chat.templates import Marks, Template, load_template, named_templa
 from pretrain.checkpoint import load_model, read_saved
 from pretrain.generation.sampling import Sampling
 from pretrain.hf import serving
-from pretrain.hf.chat import jinja
 from pretrain.hf.proof import ProofError
+from pretrain.hf.serving import jinja
 from tests.pretrain.hf.runs import write_checkpoint
 from tokenizer.model import EOD_PIECE, Tokenizer
 

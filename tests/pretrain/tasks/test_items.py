@@ -11,7 +11,7 @@ import pytest
 from corpus.engine.errors import UsageError
 from pretrain.tasks import items as items_module
 from pretrain.tasks.definition import Task, load_tasks
-from pretrain.tasks.items import items_path, read_items
+from pretrain.tasks.items import read_items
 
 BASE: dict[str, Any] = {
     "name": "mood",
@@ -72,21 +72,21 @@ def test_lines_without_an_agreed_label_count_as_published(tmp_path: Path) -> Non
 
 def test_the_first_file_that_is_there_is_read(tmp_path: Path) -> None:
     everything = write(tmp_path, [GOOD, BAD, BAD], "old_mood/train_all.json")
-    assert items_path(task(), tmp_path, "train") == everything
+    assert read_items(task(), tmp_path, "train").path == everything
     assert len(read_items(task(), tmp_path, "train").items) == 3  # no size was published
     second = write(tmp_path, [GOOD], "old_mood/train_1.json")
-    assert items_path(task(), tmp_path, "train") == second
+    assert read_items(task(), tmp_path, "train").path == second
     first = write(tmp_path, [GOOD], "old_mood/train_0.json")
-    assert items_path(task(), tmp_path, "train") == first
-    assert items_path(task(), tmp_path, "train_1") == second
-    assert items_path(task(), tmp_path, "train_all") == everything
+    assert read_items(task(), tmp_path, "train").path == first
+    assert read_items(task(), tmp_path, "train_1").path == second
+    assert read_items(task(), tmp_path, "train_all").path == everything
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"mood: none of train_0\.json, train_1\.json, train_all\.json is there"):
-        items_path(task(), tmp_path, "train")
+        read_items(task(), tmp_path, "train")
     with pytest.raises(UsageError, match="no split 'dev'; it has train, test"):
-        items_path(task(), tmp_path, "dev")
+        read_items(task(), tmp_path, "dev")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: Any, message: str) -> None:
 def test_a_line_is_read_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, [GOOD, {**GOOD, "text": "天" * 100}])
     monkeypatch.setattr(items_module, "MAX_LINE_BYTES", 200)
-    with pytest.raises(UsageError, match=r"line 2: longer than 200 bytes"):
+    with pytest.raises(UsageError, match=r"line 2: is longer than 200 bytes"):
         read_items(task(), tmp_path)
     write(tmp_path, [GOOD, GOOD])
     monkeypatch.setattr(items_module, "MAX_ITEMS", 1)
@@ -124,7 +124,7 @@ def test_a_line_is_read_within_bounds(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_other_bytes_than_utf_8(tmp_path: Path) -> None:
     write(tmp_path, []).write_bytes('{"text": "天"}\n'.encode("gb18030"))
-    with pytest.raises(UsageError, match=r"line 1: not UTF-8 text"):
+    with pytest.raises(UsageError, match=r"line 1: byte .* is not UTF-8"):
         read_items(task(), tmp_path)
     write(tmp_path, []).write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD).encode() + b"\r\n" + json.dumps(BAD).encode())
     assert len(read_items(task(), tmp_path).items) == 2  # a byte order mark, and lines of Windows

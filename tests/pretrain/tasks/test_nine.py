@@ -1,4 +1,4 @@
-"""The nine tasks that come with the package: on made-up items, and on the published ones (WENHAI_TEST_DATA)."""
+"""The tasks that come with the package: on made-up items, and on the published ones (WENHAI_TEST_DATA)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from corpus.engine.errors import UsageError
-from pretrain.tasks.definition import NINE, Task, load_tasks
-from pretrain.tasks.items import Item, read_items
-from pretrain.tasks.prompts import Prompter, examples
-from pretrain.tasks.shots import draw_shots
-from pretrain.tasks.wording import Wording
+from pretrain.tasks.definition import DEFINITIONS, NINE, Task, load_tasks
+from pretrain.tasks.items import Item, draw_shots, read_items
+from pretrain.tasks.prompts import Prompter, Wording, examples
 
 # One made-up line of each, and how it reads by the default prompt: (context, the right answer with what belongs to it).
 LINES: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
@@ -97,21 +95,28 @@ def write(folder: Path, task: Task, name: str) -> None:
     path.write_text(json.dumps(LINES[task.name][0], ensure_ascii=False) + "\n")
 
 
-def test_a_line_reads_well_in_every_prompt(task: Task, tmp_path: Path) -> None:
-    write(tmp_path, task, "train_few_all.json")
-    (item,) = read_items(task, tmp_path, "train").items
-    assert Wording(task).answered(item) == LINES[task.name][1]
-    assert set(task.prompts) == {"label", "loss"}
+@pytest.mark.parametrize("name", sorted(path.stem for path in DEFINITIONS.glob("*.toml")))
+def test_a_line_reads_well_in_every_prompt(name: str, tmp_path: Path) -> None:
+    """Of every definition that lies in the folder: whoever adds one adds a line here."""
+    (task,) = load_tasks([name])
+    write(tmp_path, task, task.splits[0].files[0])
+    unsized = tuple(split.model_copy(update={"num_items": ()}) for split in task.splits)
+    (item,) = read_items(task.model_copy(update={"splits": unsized}), tmp_path, task.splits[0].name).items
+    assert Wording(task).answered(item) == LINES[name][1]
     for prompt in task.prompts:
         for expand in (False, True):
             prompted = Prompter(task, Characters(), 1000, prompt, expand).prompted(item)
-            assert sorted(set(prompted.choice_of)) == list(range(NUM_LABELS[task.name]))
+            assert sorted(set(prompted.choice_of)) == list(range(len(task.labels)))
             assert all(one.first_scored < len(one.tokens) for one in prompted.request.continuations)
             answers = {tuple(one.tokens) for one in prompted.request.continuations}
             assert len(answers) == len(prompted.choice_of)  # no two words are asked alike
-    context, answer = next(iter(examples(task.name, "train", tmp_path)))
-    assert (context, answer) == Wording(task, "label").answered(item)
-    assert answer == Wording(task, "label").words(item)[item.choice][0]
+
+
+def test_examples_are_items_answered_by_their_label(task: Task, tmp_path: Path) -> None:
+    write(tmp_path, task, "train_few_all.json")
+    (item,) = read_items(task, tmp_path, "train").items
+    assert list(examples(task.name, "train", tmp_path)) == [Wording(task, "label").answered(item)]
+    assert Wording(task, "label").answered(item)[1] == Wording(task, "label").words(item)[item.choice][0]
 
 
 def test_another_number_of_items_is_refused(task: Task, tmp_path: Path) -> None:
@@ -126,6 +131,7 @@ def test_another_number_of_items_is_refused(task: Task, tmp_path: Path) -> None:
 
 def test_answers_and_their_words(task: Task) -> None:
     assert len(task.labels) == NUM_LABELS[task.name]
+    assert set(task.prompts) == {"label", "loss"}
     assert task.split == "test_public"
     expected = {"eprstmt": "label", "csldcp": "label", "tnews": "label", "iflytek": "label"}.get(task.name, "loss")
     assert task.prompt == expected

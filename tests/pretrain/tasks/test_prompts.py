@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from corpus.engine.errors import UsageError
 from pretrain.tasks.definition import Task
 from pretrain.tasks.items import Item
-from pretrain.tasks.prompts import Prompted, Prompter
-from pretrain.tasks.wording import Wording, flat
+from pretrain.tasks.prompts import Prompted, Prompter, Wording, flat
 
 BASE: dict[str, Any] = {
     "name": "mood",
@@ -94,7 +93,7 @@ def test_the_word_and_what_follows_it_are_scored_together() -> None:
         BASE | {"words": {}, "candidates": "options", "num_candidates": 2, "prompts": {"label": BASE["prompts"]["gap"]}}
     )
     assert told(prompter(task=task).prompted(item)) == ("今天", [("", "晴，出门"), ("", "雨，出门")])
-    assert prompter(task=task).answered(item) == ("今天", "雨，出门")
+    assert Wording(task).answered(item) == ("今天", "雨，出门")
 
 
 def test_every_word_of_an_answer_when_expanded() -> None:
@@ -237,8 +236,3 @@ def test_a_trimmed_field_leaves_its_closing_punctuation_out() -> None:
         "坏，是。",
     )
     assert Wording(task, "loss").answered(Item(0, "0", 1, {"text": "？！", "second": "是"}))[0] == "？！？"
-
-
-def test_as_texts() -> None:
-    assert prompter().answered(ITEM) == ("天晴，真", "好")
-    assert prompter("loss").answered(Item(0, "0", 1, ITEM.fields)) == ("天晴？", "坏，出门")

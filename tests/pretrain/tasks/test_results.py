@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from corpus.engine.errors import UsageError
-from pretrain.tasks.baselines import published
 from pretrain.tasks.definition import NINE
 from pretrain.tasks.results import Results, TaskResult, compared, mean_of, read_results, write_results
 from pretrain.tasks.statistics import mcnemar, wilson
+from pretrain.tasks.table import published
 from tests.pretrain.tasks.made_up import results_of, task_result
 
 
@@ -44,12 +44,6 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert values["tasks"]["a"]["accuracy"] == results.tasks["a"].accuracy()
     assert values["tasks"]["a"]["answers"] == {"甲": 1, "乙": 3}
     assert values["mean"]["num_tasks"] == 2
-
-
-def test_a_file_grows_with_items_not_with_pairs_of_classes(tmp_path: Path) -> None:
-    labels = tuple(f"类{number}" for number in range(119))
-    write_results(tmp_path, results_of(task_result("iflytek", labels=labels)))
-    assert (tmp_path / "results.json").stat().st_size < 200 * len(labels)
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:

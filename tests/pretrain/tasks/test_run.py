@@ -18,7 +18,7 @@ from pretrain.tasks.definition import load_tasks
 from pretrain.tasks.results import TaskResult
 from pretrain.tasks.run import Options, run_tasks, sample
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
-from tests.pretrain.tasks.made_up import Asked, Knows, write_items, write_task
+from tests.pretrain.tasks.made_up import Knows, made_up_model, write_items, write_task
 from tests.pretrain.tiny import tiny_config
 
 PLAIN = Options()
@@ -38,7 +38,7 @@ def _task(tmp_path: Path) -> Path:
 def asked(task: Path, model: Knows | None = None, options: Options = PLAIN, out: Path | None = None) -> TaskResult:
     """The made-up task, asked of a model."""
     tasks = load_tasks([str(task)])
-    return run_tasks(Asked(model or Knows()), tasks, task.parent / "data", options, out, {"checkpoint": "c" * 64})[
+    return run_tasks(made_up_model(model), tasks, task.parent / "data", options, out, {"checkpoint": "c" * 64})[
         "weather"
     ]
 
@@ -83,7 +83,7 @@ def test_equal_content_free_prompts_are_scored_once(task: Path) -> None:
 def test_batches_are_of_similar_length_the_longest_prompts_first(task: Path) -> None:
     """In an order that nothing but the prompts decides, so that a run that goes on finds the batches of before."""
     (found,) = load_tasks([str(task)])
-    questions = run.read_questions(found, task.parent / "data", CALIBRATED, Asked())
+    questions = run.read_questions(found, task.parent / "data", CALIBRATED, made_up_model())
     prompts = run.Prompts(questions, calibrated=True)
     batches = [list(batch) for batch in prompts.batches(100)]
     units = [unit for batch in batches for unit in batch]
@@ -174,7 +174,14 @@ def test_scores_of_something_else_are_refused(task: Path, tmp_path: Path) -> Non
         with pytest.raises(UsageError, match=f"something else .*{words}.*another --out"):
             asked(task, options=options, out=tmp_path)
     with pytest.raises(UsageError, match="checkpoint cccccccccccc there and dddddddddddd here"):
-        run_tasks(Asked(), load_tasks([str(task)]), task.parent / "data", Options(), tmp_path, {"checkpoint": "d" * 64})
+        run_tasks(
+            made_up_model(),
+            load_tasks([str(task)]),
+            task.parent / "data",
+            Options(),
+            tmp_path,
+            {"checkpoint": "d" * 64},
+        )
     items = [json.loads(line) for line in (task.parent / "data/weather/test.json").read_text().splitlines()]
     write_items(task.parent / "data/weather/test.json", items[::-1])
     with pytest.raises(UsageError, match=r"data .* there and .* here"):
@@ -211,9 +218,9 @@ def test_examples_stand_before_items_and_are_no_items(task: Path) -> None:
     with pytest.raises(UsageError, match="both the examples and the items"):
         asked(task, options=Options(shots=1, split="train"))
     tasks, data = load_tasks([str(task)]), task.parent / "data"
-    narrow = Asked(reading=Reading(20, eod=0))
+    narrow = made_up_model(reading=Reading(20, eod=0))
     assert run_tasks(narrow, tasks, data, Options(shots=3))["weather"].num_short_of_shots == 24
-    tight = Asked(reading=Reading(11, eod=0))
+    tight = made_up_model(reading=Reading(11, eod=0))
     assert 0 < run_tasks(tight, tasks, data, Options())["weather"].num_cut < 24
 
 
@@ -244,7 +251,9 @@ def _on_a_rank(task: str, out: str) -> tuple[str, int]:
     model = Knows(likes_rain)
     with mesh.start(tiny_config().parallel, "cpu", 1.0) as world:
         tasks, data = load_tasks([task]), Path(task).parent / "data"
-        result = run_tasks(Asked(model, world=world), tasks, data, CALIBRATED, Path(out), {"checkpoint": "c" * 64})
+        result = run_tasks(
+            made_up_model(model, world=world), tasks, data, CALIBRATED, Path(out), {"checkpoint": "c" * 64}
+        )
     return result["weather"].model_dump_json(), model.num_rows
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
-from pretrain.tasks.items import Item
-from pretrain.tasks.shots import draw_shots
+from pretrain.tasks.items import Item, draw_shots
 
 
 def make(*choices: int) -> list[Item]:

@@ -15,8 +15,6 @@ from pretrain.tasks.statistics import (
     Z,
     binomial_test,
     difference,
-    lower_tail,
-    majority_share,
     mcnemar,
     mean_of,
     upper_tail,
@@ -52,7 +50,6 @@ def test_tails_are_sums_of_the_binomial_distribution(num: int, chance: Fraction)
     for right in range(num + 1):
         upper, lower = sum(shares[right:], Fraction()), sum(shares[: right + 1], Fraction())
         assert math.isclose(upper_tail(right, num, float(chance)), upper, rel_tol=1e-9)
-        assert math.isclose(lower_tail(right, num, float(chance)), lower, rel_tol=1e-9)
         assert math.isclose(binomial_test(right, num, float(chance)), min(1, 2 * min(upper, lower)), rel_tol=1e-9)
 
 
@@ -76,11 +73,6 @@ def test_tails_at_the_ends() -> None:
 )
 def test_verdicts(right: int, num: int, uniform: float, majority: float, words: str) -> None:
     assert verdict(right, num, uniform, majority) == words
-
-
-def test_majority_share() -> None:
-    assert majority_share([0, 1, 1, 2]) == 0.5
-    assert majority_share([]) == 0.0
 
 
 @pytest.mark.parametrize("num", range(9))

@@ -7,7 +7,7 @@ import pytest
 from tests.tokenizer.texts import documents
 from tokenizer.config import TokenizerConfig
 from tokenizer.model import Tokenizer
-from tokenizer.scores import on_grid
+from tokenizer.pieces import on_grid
 from tokenizer.train import train
 
 ASCII = "".join(map(chr, range(32, 127)))

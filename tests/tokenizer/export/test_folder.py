@@ -17,13 +17,12 @@ from tests.tokenizer.texts import documents
 from tokenizer.__main__ import main
 from tokenizer.commands.export import read_files
 from tokenizer.documents import text_files
-from tokenizer.export import folder, libraries
+from tokenizer.export import folder, proof
 from tokenizer.export.convert import ExportError, tokenizer_json
 from tokenizer.export.folder import export
-from tokenizer.export.libraries import Transformers
-from tokenizer.export.proof import Document
+from tokenizer.export.proof import Document, open_transformers
 from tokenizer.model import EOD_PIECE, Tokenizer
-from tokenizer.scores import on_grid
+from tokenizer.pieces import on_grid
 
 FEW = [Document(f"document {number}", text) for number, text in enumerate(documents(30))]
 FILES = ["README.md", "tokenizer.json", "tokenizer.model", "tokenizer_config.json"]
@@ -47,7 +46,7 @@ def exported(models: dict[str, Tokenizer], tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def loaded(exported: Path) -> Any:
-    return Transformers(exported).backend
+    return open_transformers(exported).backend
 
 
 def test_what_is_written(exported: Path, models: dict[str, Tokenizer]) -> None:
@@ -94,7 +93,7 @@ def test_a_template_of_ones_own_may_name_symbols(loaded: Any, models: dict[str, 
 
 def test_saved_by_transformers_it_stays_equal(loaded: Any, models: dict[str, Tokenizer], tmp_path: Path) -> None:
     loaded.save_pretrained(tmp_path / "saved")
-    again = Transformers(tmp_path / "saved").backend
+    again = open_transformers(tmp_path / "saved").backend
     for text in (EOD_PIECE, "<|im_end|><n>学", *documents(5)):
         assert again(text)["input_ids"] == models["bpe with symbols"].encode(text)
 
@@ -180,7 +179,7 @@ def test_the_command(
 def test_a_library_that_is_not_there(
     models: dict[str, Tokenizer], text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    monkeypatch.setattr(libraries, "find_spec", lambda name: None if name == "transformers" else name)
+    monkeypatch.setattr(proof, "find_spec", lambda name: None if name == "transformers" else name)
     assert main(["export", str(models["bpe"].path), "--out", str(tmp_path / "hf"), "--text", str(text)]) == 1
     assert "export needs transformers. Run: pip install 'wenhai[hf]'" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""What an export is compared with, and what is said where it differs."""
+"""What an export is compared with, on which texts, and what is said where it differs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from tests.tokenizer.texts import documents
 from tokenizer.export import proof
-from tokenizer.export.proof import Document, compare, first_difference
-from tokenizer.model import Tokenizer
+from tokenizer.export.proof import Document, _overlaps, compare, first_difference, trial_documents
+from tokenizer.model import CHUNK_CHARACTERS, EOD_PIECE, Tokenizer
 
 
 class Library:
@@ -75,3 +75,18 @@ def test_first_difference() -> None:
         0,
         2,
     ]
+
+
+def test_trial_texts_hold_what_conversions_get_wrong(models: dict[str, Tokenizer]) -> None:
+    tokenizer = models["bpe with symbols"]
+    given = list(trial_documents(tokenizer))
+    texts = {text for _, text in given}
+    assert len({name for name, _ in given}) == len(given)
+    assert {"", EOD_PIECE, "<0x0A>", "<unk>", "<|im_start|>", "<n>", "<n><n>", "学而时习之"[:1] * 2} <= texts
+    assert {chr(c) for c in range(0x3000, 0xD800)} <= set("".join(texts))
+    assert max(map(len, texts)) > 3 * CHUNK_CHARACTERS
+    assert any(len(line) > CHUNK_CHARACTERS for text in texts for line in text.split("\n"))
+
+
+def test_a_piece_that_begins_as_it_ends_is_laid_over_itself() -> None:
+    assert list(_overlaps(["哈哈", "学习", "abab", "a"])) == ["哈哈哈哈哈", "abababababab"[:10]]
