@@ -31,6 +31,7 @@ from pretrain.config import ModelConfig, Precision, RunConfig, ScheduleKind
 from pretrain.parallel.base.mesh import layout
 from pretrain.parallel.base.params import part_specs
 from pretrain.parallel.base.stages import Stage
+from pretrain.schedules import SCHEDULES
 from pretrain.workload.activations import activations_of
 from pretrain.workload.pipeline import most_held, own_stages, stages_of
 
@@ -157,11 +158,11 @@ def _fullest_ranks(
     every: int,
 ) -> tuple[int, ...]:
     """Ranks of a pipeline among which those that need most are: of places that are alike the first, which never holds
-    less.
+    less where ranks work in turns.
 
-    Under ZB-V, whose ranks hold more of one stage and less of the other, all of them.
+    Under another order, such as ZB-V's, a rank may hold more of one stage and less of another: all of them.
     """
-    if schedule == "zbv":
+    if SCHEDULES[schedule].turns is None:
         return tuple(range(pp))
     stages = stages_of(model, pp * chunks, layers_per_stage)
     ranks: dict[tuple[object, ...], int] = {}
@@ -207,7 +208,7 @@ class _Run:
         self.tokens = self.micro_batch_size * config.model.sequence_length
         self.stages = stages_of(config.model, parallel.num_stages, parallel.layers_per_stage)
         self.own = own_stages(parallel.schedule, parallel.pp, parallel.chunks)
-        self.is_split = parallel.num_stages > 1 and parallel.schedule in ("zero-bubble", "zbv")
+        self.is_split = parallel.splits_backward
         has_mask, on_cpu = config.model.document_mask or config.data.prefix_lm, device == "cpu"
         kind = (parallel.tp, parallel.sequence_parallel, parallel.recompute, parallel.recompute_every)
         self.kept = activations_of(config.model, *kind, self.item, has_mask, on_cpu)

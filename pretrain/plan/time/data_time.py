@@ -70,7 +70,6 @@ class DataTime:
         machine: Machine,
         ranks: tuple[int, int],  # replicas, shards
         micro_batches: int,
-        is_split: bool,
     ) -> None:
         self.parallel, self.machine, self.software = parallel, machine, machine.software
         self.replicas, self.shards = ranks
@@ -78,7 +77,7 @@ class DataTime:
         inside, outside = Group(self.shards, parallel.tp), Group(self.replicas, parallel.tp * self.shards)
         self.of_gather, self.of_scatter = machine.all_gather(inside), machine.reduce_scatter(inside)
         self.of_replicas = machine.all_reduce(outside)
-        self.micro_batches, self.is_split = micro_batches, is_split
+        self.micro_batches, self.is_split = micro_batches, parallel.splits_backward
         self.wide = max(4, machine.item)
         is_low = machine.item < self.wide
         self.is_wrapped = self.num_ranks > 1 or is_low or parallel.offload or parallel.tp > 1  # as `fsdp.shard` decides

@@ -17,7 +17,6 @@ from pretrain.plan.time.machine import Same, machine_of
 from pretrain.plan.time.pipeline_time import Times
 from pretrain.plan.time.stage_time import Kind, Micro, places_of, stage_time
 from pretrain.workload import parameters
-from pretrain.workload.flops import SPLIT_SCHEDULES
 from pretrain.workload.operations import Operation, Shape
 from pretrain.workload.software import Software
 
@@ -75,10 +74,9 @@ class StepTime:
             is_compiled=training.compile,
             on_cpu=self.machine.on_cpu,
         )
-        is_split = self.pp > 1 and parallel.schedule in SPLIT_SCHEDULES
         self.places = places_of(self.model, parallel)
-        self.stage_time = stage_time(self.shape, parallel.recompute, is_split, self.machine)
-        self.data = DataTime(parallel, self.machine, (self.replicas, self.shards), self.micro_batches, is_split)
+        self.stage_time = stage_time(self.shape, parallel.recompute, parallel.splits_backward, self.machine)
+        self.data = DataTime(parallel, self.machine, (self.replicas, self.shards), self.micro_batches)
         self._found: dict[Kind, _Stage] = {}
 
     @cached_property

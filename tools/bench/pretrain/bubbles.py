@@ -15,9 +15,9 @@ from pretrain.config import ModelConfig, ParallelConfig, ScheduleKind
 from pretrain.model import GPT
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base import deferred, mesh
-from pretrain.parallel.base.schedule import actions, stage_ranks
 from pretrain.parallel.base.simulate import simulate
 from pretrain.parallel.engine.pipeline import Pipeline, Record
+from pretrain.schedules import actions, stage_ranks
 from tools.bench.pretrain.ranks import on_ranks
 
 NUM_RANKS, NUM_MICRO_BATCHES = 4, 8

@@ -27,8 +27,8 @@ from torch.distributed.tensor.parallel import (
 from torch.nn import functional as F
 
 from pretrain.config import RunConfig, ScheduleKind
-from pretrain.parallel.base.schedule import stage_ranks
 from pretrain.parallel.base.stages import Stage, cut
+from pretrain.schedules import stage_ranks
 from tools.bench.pretrain.plain_gpt import PlainGPT, PlainRun, new_optimizer
 from tools.bench.pretrain.random_run import random_tokens
 
