@@ -15,10 +15,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from corpus.engine.config import Strict, load_toml, parse
 from corpus.engine.errors import UsageError
+from pretrain.schedules import DEFAULT, SCHEDULES, ScheduleSpec
 
 VOCABULARY_MULTIPLE = 128  # so that any usual tensor-parallel degree divides the padded vocabulary
 FFN_MULTIPLE = 64
@@ -34,7 +36,7 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 
 Precision = Literal["fp32", "bf16", "fp16", "fp64"]  # fp64: to compare layouts, not to train
 Zero = Literal[1, 2, 3]
-ScheduleKind = Literal["gpipe", "1f1b", "interleaved", "zero-bubble", "zbv"]
+ScheduleKind = Annotated[str, AfterValidator(lambda name: _known_schedule(name))]  # one of `pretrain.schedules`
 Recompute = Literal["none", "selective", "full"]
 
 
@@ -219,7 +221,7 @@ class TrainingConfig(Strict):
 class ParallelConfig(Strict):
     """The layout over ranks: pp x dp_replicate x dp_shard x tp of them.
 
-    `base.schedule` says what each `schedule` does, `engine.fsdp` what each `zero`, `base.recompute` what is
+    `pretrain.schedules` says what each `schedule` does, `engine.fsdp` what each `zero`, `base.recompute` what is
     computed again. `parallel = "auto"` stands for `auto = true`: a run begins with a layout that `plan.auto` has
     chosen.
     """
@@ -229,8 +231,8 @@ class ParallelConfig(Strict):
     tp: Count = 1  # ranks that share each matrix
     sequence_parallel: bool = True  # with tp > 1: between the matrices each of them holds a part of the tokens
     pp: Count = 1  # ranks that share the layers
-    schedule: ScheduleKind = "1f1b"
-    stages_per_rank: Count | None = None  # None: 2 for interleaved and zbv, else 1
+    schedule: ScheduleKind = DEFAULT
+    stages_per_rank: Count | None = None  # None: the fewest that the schedule runs
     layers_per_stage: Annotated[tuple[Count, ...], Field(strict=False)] | None = None  # None: equal work, head included
     dp_replicate: Count = 1
     dp_shard: Count | None = None  # None: all ranks that remain
@@ -249,7 +251,17 @@ class ParallelConfig(Strict):
         """Stages on each rank of a pipeline."""
         if self.pp == 1:
             return 1
-        return self.stages_per_rank or (2 if self.schedule in ("interleaved", "zbv") else 1)
+        return self.stages_per_rank or self.schedule_spec.fewest_chunks
+
+    @property
+    def schedule_spec(self) -> ScheduleSpec:
+        """What is known of the schedule."""
+        return SCHEDULES[self.schedule]
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether the gradients of weights are computed apart from those of inputs."""
+        return self.pp > 1 and self.schedule_spec.splits_backward
 
     @model_validator(mode="before")
     @classmethod
@@ -281,12 +293,12 @@ class ParallelConfig(Strict):
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name} is of a pipeline, and pp is 1. Raise pp, or leave {name} out")
             return self
-        fewest, most = {"interleaved": (2, None), "zero-bubble": (1, None), "zbv": (2, 2)}.get(self.schedule, (1, 1))
-        if self.chunks < fewest or self.chunks > (most or self.chunks):
+        spec = self.schedule_spec
+        if not spec.runs(self.chunks):
+            other = next(name for name, each in SCHEDULES.items() if each.searched_chunks and each.runs(self.chunks))
             raise ValueError(
-                f"schedule {self.schedule} runs {'exactly' if most else 'at least'} {fewest} stages on a rank, "
-                f"stages_per_rank is {self.chunks}. Leave it out, or choose "
-                f"{'1f1b' if self.chunks == 1 else 'interleaved'}"
+                f"schedule {self.schedule} runs {'exactly' if spec.most_chunks else 'at least'} {spec.fewest_chunks} "
+                f"stages on a rank, stages_per_rank is {self.chunks}. Leave it out, or choose {other}"
             )
         if self.layers_per_stage is not None and len(self.layers_per_stage) != self.num_stages:
             raise ValueError(
@@ -367,13 +379,23 @@ class RunConfig(Strict):
                 f"training.global_batch_size {self.training.global_batch_size} must be a multiple of "
                 f"training.micro_batch_size {self.training.micro_batch_size}"
             )
-        if self.training.compile and self.parallel.pp > 1 and self.parallel.schedule in ("zero-bubble", "zbv"):
+        if self.training.compile and self.parallel.splits_backward:
+            whole = [name for name, spec in SCHEDULES.items() if spec.searched_chunks and not spec.splits_backward]
             raise ValueError(
                 f"training.compile: schedule {self.parallel.schedule} leaves gradients of weights for later, outside of "
-                "the graph that is compiled. Use 1f1b or interleaved, or leave compile out"
+                f"the graph that is compiled. Use {' or '.join(whole)}, or leave compile out"
             )
         _check_layout(self.model, self.parallel)
         return self
+
+
+def _known_schedule(name: str) -> str:
+    if name not in SCHEDULES:
+        *most, last = (repr(known) for known in SCHEDULES)
+        raise PydanticCustomError(
+            "literal_error", "Input should be {expected}", {"expected": f"{', '.join(most)} or {last}"}
+        )
+    return name
 
 
 def _check_layout(model: ModelConfig, parallel: ParallelConfig) -> None:

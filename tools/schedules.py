@@ -16,20 +16,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 from corpus.engine.cli import add_examples
-from pretrain.config import ParallelConfig, ScheduleKind
-from pretrain.parallel.base.schedule import Action, actions, stage_ranks
+from pretrain.config import ParallelConfig
 from pretrain.parallel.base.simulate import Timeline, most_held, simulate
 from pretrain.plan.pages.timeline import KINDS
+from pretrain.schedules import SCHEDULES, Action, actions, stage_ranks
 from tools.plot import style, svg, text
 
 EXAMPLES = """
 python -m tools.schedules --ranks 4 --micro-batches 8
 python -m tools.schedules --ranks 2 --micro-batches 6 --schedule zbv --times 2 3 2
 """
-SCHEDULES: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
 TERMINAL_COLORS = {"F": 44, "B": 42, "I": 43, "W": 41}  # backgrounds
 
 WIDTH, MARGIN, LABEL_WIDTH = 1000, 20, 50  # pixels
@@ -40,7 +38,7 @@ ROW_HEIGHT, TITLE_HEIGHT, GAP = 20, 24, 18
 class Drawing:
     """One schedule, simulated."""
 
-    schedule: ScheduleKind
+    schedule: str
     chunks: int
     timeline: Timeline  # in times of a stage, of which a rank has `chunks`
 
@@ -69,7 +67,7 @@ class Drawing:
             ]
 
 
-def draw(schedule: ScheduleKind, num_ranks: int, num_micro_batches: int, times: Sequence[int]) -> Drawing:
+def draw(schedule: str, num_ranks: int, num_micro_batches: int, times: Sequence[int]) -> Drawing:
     """Simulate stages whose F, I and W take `times`."""
     forward, inputs, weights = times
     seconds = {"F": forward, "B": inputs + weights, "I": inputs, "W": weights}
@@ -143,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add_examples(parser, EXAMPLES)
     parser.add_argument("--ranks", type=int, default=4, help="of the pipeline (4)")
     parser.add_argument("--micro-batches", type=int, default=8, help="of a step (8)")
-    parser.add_argument("--schedule", choices=SCHEDULES, nargs="+", default=SCHEDULES, help="which ones (all)")
+    parser.add_argument("--schedule", choices=SCHEDULES, nargs="+", default=list(SCHEDULES), help="which ones (all)")
     parser.add_argument(
         "--times", type=int, nargs=3, default=[1, 1, 1], metavar=("F", "I", "W"), help="of a stage (1 1 1)"
     )

@@ -19,11 +19,12 @@ import argparse
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from corpus.engine.cli import add_examples
-from pretrain.config import ScheduleKind, named_configs
+from pretrain.config import named_configs
 from pretrain.plan.machines.cluster import named_clusters
+from pretrain.schedules import SCHEDULES
 from pretrain.workload.software import ALL
 
 COMMANDS = {  # of plan: module with add_arguments and main, help, examples
@@ -92,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE,...",
         help="hold the search to tp=8 or recompute=none/full",
     )
-    asked.add_argument("--schedule", choices=get_args(ScheduleKind), help="hold the search to this one")
+    asked.add_argument("--schedule", choices=SCHEDULES, help="hold the search to this one")
     asked.add_argument(
         "--layout",
         metavar="NAME=VALUE,...",

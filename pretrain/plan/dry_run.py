@@ -26,9 +26,9 @@ from pretrain.config import RunConfig
 from pretrain.console import say
 from pretrain.hardware import DEVICES
 from pretrain.parallel.base.mesh import AXES, layout
-from pretrain.parallel.base.schedule import stage_ranks
 from pretrain.parallel.base.stages import Stage, cut, head_flops, layer_flops
 from pretrain.plan.time.pipeline_time import Times, own_seconds, simulated
+from pretrain.schedules import stage_ranks
 from pretrain.workload import memory, parameters
 from pretrain.workload.flops import flops_per_token, hardware_flops_per_token
 from pretrain.workload.memory import Estimate

@@ -22,7 +22,8 @@ import pydantic
 
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import local_batches
-from pretrain.config import ParallelConfig, RunConfig
+from pretrain.config import ParallelConfig, Recompute, RunConfig
+from pretrain.schedules import SCHEDULES
 
 SHORT = {
     "mbs": "micro_batch_size",
@@ -182,7 +183,7 @@ def _value(name: str, text: str, where: str) -> Any:
             raise UsageError(f"{where}: {name} is on or off")
         return SWITCHES[text.lower()]
     if name in ("schedule", "recompute"):
-        choices = get_args(ParallelConfig.model_fields[name].annotation)
+        choices = SCHEDULES if name == "schedule" else get_args(Recompute)
         if text not in choices:
             raise UsageError(f"{where}: {name} is one of {', '.join(choices)}")
         return text

@@ -21,162 +21,27 @@ On a CPU RMSNorm is no fused operation and saves its input and its normalised in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from typing import NamedTuple
 
-from pretrain.config import ModelConfig, ParallelConfig, Recompute
+from pretrain.config import ModelConfig, Recompute
 
 INT64 = 8
 
 
-@dataclass(frozen=True)
-class Activations:
+class Activations(NamedTuple):
     """Bytes a token (of one sample) of a model on one rank of its tensor-parallel group."""
 
-    model: ModelConfig
-    parallel: ParallelConfig
-    item: int  # bytes of a number of the forward
-    has_mask: bool  # whether attention is given one, document masks or prefixes
-    on_cpu: bool = False
-
-    @property
-    def wide(self) -> int:
-        """Bytes of a number where the forward takes fp32 at least."""
-        return max(self.item, 4)
-
-    @cached_property
-    def first_block(self) -> int:
-        """What a layer keeps that is computed again, where any are."""
-        return self.block(0)
-
-    def block(self, index: int) -> int:
-        """What a layer keeps under the configured recompute."""
-        if self.parallel.recompute == "none" or (
-            self.parallel.recompute == "full" and index % self.parallel.recompute_every
-        ):
-            return self.whole_block
-        inputs = self._token
-        if self.parallel.recompute == "full":
-            return inputs
-        products = self._qkv + self._queries + self._mlp_products
-        return 2 * inputs + self.item * products + self._log_sum_exps
-
-    @cached_property
-    def whole_block(self) -> int:
-        """What a layer keeps without recompute."""
-        return 2 * self._norm + self._attention + self._mlp
-
-    @cached_property
-    def block_in_backward(self) -> int:
-        """The most that the backward of a layer holds beyond what was kept: what it computes again, and gradients."""
-        again = 0
-        if self.parallel.recompute != "none":
-            again = self.whole_block - min(self.first_block, self.whole_block)
-        mlp = 2 * self._mlp_products  # of the products, and of what lies between them and the last one
-        attention = 2 * self._qkv + self._queries
-        return again + self.item * (max(mlp, attention) + 2 * self.model.hidden_size)
-
-    @cached_property
-    def block_deferred(self) -> int:
-        """What a layer keeps between the two halves of a backward: each product's input and the gradient of its
-        output."""
-        hidden = self.model.hidden_size
-        mlp = self._mlp_products // self._num_wide
-        wide = self._qkv + self._queries + self._mlp_products + mlp + 2 * hidden
-        return self.item * wide + 2 * self._token
-
-    @cached_property
-    def of_stage(self) -> int:
-        """What a stage keeps besides its layers: rotary angles, and a mask that is needed again."""
-        angles = self.wide * self.model.head_size if self.model.positions == "rope" else 0
-        mask = self.model.sequence_length if self.has_mask and self.parallel.recompute != "none" else 0
-        return angles + mask
-
-    @cached_property
-    def head(self) -> int:
-        """The final norm, and per target three numbers of the loss."""
-        return self._norm + 2 * self.wide + INT64
-
-    @cached_property
-    def logits(self) -> int:
-        """The softmax of this rank's logits, which the loss keeps."""
-        return self.wide * self._vocabulary
-
-    @cached_property
-    def logits_in_passing(self) -> int:
-        """The logits, before the softmax replaces them, or their gradient."""
-        return self.item * self._vocabulary
-
-    @cached_property
-    def head_deferred(self) -> int:
-        """Between the two halves of a backward: the head's input and the gradient of the logits."""
-        return self._token + self.logits_in_passing
-
-    @cached_property
-    def message(self) -> int:
-        """What travels between two stages."""
-        return self._token
-
-    @property
-    def _token_ranks(self) -> int:
-        return self.parallel.tp if self.parallel.sequence_parallel else 1
-
-    @property
-    def _token(self) -> int:
-        """x between products."""
-        return self.item * self.model.hidden_size // self._token_ranks
-
-    @property
-    def _norm(self) -> int:
-        hidden = self.model.hidden_size
-        if self.model.norm == "layernorm":
-            numbers = 2 * self.item * hidden + 2 * self.wide
-        elif self.on_cpu:
-            numbers = (2 * self.wide + self.item) * hidden + self.wide
-        else:
-            numbers = 2 * self.item * hidden + self.wide
-        return numbers // self._token_ranks
-
-    @property
-    def _attention(self) -> int:
-        rotated = self._keys + self._queries if self.model.positions == "rope" else 0
-        if self.model.positions == "learned" and self.model.num_heads > self.model.kv_heads > self.parallel.tp:
-            rotated = self._queries  # those of several groups are no view of the product
-        mask = self.model.sequence_length if self.has_mask else 0
-        return self.item * (self._qkv + rotated + self._queries + mask) + self._log_sum_exps
-
-    @property
-    def _mlp(self) -> int:
-        num_kept = 4 if self.model.activation == "swiglu" else 2
-        return num_kept * self.item * self.model.ffn_size // self.parallel.tp
-
-    @property
-    def _num_wide(self) -> int:
-        return 2 if self.model.activation == "swiglu" else 1
-
-    @property
-    def _mlp_products(self) -> int:
-        return self._num_wide * self.model.ffn_size // self.parallel.tp
-
-    @property
-    def _queries(self) -> int:
-        return self.model.num_heads * self.model.head_size // self.parallel.tp
-
-    @property
-    def _keys(self) -> int:
-        return self.model.kv_heads * self.model.head_size // self.parallel.tp
-
-    @property
-    def _qkv(self) -> int:
-        return self._queries + 2 * self._keys
-
-    @property
-    def _log_sum_exps(self) -> int:
-        return self.wide * self.model.num_heads // self.parallel.tp
-
-    @property
-    def _vocabulary(self) -> int:
-        return self.model.padded_vocab_size // self.parallel.tp
+    whole_block: int  # that a layer keeps without recompute
+    first_block: int  # and what one of those that are computed again does, where any are
+    block_in_backward: int  # the most beyond that in a layer's backward: what it computes again, and gradients
+    block_deferred: int  # between the two halves of a backward: each product's input, the gradient of its output
+    of_stage: int  # besides the layers: rotary angles, and a mask that is needed again
+    head: int  # the final norm, and per target three numbers of the loss
+    logits: int  # the softmax of this rank's logits, which the loss keeps
+    logits_in_passing: int  # the logits, before the softmax replaces them, or their gradient
+    head_deferred: int  # between the two halves of a backward: the head's input and the gradient of the logits
+    message: int  # what travels between two stages
 
 
 @lru_cache(maxsize=4096)
@@ -185,11 +50,55 @@ def activations_of(
     tp: int,
     sequence_parallel: bool,
     recompute: Recompute,
-    every: int,
     item: int,
     has_mask: bool,
-    on_cpu: bool,
+    on_cpu: bool = False,
 ) -> Activations:
-    """Once for many layouts, with all that was asked of it."""
-    parallel = ParallelConfig(tp=tp, sequence_parallel=sequence_parallel, recompute=recompute, recompute_every=every)
-    return Activations(model, parallel, item, has_mask, on_cpu)
+    """Once for many layouts.
+
+    Args:
+        item: bytes of a number of the forward.
+        has_mask: whether attention is given one, document masks or prefixes.
+    """
+    hidden, wide = model.hidden_size, max(item, 4)  # wide: where the forward takes fp32 at least
+    token_ranks = tp if sequence_parallel else 1
+    token = item * hidden // token_ranks  # x between products
+    queries, keys = (heads * model.head_size // tp for heads in (model.num_heads, model.kv_heads))
+    qkv = queries + 2 * keys
+    log_sum_exps = wide * model.num_heads // tp
+    num_wide = 2 if model.activation == "swiglu" else 1
+    of_mlp = num_wide * model.ffn_size // tp
+    mask = model.sequence_length if has_mask else 0
+
+    if model.norm == "layernorm":
+        norm = 2 * item * hidden + 2 * wide
+    elif on_cpu:
+        norm = (2 * wide + item) * hidden + wide
+    else:
+        norm = 2 * item * hidden + wide
+    norm //= token_ranks
+    rotated = keys + queries if model.positions == "rope" else 0
+    if model.positions == "learned" and model.num_heads > model.kv_heads > tp:
+        rotated = queries  # those of several groups are no view of the product
+    attention = item * (qkv + rotated + queries + mask) + log_sum_exps
+    whole_block = 2 * norm + attention + 2 * num_wide * item * model.ffn_size // tp
+    first_block = {
+        "none": whole_block,
+        "selective": 2 * token + item * (qkv + queries + of_mlp) + log_sum_exps,
+        "full": token,
+    }[recompute]
+    # of the MLP its products, and what lies between them and the last one
+    in_backward = item * (max(2 * of_mlp, 2 * qkv + queries) + 2 * hidden)
+    vocabulary = model.padded_vocab_size // tp
+    return Activations(
+        whole_block=whole_block,
+        first_block=first_block,
+        block_in_backward=max(0, whole_block - first_block) + in_backward,
+        block_deferred=item * (qkv + queries + of_mlp + of_mlp // num_wide + 2 * hidden) + 2 * token,
+        of_stage=(wide * model.head_size if model.positions == "rope" else 0) + (mask if recompute != "none" else 0),
+        head=norm + 2 * wide + INT64,
+        logits=wide * vocabulary,
+        logits_in_passing=item * vocabulary,
+        head_deferred=token + item * vocabulary,
+        message=token,
+    )

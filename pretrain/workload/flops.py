@@ -21,8 +21,6 @@ from pretrain.config import ModelConfig, ParallelConfig
 from pretrain.parallel.base.params import num_matmul_parameters
 from pretrain.parallel.base.stages import layer_flops
 
-SPLIT_SCHEDULES = ("zero-bubble", "zbv")  # those that compute the gradients of weights apart
-
 
 def flops_per_token(model: ModelConfig, causal: bool = False) -> float:
     """Of the model, without recomputation."""
@@ -36,6 +34,5 @@ def hardware_flops_per_token(model: ModelConfig, parallel: ParallelConfig) -> fl
         return flops_per_token(model)
     num_recomputed = len(range(0, model.num_layers, parallel.recompute_every))
     last_product = 2 * model.ffn_size * model.hidden_size
-    repeats_last = parallel.pp > 1 and parallel.schedule in SPLIT_SCHEDULES
-    of_layer = layer_flops(model) - (0 if repeats_last else last_product)
+    of_layer = layer_flops(model) - (0 if parallel.splits_backward else last_product)
     return flops_per_token(model) + num_recomputed * of_layer

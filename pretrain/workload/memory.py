@@ -31,7 +31,9 @@ from pretrain.config import ModelConfig, Precision, RunConfig, ScheduleKind
 from pretrain.parallel.base.mesh import layout
 from pretrain.parallel.base.params import part_specs
 from pretrain.parallel.base.stages import Stage
+from pretrain.schedules import SCHEDULES
 from pretrain.workload.activations import activations_of
+from pretrain.workload.parameters import rooms_outside
 from pretrain.workload.pipeline import most_held, own_stages, stages_of
 
 Device = Literal["cpu", "cuda"]
@@ -157,11 +159,11 @@ def _fullest_ranks(
     every: int,
 ) -> tuple[int, ...]:
     """Ranks of a pipeline among which those that need most are: of places that are alike the first, which never holds
-    less.
+    less where ranks work in turns.
 
-    Under ZB-V, whose ranks hold more of one stage and less of the other, all of them.
+    Under another order, such as ZB-V's, a rank may hold more of one stage and less of another: all of them.
     """
-    if schedule == "zbv":
+    if SCHEDULES[schedule].turns is None:
         return tuple(range(pp))
     stages = stages_of(model, pp * chunks, layers_per_stage)
     ranks: dict[tuple[object, ...], int] = {}
@@ -207,9 +209,9 @@ class _Run:
         self.tokens = self.micro_batch_size * config.model.sequence_length
         self.stages = stages_of(config.model, parallel.num_stages, parallel.layers_per_stage)
         self.own = own_stages(parallel.schedule, parallel.pp, parallel.chunks)
-        self.is_split = parallel.num_stages > 1 and parallel.schedule in ("zero-bubble", "zbv")
+        self.is_split = parallel.splits_backward
         has_mask, on_cpu = config.model.document_mask or config.data.prefix_lm, device == "cpu"
-        kind = (parallel.tp, parallel.sequence_parallel, parallel.recompute, parallel.recompute_every)
+        kind = (parallel.tp, parallel.sequence_parallel, parallel.recompute)
         self.kept = activations_of(config.model, *kind, self.item, has_mask, on_cpu)
         self.block = self.group("layers")
         self.places: dict[tuple[object, ...], _Place] = {}
@@ -233,7 +235,7 @@ class _Place:
     def __init__(self, run: _Run, stages: Sequence[Stage]) -> None:
         self.run, self.stages = run, stages
         self.num_layers = sum(len(stage.layers) for stage in stages)
-        self.outside = [run.group(*_rooms(stage, run.config.model.tied)) for stage in stages]
+        self.outside = [run.group(*rooms_outside(run.config.model, stage.is_first, stage.is_last)) for stage in stages]
         self.whole = self.num_layers * run.block.whole + sum(group.whole for group in self.outside)
         self.kept = [self._kept_of(stage) for stage in stages]
         self.logits = [run.tokens * run.kept.logits if stage.is_last else 0 for stage in stages]
@@ -366,14 +368,6 @@ def _group(model: ModelConfig, rooms: tuple[str, ...], tp: int, num_shards: int)
             wholes.append(rows * columns)
     pinned = sum(map(_power_of_two, shards))
     return _Group(tuple(shards), sum(shards), pinned, sum(wholes), max(wholes, default=0))
-
-
-def _rooms(stage: Stage, is_tied: bool) -> list[str]:
-    """What a stage has besides layers; a tied output matrix is the embedding itself where both are in one stage."""
-    rooms = ["embedding", "position_embedding"] if stage.is_first else []
-    if stage.is_last:
-        rooms += ["final_norm"] if is_tied and stage.is_first else ["final_norm", "head"]
-    return rooms
 
 
 def _power_of_two(number: int) -> int:

@@ -31,10 +31,17 @@ def of_model(model: ModelConfig) -> int:
 def of_stage(model: ModelConfig, stage: Stage) -> int:
     """A stage's, on all of its tensor-parallel ranks together; a tied output matrix on a stage of its own counts there
     too."""
-    rooms = by_room(model)
-    total = rooms["layer"] * len(stage.layers)
-    if stage.is_first:
-        total += rooms["embedding"] + rooms.get("position_embedding", 0)
-    if stage.is_last:
-        total += rooms["final_norm"] + (0 if model.tied and stage.is_first else rooms["head"])
-    return total
+    return by_room(model)["layer"] * len(stage.layers) + outside(model, stage.is_first, stage.is_last)
+
+
+def outside(model: ModelConfig, is_first: bool, is_last: bool) -> int:
+    """What a stage has besides its layers."""
+    return sum(by_room(model).get(room, 0) for room in rooms_outside(model, is_first, is_last))
+
+
+def rooms_outside(model: ModelConfig, is_first: bool, is_last: bool) -> list[str]:
+    """By the first words of their names; a tied output matrix is the embedding itself where both are in one stage."""
+    rooms = ["embedding", "position_embedding"] if is_first else []
+    if is_last:
+        rooms += ["final_norm"] if model.tied and is_first else ["final_norm", "head"]
+    return rooms

@@ -1,8 +1,7 @@
-"""What a planner asks of thousands of pipelines: their stages, once for each cut, and what a rank holds, without its
-list.
+"""What a planner asks of thousands of pipelines: their stages, once for each cut, and what a rank holds.
 
-`most_held` counts what `parallel.base.simulate.most_held` finds in the lists of `parallel.base.schedule`, from how
-these are made.
+`most_held` counts what `parallel.base.simulate.most_held` finds in the lists of `pretrain.schedules`, where it can from
+how these are made.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pretrain.config import ModelConfig, ScheduleKind
-from pretrain.parallel.base.schedule import micro_batch_groups, stage_ranks
+from pretrain.parallel.base import simulate
 from pretrain.parallel.base.stages import Stage, cut
+from pretrain.schedules import DEFAULT, SCHEDULES, Place, actions, micro_batch_groups, stage_ranks
 
 
 @lru_cache(maxsize=4096)
@@ -43,18 +43,21 @@ def most_held(
     >>> most_held("1f1b", pp=4, chunks=1, num_micro_batches=8, rank=0, sizes=[10])
     40
     """
-    if pp * chunks == 1 or schedule == "1f1b":
-        return min(pp - rank, num_micro_batches) * sizes[0]
-    if schedule == "gpipe":
-        return num_micro_batches * sizes[0]
-    if schedule == "zbv":
-        return _held_by_v(pp, num_micro_batches, rank, *sizes)
-    groups = micro_batch_groups(pp, num_micro_batches)
-    ahead = (chunks - 1) * groups[0] + pp - 1  # forwards before the first activations are freed
-    ahead += pp - 1 - 2 * rank if schedule == "interleaved" else 0
+    at = Place(rank, pp, chunks, num_micro_batches)
+    spec = SCHEDULES[schedule if pp > 1 else DEFAULT]
+    if spec.held is not None:
+        return spec.held(at, sizes)
+    if spec.turns is None:
+        of_stage = dict(zip(own_stages(schedule, pp, chunks)[rank], sizes, strict=True))
+        return simulate.most_held(
+            actions(schedule, pp, chunks, num_micro_batches)[rank],
+            [of_stage.get(stage, 0) for stage in range(pp * chunks)],
+        )
+    ahead = max(spec.turns(at).values())  # forwards before the first activations are freed
     if min(sizes) == max(sizes):
         return min(ahead + 1, chunks * num_micro_batches) * sizes[0]
     order, until = _chunk_order(pp, chunks, num_micro_batches), None
+    groups = micro_batch_groups(pp, num_micro_batches)
     if groups[0] == groups[-1]:  # then it repeats itself after one group
         until = ahead + groups[0] * chunks
     own = np.asarray(sizes)
@@ -63,18 +66,6 @@ def most_held(
     held = taken.copy()
     held[ahead + 1 :] -= freed[: max(0, len(freed) - ahead - 1)]
     return held.max().item()  # type: ignore[no-any-return]
-
-
-def _held_by_v(pp: int, num_micro_batches: int, rank: int, down: float, up: float) -> float:
-    """ZB-V: full when the first gradient is here, or one forward of the way down later (`schedule._zero_bubble_v`)."""
-    after = pp - 1 - rank
-    most = num_micro_batches
-    held_down, held_up = 2 * after + 1 + rank, rank + 1
-    at_first = min(held_down, most) * down + min(held_up, most) * up
-    if max(most, 2 * pp - 1) == held_down:  # there is no later one
-        return at_first
-    later_up = min(rank + after + 1, most) - min(after + 1, most)
-    return max(at_first, min(held_down + 1, most) * down + later_up * up)
 
 
 @lru_cache(maxsize=1024)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pretrain.config import load_config
-from pretrain.parallel.base.schedule import actions, stage_ranks
 from pretrain.parallel.base.simulate import simulate
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.prediction import Prediction
+from pretrain.schedules import actions, stage_ranks
 from pretrain.workload import megatron_memory, parameters
 from pretrain.workload.software import MEGATRON_2020, Software, find_software
 from tests.fidelity.errors import Errors

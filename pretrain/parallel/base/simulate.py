@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pretrain.parallel.base.schedule import Action
+from pretrain.schedules import Action
 
 Lists = Sequence[Sequence[Action]]  # of each rank what it computes, in order
 

@@ -26,12 +26,12 @@ from pretrain.model import GPT
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.base.params import init_parameters, part_specs
-from pretrain.parallel.base.schedule import stage_ranks
 from pretrain.parallel.base.stages import Stage, cut
 from pretrain.parallel.base.tensor import TensorAxis, distribute
 from pretrain.parallel.engine import fsdp
 from pretrain.parallel.engine.compile import compile_blocks
 from pretrain.parallel.engine.pipeline import Pipeline
+from pretrain.schedules import stage_ranks
 
 EMBEDDING = "embedding.weight"
 

@@ -36,9 +36,9 @@ from pretrain.model.masks import target_rows
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base import deferred
 from pretrain.parallel.base.mesh import World
-from pretrain.parallel.base.schedule import Action, actions, stage_ranks
 from pretrain.parallel.engine import fsdp
 from pretrain.parallel.engine.channels import Channels, Message
+from pretrain.schedules import Action, actions, stage_ranks
 
 RECEIVES_AHEAD = 2  # actions whose input is expected before their turn, so that it comes while others compute
 DTYPES: dict[Precision, torch.dtype] = {

@@ -14,7 +14,6 @@ from pretrain.workload import parameters
 WIDTH = 100
 GIB = 2**30
 SMALL = 0.0005  # of a whole: smaller shares are left out
-SCHEDULES = {"interleaved": "inter", "zero-bubble": "zb"}  # in a narrow column
 RECOMPUTES = {"none": "-", "selective": "select"}
 COLUMNS = {"products": "matmul", "recompute": "recomp", "messages": "pipe", "optimizer": "update", "launches": "launch"}
 AXES: dict[Axis, str] = {"tensor": "tp", "pipeline": "pp", "data": "dp"}
@@ -140,8 +139,9 @@ def schedule(parallel: ParallelConfig) -> str:
     """As in `inter/2`: two stages on each rank."""
     if parallel.pp == 1:
         return "-"
-    name = SCHEDULES.get(parallel.schedule, parallel.schedule)
-    return f"{name}/{parallel.chunks}" if parallel.chunks > 1 and parallel.schedule != "zbv" else name
+    spec = parallel.schedule_spec
+    name = spec.short or parallel.schedule
+    return f"{name}/{parallel.chunks}" if parallel.chunks > 1 and spec.most_chunks != parallel.chunks else name
 
 
 def recompute(parallel: ParallelConfig) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pretrain.monitor.charts import round_step
-from pretrain.parallel.base.schedule import Kind, actions
 from pretrain.parallel.base.simulate import Timeline, simulate
 from pretrain.plan.pages.charts import Drawing
 from pretrain.plan.prediction import Prediction
+from pretrain.schedules import Kind, actions
 
 WIDTH, LEFT, ROW, GAP, BOTTOM = 1040, 56, 20, 48, 24  # pixels; GAP: of what is left out
 MOST_ROWS = 20

@@ -4,7 +4,7 @@ compare."""
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple, TypeVar, get_args
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeVar, get_args
 from pretrain.config import ParallelConfig, Recompute, RunConfig, ScheduleKind, TrainingConfig, Zero
 from pretrain.parallel.base.mesh import layout
 from pretrain.plan.machines.cluster import Cluster
+from pretrain.schedules import DEFAULT, SCHEDULES
 from pretrain.workload.software import OURS, Software
 
-INTERLEAVED = (2, 3, 4, 6, 8)  # stages on a rank: more of them send more messages for ever smaller gains
 SELECTIVE = ("ours", "megatron-2022")  # programs with selective recompute and sequence parallelism
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class Layout(NamedTuple):
     dp_replicate: int
     dp_shard: int
     micro_batch_size: int
-    schedule: ScheduleKind = "1f1b"
+    schedule: ScheduleKind = DEFAULT
     stages_per_rank: int = 1
     layers_per_stage: tuple[int, ...] | None = None
     sequence_parallel: bool = True
@@ -53,7 +53,7 @@ class Layout(NamedTuple):
             replicate,
             shard,
             min(training.micro_batch_size, max(1, training.global_batch_size // (replicate * shard))),
-            schedule=parallel.schedule if pp > 1 else "1f1b",
+            schedule=parallel.schedule if pp > 1 else DEFAULT,
             stages_per_rank=parallel.chunks,
             sequence_parallel=parallel.sequence_parallel or tp == 1,
             **{name: getattr(parallel, name) for name in same},
@@ -94,26 +94,25 @@ def neighbours(layout: Layout) -> Iterator[tuple[str, Any, Layout]]:
                 yield of(name, value, **beside)
     for value in _halves_and_doubles(layout.micro_batch_size):
         yield of("micro_batch_size", value)
-    for recompute in _others(Recompute, layout.recompute):
+    for recompute in _others(get_args(Recompute), layout.recompute):
         yield of("recompute", recompute, recompute_every=1)
-    for zero in _others(Zero, layout.zero) if layout.data_parallel > 1 else ():
+    for zero in _others(get_args(Zero), layout.zero) if layout.data_parallel > 1 else ():
         yield of("zero", zero)
     if layout.pp > 1:
-        stages = {"interleaved": max(2, layout.stages_per_rank), "zbv": 2}
-        for schedule in _others(ScheduleKind, layout.schedule):
-            yield of("schedule", schedule, stages_per_rank=stages.get(schedule, 1), layers_per_stage=None)
-        for value in (
-            _halves_and_doubles(layout.stages_per_rank) if layout.schedule in ("interleaved", "zero-bubble") else ()
-        ):
+        for schedule in _others(SCHEDULES, layout.schedule):
+            fewest, own = SCHEDULES[schedule].fewest_chunks, layout.stages_per_rank
+            chunks = own if fewest > 1 and SCHEDULES[schedule].runs(own) else fewest
+            yield of("schedule", schedule, stages_per_rank=chunks, layers_per_stage=None)
+        for value in filter(SCHEDULES[layout.schedule].runs, _halves_and_doubles(layout.stages_per_rank)):
             yield of("stages_per_rank", value, layers_per_stage=None)
     if layout.tp > 1:
         yield of("sequence_parallel", not layout.sequence_parallel)
     yield of("offload", not layout.offload)
 
 
-def _others(kinds: Any, own: object) -> list[Any]:
+def _others(kinds: Iterable[Any], own: object) -> list[Any]:
     """In a fixed order: of what a set would give nobody knows the first."""
-    return [kind for kind in get_args(kinds) if kind != own]
+    return [kind for kind in kinds if kind != own]
 
 
 def _halves_and_doubles(value: int) -> list[int]:
@@ -216,22 +215,29 @@ class Space:
     def schedules(self, shape: Layout) -> list[tuple[ScheduleKind, int]]:
         """Schedules and stages on each rank."""
         if shape.pp == 1:
-            return [("1f1b", 1)]
-        kinds: list[tuple[ScheduleKind, int]] = [("1f1b", 1)]
-        if self.is_ours or self.micro_batches(shape) % shape.pp == 0:
-            layers = self.config.model.num_layers
-            even = [chunks for chunks in INTERLEAVED if chunks in (2, 4) or layers % (shape.pp * chunks) == 0]
-            kinds += [("interleaved", chunks) for chunks in self.constraints.stages_per_rank or even if chunks > 1]
-        if self.is_ours and not self.config.training.compile:
-            kinds += [("zero-bubble", 1), ("zero-bubble", 2), ("zbv", 2)]
-        chosen = self.constraints.schedule
-        if chosen is not None:
-            kinds = [kind for kind in [*kinds, ("gpipe", 1)] if kind[0] in chosen]
+            return [(DEFAULT, 1)]
         return [
-            kind
-            for kind in kinds
-            if self._can_cut(shape.pp * kind[1]) and kind[1] in _one(kind[1], self.constraints.stages_per_rank)
+            (schedule, chunks)
+            for schedule in sorted(SCHEDULES, key=lambda name: not SCHEDULES[name].searched_chunks)
+            for chunks in self._chunks(schedule, shape)
+            if self._can_cut(shape.pp * chunks)
         ]
+
+    def _chunks(self, schedule: str, shape: Layout) -> list[int]:
+        """Stages on each rank that a schedule is tried with; none where the program does not run it, or a run is held
+        to others."""
+        spec, chosen = SCHEDULES[schedule], self.constraints
+        tried = spec.searched_chunks or ((spec.fewest_chunks,) if chosen.schedule is not None else ())
+        if not tried or schedule not in _one(schedule, chosen.schedule):
+            return []
+        if spec.splits_backward and (not self.is_ours or self.config.training.compile):
+            return []
+        if spec.fewest_chunks > 1 and not self.is_ours and self.micro_batches(shape) % shape.pp:
+            return []
+        if chosen.stages_per_rank is not None:
+            return [chunks for chunks in chosen.stages_per_rank if spec.runs(chunks)]
+        layers = self.config.model.num_layers
+        return [chunks for chunks in tried if chunks in (1, 2, 4) or layers % (shape.pp * chunks) == 0]
 
     def micro_batches(self, shape: Layout) -> int:
         """Of a step, on each data-parallel rank."""

@@ -34,6 +34,7 @@ from pretrain.plan.prediction import Prediction, Seconds, missing, most_bytes
 from pretrain.plan.search import rejected
 from pretrain.plan.search.legal import Constraints, Layout, Rejected, Space
 from pretrain.plan.time import pipeline_time
+from pretrain.schedules import SCHEDULES
 from pretrain.workload.software import OURS, Software
 
 __all__ = ["Constraints", "Plans", "Rank", "Rejected", "search"]
@@ -312,8 +313,9 @@ class Search:
         half of that may fall together with its own work. Zero-bubble schedules may lose nothing.
         """
         whole, num = self._of_micro_batch(layout), self.space.micro_batches(layout)
-        lost = {"1f1b": 0.5, "interleaved": 1 / layout.stages_per_rank, "gpipe": 1.0}.get(layout.schedule, 0.0)
-        if layout.schedule == "1f1b" and num <= (layout.pp + 1) / 2:
+        closed = SCHEDULES[layout.schedule].closed
+        lost = closed.least / layout.stages_per_rank if closed else 0.0
+        if closed and closed.waits_each_turn and num <= (layout.pp + 1) / 2:
             lost = 0.0
         return whole * (num / layout.pp + lost * (1 - 1 / layout.pp))
 

@@ -17,6 +17,18 @@ that.
 Over gloo an exchange ends where it begins: all of it is exposed. With `offload` shards come from host memory before
 each gather, and reduced gradients go there; those that add to others wait for the host
 (`FSDPParamGroup.post_backward`).
+
+Published programs (`workload.software`):
+
+| | exchanges of a micro-batch | after the last backward |
+|---|---|---|
+| Megatron-LM | | all-reduce of gradients |
+| DeepSpeed, stage 1 | | all-reduce of gradients, gather of weights |
+| stage 2 | reduce-scatter of gradients | gather of weights |
+| stage 3 | gather of weights forward, one backward, one more to compute a block again; reduce-scatter of gradients | |
+
+Those of a micro-batch run beside its arithmetic where a program asks ahead for them (`Software.exchanges_ahead`). With
+offload a rank's part comes from host memory before each gather, and reduced gradients go there.
 """
 
 from __future__ import annotations
@@ -70,15 +82,14 @@ class DataTime:
         machine: Machine,
         ranks: tuple[int, int],  # replicas, shards
         micro_batches: int,
-        is_split: bool,
     ) -> None:
         self.parallel, self.machine, self.software = parallel, machine, machine.software
         self.replicas, self.shards = ranks
         self.num_ranks = self.replicas * self.shards
         inside, outside = Group(self.shards, parallel.tp), Group(self.replicas, parallel.tp * self.shards)
-        self.of_gather, self.of_scatter = machine.all_gather(inside), machine.reduce_scatter(inside)
-        self.of_replicas = machine.all_reduce(outside)
-        self.micro_batches, self.is_split = micro_batches, is_split
+        self.of_gather, self.of_scatter = machine.line("all_gather", inside), machine.line("reduce_scatter", inside)
+        self.of_replicas = machine.line("all_reduce", outside)
+        self.micro_batches, self.is_split = micro_batches, parallel.splits_backward
         self.wide = max(4, machine.item)
         is_low = machine.item < self.wide
         self.is_wrapped = self.num_ranks > 1 or is_low or parallel.offload or parallel.tp > 1  # as `fsdp.shard` decides
@@ -97,7 +108,9 @@ class DataTime:
         return self.of_scatter.of(size) + self.of_replicas.of(size / self.shards)
 
     def extra(self, numbers: Numbers, micro: Micro) -> Extra:
-        """Of a stage of our own executor."""
+        """Of a stage."""
+        if self.software.operations != "ours":
+            return self._published(numbers, micro)
         copies = self._copies(numbers)
         if not self.is_wrapped:
             return copies
@@ -125,6 +138,35 @@ class DataTime:
             each,
             once,
         )
+
+    def _published(self, numbers: Numbers, micro: Micro) -> Extra:
+        """Of a micro-batch under a published program: as far as it takes longer than what it runs beside."""
+        software = self.software
+        if not software.shards or self.zero == 1 or (self.num_ranks == 1 and not self.offloads):
+            return Extra()
+        gather, reduce = self.gather(numbers.all) if self.zero == 3 else 0.0, self.reduce(numbers.all)
+        if self.offloads:
+            a_byte = numbers.all / self.shards / self.machine.cluster.host.link_bandwidth
+            gather += self.machine.item * a_byte
+            reduce += software.gradient_bytes * a_byte
+        repeats = self.zero == 3 and software.gathers_to_recompute and self.parallel.recompute == "full"
+        backward = (2 if repeats else 1) * gather + reduce
+        beside = 1.0 if software.exchanges_ahead else 0.0
+        return Extra(
+            forward=Seconds(data=max(0.0, gather - beside * micro.forward.total)),
+            weights=Seconds(data=max(0.0, backward - beside * micro.backward.total)),
+            each=gather + backward,
+        )
+
+    def at_the_end(self, numbers: float) -> float:
+        """Of a published program: after the last backward, of a rank's parameters."""
+        if self.num_ranks == 1 or (self.software.shards and self.zero == 3):
+            return 0.0
+        group = Group(self.num_ranks, self.parallel.tp)
+        reduce = self.machine.line("all_reduce", group).of(numbers * self.software.gradient_bytes)
+        if not self.software.shards:
+            return reduce
+        return self.gather(numbers) + (reduce if self.zero == 1 else 0.0)
 
     def _of_all(self, exchange: Callable[[float], float], numbers: Numbers) -> float:
         """Seconds of an exchange of each group of a stage's parameters, one after the other."""

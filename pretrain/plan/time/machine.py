@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pretrain.config import Precision
 from pretrain.plan.machines.cluster import Cluster
@@ -100,19 +100,8 @@ class Machine:
         """What launches add to an action that keeps the device busy for so long, and `beside` that."""
         return max(0.0, spent.launches - spent.busy - beside) if self.launches_ahead else spent.launches
 
-    def all_gather(self, group: Group) -> Line:
-        """Of a group of ranks."""
-        return self._line("all_gather", group)
-
-    def reduce_scatter(self, group: Group) -> Line:
-        """Of a group of ranks."""
-        return self._line("reduce_scatter", group)
-
-    def all_reduce(self, group: Group) -> Line:
-        """Of a group of ranks, for large tensors."""
-        return self._line("all_reduce", group)
-
-    def _line(self, name: str, group: Group) -> Line:
+    def line(self, name: Literal["all_gather", "reduce_scatter", "all_reduce"], group: Group) -> Line:
+        """Of a collective of a group of ranks, for large tensors."""
         found = self._lines.get((name, group))
         if found is None:
             collective = getattr(self.collectives, name)

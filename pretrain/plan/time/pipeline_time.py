@@ -1,6 +1,6 @@
 """How long a pipeline takes beside the work of its busiest rank: its own lists simulated, or closed forms.
 
-Closed forms are those of `parallel.base.schedule`, for stages that need not be equal: of p ranks with v stages on each,
+Closed forms are those of `pretrain.schedules`, for stages that need not be equal: of p ranks with v stages on each,
 for m micro-batches, where a sum is over all stages and a maximum that of the busiest rank.
 
 | schedule | lost a step | messages on the way of the last micro-batch, where a rank computes while it sends |
@@ -11,7 +11,7 @@ for m micro-batches, where a sum is over all stages and a maximum that of the bu
 | zero-bubble | (sum (F + I - W) - max (F + I - W)) / v | 4 (p - 1); with v > 1 2 (p v - 1) + p - 2 |
 | zbv | (sum I - max I) / 2 | 5 (p - 1) - 2 |
 
-The numbers of messages are those that the simulation of equal stages finds. A long step is simulated in part: once
+The entries of `SCHEDULES` have them. A long step is simulated in part: once
 full, a pipeline repeats itself every p micro-batches.
 """
 
@@ -22,9 +22,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pretrain.config import ScheduleKind
-from pretrain.parallel.base.schedule import Action, actions
 from pretrain.parallel.base.simulate import simulate
-from pretrain.workload.flops import SPLIT_SCHEDULES
+from pretrain.schedules import SCHEDULES, Action, actions
 
 FULL = 4  # times as many micro-batches as ranks after which a pipeline repeats itself
 
@@ -48,6 +47,11 @@ class Times(NamedTuple):
     def each(self) -> float:
         """Of one micro-batch."""
         return self.forward + self.inputs + self.weights
+
+    @property
+    def once(self) -> float:
+        """Of a step."""
+        return self.first + self.last
 
 
 class Lost(NamedTuple):
@@ -91,36 +95,34 @@ def _simulations(num_ranks: int, num: int) -> tuple[int, ...]:
 
 def num_actions(schedule: ScheduleKind, num_ranks: int, chunks: int, num: int) -> int:
     """That `simulated` goes through, of stages that are `chunks` on each of a pipeline's ranks; none without one."""
-    kinds = 3 if schedule in SPLIT_SCHEDULES else 2
+    kinds = 3 if SCHEDULES[schedule].splits_backward else 2
     return kinds * num_ranks * chunks * sum(_simulations(num_ranks, num)) if num_ranks > 1 else 0
 
 
 def closed(
     schedule: ScheduleKind, stages: Sequence[Times], owners: Sequence[int], num_micro_batches: int, send: float
 ) -> Lost:
-    """What the busiest rank loses in a step, by the table above."""
+    """What the busiest rank loses in a step, by the table above; simulated where a schedule has no closed form."""
     num_ranks = max(owners) + 1
     chunks = len(stages) // num_ranks
     if num_ranks == 1:
         return Lost(0.0)
-    messages = send * _messages(schedule, num_ranks, chunks, num_micro_batches)
+    form = SCHEDULES[schedule].closed
     own = own_seconds(stages, owners)
     busiest = own.index(max(own))
+    if form is None:
+        work = num_micro_batches * own[busiest] + (stages[0].once if busiest == owners[0] else 0.0)
+        return Lost(max(0.0, simulated(schedule, stages, owners, num_micro_batches, send) - work))
+    messages = send * form.messages(num_ranks, chunks, num_micro_batches)
     firsts = gathering(stages, send)
     if busiest == owners[0]:
         firsts[0] = 0.0  # its own work
     ends = _at_the_end(schedule, stages, owners, busiest)
-    if schedule == "1f1b":
+    if form.waits_each_turn:
         return _lost_by_turns(stages, firsts, busiest, messages, ends)
-    ends += sum(firsts)
-    if schedule == "zbv":
-        costs = [stage.inputs for stage in stages]
-    elif schedule == "zero-bubble":
-        costs = [stage.forward + stage.inputs - stage.weights for stage in stages]
-    else:
-        return Lost((sum(own) - own[busiest]) / chunks, messages, ends)
-    lost = sum(cost for cost, rank in zip(costs, owners, strict=True) if rank != busiest) / chunks
-    return Lost(max(0.0, lost), messages, ends)
+    others = (stage for stage, rank in zip(stages, owners, strict=True) if rank != busiest)
+    lost = sum(form.lost(stage.forward, stage.inputs, stage.weights) for stage in others) / chunks
+    return Lost(max(0.0, lost), messages, ends + sum(firsts))
 
 
 def gathering(stages: Sequence[Times], send: float) -> list[float]:
@@ -141,7 +143,7 @@ def gathering(stages: Sequence[Times], send: float) -> list[float]:
 def _at_the_end(schedule: ScheduleKind, stages: Sequence[Times], owners: Sequence[int], busiest: int) -> float:
     """By how much reductions after the last backwards make a step longer, but for what `StepTime.ranks` has of them."""
     own, num_ranks = stages[0].last if busiest == owners[0] else 0.0, max(owners) + 1
-    if schedule in SPLIT_SCHEDULES:  # all ranks end with their last W, at about the same time
+    if SCHEDULES[schedule].splits_backward:  # all ranks end with their last W, at about the same time
         of_ranks = [0.0] * num_ranks
         for stage, rank in zip(stages, owners, strict=True):
             of_ranks[rank] += stage.last
@@ -167,16 +169,6 @@ def _lost_by_turns(
     bubble = sum(stage.each for stage in before) + max(0.0, at_first) + max(0.0, at_last)
     ends += sum(firsts[: busiest + 1]) + max(0.0, sum(firsts[busiest + 1 :]) + min(0.0, at_first))
     return Lost(bubble, messages, ends)
-
-
-def _messages(schedule: ScheduleKind, ranks: int, chunks: int, num_micro_batches: int) -> float:
-    if schedule == "1f1b":
-        return 2 * (ranks - 1) * num_micro_batches / ranks + 2 * (ranks - 2)
-    if schedule == "zbv":
-        return 5 * (ranks - 1) - 2
-    if schedule == "zero-bubble":
-        return 4 * (ranks - 1) if chunks == 1 else 2 * (ranks * chunks - 1) + ranks - 2
-    return 2 * (ranks * chunks - 1)
 
 
 def own_seconds(stages: Sequence[Times], owners: Sequence[int]) -> list[float]:

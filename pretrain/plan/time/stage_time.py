@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pretrain.config import ModelConfig, ParallelConfig, Recompute, ScheduleKind
-from pretrain.parallel.base.schedule import stage_ranks
 from pretrain.plan.prediction import Seconds, Traffic
 from pretrain.plan.time.machine import Machine, Spent
 from pretrain.plan.time.tensor_time import NOTHING, Exchanges, TensorTime
+from pretrain.schedules import stage_ranks
 from pretrain.workload import megatron_operations, operations
 from pretrain.workload.operations import Operation, Shape, Work
 from pretrain.workload.pipeline import own_stages, stages_of

@@ -11,13 +11,12 @@ from pretrain.parallel.base.mesh import layout
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.machines.collectives import Group
 from pretrain.plan.prediction import NO_SECONDS, Axis, OperationSeconds, Phase, Seconds, StageSeconds, Traffic
-from pretrain.plan.time import pipeline_time, published_data_time
+from pretrain.plan.time import pipeline_time
 from pretrain.plan.time.data_time import DataTime, Extra, Numbers
 from pretrain.plan.time.machine import Same, machine_of
 from pretrain.plan.time.pipeline_time import Times
 from pretrain.plan.time.stage_time import Kind, Micro, places_of, stage_time
 from pretrain.workload import parameters
-from pretrain.workload.flops import SPLIT_SCHEDULES
 from pretrain.workload.operations import Operation, Shape
 from pretrain.workload.software import Software
 
@@ -75,10 +74,9 @@ class StepTime:
             is_compiled=training.compile,
             on_cpu=self.machine.on_cpu,
         )
-        is_split = self.pp > 1 and parallel.schedule in SPLIT_SCHEDULES
         self.places = places_of(self.model, parallel)
-        self.stage_time = stage_time(self.shape, parallel.recompute, is_split, self.machine)
-        self.data = DataTime(parallel, self.machine, (self.replicas, self.shards), self.micro_batches, is_split)
+        self.stage_time = stage_time(self.shape, parallel.recompute, parallel.splits_backward, self.machine)
+        self.data = DataTime(parallel, self.machine, (self.replicas, self.shards), self.micro_batches)
         self._found: dict[Kind, _Stage] = {}
 
     @cached_property
@@ -139,10 +137,7 @@ class StepTime:
         """One micro-batch in a stage, what data parallelism adds, and messages where a rank waits for them."""
         if kind not in self._found:
             micro = self.stage_time.of(kind)
-            if self.software.operations == "ours":
-                extra = self.data.extra(self._numbers(kind), micro)
-            else:
-                extra = published_data_time.of_micro_batch(self.data, self._numbers(kind), micro)
+            extra = self.data.extra(self._numbers(kind), micro)
             message = NO_SECONDS
             if self.software.waits_for_messages and self.pp > 1:
                 message = Seconds(messages=self.message)
@@ -173,8 +168,7 @@ class StepTime:
     def at_the_end(self) -> Seconds:
         """Once a step: gradients of programs that shard nothing, of tied weights, sums over all ranks, and the
         update."""
-        numbers = max(sum(self._numbers(kind).all * number for kind, number in kinds) for kinds, _ in self.ranks)
-        end = self.data.update(numbers)
+        end = self.data.update(self._most_numbers)
         if self.software.operations != "ours":
             return end + Seconds(data=self._data_at_the_end[0])
         axes = [
@@ -183,21 +177,20 @@ class StepTime:
             Group(self.shards, self.tp),
             Group(self.tp, 1),
         ]
-        end += Seconds(data=SUMS * sum(self.machine.all_reduce(group).of(8) for group in axes if group.size > 1))
+        end += Seconds(
+            data=SUMS * sum(self.machine.line("all_reduce", group).of(8) for group in axes if group.size > 1)
+        )
         first, last = self.places.owners[0], self.places.owners[-1]
         if self.model.tied and first != last:
             ends = Group(2, (last - first) * self.devices // self.pp)
             table = self.data.wide * self.model.padded_vocab_size * self.model.hidden_size / (self.tp * self.shards)
-            end += Seconds(messages=self.machine.all_reduce(ends).of(table))
+            end += Seconds(messages=self.machine.line("all_reduce", ends).of(table))
         return end
 
     @cached_property
     def _data_at_the_end(self) -> tuple[float, float]:
         """Of programs that reduce gradients after the last backward: what nothing hides of that, and all of it."""
-        if self.shards * self.replicas == 1:
-            return 0.0, 0.0
-        numbers = max(sum(self._numbers(kind).all * number for kind, number in kinds) for kinds, _ in self.ranks)
-        data = published_data_time.of_step(self.data, numbers)
+        data = self.data.at_the_end(self._most_numbers)
         hiding = self.stage_time.of(self.places.kinds[-1]).backward.total
         return data - min(data * self.software.data_overlap, hiding), data
 
@@ -218,9 +211,13 @@ class StepTime:
                     for operation in own:
                         key = (part.name, phase, operation)
                         totals[key] = totals.get(key, 0) + number * times * self.micro_batches
-        lines = [self._line(*key, times) for key, times in totals.items()]
-        copies = self._copies()
-        return sorted([*lines, *([copies] if copies.seconds else [])], key=lambda line: -line.seconds)
+        lines = [self._copies()]
+        for (part_name, phase, operation), times in totals.items():
+            seconds = self.machine.seconds(operation)
+            is_bound = operation.bytes / self.machine.bandwidth >= seconds
+            all_of_them = (times, times * operation.flops, times * operation.bytes, times * seconds)
+            lines.append(OperationSeconds(operation.name, part_name, phase, *all_of_them, is_bound))
+        return sorted((line for line in lines if line.seconds), key=lambda line: -line.seconds)
 
     def _copies(self) -> OperationSeconds:
         """What sharded data parallelism moves on the busiest rank."""
@@ -234,25 +231,15 @@ class StepTime:
         name = "copies of weights and gradients"
         return OperationSeconds(name, "data", "backward of weights", self.micro_batches, 0.0, num_bytes, seconds, True)
 
-    def _line(self, part: str, phase: Phase, operation: Operation, times: int) -> OperationSeconds:
-        seconds = self.machine.seconds(operation)
-        return OperationSeconds(
-            operation.name,
-            part,
-            phase,
-            times,
-            times * operation.flops,
-            times * operation.bytes,
-            times * seconds,
-            operation.bytes / self.machine.bandwidth >= seconds,
-        )
-
     def _numbers(self, kind: Kind) -> Numbers:
         """Parameters of a stage on one rank of a tensor-parallel group."""
-        rooms = parameters.by_room(self.model)
-        outside = 0
-        if kind.is_first:
-            outside += rooms["embedding"] + rooms.get("position_embedding", 0)
-        if kind.is_last:
-            outside += rooms["final_norm"] + (0 if self.model.tied and kind.is_first else rooms["head"])
-        return Numbers(kind.num_layers, rooms["layer"] / self.tp, outside / self.tp, sends=not kind.is_first)
+        layer, outside = (
+            parameters.by_room(self.model)["layer"],
+            parameters.outside(self.model, kind.is_first, kind.is_last),
+        )
+        return Numbers(kind.num_layers, layer / self.tp, outside / self.tp, sends=not kind.is_first)
+
+    @cached_property
+    def _most_numbers(self) -> float:
+        """Parameters of the rank that has most."""
+        return max(sum(self._numbers(kind).all * number for kind, number in kinds) for kinds, _ in self.ranks)

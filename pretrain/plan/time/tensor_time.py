@@ -48,10 +48,13 @@ class TensorTime:
         group = Group(shape.tensor, 1)
         whole = shape.item * shape.tokens * shape.model.hidden_size
         if self.is_sequence_parallel:
-            self.gather, self.scatter = machine.all_gather(group).of(whole), machine.reduce_scatter(group).of(whole)
+            self.gather, self.scatter = (
+                machine.line("all_gather", group).of(whole),
+                machine.line("reduce_scatter", group).of(whole),
+            )
         else:
-            self.reduce = machine.all_reduce(group).of(whole)
-        self.of_loss = machine.all_gather(group).of(shape.tensor * shape.tokens * 2 * WIDE)
+            self.reduce = machine.line("all_reduce", group).of(whole)
+        self.of_loss = machine.line("all_gather", group).of(shape.tensor * shape.tokens * 2 * WIDE)
 
     def layer(self, work: Work, recompute: str) -> Exchanges:
         """Around a layer's products; `recompute` is this layer's own."""

@@ -23,10 +23,10 @@ from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.base.params import init_parameters
-from pretrain.parallel.base.schedule import Action, actions, stage_ranks
 from pretrain.parallel.base.simulate import simulate
 from pretrain.parallel.base.stages import cut
 from pretrain.parallel.engine.pipeline import Pipeline
+from pretrain.schedules import Action, actions, stage_ranks
 from tests.pretrain.parallel.test_simulate import in_flight
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 

@@ -12,8 +12,8 @@ import pytest
 from torch.distributed.pipelining import schedules as oracle
 
 from pretrain.config import ScheduleKind
-from pretrain.parallel.base.schedule import Action, actions, stage_ranks
 from pretrain.parallel.base.simulate import most_held, simulate
+from pretrain.schedules import Action, actions, stage_ranks
 
 CHUNKS: dict[ScheduleKind, tuple[int, ...]] = {
     "gpipe": (1,),

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pretrain.config import ScheduleKind
-from pretrain.parallel.base.schedule import Action, actions, stage_ranks
 from pretrain.parallel.base.simulate import Timeline, most_held, simulate
+from pretrain.schedules import Action, actions, stage_ranks
 from tests.pretrain.parallel.test_schedule import CHUNKS, shapes
 
 

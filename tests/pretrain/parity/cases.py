@@ -10,12 +10,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import check_batch_sizes
-from pretrain.config import RunConfig, ScheduleKind
+from pretrain.config import RunConfig
 from pretrain.parallel.base.mesh import layout
+from pretrain.schedules import SCHEDULES
 from tests.pretrain.parity.pairs import Row, covering_rows
 from tests.pretrain.tiny import tiny_config
 
@@ -23,7 +24,6 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 MAX_RANKS = 8
 MICRO_BATCH_SIZE = 2
-SCHEDULES: tuple[str, ...] = get_args(ScheduleKind)
 OLD_FASHIONED = {"norm": "layernorm", "activation": "gelu", "positions": "learned", "bias": True}
 
 FACTORS: dict[str, dict[str, Sections]] = {

@@ -58,7 +58,7 @@ def test_arithmetic_over_reductions_of_data_parallelism(ranks: int, batch: int) 
     """FACTS 1.4: 4 B S (1 + S / 6h) W / ((d - 1) b F), for gradients of b bytes."""
     machine = Machine(cluster(memory_bandwidth=FAST_MEMORY), MEGATRON_2021, "bf16", ranks)
     hidden, window = 4096, 2048
-    reduction = machine.all_reduce(Group(ranks, 1)).of(2 * 12 * hidden**2)
+    reduction = machine.line("all_reduce", Group(ranks, 1)).of(2 * 12 * hidden**2)
     arithmetic = batch / ranks * 96 * window * hidden**2 * (1 + window / (6 * hidden)) / machine.rate
     expected = 4 * batch * window * (1 + window / (6 * hidden)) * 100e9 / ((ranks - 1) * 2 * 300e12)
     assert arithmetic / reduction == pytest.approx(expected)
@@ -413,7 +413,7 @@ def test_recompute_of_a_block_exchanges_again() -> None:
     own = cluster()
     machine = Machine(own, OURS, "bf16", 4)
     run = config()
-    one = machine.all_gather(Group(4, 1)).of(2 * 1024 * 2048)
+    one = machine.line("all_gather", Group(4, 1)).of(2 * 1024 * 2048)
     for recompute, token_ranks, times in (("full", 4, 3), ("selective", 4, 2), ("full", 1, 2), ("selective", 1, 0)):
         stage = StageTime(Shape(run.model, 1024, 4, token_ranks, 2), recompute, False, machine)  # type: ignore[arg-type]
         assert stage.again.exchanges.again.total == pytest.approx(times * one)

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 from pretrain.config import RunConfig
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.training.step import Run
-from pretrain.workload.activations import INT64, Activations
+from pretrain.workload.activations import INT64, activations_of
 from pretrain.workload.memory import ITEM_BYTES
 
 BOOL = 1
@@ -25,14 +25,18 @@ def predicted_bytes(config: RunConfig) -> int:
     """Of one micro-batch of a model that is in one part; recompute full keeps what it computes from, selective is not
     counted."""
     model, training, parallel = config.model, config.training, config.parallel
-    kept = Activations(model, parallel, ITEM_BYTES[training.precision], has_mask=False, on_cpu=True)
-    blocks = [kept.block(index) for index in range(model.num_layers)]
+    item = ITEM_BYTES[training.precision]
+    wide = max(item, 4)
+    kept = activations_of(model, parallel.tp, parallel.sequence_parallel, parallel.recompute, item, False, on_cpu=True)
+    blocks = [
+        kept.whole_block if index % parallel.recompute_every else kept.first_block for index in range(model.num_layers)
+    ]
     num_whole = sum(block == kept.whole_block for block in blocks)
-    of_token = sum(blocks) + kept.head - kept.wide + kept.logits
+    of_token = sum(blocks) + kept.head - wide + kept.logits
     of_token += INT64 + BOOL * (2 if parallel.tp > 1 else 1)  # ids; which targets count; which ids are of this rank
     if model.norm == "layernorm":  # on a CPU its mean and deviation are no wider than x
         shared = parallel.tp if parallel.sequence_parallel else 1
-        of_token -= (2 * num_whole + 1) * 2 * (kept.wide - kept.item) // shared
+        of_token -= (2 * num_whole + 1) * 2 * (wide - item) // shared
     once = 0
     if model.positions == "learned":
         once = INT64

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from pretrain.parallel.base.schedule import actions, stage_ranks
 from pretrain.parallel.base.simulate import most_held
+from pretrain.schedules import actions, stage_ranks
 from pretrain.workload import megatron_memory, parameters
 from pretrain.workload.software import (
     BLOOM_2022,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pretrain.config import ScheduleKind
 from pretrain.parallel.base import simulate
-from pretrain.parallel.base.schedule import actions, stage_ranks
+from pretrain.schedules import actions, stage_ranks
 from pretrain.workload.pipeline import most_held, own_stages
 
 

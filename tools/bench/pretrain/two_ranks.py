@@ -30,8 +30,8 @@ from torch.nn import functional as F
 
 from pretrain.config import RunConfig, ScheduleKind
 from pretrain.parallel.base import mesh
-from pretrain.parallel.base.schedule import stage_ranks
 from pretrain.parallel.base.stages import Stage, cut
+from pretrain.schedules import stage_ranks
 from pretrain.training.step import train_step
 from tools.bench.pretrain.plain_gpt import PlainGPT, PlainRun
 from tools.bench.pretrain.random_run import configuration, random_run, random_tokens

@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 import pytest
 
 from pretrain.config import RunConfig, load_config
-from pretrain.parallel.base.schedule import actions, stage_ranks
 from pretrain.parallel.base.simulate import Timeline, simulate
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster
@@ -21,6 +20,7 @@ from pretrain.plan.pages.scaling import Curve, Point, Scaling
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout
 from pretrain.plan.search.search import Plans, Rejected
+from pretrain.schedules import actions, stage_ranks
 from tests.html_page import Page
 
 EVIL = '</svg><script>alert("x")</script>"\'&|学'

@@ -12,13 +12,13 @@ from corpus.engine.errors import UsageError
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import ParallelConfig, RunConfig, ScheduleKind, load_config, to_json
 from pretrain.parallel.base.mesh import layout as mesh_layout
-from pretrain.parallel.base.schedule import actions
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.prediction import Seconds
 from pretrain.plan.search.legal import Constraints, Layout, Space
 from pretrain.plan.search.search import GAIN, SLOWEST, Search, search
 from pretrain.plan.time import pipeline_time
+from pretrain.schedules import actions
 from pretrain.workload import memory
 from pretrain.workload.software import MEGATRON_2021, MEGATRON_2022, OURS, Software
 

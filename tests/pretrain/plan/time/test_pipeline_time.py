@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pretrain.config import ScheduleKind
-from pretrain.parallel.base.schedule import stage_ranks
 from pretrain.plan.time import pipeline_time
 from pretrain.plan.time.pipeline_time import Lost, Times, closed, simulated
+from pretrain.schedules import stage_ranks
 
 CHUNKS: list[tuple[ScheduleKind, int]] = [
     ("gpipe", 1),
