@@ -16,7 +16,8 @@ from pathlib import Path
 
 from corpus.engine.config import Strict, find_recipe, load_toml, parse
 from corpus.engine.errors import UsageError
-from corpus.filters.config import FilterConfig, Range, Rule
+from corpus.filters.config import FilterConfig, Range
+from corpus.filters.decide import Rule
 from corpus.filters.filter import VERDICT_SCHEMA, Filter, Verdict, Verdicts
 from corpus.filters.measure import STATISTICS, measure
 from corpus.filters.statistic import Statistic

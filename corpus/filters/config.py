@@ -14,6 +14,7 @@ import pydantic
 
 from corpus.engine.config import Strict
 from corpus.filters.blocklist import BUILT_IN
+from corpus.filters.decide import Rule
 from corpus.filters.edits import ScriptPolicy
 from corpus.filters.measure import FAMILIES, STATISTICS
 from corpus.filters.resources import load_resources
@@ -38,13 +39,8 @@ class Range(Strict):
         return self
 
 
-def _no_rule_if_off(value: Any) -> Any:
-    return None if value == "off" else value
-
-
-Allowed = Annotated[
-    Range | None, pydantic.BeforeValidator(_no_rule_if_off)
-]  # "off" drops the rule of an extended recipe
+# "off" drops the rule of an extended recipe
+Allowed = Annotated[Range | None, pydantic.BeforeValidator(lambda value: None if value == "off" else value)]
 
 
 class EditConfig(Strict):
@@ -72,29 +68,14 @@ class QualityOptions(Strict):
 
 
 class UrlOptions(Strict):
-    """[filter.url]: lists of one's own by path, one host or one word of a path a line (url.py)."""
+    """[filter.url]: lists of one's own by path, one host or one word of a path a line (url_rules.py)."""
 
     hosts: tuple[str, ...] = pydantic.Field(default=(), strict=False)
     paths: tuple[str, ...] = pydantic.Field(default=(), strict=False)
 
 
-OPTIONS: dict[str, type[Strict]] = {
-    "blocklist": BlocklistOptions,
-    "url": UrlOptions,
-    "quality": QualityOptions,
-}  # families with keys beside their ranges
-
-
-class Rule(Strict):
-    """A statistic and its allowed range."""
-
-    key: str
-    min: float | None
-    max: float | None
-
-
 class Sections(Strict):
-    """What is common to all recipes; `FilterConfig` adds a section for each family of statistics."""
+    """What recipes say beside ranges; `FilterConfig` adds the ranges of each family of statistics to its section."""
 
     edit: EditConfig = EditConfig()
     blocklist: BlocklistOptions = BlocklistOptions()
@@ -121,8 +102,7 @@ class Sections(Strict):
         rules = []
         for key in dict.fromkeys((*self._order, *STATISTICS)):
             family, _, name = key.partition(".")
-            allowed = getattr(getattr(self, family, None), name, None) if key in STATISTICS else None
-            if isinstance(allowed, Range):
+            if key in STATISTICS and (allowed := getattr(getattr(self, family), name)):
                 rules.append(Rule(key=key, min=allowed.min, max=allowed.max))
         if not any(rule.key == EMPTY_RULE and rule.min is not None and rule.min >= 1 for rule in rules):
             rules.insert(0, Rule(key=EMPTY_RULE, min=1, max=None))
@@ -140,10 +120,11 @@ class Sections(Strict):
 
 
 def _family_model(family: str) -> type[Strict]:
-    ranges: dict[str, Any] = {entry.name: (Allowed, None) for entry in STATISTICS.values() if entry.family == family}
-    return pydantic.create_model(
-        f"{family.capitalize()}Config", __base__=OPTIONS.get(family, Strict), __module__=__name__, **ranges
-    )
+    names = [key.removeprefix(f"{family}.") for key in STATISTICS if key.startswith(f"{family}.")]
+    ranges: dict[str, Any] = dict.fromkeys(names, (Allowed, None))
+    options = Sections.model_fields.get(family)
+    base = options.annotation if options else Strict
+    return pydantic.create_model(f"{family.capitalize()}Config", __base__=base, __module__=__name__, **ranges)
 
 
 _MODELS = {family: _family_model(family) for family in FAMILIES}

@@ -7,23 +7,22 @@ measured and passes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from corpus.engine.config import Strict
+
 PASSES = -1
 
 
-class RangeRule(Protocol):
-    """What a rule must say: `corpus.filters.config.Rule` does."""
+class Rule(Strict):
+    """A statistic and its allowed range."""
 
-    @property
-    def key(self) -> str: ...
-    @property
-    def min(self) -> float | None: ...
-    @property
-    def max(self) -> float | None: ...
+    key: str
+    min: float | None
+    max: float | None
 
 
 class Limit(NamedTuple):
@@ -47,7 +46,7 @@ class Limit(NamedTuple):
         return values < self.threshold if self.bound == "min" else values > self.threshold
 
 
-def limits(rules: Iterable[RangeRule]) -> list[Limit]:
+def limits(rules: Iterable[Rule]) -> list[Limit]:
     """The limits of some rules, in the order in which they are tried."""
     return [
         Limit(rule.key, bound, float(threshold))

@@ -42,6 +42,19 @@ class Edits:
         return pa.array([self._rows.get(row) for row in range(documents)], EDITS.type)
 
 
+def edit(
+    texts: pa.LargeStringArray, boilerplate_lines: bool = True, script: ScriptPolicy = "keep"
+) -> tuple[pa.LargeStringArray, Edits]:
+    """Texts as they are measured, normalised and without boilerplate lines, and what was changed in them."""
+    edits = Edits()
+    texts = normalize(texts, edits)
+    if boilerplate_lines:
+        texts = remove_lines(texts, edits)
+    if script != "keep":
+        texts = convert_script(texts, script, edits)
+    return texts, edits
+
+
 def normalize(texts: pa.LargeStringArray, edits: Edits) -> pa.LargeStringArray:
     """Unicode normalisation that keeps Chinese punctuation (corpus/normalize.py), by kernels where they can."""
     offsets, data = buffers(texts)

@@ -20,7 +20,6 @@ from corpus.filters import edits
 from corpus.filters.columns import slices, text_column, url_column
 from corpus.filters.config import FilterConfig
 from corpus.filters.decide import PASSES, first_failed, limits
-from corpus.filters.edits import Edits
 from corpus.filters.measure import STATISTICS, measure_all
 from corpus.filters.resources import load_resources
 from corpus.filters.statistic import Batch, Floats
@@ -103,18 +102,12 @@ class Filter:
         return _PersonalOnly(self.config)
 
     def _judge(self, texts: pa.LargeStringArray, urls: pa.StringArray | None) -> pa.Table:
-        log = Edits()
-        texts = edits.normalize(texts, log)
-        if self.config.edit.boilerplate_lines:
-            texts = edits.remove_lines(texts, log)
-        if self.config.edit.script != "keep":
-            texts = edits.convert_script(texts, self.config.edit.script, log)
+        config = self.config.edit
+        texts, log = edits.edit(texts, config.boilerplate_lines, config.script)
         batch = Batch(texts, self.resources, urls)
         statistics = measure_all(batch)
         verdict = self._decide(statistics, len(texts))
-        if self.config.edit.personal_data:
-            texts = edits.mask(texts, batch.personal, self.config.edit.personal_data, log)
-        verdict["text"] = texts
+        verdict["text"] = edits.mask(texts, batch.personal, config.personal_data, log)
         verdict["edits"] = log.column(len(texts))
         columns = {
             key: pa.array(values, from_pandas=STATISTICS[key].optional)  # NaN, not measured, is null
@@ -144,7 +137,7 @@ class _PersonalOnly(Filter):
     """Masks and keeps; statistics are not measured, so its table has none."""
 
     def _judge(self, texts: pa.LargeStringArray, urls: pa.StringArray | None) -> pa.Table:
-        log = Edits()
+        log = edits.Edits()
         batch = Batch(texts, self.resources, urls)
         edited = edits.mask(texts, batch.personal, self.config.edit.personal_data, log)
         empty = {name: pa.nulls(len(texts), VERDICT_SCHEMA.field(name).type) for name in Verdict._fields}

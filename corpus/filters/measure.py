@@ -1,4 +1,8 @@
-"""All statistics of a batch, or one of them, from texts in any form."""
+"""The families of statistics, and all statistics of a batch or one of them, from texts in any form.
+
+A new statistic is a function under `@statistic` in a module of its family, its range in the recipes, and its row in the
+documentation. A new family is a row of `FAMILIES` more.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,28 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from corpus.filters import blocklist, personal, site_talk, url  # noqa: F401  (importing a family registers its statistics)
-from corpus.filters.quality import bigrams, language_model, model  # noqa: F401
+from corpus.filters import blocklist, personal, site_talk, url_rules
+from corpus.filters.quality import bigrams, language_model, model
 from corpus.filters.resources import built_in
 from corpus.filters.statistic import REGISTRY, Batch, Floats, Statistic
-from corpus.filters.statistics import characters, length, lines, repetition, script  # noqa: F401
+from corpus.filters.statistics import characters, length, lines, repetition, script
 
-FAMILIES = ("length", "characters", "script", "lines", "repetition", "blocklist", "quality", "personal", "url")
-
-STATISTICS: dict[str, Statistic] = {  # by key, in the order of the ledger's columns
-    key: entry for family in FAMILIES for key, entry in REGISTRY.items() if entry.family == family
+FAMILIES = {  # the modules whose statistics each has, in the order of the ledger's columns
+    "length": (length,),
+    "characters": (characters,),
+    "script": (script,),
+    "lines": (lines,),
+    "repetition": (repetition,),
+    "blocklist": (blocklist, site_talk),
+    "quality": (bigrams, language_model, model),
+    "personal": (personal,),
+    "url": (url_rules,),
+}
+STATISTICS: dict[str, Statistic] = {
+    f"{family}.{name}": entry
+    for family, modules in FAMILIES.items()
+    for module in modules
+    for name, entry in REGISTRY[module.__name__].items()
 }
 
 

@@ -82,7 +82,7 @@ def load_words() -> Words:
     return Words(automaton, groups, weights, durable.digest([sorted(found.items()), constants]))
 
 
-@statistic(unit="share of code points", family="blocklist")
+@statistic(unit="share of code points")
 def site_talk_ratio(batch: Batch) -> Floats:
     """Code points of sentences in which the site speaks to its reader, over all; a foot or head of them goes whole.
 

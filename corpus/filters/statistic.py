@@ -1,7 +1,8 @@
 """What a statistic is: a named number of a document, computed for a whole batch from what the kernels counted.
 
-A family is a module of functions under `@statistic`; its name and the function's make the key that recipe, ledger,
-report and tests use: `repetition.top_2_gram_ratio`. A rule is a statistic and an allowed range, so rules are data.
+A statistic is a function under `@statistic`. `measure.FAMILIES` says which modules are a family; the family's name and
+the function's make the key that recipe, ledger, report and tests use: `repetition.top_2_gram_ratio`. A rule is a
+statistic and an allowed range, so rules are data.
 """
 
 from __future__ import annotations
@@ -95,35 +96,28 @@ class Batch:
         return total
 
 
+Compute = Callable[[Batch], Floats]  # to float64[documents]
+
+
 @dataclass(frozen=True)
 class Statistic:
-    """A registered statistic: `family.name`, its unit, and the function from a batch to float64[documents]."""
+    """A registered statistic: its unit, what it is, and the function that computes it."""
 
-    family: str
-    name: str
     unit: str
     doc: str
-    compute: Callable[[Batch], Floats]
+    compute: Compute
     optional: bool  # NaN here and null in tables where the recipe names no model for it
 
-    @property
-    def key(self) -> str:
-        """`family.name`."""
-        return f"{self.family}.{self.name}"
+
+REGISTRY: dict[str, dict[str, Statistic]] = {}  # by module and name; `measure.STATISTICS` has them by key
 
 
-REGISTRY: dict[str, Statistic] = {}  # by key, in the order of import; `measure.STATISTICS` is in the ledger's order
+def statistic(unit: str, *, name: str = "", doc: str = "", optional: bool = False) -> Callable[[Compute], Compute]:
+    """Register a function as a statistic under its own name and docstring, or under those given."""
 
-
-def statistic(
-    unit: str, family: str | None = None, *, optional: bool = False
-) -> Callable[[Callable[[Batch], Floats]], Callable[[Batch], Floats]]:
-    """Register a function as a statistic; its family is its module's name unless another is given."""
-
-    def register(compute: Callable[[Batch], Floats]) -> Callable[[Batch], Floats]:
-        room = family or compute.__module__.rsplit(".", 1)[-1]
-        entry = Statistic(room, compute.__name__, unit, (compute.__doc__ or "").strip(), compute, optional)
-        REGISTRY[entry.key] = entry
+    def register(compute: Compute) -> Compute:
+        entry = Statistic(unit, (doc or compute.__doc__ or "").strip(), compute, optional)
+        REGISTRY.setdefault(compute.__module__, {})[name or compute.__name__] = entry
         return compute
 
     return register

@@ -3,6 +3,11 @@
 A host names itself and all hosts below it, in any spelling: upper case, a trailing dot, a port, Chinese or punycode. A
 word is found in what follows the host, percent-decoded, without regard to case; one that begins or ends with a letter
 is not found inside a longer word (`bet` is in /bet365, not in /alphabet). No patterns: lists are data.
+
+[filter.url]
+hosts = ["hosts.txt"]        # one host a line, with all below it
+paths = ["words.txt"]        # words in what follows the host
+blocked = { max = 0 }
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ import pyarrow.compute as pc
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from corpus.filters.list_file import read_list
+from corpus.filters.statistic import Batch, Floats, statistic
 from corpus.kernels.automaton import MAX_WORD_CHARS, Automaton
 from corpus.kernels.folding import fold_for_matching, matching_table
 
@@ -66,9 +72,7 @@ class UrlRules:
         (True, False)
         """
         host = unquote(host) if "%" in host else host
-        if (
-            len(host) > MAX_HOST_CHARS
-        ):  # no host: its last labels are looked at, so that none costs more than a host does
+        if len(host) > MAX_HOST_CHARS:  # no host; its last labels are looked at, which costs no more than a host does
             host = host[-MAX_HOST_CHARS:].partition(".")[2]
         labels = normal_host(host).split(".")
         return any(".".join(labels[first:]) in self.hosts for first in range(len(labels)))
@@ -119,3 +123,16 @@ def _read_hosts(file: Path) -> Iterator[str]:
                 "comment; example.com names all hosts below it too."
             )
         yield host
+
+
+@statistic(unit="0 or 1")
+def blocked(batch: Batch) -> Floats:
+    """1 where the address is named by the lists of [filter.url]; 0 without an address or without lists.
+
+    >>> from corpus.filters import measure
+    >>> measure("url.blocked", ["学而时习之"])
+    array([0.])
+    """
+    if batch.urls is None:
+        return np.zeros(len(batch.offsets) - 1)
+    return batch.resources.url.blocked(batch.urls).astype(np.float64)

@@ -108,8 +108,7 @@ def prepared(texts: Iterable[str]) -> Iterator[str]:
     """Texts as the filter measures them, cut to MAX_TEXT_BYTES, without empty ones."""
     for batch in _batches(texts):
         array = pa.array(batch, pa.large_string())
-        log = edits.Edits()
-        for text in edits.remove_lines(edits.normalize(array, log), log).to_pylist():
+        for text in edits.edit(array)[0].to_pylist():
             if text:
                 yield text.encode()[:MAX_TEXT_BYTES].decode("utf-8", "ignore")
 

@@ -197,7 +197,7 @@ def measure_bigrams(
         out[row, 2] = log_probability
 
 
-@statistic(unit="nats", family="quality")
+@statistic(unit="nats")
 def bigram_association(batch: Batch) -> Floats:
     """Mean over adjacent Han pairs ab of log((n(ab) + k) / (n(a) n(b) / N + k)): smoothed mutual information, k = 3.
 
@@ -214,7 +214,7 @@ def bigram_association(batch: Batch) -> Floats:
     return np.asarray(counted[:, SCORE] / (pairs + PRIOR_PAIRS) / unit, np.float64)
 
 
-@statistic(unit="perplexity", family="quality")
+@statistic(unit="perplexity")
 def bigram_perplexity(batch: Batch) -> Floats:
     """exp of minus the mean of log p(b|a) = association + log p(b): how many characters a reader of pairs hesitates
     over.

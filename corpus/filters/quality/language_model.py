@@ -93,7 +93,7 @@ def require_language_model(model: LanguageModel | None, rule: bool) -> None:
         raise UsageError(f'filter.quality.{RULE}: the rule needs a model: [filter.quality] language_model = "path".')
 
 
-@statistic(unit="perplexity", family="quality", optional=True)
+@statistic(unit="perplexity", optional=True)
 def language_model_perplexity(batch: Batch) -> Floats:
     """Perplexity a character under the recipe's KenLM model, of a document's first KB and one from its middle.
 

@@ -305,7 +305,7 @@ def count_ngrams(
     return length
 
 
-@statistic(unit="probability", family="quality", optional=True)
+@statistic(unit="probability", optional=True)
 def score(batch: Batch) -> Floats:
     """The probability of the recipe's model that the text is of its first class, "high"; NaN without a model.
 
@@ -318,7 +318,7 @@ def score(batch: Batch) -> Floats:
     return _probability(batch, 0)
 
 
-@statistic(unit="probability", family="quality", optional=True)
+@statistic(unit="probability", optional=True)
 def advertisement(batch: Batch) -> Floats:
     """The probability of the recipe's model that the text is of its class "advertisement"; NaN without such a class.
 
