@@ -27,7 +27,9 @@ def check_member(member: bytes, url: str, digest: str | None, max_bytes: int) ->
     Raises:
         Bad: not_gzip, truncated, too_long, wrong_record or digest.
     """
-    record = _inflate(member, max_bytes)
+    if not member.startswith(GZIP_MAGIC):
+        raise Bad("not_gzip", "no gzip member begins here")
+    record = inflate(member, max_bytes)
     head, ended, block = record.partition(HEAD_END)
     if not ended or not head.startswith(b"WARC/1.") or len(head) > MAX_HEAD_BYTES:
         raise Bad("wrong_record", "no WARC record")
@@ -47,9 +49,8 @@ def check_member(member: bytes, url: str, digest: str | None, max_bytes: int) ->
         raise Bad("digest", f"SHA-1 of the payload is {found}, not {digest[:40]}")
 
 
-def _inflate(member: bytes, max_bytes: int) -> bytes:
-    if not member.startswith(GZIP_MAGIC):
-        raise Bad("not_gzip", "no gzip member begins here")
+def inflate(member: bytes, max_bytes: int) -> bytes:
+    """What one gzip member holds; raises `Bad`: not_gzip, truncated, too_long, or wrong_record where more follows."""
     decoder = zlib.decompressobj(GZIP_WINDOW_BITS)
     try:
         record = decoder.decompress(member, max_bytes + 1)

@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import NoReturn, TypeVar
 
 from corpus.commoncrawl.config import HttpConfig
@@ -60,7 +59,7 @@ class Client:
 
     def __init__(self, base: str, config: HttpConfig) -> None:
         self.base, self._config = base, config
-        self._http = Http(config) if is_http(base) else None
+        self._source: Http | Store = Http(config) if is_http(base) else Store()
         self._left = threading.Event()
         self._silent_until = 0.0
         self._gone = ""  # what to say once the server was found gone
@@ -68,16 +67,13 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.leave()
 
     def leave(self) -> None:
         """End all pauses, hang up; who still asks is told that the task has ended."""
         self._left.set()
-        if self._http is not None:
-            self._http.close()
+        self._source.close()
 
     def url(self, path: str) -> str:
         """Where a path lies; raises `Bad` when it is none."""
@@ -86,19 +82,13 @@ class Client:
         return storage.join(self.base, path)
 
     def identify(self, url: str) -> File:
-        """A file of a web server with its size and what tells its versions apart; raises as `read`."""
-        http = self._http
-        assert http is not None
-        size, identity = self._patiently(lambda: http.head(url), url)
+        """A file with its size and what tells its versions apart; raises as `read`."""
+        size, identity = self._patiently(lambda: self._source.head(url), url)
         return File(url, size, durable.digest({"identity": identity, "bytes": size}))
 
     def size(self, path: str) -> int:
         """Bytes of a file; raises as `read`."""
-        url = self.url(path)
-        if self._http is not None:
-            return self.identify(url).bytes
-        with _store_errors(), storage.open_stream(url) as stream:
-            return stream.seek(0, io.SEEK_END)
+        return self.identify(self.url(path)).bytes
 
     def read(self, path: str, start: int, end: int, attempts: int | None = None) -> bytes:
         """The bytes from `start` up to `end` of a file, all of them.
@@ -112,20 +102,11 @@ class Client:
 
     def read_at(self, url: str, start: int, end: int, attempts: int | None = None) -> bytes:
         """`read`, of a URL that a person gave."""
-        http = self._http
-        ask = (lambda: _read_store(url, start, end)) if http is None else (lambda: http.read(url, start, end))
-        return self._patiently(ask, url, attempts)
+        return self._patiently(lambda: self._source.read(url, start, end), url, attempts)
 
     def read_whole(self, path: str) -> bytes:
         """A small file."""
-        url = self.url(path)
-        http = self._http
-        if http is None:
-            try:
-                return storage.read_bytes(url)
-            except WenhaiError as error:
-                raise Bad("missing", str(error)) from error
-        size, _ = self._patiently(lambda: http.head(url), url)
+        size = self.size(path)
         if size > MAX_LIST_BYTES:
             raise Bad("too_long", f"{size:,} bytes; a list has less")
         return self.read(path, 0, size) if size else b""
@@ -165,14 +146,7 @@ class Client:
 
     def _stream(self, url: str, place: int, identity: str) -> Iterator[tuple[int, Version, bytes]]:
         self._before_asking()
-        if self._http is not None:
-            yield from self._http.stream(url, place, identity)
-            return
-        with _store_errors(), storage.open_stream(url) as stream:
-            stream.seek(place)
-            while block := stream.read(storage.READ_BLOCK_BYTES):
-                yield place, ("", None), block
-                place += len(block)
+        yield from self._source.stream(url, place, identity)
 
     def _patiently(self, ask: Callable[[], Result], url: str, attempts: int | None = None) -> Result:
         attempts = attempts or self._config.attempts
@@ -192,10 +166,7 @@ class Client:
         """All attempts are spent: is it this range, or the server?"""
         for _ in range(PROBES):
             try:
-                if self._http is None:
-                    _read_store(url, 0, 1)
-                else:
-                    self._http.read(url, 0, 1)
+                self._source.read(url, 0, 1)
                 raise Bad("unreachable", str(error))
             except Temporary:
                 continue
@@ -238,13 +209,33 @@ def _require_room(target: Path, num_bytes: int) -> None:
         )
 
 
-def _read_store(url: str, start: int, end: int) -> bytes:
-    target = bytearray(end - start)
-    with _store_errors():
-        came = storage.read_into(url, start, memoryview(target))
-        if came < len(target):
-            raise Bad("truncated", f"the file ends at byte {start + came:,} or before")
-    return bytes(target)
+class Store:
+    """A folder or a store (s3://), asked as `Http` is; no version of a file is told from another."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def head(self, url: str) -> tuple[int, str]:
+        """The size of a file."""
+        with _store_errors(), storage.open_stream(url) as stream:
+            return stream.seek(0, io.SEEK_END), ""
+
+    def read(self, url: str, start: int, end: int) -> bytes:
+        """The bytes from `start` up to `end`, all of them."""
+        target = bytearray(end - start)
+        with _store_errors():
+            came = storage.read_into(url, start, memoryview(target))
+            if came < len(target):
+                raise Bad("truncated", f"the file ends at byte {start + came:,} or before")
+        return bytes(target)
+
+    def stream(self, url: str, start: int, identity: str) -> Iterator[tuple[int, Version, bytes]]:
+        """Yield (place, version of the file, block) from `start` on."""
+        with _store_errors(), storage.open_stream(url) as stream:
+            stream.seek(start)
+            while block := stream.read(storage.READ_BLOCK_BYTES):
+                yield start, ("", None), block
+                start += len(block)
 
 
 @contextmanager

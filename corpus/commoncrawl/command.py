@@ -12,7 +12,7 @@ from typing import Any
 
 from corpus.commoncrawl.client import Client, is_http
 from corpus.commoncrawl.config import CRAWL_NAME, CommonCrawlConfig
-from corpus.commoncrawl.http import Bad, Temporary
+from corpus.commoncrawl.http import Bad
 from corpus.commoncrawl.paths import index_files, parse_slice, whole_files
 from corpus.commoncrawl.select import Select, Sort
 from corpus.commoncrawl.stages import Fetch, WholeFiles
@@ -171,7 +171,7 @@ def _estimate_files(stage: Stage, config: CommonCrawlConfig, rate: float) -> dic
     try:
         with Client(stage.base, config.http) as client:
             sizes = [client.size(path) for _, path in stage.paths[::step]]
-    except (Bad, Temporary) as error:
+    except Bad as error:
         raise WenhaiError(f"{stage.base}: a file of the list cannot be had ({error}). Is --base right?") from error
     num_bytes = sum(sizes) * len(stage.paths) // len(sizes)
     return {

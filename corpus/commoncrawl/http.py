@@ -18,13 +18,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import urlsplit
 
 from corpus.commoncrawl.config import HttpConfig
+from corpus.crawl.manners.politeness import retry_after
 from corpus.engine.errors import SetupError
 
 CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -251,23 +252,6 @@ def user_agent(contact: str) -> str:
     return f"wenhai/{number}" + (f" (+{contact})" if contact else "")
 
 
-def retry_after(value: str | None) -> float | None:
-    """Seconds that a `Retry-After` header asks for, a number or a date; None when it says nothing.
-
-    >>> retry_after("120"), retry_after("Thu, 01 Jan 1970 00:00:00 GMT"), retry_after("soon")
-    (120.0, 0.0, None)
-    """
-    if value is None:
-        return None
-    value = value.strip()
-    if value.isascii() and value.isdigit():
-        return float(value[:12])
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None
-
-
 def _unsized(url: str) -> ServerGone:
     return ServerGone(f"{url}: the server does not say how long the file is. Give another --base.")
 
@@ -280,7 +264,8 @@ def _check_status(response: http.client.HTTPResponse, url: str, wanted: tuple[in
         return
     said = f"{status} {response.reason}"[:80]
     if status in BUSY_STATUS or status >= 500:
-        raise Temporary(said, retry_after(response.headers.get("Retry-After")))
+        asked = response.headers.get("Retry-After", "").encode("latin-1", "replace")
+        raise Temporary(said, retry_after(asked, now=datetime.now(UTC)))
     if 300 <= status < 400:
         raise ServerGone(
             f"{url}: is elsewhere ({said}), and redirects are not followed. Give the place it leads to as --base."

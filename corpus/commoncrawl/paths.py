@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from corpus.commoncrawl.check import inflate
 from corpus.commoncrawl.client import Client, is_http, is_path
 from corpus.commoncrawl.config import HttpConfig
 from corpus.commoncrawl.http import Bad
@@ -15,7 +15,6 @@ from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.storage import File
 
 MAX_LIST_TEXT_BYTES = 512 << 20
-GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
 SLICE = re.compile(r"(\d*):(\d*)")
 
 
@@ -73,14 +72,12 @@ def read_list(crawl: str, base: str, kind: str, http: HttpConfig) -> list[str]:
             data = client.read_whole(path)
     except Bad as bad:
         raise WenhaiError(f"{url}: cannot be had ({bad}). Is there a crawl {crawl}, and is --base right?") from bad
-    decoder = zlib.decompressobj(GZIP_WINDOW_BITS)
     try:
-        text = decoder.decompress(data, MAX_LIST_TEXT_BYTES)
-    except zlib.error as error:
-        raise WenhaiError(f"{url}: is no gzip file ({error}). Is --base right?") from error
-    if not decoder.eof:
-        raise WenhaiError(f"{url}: ends too early, or is larger than a list. Run the same command again.")
-    paths = text.decode("utf-8", "replace").split()
+        paths = inflate(data, MAX_LIST_TEXT_BYTES).decode("utf-8", "replace").split()
+    except Bad as bad:
+        if bad.kind == "not_gzip":
+            raise WenhaiError(f"{url}: is no gzip file ({bad}). Is --base right?") from bad
+        raise WenhaiError(f"{url}: ends too early, or is larger than a list. Run the same command again.") from bad
     strange = next((found for found in paths if not is_path(found)), None)
     if strange is not None:
         raise WenhaiError(f"{url}: {strange[:200]!a} is no path below the base; the list is not used.")

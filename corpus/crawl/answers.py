@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
 from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import FETCHED, MOVED, NOT_MODIFIED, Claim, Link, Outcome
-from corpus.crawl.manners.directives import Directives, directives
+from corpus.crawl.manners.directives import directives
 from corpus.crawl.network.fetched import Fetched, FetchError
 from corpus.crawl.pages.focus import link_priority, page_evidence
 from corpus.crawl.pages.page import Page, read_page
-from corpus.crawl.seeds import SeedScope
-from corpus.crawl.urls.url import BadUrl, to_link
+from corpus.crawl.urls.url import BadUrl, Scope, to_link
 from corpus.encoding import UndecodableError
 
 PAGE_TYPES = ("text/html", "application/xhtml+xml", "text/plain")
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MAX_REDIRECTS = 10
+KEEPING_RULES = ("opt_out", "noarchive", "noindex")  # of a page that asks not to be kept, by weight
 MAX_VALIDATOR_BYTES = 512  # of an ETag or Last-Modified that is worth keeping
 MAX_DETAIL = 200  # characters
 _MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,80}")
@@ -30,7 +30,7 @@ class Judge:
     """Decides on answers; pure but for `scope`, which redirects of seeds widen, and `evidence`, which tells how Chinese
     a host has been so far (0..1)."""
 
-    def __init__(self, config: CrawlConfig, scope: SeedScope, evidence: Callable[[str], float]) -> None:
+    def __init__(self, config: CrawlConfig, scope: Scope, evidence: Callable[[str], float]) -> None:
         self.config, self.scope, self.evidence = config, scope, evidence
 
     def outcome(self, claim: Claim, url: str, fetched: Fetched) -> Outcome:
@@ -62,25 +62,25 @@ class Judge:
         return replace(outcome, links=(replace(link, priority=self.evidence(link.host)),))
 
     def _page(self, claim: Claim, url: str, fetched: Fetched) -> Outcome:
-        headers = first_values(fetched.raw_headers)
         outcome = Outcome(FETCHED, fetched.status, fetched.wire_bytes)
-        content_type = headers.get(b"content-type")
+        content_type = fetched.header(b"content-type")
         try:
             page = read_page(fetched.body, content_type.decode("latin-1") if content_type else None, url)
         except UndecodableError:
             return replace(outcome, fate="error:encoding")
         asked = directives(fetched.raw_headers, page.meta_robots, self.config.agent)
-        fate = forbidden(asked) or ("drop:soft_404" if page.soft_404 else FETCHED)
+        forbidden = next((f"drop:{rule}" for rule in KEEPING_RULES if rule in asked.forbidden), None)
+        fate = forbidden or ("drop:soft_404" if page.soft_404 else FETCHED)
         return replace(
             outcome,
             fate=fate,
             chinese_bytes=page.chinese_bytes,
             text_bytes=page.text_bytes,
             content=page.content if fate == FETCHED else None,
-            etag=_validator(headers.get(b"etag")),
-            last_modified=_validator(headers.get(b"last-modified")),
+            etag=_validator(fetched.header(b"etag")),
+            last_modified=_validator(fetched.header(b"last-modified")),
             detail=", ".join(asked.reasons),
-            links=() if asked.nofollow or page.soft_404 else self._links(claim, url, page),
+            links=() if "nofollow" in asked.forbidden or page.soft_404 else self._links(claim, url, page),
         )
 
     def _links(self, claim: Claim, url: str, page: Page) -> tuple[Link, ...]:
@@ -126,24 +126,7 @@ def detail_of(error: FetchError) -> str:
 
 def location(fetched: Fetched) -> str | None:
     """Where a redirect leads, as the host wrote it; bytes beyond ASCII are UTF-8, as browsers read them."""
-    value = first_values(fetched.raw_headers).get(b"location", b"")
-    return value.decode("utf-8", "surrogateescape") or None
-
-
-def first_values(headers: tuple[tuple[bytes, bytes], ...]) -> Mapping[bytes, bytes]:
-    """Headers by name in lower case; of one given twice the first counts."""
-    found: dict[bytes, bytes] = {}
-    for name, value in headers:
-        found.setdefault(name.lower(), value)
-    return found
-
-
-def forbidden(asked: Directives) -> str | None:
-    """The fate of a page that asks not to be kept, or None."""
-    for rule in ("opt_out", "noarchive", "noindex"):
-        if getattr(asked, rule):
-            return f"drop:{rule}"
-    return None
+    return (fetched.header(b"location") or b"").decode("utf-8", "surrogateescape") or None
 
 
 def _validator(value: bytes | None) -> str | None:

@@ -6,7 +6,6 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import Link
@@ -40,30 +39,6 @@ def read_seeds(seeds: Sequence[str]) -> list[str]:
     if not found:
         raise UsageError(f"{', '.join(seeds)}: no URL. Give one a line; # begins a comment.")
     return list(found)
-
-
-class SeedScope(Scope):
-    """The scope of a crawl, which a redirect of a seed widens: http://a.cn/ is at home at https://www.a.cn/.
-
-    Only within the seed's registered domain: names that have lapsed lead to whoever pays for them.
-    """
-
-    def __init__(
-        self, follow: Literal["hosts", "domains", "anywhere"], seeds: Iterable[str], found: Iterable[str] = ()
-    ) -> None:
-        super().__init__(follow, seeds)
-        self._found = set(found) - self.hosts
-
-    def allows(self, host: str, domain: str) -> bool:
-        """Whether links to a host of that registered domain are followed."""
-        return super().allows(host, domain) or host in self._found
-
-    def admit(self, host: str, domain: str, seed_domain: str) -> bool:
-        """Take in the host that a seed of `seed_domain` has moved to; False when it is another's."""
-        if domain != seed_domain:
-            return False
-        self._found.add(host)
-        return True
 
 
 def seed_links(urls: Iterable[str], config: CrawlConfig, scope: Scope) -> Iterator[Link]:

@@ -29,9 +29,10 @@ from corpus.crawl.network.address import Guard
 from corpus.crawl.pages import focus
 from corpus.crawl.pages.page import warm_up
 from corpus.crawl.progress import Pulse, shown
-from corpus.crawl.seeds import SeedScope, seed_links
+from corpus.crawl.seeds import seed_links
 from corpus.crawl.spider import CrawlSpider, settings
 from corpus.crawl.summary import status_of
+from corpus.crawl.urls.url import Scope
 from corpus.crawl.visits import Tally, Visits, user_agent
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
@@ -71,7 +72,7 @@ class Session:
         self._archives = [Archive(folder / name, config.file_bytes, info) for name in ("data", "robots")]
         for archive in self._archives:
             archive.recover(self.files.values())
-        scope = SeedScope(config.follow, seeds, self.frontier.seed_hosts() if config.follow == "hosts" else ())
+        scope = Scope(config.follow, seeds, self.frontier.seed_hosts() if config.follow == "hosts" else ())
         judge = Judge(config, scope, self.frontier.host_evidence)
         self.visits = Visits(config, self.frontier, judge, *self._archives, tally=tally)
         digest = durable.digest(seeds)

@@ -19,7 +19,7 @@ from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import FETCHED, KEPT, NOT_MODIFIED, REVISIT, Claim, Outcome
 from corpus.crawl.frontier.frontier import Frontier
 from corpus.crawl.frontier.visits import Place
-from corpus.crawl.manners.politeness import Answer, HostClock, HostState
+from corpus.crawl.manners.politeness import HostClock, HostState
 from corpus.crawl.manners.robots import MAX_REDIRECTS as MAX_ROBOTS_REDIRECTS
 from corpus.crawl.manners.robots import Robots, RobotsCache
 from corpus.crawl.network.fetched import Fetched, FetchError
@@ -169,15 +169,14 @@ class Visits:
             self._rest(visit.host, 0.0)
         if isinstance(answer, Fetched):
             self.tally.fetched_bytes += answer.wire_bytes
-        manners = Answer.of(answer)
         state = self._state(visit.claim.host)
-        wait = self._manners.after(state, manners, datetime.now(UTC))
+        wait = self._manners.after(state, answer, datetime.now(UTC))
         if visit.robots is not None:
-            return self._robots_answered(visit, visit.robots, answer, manners, state, wait)
-        return self._page_answered(visit, answer, manners, state, wait)
+            return self._robots_answered(visit, visit.robots, answer, state, wait)
+        return self._page_answered(visit, answer, state, wait)
 
     def _robots_answered(
-        self, visit: Visit, origin: str, answer: Fetched | FetchError, manners: Answer, state: HostState, wait: float
+        self, visit: Visit, origin: str, answer: Fetched | FetchError, state: HostState, wait: float
     ) -> Visit | None:
         claim = visit.claim
         if isinstance(answer, FetchError):
@@ -205,7 +204,7 @@ class Visits:
             self._silent.pop(next(iter(self._silent)))
         self._silent[origin] = silence
         silence.tries += 1
-        if state.given_up or not self._manners.again(manners, silence.tries):
+        if state.given_up or not self._manners.again(answer, silence.tries):
             silence.outcome = Outcome(fate, detail=detail)
             self._finish(claim, silence.outcome, wait, state)
         else:
@@ -237,11 +236,9 @@ class Visits:
             self._visited = {name: until for name, until in self._visited.items() if until > now}
         self._visited[host] = now + seconds + self._manners.delay(self._state(host))
 
-    def _page_answered(
-        self, visit: Visit, answer: Fetched | FetchError, manners: Answer, state: HostState, wait: float
-    ) -> Visit | None:
+    def _page_answered(self, visit: Visit, answer: Fetched | FetchError, state: HostState, wait: float) -> Visit | None:
         claim = visit.claim
-        if self._manners.again(manners, claim.attempts + 1) and not state.given_up:
+        if self._manners.again(answer, claim.attempts + 1) and not state.given_up:
             self._frontier.give_back(claim, self._clock() + wait, True, state=plain(state))
             return None
         if isinstance(answer, FetchError):

@@ -8,8 +8,9 @@ import pytest
 from protego import Protego
 
 from corpus.crawl.config import PolitenessConfig
-from corpus.crawl.manners.politeness import Answer, HostClock, HostState
+from corpus.crawl.manners.politeness import HostClock, HostState
 from corpus.crawl.manners.robots import LIFETIME_SECONDS, MAX_BYTES, MAX_REDIRECTS, Robots, RobotsCache
+from tests.corpus.crawl.small_site import fetched
 
 AGENT = "wenhaibot"
 SHUT = b"User-agent: *\nDisallow: /\n"
@@ -85,7 +86,7 @@ def test_a_crawl_delay_is_kept_up_to_a_cap() -> None:
     for asked, seconds in ((b"0.1", 1.0), (b"7", 7.0), (b"30", 30.0), (b"86400", 30.0), (b"soon", 1.0), (b"-3", 1.0)):
         robots = Robots.parse(200, b"User-agent: *\nCrawl-delay: " + asked, AGENT)
         host = HostState(crawl_delay=robots.crawl_delay)
-        assert manners.after(host, Answer(200, seconds=0.1)) == seconds
+        assert manners.after(host, fetched()) == seconds
 
 
 def test_nothing_is_believed_for_longer_than_a_day() -> None:

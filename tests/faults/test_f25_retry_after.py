@@ -8,8 +8,9 @@ from itertools import chain, repeat
 import pytest
 
 from corpus.crawl.config import PolitenessConfig
-from corpus.crawl.manners.politeness import Answer, HostClock, HostState
-from corpus.crawl.network.fetched import FetchError
+from corpus.crawl.manners.politeness import HostClock, HostState
+from corpus.crawl.network.fetched import Fetched, FetchError
+from tests.corpus.crawl.small_site import fetched
 
 CONFIG = PolitenessConfig()
 DATE = b"Sun, 22 Nov 2026 12:00:00 GMT"
@@ -18,7 +19,7 @@ DATE = b"Sun, 22 Nov 2026 12:00:00 GMT"
 class Host:
     """A host with more URLs than anyone fetches, crawled by our manners on a clock that nobody waits for."""
 
-    def __init__(self, answers: Iterator[Answer], config: PolitenessConfig = CONFIG) -> None:
+    def __init__(self, answers: Iterator[Fetched | FetchError], config: PolitenessConfig = CONFIG) -> None:
         self.state, self.clock, self.answers = HostState(), HostClock(config), answers
         self.times: list[float] = []  # of requests
         self.attempts: list[int] = []  # of each URL
@@ -40,16 +41,16 @@ class Host:
         return [later - earlier for earlier, later in zip(self.times, self.times[1:], strict=False)]
 
 
-def status(number: int, retry_after: bytes | None = None) -> Answer:
-    return Answer(number, seconds=0.1, retry_after=retry_after, date=DATE, retry=True)
+def status(number: int, retry_after: bytes = b"", seconds: float = 0.1) -> Fetched:
+    return fetched(number, b"", (b"Retry-After", retry_after), (b"Date", DATE), seconds=seconds)
 
 
-DOWN = Answer.of(FetchError("connect", "refused"))
+DOWN = FetchError("connect", "refused")
 FINE = status(200)
 
 
 @pytest.mark.parametrize("answer", [DOWN, status(429), status(503), status(500), status(503, b"nonsense")])
-def test_a_host_that_stays_down_is_given_up(answer: Answer) -> None:
+def test_a_host_that_stays_down_is_given_up(answer: Fetched | FetchError) -> None:
     host = Host(repeat(answer)).crawl()
     assert len(host.times) == CONFIG.max_host_failures and host.state.given_up == "10 failures in a row"
     assert host.pauses == sorted(host.pauses) and host.pauses[0] == 2.0 and host.pauses[-1] == CONFIG.max_delay_seconds
@@ -86,11 +87,11 @@ def test_a_host_that_recovers_in_time_is_crawled_on() -> None:
 
 
 def test_a_page_that_is_missing_is_not_tried_again() -> None:
-    host = Host(repeat(Answer(404, seconds=0.1))).crawl(max_requests=50)
+    host = Host(repeat(status(404))).crawl(max_requests=50)
     assert set(host.attempts) == {1} and set(host.pauses) == {1.0}
 
 
 def test_a_host_that_slows_down_is_asked_less() -> None:
-    slowing: Callable[[int], Answer] = lambda index: Answer(200, seconds=float(index))  # noqa: E731
+    slowing: Callable[[int], Fetched] = lambda index: status(200, seconds=float(index))  # noqa: E731
     host = Host(map(slowing, range(40))).crawl(max_requests=40)
     assert host.pauses == sorted(host.pauses) and host.pauses[-1] == CONFIG.max_delay_seconds

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from corpus.crawl.archive import records as warc
 from corpus.crawl.fates import Reference
+from corpus.crawl.network.fetched import Fetched
 from corpus.engine.durable import HASH_BLOCK_BYTES, sync_folder
 from corpus.engine.errors import DiskError, WenhaiError
 
@@ -100,13 +101,13 @@ class Archive:
                     path.unlink()
             sync_folder(self.folder)
 
-    def write_page(self, url: str, exchange: warc.Exchange, digest: str | None = None) -> Written:
+    def write_page(self, url: str, fetched: Fetched, digest: str | None = None) -> Written:
         """Append the request and the response; `digest` is the body's `warc.payload_digest` where it is known."""
-        fields = [("WARC-Payload-Digest", digest or warc.payload_digest(exchange.body))]
-        return self._write(url, exchange, "response", fields, warc.response_head(exchange) + exchange.body)
+        fields = [("WARC-Payload-Digest", digest or warc.payload_digest(fetched.body))]
+        return self._write(url, fetched, "response", fields, warc.response_head(fetched) + fetched.body)
 
     def write_revisit(
-        self, url: str, exchange: warc.Exchange, original: Reference, digest: str | None, *, not_modified: bool = False
+        self, url: str, fetched: Fetched, original: Reference, digest: str | None, *, not_modified: bool = False
     ) -> Written:
         """Append the request and a revisit: the answer's headers, and where its payload, of `digest`, was recorded.
 
@@ -119,7 +120,7 @@ class Archive:
             ("WARC-Refers-To-Target-URI", warc.uri(original.url)),
             ("WARC-Refers-To-Date", original.date),
         ]
-        return self._write(url, exchange, "revisit", fields, warc.response_head(exchange))
+        return self._write(url, fetched, "revisit", fields, warc.response_head(fetched))
 
     def sync(self) -> tuple[ArchiveFile, ...]:
         """Make durable what was written. Returns what the frontier must record with whatever rests on it: the files
@@ -138,21 +139,21 @@ class Archive:
             self._close_file()
         return self.sync()
 
-    def _write(self, url: str, exchange: warc.Exchange, kind: str, fields: warc.Fields, block: bytes) -> Written:
+    def _write(self, url: str, fetched: Fetched, kind: str, fields: warc.Fields, block: bytes) -> Written:
         if self._broken:
             raise self._broken
         if self._fd is None:
-            self._begin_file(exchange.date)
+            self._begin_file(fetched.date)
         record_id = self._new_id().urn
         shared = [
-            ("WARC-Date", exchange.date),
+            ("WARC-Date", fetched.date),
             ("WARC-Target-URI", warc.uri(url)),
-            ("WARC-IP-Address", exchange.address),
+            ("WARC-IP-Address", fetched.address),
         ]
         concurrent = ("WARC-Concurrent-To", f"<{record_id}>")
-        request = warc.pack("request", self._new_id().urn, [*shared, concurrent], warc.REQUEST, exchange.request_head)
+        request = warc.pack("request", self._new_id().urn, [*shared, concurrent], warc.REQUEST, fetched.request_head)
         answer = warc.pack(kind, record_id, [*shared, *fields], warc.RESPONSE, block)
-        written = Written(Reference(record_id, url, exchange.date), self._name, self._length + len(request))
+        written = Written(Reference(record_id, url, fetched.date), self._name, self._length + len(request))
         self._append(request + answer, 2)
         if self._length >= self._file_bytes:
             self._close_file()

@@ -13,7 +13,8 @@ import re
 import zlib
 from collections.abc import Iterable
 from importlib.metadata import version
-from typing import Protocol
+
+from corpus.crawl.network.fetched import Fetched
 
 GZIP_LEVEL = 6
 GZIP_WINDOW_BITS = 31
@@ -30,27 +31,6 @@ _LINE_ENDS = re.compile(r"[\r\n\0]+")
 _LINE_END_BYTES = re.compile(rb"[\r\n\0]+")
 
 Fields = Iterable[tuple[str, str]]
-
-
-class Exchange(Protocol):
-    """What the archive needs to know of a request and its answer; `handler.Fetched` is one."""
-
-    @property
-    def status(self) -> int: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def version(self) -> str: ...  # HTTP/1.1
-    @property
-    def raw_headers(self) -> tuple[tuple[bytes, bytes], ...]: ...  # as they came
-    @property
-    def body(self) -> bytes: ...  # decoded
-    @property
-    def address(self) -> str: ...  # the IP address that answered
-    @property
-    def date(self) -> str: ...  # WARC-Date: 2026-11-22T01:02:03Z
-    @property
-    def request_head(self) -> bytes: ...  # to its empty line
 
 
 def pack(kind: str, record_id: str, fields: Fields, content_type: str, block: bytes, level: int = GZIP_LEVEL) -> bytes:
@@ -73,15 +53,15 @@ def lines(fields: Fields) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def response_head(exchange: Exchange) -> bytes:
+def response_head(fetched: Fetched) -> bytes:
     """Status line and headers of an answer, to the empty line, as they describe the decoded body. What a 304 tells is
     true of the page that it does not send, and stays."""
-    if exchange.status == 304:
-        return _head(exchange, exchange.raw_headers)
-    length = b"%d" % len(exchange.body)
+    if fetched.status == 304:
+        return _head(fetched, fetched.raw_headers)
+    length = b"%d" % len(fetched.body)
     headers: list[tuple[bytes, bytes]] = []
     told = False
-    for name, value in exchange.raw_headers:
+    for name, value in fetched.raw_headers:
         lower = name.lower()
         if lower == b"content-length":
             if value.strip() == length and not told:
@@ -93,7 +73,7 @@ def response_head(exchange: Exchange) -> bytes:
         headers.append((name, value))
     if not told:
         headers.append((b"Content-Length", length))
-    return _head(exchange, headers)
+    return _head(fetched, headers)
 
 
 def payload_digest(data: bytes) -> str:
@@ -118,7 +98,7 @@ def warc_info(user_agent: str, contact: str) -> dict[str, str]:
     }
 
 
-def _head(exchange: Exchange, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    status = f"{exchange.version} {exchange.status} {exchange.reason}".encode("utf-8", "surrogateescape")
+def _head(fetched: Fetched, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    status = f"{fetched.version} {fetched.status} {fetched.reason}".encode("utf-8", "surrogateescape")
     head = [status, *(name + b": " + value for name, value in headers)]
     return b"".join(_LINE_END_BYTES.sub(b" ", line) + b"\r\n" for line in head) + b"\r\n"

@@ -32,28 +32,18 @@ _AGENT = re.compile(r"[a-z*_-][a-z0-9*_. /-]*")
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """What a page forbids."""
+    """What a page forbids (noindex, nofollow, noarchive, opt_out: not to be used to train models), and where each of
+    that came from (`X-Robots-Tag: noindex`), sorted."""
 
-    noindex: bool = False
-    nofollow: bool = False
-    noarchive: bool = False
-    opt_out: bool = False
-    """Not to be used to train models."""
-    reasons: tuple[str, ...] = ()
-    """Where each came from (`X-Robots-Tag: noindex`), sorted."""
+    forbidden: frozenset[str]
+    reasons: tuple[str, ...]
 
 
 def directives(headers: Iterable[tuple[bytes, bytes]], metas: Sequence[tuple[str, str]], agent: str) -> Directives:
     """What an answer's headers, as they came, and its page's metas (name, content) forbid to `agent`."""
     reasons = {*_of_headers(headers, agent.lower()), *_of_metas(metas, agent.lower())}
-    forbidden = {rule for _, token in reasons for rule in _FORBIDS.get(token, ("opt_out",))}
-    return Directives(
-        noindex="noindex" in forbidden,
-        nofollow="nofollow" in forbidden,
-        noarchive="noarchive" in forbidden,
-        opt_out="opt_out" in forbidden,
-        reasons=tuple(sorted(f"{where}: {token}" for where, token in reasons)),
-    )
+    forbidden = frozenset(rule for _, token in reasons for rule in _FORBIDS.get(token, ("opt_out",)))
+    return Directives(forbidden, tuple(sorted(f"{where}: {token}" for where, token in reasons)))
 
 
 def _of_headers(headers: Iterable[tuple[bytes, bytes]], agent: str) -> Iterator[tuple[str, str]]:

@@ -46,60 +46,30 @@ class HostState:
     """Why, when it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of one request, as far as manners go: a status, or the kind of error (`fates.ERRORS`)."""
-
-    status: int | None = None
-    error: str | None = None
-    seconds: float | None = None
-    """To the first byte."""
-    retry_after: bytes | None = None
-    date: bytes | None = None
-    """The header Date."""
-    retry: bool = False
-    """Whether the request is worth another try."""
-
-    @classmethod
-    def of(cls, answer: Fetched | FetchError) -> Answer:
-        """What a download gave; of a header given twice the first counts."""
-        if isinstance(answer, FetchError):
-            return cls(error=answer.kind, retry=answer.retry)
-        headers: dict[bytes, bytes] = {}
-        for name, value in answer.raw_headers:
-            headers.setdefault(name.lower(), value)
-        retry = answer.status in RETRY_STATUSES
-        return cls(answer.status, None, answer.seconds, headers.get(b"retry-after"), headers.get(b"date"), retry)
-
-    @property
-    def failed(self) -> bool:
-        """Whether the host, and not only the page, is in trouble."""
-        if self.status is None:
-            return self.error in HOST_ERRORS
-        return self.status == 429 or self.status >= 500
-
-
 class HostClock:
     """The manners of one crawl."""
 
     def __init__(self, config: PolitenessConfig) -> None:
         self.config = config
 
-    def after(self, host: HostState, answer: Answer, now: datetime | None = None) -> float:
+    def after(self, host: HostState, answer: Fetched | FetchError, now: datetime | None = None) -> float:
         """Note an answer in `host`, and say in how many seconds from it the host is due again.
 
         `now` is for a Retry-After with a date in an answer without one; without it such a date is not read.
         """
-        config = self.config
-        self._note_latency(host, answer)
+        config, failed = self.config, is_failure(answer)
+        if isinstance(answer, Fetched):
+            _note_latency(host, answer.seconds, failed)
         delay = self.delay(host)
-        if not answer.failed:
+        if not failed:
             host.failures = 0
             return delay
         host.failures += 1
         if host.failures >= config.max_host_failures:
             host.given_up = f"{host.failures} failures in a row"
-        wait = retry_after(answer.retry_after, answer.date, now)
+        wait = None
+        if isinstance(answer, Fetched):
+            wait = retry_after(answer.header(b"retry-after"), answer.header(b"date"), now)
         if not wait:  # nothing that can be read, or no time at all
             doubled = max(delay, 1.0) * 2.0 ** min(host.failures, MAX_DOUBLINGS)
             return max(delay, min(doubled, config.max_delay_seconds))
@@ -114,19 +84,24 @@ class HostClock:
         caused = max(asked, config.latency_factor * (host.latency or 0.0))
         return max(config.min_delay_seconds, min(caused, config.max_delay_seconds))
 
-    def again(self, answer: Answer, attempts: int) -> bool:
+    def again(self, answer: Fetched | FetchError, attempts: int) -> bool:
         """Whether a URL is worth another try after `attempts`, this one among them."""
-        return answer.retry and attempts < self.config.max_attempts
+        may_pass = answer.retry if isinstance(answer, FetchError) else answer.status in RETRY_STATUSES
+        return may_pass and attempts < self.config.max_attempts
 
-    @staticmethod
-    def _note_latency(host: HostState, answer: Answer) -> None:
-        seconds = answer.seconds
-        if seconds is None or not 0.0 <= seconds < float("inf"):
-            return
-        if host.latency is None:
-            host.latency = seconds
-        elif not answer.failed or seconds > host.latency:  # an error page is made quickly; that is no recovery
-            host.latency += LATENCY_WEIGHT * (seconds - host.latency)
+
+def is_failure(answer: Fetched | FetchError) -> bool:
+    """Whether the host, and not only the page, is in trouble."""
+    if isinstance(answer, FetchError):
+        return answer.kind in HOST_ERRORS
+    return answer.status == 429 or answer.status >= 500
+
+
+def _note_latency(host: HostState, seconds: float, failed: bool) -> None:
+    if host.latency is None:
+        host.latency = seconds
+    elif not failed or seconds > host.latency:  # an error page is made quickly; that is no recovery
+        host.latency += LATENCY_WEIGHT * (seconds - host.latency)
 
 
 def retry_after(value: bytes | None, date: bytes | None = None, now: datetime | None = None) -> float | None:

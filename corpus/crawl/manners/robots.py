@@ -24,8 +24,6 @@ from dataclasses import dataclass, field
 
 MAX_BYTES = 500 << 10  # RFC 9309, 2.5: at least so much is read; the rest is ignored
 MAX_REDIRECTS = 5  # RFC 9309, 2.3.1.2; the caller follows them
-MAX_SITEMAPS = 100
-MAX_SITEMAP_BYTES = 2048
 LIFETIME_SECONDS = 86_400.0  # RFC 9309, 2.4
 UNREACHABLE_LIFETIME_SECONDS = 3_600.0
 MAX_STEPS = 30_000_000  # bytes compared for one URL, at worst: 1,000 rules of 25 bytes may speak of 1,000 of it
@@ -35,7 +33,6 @@ PART_STEPS = 3_000  # what a piece between wildcards costs besides, in the time 
 _NAMES = {
     **dict.fromkeys((b"user-agent", b"useragent", b"user agent"), "agent"),
     **dict.fromkeys((b"disallow", b"dissallow", b"dissalow", b"disalow", b"diasllow", b"disallaw"), "disallow"),
-    **dict.fromkeys((b"sitemap", b"site-map", b"sitemaps"), "sitemap"),
     **dict.fromkeys((b"crawl-delay", b"crawl delay", b"crawldelay"), "delay"),
     b"allow": "allow",
     b"content-usage": "usage",
@@ -111,7 +108,6 @@ class Robots:
     """False: nothing may be fetched until it has been asked for again."""
     crawl_delay: float | None = None
     """Seconds, as the file says; `PolitenessConfig` caps it."""
-    sitemaps: tuple[str, ...] = ()
     _rules: PathRules = field(default_factory=PathRules)
     _usage: PathRules = field(default_factory=PathRules)
     _usage_of_all: PathRules = field(default_factory=PathRules)  # stated outside any group
@@ -147,8 +143,7 @@ class Robots:
     @property
     def size(self) -> int:
         """Bytes of memory, about."""
-        rules = (self._rules, self._usage, self._usage_of_all)
-        return 500 + sum(part.size for part in rules) + sum(map(len, self.sitemaps))
+        return 500 + self._rules.size + self._usage.size + self._usage_of_all.size
 
 
 class RobotsCache:
@@ -161,9 +156,6 @@ class RobotsCache:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[str, tuple[float, Robots]] = OrderedDict()
         self.size = 0
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     def get(self, host: str, now: float) -> Robots | None:
         """What the host said, or None when it must be asked (again)."""
@@ -222,7 +214,6 @@ def _read(body: bytes, agent: str) -> Robots:
     wanted = agent.lower().encode()
     speaks_to: list[_Group] = []  # of the two, those that the group being read speaks to
     in_group = has_rules = False
-    sitemaps: list[str] = []
     for name, value in _records(body):
         if name == "agent":
             speaks_to = [] if has_rules else speaks_to
@@ -231,9 +222,6 @@ def _read(body: bytes, agent: str) -> Robots:
             if group is not None and group not in speaks_to:
                 group.named = True
                 speaks_to.append(group)
-        elif name == "sitemap":
-            if len(sitemaps) < MAX_SITEMAPS and 0 < len(value) <= MAX_SITEMAP_BYTES:
-                sitemaps.append(value.decode("utf-8", "replace"))
         elif name == "usage" and not in_group:
             _add_usage(ungrouped, value)
         else:
@@ -243,7 +231,7 @@ def _read(body: bytes, agent: str) -> Robots:
     group = ours if ours.named else everyone
     for rules in (group.rules, group.usage, ungrouped):
         rules.seal()
-    return Robots(True, group.delay, tuple(sitemaps), group.rules, group.usage, ungrouped)
+    return Robots(True, group.delay, group.rules, group.usage, ungrouped)
 
 
 @dataclass(slots=True, eq=False)

@@ -38,3 +38,7 @@ class Fetched:
     seconds: float  # from the request's last byte to the end of the headers
     date: str  # when the request began: WARC-Date
     request_head: bytes  # as sent, with the empty line
+
+    def header(self, name: bytes) -> bytes | None:
+        """The value of a header, its name in lower case; None without it, the first of one given twice."""
+        return next((value for key, value in self.raw_headers if key.lower() == name), None)

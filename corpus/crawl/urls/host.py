@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
@@ -14,6 +15,7 @@ MAX_LABEL_BYTES = 63
 
 _FORBIDDEN_IN_HOST = re.compile(r"[\x00-\x20#%/:<>?@\[\\\]^|\x7f\"`{}']")
 _ENDS_IN_NUMBER = re.compile(r"(?:^|\.)(?:[0-9]+|0[xX][0-9A-Fa-f]*)$")
+_BARE_0X = re.compile(r"(?<![^.])0[xX](?=\.|$)")  # zero by the URL standard, nothing to the C library
 
 
 class BadUrl(ValueError):
@@ -94,25 +96,11 @@ def _ipv6(host: str) -> str:
 
 
 def _ipv4(host: str) -> str:
-    """The address that numbers in base 8, 10 or 16 stand for; the last one fills the bytes that are left."""
-    parts = host.split(".")
+    """The address that up to four numbers in base 8, 10 or 16 stand for; the last one fills the bytes that are left."""
     try:
-        if len(parts) > 4:
-            raise ValueError
-        *first, last = [_number(part) for part in parts]
-        if any(number > 255 for number in first) or last >= 256 ** (5 - len(parts)):
-            raise ValueError
-        return str(ipaddress.IPv4Address(last + sum(number << 8 * (3 - place) for place, number in enumerate(first))))
-    except ValueError as error:
+        return socket.inet_ntoa(socket.inet_aton(_BARE_0X.sub("0", host)))
+    except (OSError, UnicodeError) as error:
         raise BadUrl("host", "numbers that are no IPv4 address") from error
-
-
-def _number(part: str) -> int:
-    if not (part.isascii() and part.isalnum()) or len(part) > 80:  # int() reads signs and underscores
-        raise ValueError
-    if part[:2] in ("0x", "0X"):
-        return int(part[2:] or "0", 16)
-    return int(part, 8 if part[0] == "0" else 10)
 
 
 def name_of(host: str) -> str:

@@ -12,6 +12,8 @@ import re
 
 import xxhash
 
+from corpus.crawl.urls.parser import split
+
 MAX_BYTES = 1_024  # a headline of 60 Han characters takes 540, escaped
 MAX_SEGMENTS = 20  # sites of government agencies, the deepest that we know, have 12
 MAX_REPEATED_SEGMENT = 2  # /a/a/ is a site that files news below news; /a/a/a/ is a relative link gone wrong
@@ -48,7 +50,7 @@ def static_trap(url: str) -> str | None:
     """
     if len(url) > MAX_BYTES:
         return "too long"
-    _, path, query = _split(url)
+    _, _, path, query = split(url)
     segments = path.split("/")[1:]
     if len(segments) > MAX_SEGMENTS:
         return "too deep a path"
@@ -105,22 +107,15 @@ def pattern_text(url: str) -> str:
     >>> pattern_text("http://a.cn/2024-01/15/content_123456.htm?page=2&id=7")
     'a.cn/0-0/0/content_0.htm?id&page'
     """
-    host, path, query = _split(url)
-    names = sorted({_general(parameter.partition("=")[0]) for parameter in query.split("&") if parameter})
+    _, host, path, query = split(url)
+    names = sorted({_general(parameter.partition("=")[0]) for parameter in (query or "").split("&") if parameter})
     return f"{host}{_general(path)}" + (f"?{'&'.join(names)}" if names else "")
 
 
 def query_path_of(url: str) -> bytes:
     """8 bytes that URLs with a query share whose host and path are alike but for numbers; zeros without a query."""
-    host, path, query = _split(url)
+    _, host, path, query = split(url)
     return xxhash.xxh3_64_digest(f"{host}{_general(path)}".encode()) if query else bytes(8)
-
-
-def _split(url: str) -> tuple[str, str, str]:
-    """Host, path and query of a normalised URL."""
-    rest, _, query = url.partition("://")[2].partition("?")
-    host, slash, path = rest.partition("/")
-    return host, slash + path, query
 
 
 def _general(text: str) -> str:

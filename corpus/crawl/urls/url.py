@@ -117,18 +117,31 @@ def domain_of(host: str) -> str:
 
 
 class Scope:
-    """Where links are followed to: the seeds' hosts, their registered domains, or anywhere."""
+    """Where links are followed to: the seeds' hosts, their registered domains, or anywhere.
 
-    def __init__(self, follow: Literal["hosts", "domains", "anywhere"], seeds: Iterable[str]) -> None:
+    A redirect of a seed widens it: http://a.cn/ is at home at https://www.a.cn/. Only within the seed's registered
+    domain: names that have lapsed lead to whoever pays for them. `found` are the hosts that earlier runs let in.
+    """
+
+    def __init__(
+        self, follow: Literal["hosts", "domains", "anywhere"], seeds: Iterable[str], found: Iterable[str] = ()
+    ) -> None:
         self.follow = follow
-        self.hosts = frozenset(map(host_of, seeds))
+        self.hosts = {*map(host_of, seeds)}
         self.domains = frozenset(map(domain_of, self.hosts))
+        self.hosts.update(found)
 
     def allows(self, host: str, domain: str) -> bool:
         """Whether links to a host of that registered domain are followed."""
         if self.follow == "anywhere":
             return True
-        return host in self.hosts if self.follow == "hosts" else domain in self.domains
+        return host in self.hosts or (self.follow == "domains" and domain in self.domains)
+
+    def admit(self, host: str, domain: str, seed_domain: str) -> bool:
+        """Take in the host that a seed of `seed_domain` has moved to; False when it is another's."""
+        if domain == seed_domain:
+            self.hosts.add(host)
+        return domain == seed_domain
 
 
 def to_link(

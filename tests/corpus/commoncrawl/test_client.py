@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +16,7 @@ from corpus.commoncrawl import client as client_module
 from corpus.commoncrawl import http as http_module
 from corpus.commoncrawl.client import Client, is_path
 from corpus.commoncrawl.config import HttpConfig
-from corpus.commoncrawl.http import Bad, Http, ServerGone, Temporary, retry_after
+from corpus.commoncrawl.http import Bad, Http, ServerGone, Temporary
 from corpus.engine.errors import DiskError
 from corpus.engine.space import Free
 from tests.corpus.commoncrawl.server import Request, Server, serving
@@ -49,7 +47,7 @@ def test_a_range_is_what_was_asked_for_over_one_connection(small: Server) -> Non
         assert one.read("data", 5, 300) == DATA[5:300]
         assert one.read("data", 0, 1) == DATA[:1] and one.read_whole("data") == DATA
         assert one.size("data") == len(DATA)
-        assert len(one._http._idle) == 1  # type: ignore[union-attr]
+        assert len(one._source._idle) == 1  # type: ignore[union-attr]
     assert {request.agent for request in small.requests} == {http_module.user_agent("test@example.org")}
     assert small.requests[0].agent.startswith("wenhai/") and "(+test@example.org)" in small.requests[0].agent
 
@@ -197,12 +195,6 @@ def test_leaving_ends_the_pauses(small: Server) -> None:
     assert not thread.is_alive() and "has ended" in str(caught[0])
 
 
-def test_retry_after_in_seconds_and_as_a_date() -> None:
-    assert retry_after("17") == 17.0 and retry_after(None) is None and retry_after("x") is None
-    assert 50 < (retry_after(formatdate(time.time() + 100, usegmt=True)) or 0) <= 100
-    assert retry_after("9" * 500) == float("9" * 12)
-
-
 @pytest.mark.parametrize(
     "path", ["../etc/passwd", "a/../b", "/etc/passwd", "http://evil.example/", "//evil.example/x", "a b", "a?b", "a#b", "a%2e",
              "a\r\nHost: b", "", "a//b", "文", "a\\b", "a@b", "x" * 2000, "./a", "a/."],
@@ -266,7 +258,7 @@ def test_an_answer_without_end_ends(start: bytes, again: bytes, words: str) -> N
 def test_a_kept_connection_that_the_server_closed_is_opened_again(small: Server) -> None:
     with client(small, attempts=1) as one:
         assert one.read("data", 0, 9) == DATA[:9]
-        [(_, connection)] = one._http._idle  # type: ignore[union-attr]
+        [(_, connection)] = one._source._idle  # type: ignore[union-attr]
         connection.sock.shutdown(socket.SHUT_RDWR)
         assert one.read("data", 0, 9) == DATA[:9]
 

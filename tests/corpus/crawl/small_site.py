@@ -11,13 +11,15 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from corpus.__main__ import main
+from corpus.crawl.network.fetched import Fetched
 
+HTML = (b"Content-Type", b"text/html; charset=utf-8")
 CHARACTERS = "子曰学而时习之不亦说乎有朋自远方来乐人知愠君其为也孝弟好犯上者鲜矣作乱未务本立道生仁与巧言令色曾吾日三省身谋忠交信传"
 
 
@@ -27,6 +29,15 @@ class Answer(NamedTuple):
     body: bytes = b""
     status: int = 200
     headers: Mapping[str, str] = {"Content-Type": "text/html; charset=utf-8"}
+
+
+def fetched(status: int = 200, body: bytes = b"", *headers: tuple[bytes, bytes], **changes: Any) -> Fetched:
+    """An answer as the download handler gives it, a page of HTML unless `headers` say otherwise."""
+    plain = Fetched(
+        *(status, "OK", "HTTP/1.1", headers or (HTML,), body, len(body), "192.0.2.7", 0.1, "2026-11-22T01:02:03Z"),
+        request_head=b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n",
+    )
+    return replace(plain, **changes)
 
 
 Handler = Callable[[str, Mapping[str, str]], Answer]  # of (path with query, request headers)

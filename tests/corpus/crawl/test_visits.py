@@ -16,20 +16,12 @@ from corpus.crawl.config import CrawlConfig
 from corpus.crawl.frontier.frontier import Frontier
 from corpus.crawl.network.fetched import Fetched, FetchError
 from corpus.crawl.pages import focus
-from corpus.crawl.seeds import SeedScope, seed_links
+from corpus.crawl.seeds import seed_links
+from corpus.crawl.urls.url import Scope
 from corpus.crawl.visits import Visit, Visits
-from tests.corpus.crawl.small_site import page
+from tests.corpus.crawl.small_site import HTML, fetched, page
 
 SEED = "http://a.cn/"
-HTML = (b"Content-Type", b"text/html; charset=utf-8")
-
-
-def fetched(status: int = 200, body: bytes = b"", *headers: tuple[bytes, bytes]) -> Fetched:
-    """An answer."""
-    return Fetched(
-        *(status, "OK", "HTTP/1.1", headers or (HTML,), body, len(body), "192.0.2.1", 0.0, "2026-11-22T00:00:00Z"),
-        request_head=b"GET / HTTP/1.1\r\nHost: a.cn\r\n\r\n",
-    )
 
 
 def moved(target: bytes, status: int = 302) -> Fetched:
@@ -49,7 +41,7 @@ class Bench:
         for archive in archives:
             archive.recover(())
         self.archives = archives
-        scope = SeedScope("domains", [SEED])
+        scope = Scope("domains", [SEED])
         self.judge = Judge(self.config, scope, self.frontier.host_evidence)
         self.visits = Visits(self.config, self.frontier, self.judge, *archives, clock=lambda: self.now)
         self.frontier.add(seed_links([SEED], self.config, scope))
@@ -155,7 +147,7 @@ def test_a_sixth_redirect_of_robots_txt_counts_as_no_robots_txt(bench: Bench) ->
 def test_without_robots_txt_nothing_of_the_host_is_asked_for(
     bench: Bench, answer: Fetched | FetchError, times: int, fate: str
 ) -> None:
-    bench.frontier.add(seed_links([f"{SEED}other"], bench.config, SeedScope("domains", [SEED])))
+    bench.frontier.add(seed_links([f"{SEED}other"], bench.config, Scope("domains", [SEED])))
     waits = []
     for _ in range(times):
         began = bench.now
@@ -170,7 +162,7 @@ def test_without_robots_txt_nothing_of_the_host_is_asked_for(
 
 
 def test_plain_pages_of_a_host_without_tls_are_fetched(bench: Bench) -> None:
-    bench.frontier.add(seed_links(["https://a.cn/s"], bench.config, SeedScope("domains", [SEED])))
+    bench.frontier.add(seed_links(["https://a.cn/s"], bench.config, Scope("domains", [SEED])))
     for _ in range(4):
         visit = bench.next()
         if visit.url.startswith("https:"):
@@ -289,7 +281,7 @@ def test_a_host_that_a_foreign_robots_txt_led_to_is_not_asked_at_the_same_time(b
     visit = bench.next()
     following = bench.visits.tell(visit, moved(b"http://b.a.cn/robots.txt"))
     assert following is not None
-    links = seed_links(["http://b.a.cn/"], bench.config, SeedScope("domains", [SEED]))
+    links = seed_links(["http://b.a.cn/"], bench.config, Scope("domains", [SEED]))
     bench.frontier.add(links)
     assert bench.visits.next() is None
     bench.visits.tell(following, fetched(404))
@@ -351,7 +343,7 @@ def test_a_session_id_that_robots_txt_forbids_is_not_followed(bench: Bench) -> N
     ],
 )
 def test_the_host_that_a_seed_moves_to_is_in_scope(bench: Bench, target: bytes, links: str, scope: set[str]) -> None:
-    bench.judge.scope = SeedScope("hosts", [SEED])
+    bench.judge.scope = Scope("hosts", [SEED])
     bench.visits.tell(bench.page(), moved(target))
     if scope:
         bench.visits.tell(bench.page(), fetched(200, page(1, ["/inside", "http://b.a.cn/"]).body))
@@ -360,12 +352,12 @@ def test_the_host_that_a_seed_moves_to_is_in_scope(bench: Bench, target: bytes, 
         assert bench.fates()["http://b.a.cn/"] == "drop:scope"
     assert bench.frontier.done and bench.fates()[target.decode()] == links
     assert {*bench.frontier.seed_hosts()} == {"a.cn"} | scope
-    again = SeedScope("hosts", [SEED], bench.frontier.seed_hosts())  # as the next run has it
+    again = Scope("hosts", [SEED], bench.frontier.seed_hosts())  # as the next run has it
     assert again.allows("www.a.cn", "a.cn") == bool(scope) and not again.allows("b.a.cn", "a.cn")
 
 
 def test_a_link_of_a_page_widens_no_scope(bench: Bench) -> None:
-    bench.judge.scope = SeedScope("hosts", [SEED])
+    bench.judge.scope = Scope("hosts", [SEED])
     bench.visits.tell(bench.page(), fetched(200, page(1, ["/deep"]).body))
     bench.visits.tell(bench.page(), moved(b"http://www.a.cn/"))
     assert bench.fates()["http://www.a.cn/"] == "drop:scope"
@@ -377,7 +369,7 @@ def test_a_link_of_a_page_widens_no_scope(bench: Bench) -> None:
 def test_a_host_rests_after_anothers_robots_txt_has_led_to_it(bench: Bench) -> None:
     following = bench.visits.tell(bench.next(), moved(b"http://b.a.cn/robots.txt"))
     assert following is not None and following.wait_seconds == 0.0
-    bench.frontier.add(seed_links(["http://b.a.cn/"], bench.config, SeedScope("domains", [SEED])))
+    bench.frontier.add(seed_links(["http://b.a.cn/"], bench.config, Scope("domains", [SEED])))
     bench.visits.tell(following, fetched(404))
     asked = bench.now
     while (visit := bench.visits.next()) is None or visit.host != "b.a.cn":
@@ -388,7 +380,7 @@ def test_a_host_rests_after_anothers_robots_txt_has_led_to_it(bench: Bench) -> N
 
 
 def test_another_hosts_robots_txt_waits_until_that_host_is_due(bench: Bench) -> None:
-    bench.frontier.add(seed_links(["http://b.a.cn/"], bench.config, SeedScope("domains", [SEED])))
+    bench.frontier.add(seed_links(["http://b.a.cn/"], bench.config, Scope("domains", [SEED])))
     visits = {visit.host: visit for visit in (bench.next(), bench.next())}
     hop = (b"Location", b"http://b.a.cn/robots.txt")
     busy = bench.visits.tell(visits["a.cn"], fetched(302, b"", hop))
@@ -432,7 +424,7 @@ def test_the_ledger_says_why_and_repeats_nothing_of_an_answer(bench: Bench, erro
 def test_the_ledger_says_what_became_of_robots_txt(
     bench: Bench, answer: Fetched | FetchError, times: int, detail: str
 ) -> None:
-    bench.frontier.add(seed_links([f"{SEED}other"], bench.config, SeedScope("domains", [SEED])))
+    bench.frontier.add(seed_links([f"{SEED}other"], bench.config, Scope("domains", [SEED])))
     for _ in range(times):
         bench.visits.tell(bench.next(), answer)
     bench.now += 100
@@ -458,7 +450,7 @@ def test_a_host_that_a_page_links_to_is_no_seeds_host(bench: Bench) -> None:
 
 
 def test_the_ledger_says_why_a_host_was_given_up_for_its_robots_txt(bench: Bench) -> None:
-    bench.frontier.add(seed_links([f"{SEED}other"], bench.config, SeedScope("domains", [SEED])))
+    bench.frontier.add(seed_links([f"{SEED}other"], bench.config, Scope("domains", [SEED])))
     bench.visits.tell(bench.next(), fetched(503, b"", (b"Retry-After", b"86400")))
     details = [known.detail for known in bench.frontier.iter_urls()]
     assert details == ["robots.txt: status 503", "Retry-After is longer than 3600 s"] and bench.frontier.done

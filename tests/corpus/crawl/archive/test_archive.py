@@ -11,7 +11,6 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,10 @@ from corpus.crawl.network.fetched import Fetched
 from corpus.engine.durable import sync_folder
 from corpus.engine.errors import DiskError, WenhaiError
 from corpus.sources import BadRecord, Record, SourcesConfig, read
+from tests.corpus.crawl.small_site import HTML, fetched
 from tests.corpus.sources.files import page
 
 INFO = warc_info("Mozilla/5.0 (compatible; wenhaibot/0.1; +mailto:a@example.org)", "a@example.org")
-HTML = (b"Content-Type", b"text/html; charset=utf-8")
 LARGE = 1 << 30
 
 
@@ -42,20 +41,8 @@ def numbered() -> Callable[[], uuid.UUID]:
     return lambda: uuid.UUID(int=next(numbers))
 
 
-def answer(body: bytes, *headers: tuple[bytes, bytes], **changes: Any) -> Fetched:
-    fetched = Fetched(
-        status=200,
-        reason="OK",
-        version="HTTP/1.1",
-        raw_headers=headers or (HTML,),
-        body=body,
-        wire_bytes=len(body),
-        address="192.0.2.7",
-        seconds=0.1,
-        date="2026-11-22T01:02:03Z",
-        request_head=b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n",
-    )
-    return replace(fetched, **changes)
+def answer(body: bytes, *headers: tuple[bytes, bytes], status: int = 200, **changes: Any) -> Fetched:
+    return fetched(status, body, *headers, **changes)
 
 
 def make(folder: Path, file_bytes: int = LARGE, files: tuple[ArchiveFile, ...] = ()) -> Archive:
