@@ -19,7 +19,6 @@ from corpus.sources.record import DAMAGE_KINDS, BadRecord, Record
 
 __all__ = ["DAMAGE_KINDS", "BadRecord", "Record", "SourcesConfig", "can_be_cut", "kind_of", "read"]
 
-READERS = ("warc", "parquet", "jsonl", "mediawiki", "sogou", "book")  # what has a module of its name
 
 SUFFIXES: dict[str, Kind] = {
     ".warc": "warc",
@@ -92,7 +91,7 @@ def _read(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
     if path.stat().st_size == 0:
         return
     kind = kind_of(path) if config.kind == "auto" else config.kind
-    if kind in READERS:  # corpus.sources.KIND has read_KIND; imported here, as each brings its own library
+    if kind not in ("text", "html"):  # corpus.sources.KIND has read_KIND; imported here, as each brings its own library
         yield from getattr(import_module(f"corpus.sources.{kind}"), f"read_{kind}")(path, config)
     else:
         from corpus.sources.text import read_blocks, read_file

@@ -8,14 +8,23 @@ from pydantic import Field, field_validator
 
 from corpus.engine.config import Strict
 
-Kind = Literal["warc", "jsonl", "parquet", "text", "html", "mediawiki", "sogou", "book"]
+Kind = Literal[
+    "warc",
+    "jsonl",
+    "parquet",
+    "text",
+    "html",
+    "mediawiki",
+    "sogou",
+    "book",
+]
 REFUSED_ENCODINGS = frozenset("hz hz-gb-2312 iso-2022-cn iso-2022-cn-ext euc-tw x-euc-tw".split())
 
 
 class SourcesConfig(Strict):
     """How input files are read. Fields are names of JSON keys or Parquet columns; other fields go to `meta`."""
 
-    kind: Literal["auto", "warc", "jsonl", "parquet", "text", "html", "mediawiki", "sogou", "book"] = "auto"
+    kind: Literal["auto"] | Kind = "auto"
     """`auto` goes by the file's name (.warc.gz, .wet.gz, .jsonl.zst, .parquet, .txt, .html, .xml.bz2), else by its
     first bytes. `mediawiki`: an XML dump of a wiki; `sogou`: SogouCA, SogouCS or SogouT; `book`: a book in plain text,
     never guessed."""

@@ -135,7 +135,7 @@ def test_every_file_and_name_of_the_code_is_there(page: str) -> None:
         found = [
             file for top in ("", "corpus", "tokenizer", "pretrain", "tests") if (file := ROOT / top / path).exists()
         ]
-        found = found or [file for file in ROOT.glob(f"[cptdm]*/**/{path}")]
+        found = found or list(ROOT.glob(f"[cptdm]*/**/{path}"))
         assert found, f"{page}: {path}"
         defined = rf"^\s*(?:def|class) {re.escape(name.rpartition('.')[2])}\b"
         assert not name or any(re.search(defined, file.read_text(), re.MULTILINE) for file in found), f"{path} {name}"
