@@ -135,6 +135,8 @@ def test_every_file_and_name_of_the_code_is_there(page: str) -> None:
         found = [
             file for top in ("", "corpus", "tokenizer", "pretrain", "tests") if (file := ROOT / top / path).exists()
         ]
+        if page == "CONTRIBUTING.md" and f"`{path}`, a new file" in (ROOT / page).read_text():
+            continue
         found = found or list(ROOT.glob(f"[cptdm]*/**/{path}"))
         assert found, f"{page}: {path}"
         defined = rf"^\s*(?:def|class) {re.escape(name.rpartition('.')[2])}\b"
