@@ -1,6 +1,6 @@
 """Count the table of character bigrams that ships with the filters, from free texts of package registries.
 
-    python -m tools.bigram_table --out corpus/filters/bigrams.table [--work build/bigrams]
+    python -m tools.bigram_table --out corpus/filters/bigrams.table
 
 Modern prose is Debian's Chinese documentation (fourteen packages), classical prose and verse the npm package
 chinese-poetry, and the insides of words come from jieba's word list with its frequencies. The table holds frequencies
@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpus.engine import durable
-from corpus.engine.errors import WenhaiError
+from corpus.engine.cli import run_command
 from corpus.filters.quality import bigrams
 from corpus.kernels.tables import script_pairs
 from tools.demo.debian_pages import Apt, run
@@ -81,23 +81,17 @@ def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.bigram_table", description="Count the bigram table.")
     parser.add_argument("--out", type=Path, required=True, help="the table; sources are named in a .txt beside it")
-    parser.add_argument("--work", type=Path, help="keep downloads in this folder (default: a temporary one)")
-    arguments = parser.parse_args(argv)
-    try:
-        if arguments.work:
-            arguments.work.mkdir(parents=True, exist_ok=True)
-            sources = list(read_sources(arguments.work))
-        else:
-            with tempfile.TemporaryDirectory() as work:
-                sources = list(read_sources(Path(work)))
-        table = build(sources)
-        durable.write_bytes(arguments.out, table)
-        durable.write_bytes(arguments.out.with_suffix(".txt"), notice(sources).encode())
-    except WenhaiError as error:
-        print(f"bigram table: {error}", file=sys.stderr)
-        return error.exit_code
+    parser.set_defaults(command=command)
+    return run_command("bigram table", parser, argv)
+
+
+def command(arguments: argparse.Namespace) -> None:
+    """Fetch, count, write."""
+    sources = list(read_sources())
+    table = build(sources)
+    durable.write_bytes(arguments.out, table)
+    durable.write_bytes(arguments.out.with_suffix(".txt"), notice(sources).encode())
     print(f"{arguments.out}: {len(table):,} bytes", file=sys.stderr)
-    return 0
 
 
 def build(sources: Iterable[Source]) -> bytes:
@@ -154,7 +148,8 @@ def count_words(name: str, licence: str, weight: float, words: Iterable[tuple[st
 def notice(sources: Iterable[Source]) -> str:
     """What stands beside the table."""
     lines = [
-        "Sources of bigrams.table, made by `python -m tools.bigram_table`. The table holds how often pairs of characters",
+        "Sources of bigrams.table, made by `python -m tools.bigram_table`. The table holds how often pairs of "
+        "characters",
         "stand side by side in these texts together, and none of the texts.",
         "",
         *(
@@ -165,9 +160,9 @@ def notice(sources: Iterable[Source]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read_sources(work: Path) -> Iterator[Source]:
+def read_sources() -> Iterator[Source]:
     """Fetch and count every source."""
-    with tempfile.TemporaryDirectory(dir=work) as scratch:
+    with tempfile.TemporaryDirectory() as scratch:
         apt = Apt(Path(scratch))
         for package, licence in DOCUMENTATION.items():
             archive = apt.download(package)

@@ -2,7 +2,6 @@
 
     python -m tools.line_model FOLDER... --out corpus/extract/lines.table
     python -m tools.line_model FOLDER...                                           F1 on sites that were not trained on
-    python -m tools.line_model --shipped FOLDER...                                 F1 where the other sites choose the share
 
 A FOLDER has gold.jsonl (file, gold, optional, title; as in docs/extraction.md) and pages/. A line is of the article
 when it stands in the gold text. Each page is also seen without its names (class, id, role), and twice cut to a few of
@@ -26,13 +25,12 @@ import numpy.typing as npt
 
 from corpus.extract import facts, features, lines, reader
 from corpus.extract.article import Reading, judge, read
-from corpus.extract.model import BLOCK, DEPTH, LineModel, line_model
+from corpus.extract.model import BLOCK, DEPTH, LineModel
 from tools.bench.corpus import extraction
 from tools.bench.corpus.extraction import FOLDS, GOOD, labelled, score
 
 Array = npt.NDArray[Any]
 
-SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
 SHARE = 0.25  # chosen on pages of other sites (docs/extraction.md)
 TREES = {"max_depth": DEPTH, "max_iter": 100, "learning_rate": 0.1, "l2_regularization": 5.0, "min_samples_leaf": 30}
 MAX_SHORT_LINES = 4  # of an article that is cut short
@@ -161,17 +159,6 @@ def cross_validate(pages: list[LabelledPage], found: list[list[Examples]], share
     return [page_f1(row, page, models[at]) for at, (row, page) in zip(fold_of, pages, strict=True) if row["gold"]]
 
 
-def cross_validate_share(pages: list[LabelledPage], model: LineModel) -> list[float]:
-    """F1 of each page with gold text by the share of SHARES that is best on the pages of the other folds of sites."""
-    pages = [(row, page) for row, page in pages if row["gold"]]
-    fold_of = np.array([fold(row) for row, _ in pages])
-    biases = [model.bias + np.float32(math.log(SHARE / (1 - SHARE)) - math.log(one / (1 - one))) for one in SHARES]
-    by_share = np.array([[page_f1(*page, model._replace(bias=bias)) for page in pages] for bias in biases])
-    best = [int(by_share[:, fold_of != left].mean(1).argmax()) for left in range(FOLDS)]
-    print("shares chosen without each fold:", *(SHARES[at] for at in best))
-    return [float(by_share[best[at], index]) for index, at in enumerate(fold_of.tolist())]
-
-
 def fold(row: dict[str, Any]) -> int:
     """The fifth of all sites that a page belongs to."""
     return zlib.crc32(row["site"].encode()) % FOLDS
@@ -209,14 +196,12 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+", help="folders with gold.jsonl and pages/")
     parser.add_argument("--out", type=Path, help="where to write the table; without it, F1 by folds of sites")
     parser.add_argument("--share", type=float, default=SHARE, help=f"probability that is enough (default: {SHARE})")
-    parser.add_argument("--shipped", action="store_true", help="cross-validate the share alone, on the shipped trees")
     arguments = parser.parse_args()
     rows = [row for folder in arguments.folders for row in labelled(folder)]
     pages = [(row, row["html"].encode()) for row in rows if row["html"]]  # what cannot be decoded is left out
-    by_page = [] if arguments.shipped else [page_examples(*page, random.Random(page[0]["file"])) for page in pages]
+    by_page = [page_examples(*page, random.Random(page[0]["file"])) for page in pages]
     if arguments.out is None:
-        trained = cross_validate(pages, by_page, arguments.share) if by_page else None
-        values = np.array(trained or cross_validate_share(pages, line_model()))
+        values = np.array(cross_validate(pages, by_page, arguments.share))
         print(f"{len(values)} pages: F1 {values.mean():.3f}, {(values > GOOD).mean():.3f} above {GOOD}")
         return
     found = [one for examples in by_page for one in examples]

@@ -146,7 +146,8 @@ class Work:
 def project(corpus: Corpus, recipe: Recipe, rates: Mapping[str, Rate]) -> list[Work]:
     """Every stage of a build and of the tokenizer, in order."""
     upstream: dict[str, Folder] = {"extract": manifest_of("extract", corpus, corpus.shards)}
-    found = [_work("extract", _extract_tasks(corpus, recipe), corpus, rates, corpus.text_bytes / COMPRESSION, {})]
+    stored = corpus.text_bytes / COMPRESSION  # input files, of `task_bytes` each
+    found = [_work("extract", max(1, round(stored / recipe.sources.task_bytes)), corpus, rates, stored, {})]
     disk = {"extract": found[0].disk_bytes}
     for stage in stages(recipe, ())[1:]:
         tasks = _num_tasks(stage, upstream, corpus)
@@ -169,11 +170,6 @@ def _num_tasks(stage: Stage, upstream: Mapping[str, Folder], corpus: Corpus) -> 
         return len(stage.plan(upstream)) or corpus.shards
     except (LookupError, ValueError, OSError):
         return corpus.shards
-
-
-def _extract_tasks(corpus: Corpus, recipe: Recipe) -> int:
-    """Input files of `task_bytes` each, as stored."""
-    return max(1, round(corpus.text_bytes / COMPRESSION / recipe.sources.task_bytes))
 
 
 def _work(
@@ -287,8 +283,10 @@ def _notes(
     mean, hot = num_records / partitions, HOT_SHARE * corpus.documents
     in_bytes = partial(lambda itemsize, count: f"{itemsize * count / 1e6:,.0f} MB")
     notes.append(
-        f"key ranges: {partitions:,} of {mean / 1e6:.2f} M records, {in_bytes(records.RECORD_DTYPE.itemsize, mean)}; one with "
-        f"the copies of a page that are {HOT_SHARE:.1%} of all documents holds {in_bytes(SHARED_DTYPE.itemsize, hot)} of "
+        f"key ranges: {partitions:,} of {mean / 1e6:.2f} M records, {in_bytes(records.RECORD_DTYPE.itemsize, mean)}; "
+        f"one with "
+        f"the copies of a page that are {HOT_SHARE:.1%} of all documents holds {in_bytes(SHARED_DTYPE.itemsize, hot)} "
+        f"of "
         f"buckets and {in_bytes(MEMBER_DTYPE.itemsize, hot)} of members more"
     )
     per_terabyte = by_name["extract"].core_seconds / corpus.text_bytes * 1e12
@@ -300,11 +298,13 @@ def _notes(
     size = manifest_bytes(widest.files - widest.tasks)
     notes.append(
         f"files: {files:,}; the largest manifest ({widest.stage}) {size / 1e6:,.0f} MB of at most "
-        f"{durable.MAX_JSON_BYTES / 1e6:,.0f} MB, so {corpus.text_bytes / 1e12 * durable.MAX_JSON_BYTES / size:,.0f} TB in "
+        f"{durable.MAX_JSON_BYTES / 1e6:,.0f} MB, so {corpus.text_bytes / 1e12 * durable.MAX_JSON_BYTES / size:,.0f} "
+        f"TB in "
         "shards of this size"
     )
     notes.append(
-        f"reads of sections: at most {reads / 1e6:,.0f} M; in an object store that answers {requests:,.0f} a second that is "
+        f"reads of sections: at most {reads / 1e6:,.0f} M; in an object store that answers {requests:,.0f} a second "
+        f"that is "
         f"{_time(reads / requests)} beside the above, whatever the nodes; shards of twice the size need half of them"
     )
     return notes

@@ -16,12 +16,15 @@ from tests.contracts.helps import help_of
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = {
     "corpus run": "--address --executor --input --out --quiet --recipe --set --workers",
-    "corpus crawl": "--agent --allow-address --concurrency --config --contact --delay --follow --max-pages --max-pages-per-host --out --port --quiet --resolve --seeds --set --since",
+    "corpus crawl": "--agent --allow-address --concurrency --config --contact --delay --follow --max-pages "
+    "--max-pages-per-host --out --port --quiet --resolve --seeds --set --since",
     "corpus plan": "--input --json --out --recipe --set --workers",
-    "corpus commoncrawl": "--address --base --concurrency --contact --crawl --dry-run --executor --files --host-suffix --index --json --language --limit --out --primary --quiet --rate --sample --set --whole --workers",
+    "corpus commoncrawl": "--address --base --concurrency --contact --crawl --dry-run --executor --files --host-suffix "
+    "--index --json --language --limit --out --primary --quiet --rate --sample --set --whole --workers",
     "corpus prune": "--json --recipe --set --yes",
     "corpus filter": "--column --dropped --input --out --pii-only --recipe --set --statistics --threads",
-    "corpus quality train": "--advertisement --bad --bits --class --column --from-build --good --inverse-penalty --json --max-documents --orders --out --seed",
+    "corpus quality train": "--advertisement --bad --bits --class --column --from-build --good --inverse-penalty "
+    "--json --max-documents --orders --out --seed",
     "corpus quality evaluate": "--advertisement --bad --class --column --good --json --model",
     "corpus status": "--json",
     "corpus report": "--json",
@@ -33,7 +36,8 @@ OPTIONS = {
     "tokenizer check": "--recipe --set",
     "tokenizer report": "--characters --html --json --text",
     "tokenizer compare": "--characters --html --json --text",
-    "tokenizer adopt": "--address --append-eod --eod --executor --json --out --quiet --tokenizer --validation --workers",
+    "tokenizer adopt": "--address --append-eod --eod --executor --json --out --quiet --tokenizer --validation "
+    "--workers",
     "tokenizer export": "--documents --out --text",
     "tokenizer inspect": "--json --shards",
     "tokenizer verify": "",
@@ -43,24 +47,31 @@ OPTIONS = {
     "tokenizer locate": "--id --shard --split --token --tokenizer --url",
     "pretrain train": "--config --data --device --dry-run --json --master --nnodes --node-rank --nproc --out --set "
     "--tokenizer --world-size",
-    "pretrain plan": "--cluster --compare --config --explain --gpus --json --layout --measure --only --refitted --report --rules "
+    "pretrain plan": "--cluster --compare --config --explain --gpus --json --layout --measure --only --refitted "
+    "--report --rules "
     "--scaling --schedule --set --software --tokens --top",
     "pretrain plan calibrate": "--name --out",
     "pretrain plan tune": "--cluster --config --seeds --software --trials",
     "pretrain scale": "--config --data --kind --out --ranks --set --steps --tokenizer --warm-up",
-    "pretrain sweep": "--cell --cluster --config --gpus --grid --kernels --list --out --set --steps --timeout --warm-up",
-    "pretrain ablate": "--arm --by --config --device --json --limit --max-tokens --nproc --out --points --seeds --set --steps "
+    "pretrain sweep": "--cell --cluster --config --gpus --grid --kernels --list --out --set --steps --timeout "
+    "--warm-up",
+    "pretrain ablate": "--arm --by --config --device --json --limit --max-tokens --nproc --out --points --seeds --set "
+    "--steps "
     "--task --tasks --text --tokens",
     "pretrain report": "",
     "pretrain export": "--checkpoint --dtype --format --out --template",
     "pretrain import": "--config --data --model --out --set --tokenizer",
-    "pretrain finetune": "--checkpoint --config --epochs --examples --held-out --nproc --out --prefix-lm --prepare --set "
+    "pretrain finetune": "--checkpoint --config --epochs --examples --held-out --nproc --out --prefix-lm --prepare "
+    "--set "
     "--skip-bad --task --task-data --template --too-long",
-    "pretrain generate": "--batch-size --checkpoint --device --dtype --json --max-tokens --num-samples --out --prompt --prompts --template "
+    "pretrain generate": "--batch-size --checkpoint --device --dtype --json --max-tokens --num-samples --out --prompt "
+    "--prompts --template "
     "--repetition-penalty --seed --stop --temperature --top-k --top-p",
-    "pretrain evaluate": "--by --checkpoint --data --device --json --max-tokens --micro-batch-size --nproc --per-document --set "
+    "pretrain evaluate": "--by --checkpoint --data --device --json --max-tokens --micro-batch-size --nproc "
+    "--per-document --set "
     "--split --stride --text --without-ends",
-    "pretrain tasks": "--calibrate --checkpoint --compare --data --device --expand --json --limit --method --normalise --nproc --out "
+    "pretrain tasks": "--calibrate --checkpoint --compare --data --device --expand --json --limit --method --normalise "
+    "--nproc --out "
     "--report --seed --set --shots --split --task",
     "pretrain trace": "--checkpoint --data --id --json --rank --ranks --step --text --url",
 }

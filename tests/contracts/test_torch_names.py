@@ -59,7 +59,8 @@ NEW_KEYWORDS = {  # function: keywords that it does not take in 2.11
 }
 
 PRIVATE = {  # file: {private name of torch: what for, where there is no public one}
-    "pretrain/training/optim.py": {"_foreach_mul_": "scales all gradients in one call; clip_grads_with_norm_ takes no local parts"},
+    "pretrain/training/optim.py": {"_foreach_mul_": "scales all gradients in one call; clip_grads_with_norm_ takes no "
+        "local parts"},
     "pretrain/parallel/engine/fsdp.py": {
         # reduce_deferred, as torch's own PipelineStage.perform_reduce_grad
         "_state_ctx": "the states of all modules of a part",
@@ -71,7 +72,8 @@ PRIVATE = {  # file: {private name of torch: what for, where there is no public 
         "_set_pg_timeout": "init_device_mesh gives its groups the default timeout, 30 minutes",
         **dict.fromkeys(("_Options", "_devices", "_threads", "_timeout"), "gloo's options, for one worker a group"),
     },
-    "pretrain/parallel/base/params.py": {"__create_chunk_list__": "where this rank's part of a DTensor lies, as checkpoints ask it"},
+    "pretrain/parallel/base/params.py": {"__create_chunk_list__": "where this rank's part of a DTensor lies, as "
+        "checkpoints ask it"},
     "pretrain/parallel/base/recompute.py": {
         # operators whose results are kept have no other name
         "_scaled_dot_product_cudnn_attention": "attention",

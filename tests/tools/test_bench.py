@@ -1,4 +1,4 @@
-"""The filter benchmark runs on a few documents and compares equal work; no time is asserted."""
+"""The benchmarks of filters and signatures run on a few documents and compare equal work; no time is asserted."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 import pytest
 
+from corpus.dedup.near.minhash import hash_shingles
 from corpus.engine.errors import UsageError, WenhaiError
-from corpus.filters import load
+from tests.corpus.dedup.test_minhash import fold_all
+from tests.corpus.dedup.texts import ANALECTS, POEM, shingles
 from tests.corpus.texts import document
 from tools.bench import inputs, timing
-from tools.bench.corpus import filters
+from tools.bench.corpus import filters, signatures
 from tools.bench.peers import environment
 
 
@@ -56,15 +58,6 @@ def test_the_table(arguments: Any, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert float(ours[1].replace(",", "")) == pytest.approx(float(ours[0]) / 0.5, rel=0.2)
 
 
-def test_without_peers_it_says_how_to_get_them(
-    arguments: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(environment, "is_installed", lambda: False)
-    texts = pa.array(list(inputs.read_documents(arguments)), pa.large_string())
-    filters.compare(texts, load("web_zh"), False)
-    assert "--peers installs them" in capsys.readouterr().out
-
-
 def test_a_sample_is_spread(arguments: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [str(number) * 10 for number in range(100)]
     few = inputs.spread(texts, sum(map(len, texts)) // 10)
@@ -86,3 +79,35 @@ def test_the_peers_are_pinned() -> None:
     lines = [line for line in environment.REQUIREMENTS.read_text().splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
     assert {"datatrove==0.10.1", "spacy==3.8.18", "jieba==0.42.1", "fasttext-numpy2-wheel==0.9.2"} <= set(lines)
+
+
+def test_the_tables_of_signatures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps({"text": document(seed)}) + "\n" for seed in range(6)))
+    called = []
+
+    def call(script: str, path: str, step: str, folder: Path | None) -> dict[str, Any]:
+        called.append((script, step, len(Path(path).read_text().splitlines())))
+        return {"mb_a_second": 0.001}
+
+    monkeypatch.setattr(timing, "RUNS", 1)
+    monkeypatch.setattr(environment, "is_installed", lambda *_: True)
+    monkeypatch.setattr(environment, "call", call)
+    signatures.run(SimpleNamespace(input=[str(path)], column="text", peers=False, data=None))  # type: ignore[arg-type]
+    told = capsys.readouterr().out
+    assert called == [("datatrove_minhash.py", "signatures", 6)]
+    assert len(re.findall(r": everything .* x ", told)) == 1
+    assert re.search(r"datatrove 0\.10\.1.* 0\.001 MB/s x ", told) and "datasketch MinHash.bulk" in told
+
+
+def test_every_shingle_is_hashed_once() -> None:
+    codes, offsets, forms = fold_all([POEM, "短", ANALECTS])
+    last, hashes = 0, np.empty(len(codes), np.uint32)
+    for text, form in enumerate(forms):
+        count = hash_shingles(codes, offsets[text], offsets[text + 1], 4, hashes)
+        assert count == max(0, len(form) - 3)
+        assert len(set(hashes[:count].tolist())) == len(shingles(form, 4))
+        last = (last + int(hashes[count - 1])) % 2**32 if count else last
+    assert signatures.hash_all(codes, offsets, 4) == last

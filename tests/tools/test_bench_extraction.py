@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from corpus.engine.errors import UsageError
 from tools.bench.corpus import extraction
 from tools.bench.corpus.extraction import NAMES, author_is, score, shingles, title_is
 from tools.bench.peers.extract_pages import EXTRACTORS, one
@@ -37,11 +36,6 @@ def test_facts_are_right_or_wrong() -> None:
         and not title_is("", "")
     )
     assert author_is("李四、张三", "张三") and not author_is("李四", "张三") and not author_is("", "")
-
-
-def test_without_pages_it_says_what_it_needs() -> None:
-    with pytest.raises(UsageError, match=r"--labelled: a folder"):
-        extraction.run(SimpleNamespace(labelled=None))  # type: ignore[arg-type]
 
 
 def test_real_pages_with_and_without_names(test_data: Path) -> None:

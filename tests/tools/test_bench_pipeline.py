@@ -137,4 +137,4 @@ def test_costs_up_to_a_stage_leave_training_out() -> None:
         name: pipeline.Cost(seconds, 0) for name, seconds in {"text": 2.0, "tokenizer": 50.0, "tokens": 3.0}.items()
     }
     found = pipeline.Measured(costs, 1, 1, 1, 0, 0, 0, 0, {})
-    assert (pipeline._seconds_to(found, "text"), pipeline._seconds_to(found, "tokens")) == (2.0, 5.0)
+    assert (pipeline.seconds_to(found, "text"), pipeline.seconds_to(found, "tokens")) == (2.0, 5.0)

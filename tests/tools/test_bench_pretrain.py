@@ -12,9 +12,11 @@ import torch
 from pretrain.config import RunConfig
 from pretrain.model import GPT
 from pretrain.parallel.base.params import init_parameters
+from pretrain.workload.memory import estimate
 from tests.pretrain.ranks import reused_ranks
-from tools.bench.pretrain import plain_gpt, pretrain, two_ranks
+from tools.bench.pretrain import offload, plain_gpt, pretrain, two_ranks
 from tools.bench.pretrain.random_run import configuration, random_tokens
+from tools.bench.timing import in_child, take_turns
 
 TINY: dict[str, Any] = {
     "model": {"num_layers": 4, "hidden_size": 16, "num_heads": 2, "sequence_length": 8, "tied": False,
@@ -46,8 +48,8 @@ def test_one_process(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_contenders_take_turns() -> None:
     turns: list[str] = []
-    pretrain.rates({name: partial(turns.append, name) for name in "ab"}, tokens_per_step=1, rounds=2)
-    assert turns == ["a", "a", "b", "b"] * 3
+    take_turns({name: partial(turns.append, name) for name in "ab"}, rounds=2)
+    assert turns == ["a", "b"] * 3
 
 
 def plain_losses(config: RunConfig) -> list[float]:
@@ -95,3 +97,44 @@ def test_two_ranks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     peers = ["torch parallelize_module, sequence parallel", "torch ScheduleZBVZeroBubble"]
     assert [name for name, _ in rows] == ["one rank", *layouts, *peers]
     assert [name for name, to_ours in rows if to_ours] == peers
+
+
+# ------------------------------------------------------------------------------------------ offload
+STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, dict[str, Any]]:
+    return {row: in_child(offload.measure, row, STEPS) for row in ("offload", "foreach")}
+
+
+@pytest.mark.long
+def test_what_is_in_use_does_not_grow(measured: dict[str, dict[str, Any]]) -> None:
+    """From one step to another; a leak of one gradient a step would be megabytes."""
+    in_use = [bytes_in_use for bytes_in_use, _ in measured["offload"]["curve"]]
+    assert len(in_use) == STEPS
+    assert max(in_use[2:]) - min(in_use[2:]) < 100_000
+
+
+@pytest.mark.long
+def test_the_peak_in_use_is_what_was_predicted(measured: dict[str, dict[str, Any]]) -> None:
+    (predicted,) = estimate(offload.config_of("offload"), 1, "cpu")
+    assert measured["offload"]["peak_bytes"] == pytest.approx(offload.predicted_bytes(predicted), rel=0.2)
+
+
+@pytest.mark.long
+def test_a_fused_update_has_no_intermediate_results(measured: dict[str, dict[str, Any]]) -> None:
+    """Of `foreach` they are as large as the larger of AdamW's two groups, that of the embedding."""
+    model = offload.config_of("offload").model
+    embedding = 4 * model.padded_vocab_size * model.hidden_size
+    assert measured["offload"]["update_bytes"] < 0.02 * embedding
+    assert measured["foreach"]["update_bytes"] > 0.9 * embedding
+
+
+def test_bytes_in_use_are_seen_to_grow_and_to_be_given_back() -> None:
+    before = offload.bytes_in_use()
+    block = bytearray(50_000_000)
+    during = offload.bytes_in_use()
+    del block
+    assert 40e6 < during - before < 60e6
+    assert offload.bytes_in_use() - before < 10e6

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import pickle
 import shutil
 import subprocess
 import zipfile
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -199,12 +197,3 @@ def test_a_member_larger_than_its_cap_is_refused(tmp_path: Path, monkeypatch: py
     wheel = _wheel(tmp_path / "news.whl", pickle.dumps((["题"], ["文" * 20], [0])))
     with pytest.raises(WenhaiError, match="larger than"):
         list(news_items.read_items(wheel))
-
-
-def test_each_record_is_a_gzip_member_of_its_own(tmp_path: Path) -> None:
-    from tools.demo.warc import Page, write_warc
-
-    write_warc(tmp_path / "a.warc.gz", [Page("https://a.invalid/", 0, b"<p>1"), Page("https://b.invalid/", 1, b"")], {})
-    data = (tmp_path / "a.warc.gz").read_bytes()
-    assert data.count(b"\x1f\x8b\x08") == 3
-    assert gzip.GzipFile(fileobj=BytesIO(data)).read().count(b"WARC/1.1\r\n") == 3

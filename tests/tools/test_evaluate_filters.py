@@ -12,8 +12,7 @@ import pytest
 
 from corpus.filters import load
 from tests.corpus.texts import document
-from tools.evaluate.filters import by_kind, by_rule, judged, markdown, wilson
-from tools.evaluate.shared import plain
+from tools.evaluate.filters import by_kind, by_rule, judged, wilson
 
 DIGITS = "1234567890" * 60
 
@@ -64,22 +63,15 @@ def test_wilson(hits: int, total: int, low: float, high: float) -> None:
     assert wilson(hits, total) == pytest.approx((low, high), abs=0.001)
 
 
-def test_both_forms_hold_every_cell(found: Any) -> None:
-    rows = by_kind(found)
-    for text, more in ((plain(rows), 0), (markdown("标题", rows), 3)):
-        assert all(cell in text for row in rows for cell in row)
-        assert len(text.splitlines()) == len(rows) + more
-
-
 @pytest.mark.long
 def test_the_command(repository: Path, tmp_path: Path) -> None:
     for name, items in (("labelled/pages_dev", ITEMS), ("text/news", [{"text": document(1)}, {"text": "短"}])):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
-    command = [sys.executable, "-m", "tools.evaluate.filters", "--data", str(tmp_path), "--markdown"]
+    command = [sys.executable, "-m", "tools.evaluate.filters", "--data", str(tmp_path)]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=250, check=True)
-    assert "### web_zh on labelled pages, by kind" in done.stdout
-    [row] = [line for line in done.stdout.splitlines() if line.startswith("| news |")]
+    assert "web_zh on labelled pages, by kind" in done.stdout
+    [row] = [line for line in done.stdout.splitlines() if line.startswith("news ")]
     assert "50.0%" in row
-    done = subprocess.run([*command[:-2], "nowhere"], cwd=repository, capture_output=True, text=True, timeout=250)
+    done = subprocess.run([*command[:-1], "nowhere"], cwd=repository, capture_output=True, text=True, timeout=250)
     assert done.returncode == 2

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from tools.fake_site import world
-from tools.fake_site.crawling import write_config
-from tools.fake_site.expected import ALLOWED, KEPT, SSRF, TRAPPED, Expected, Seen, digest_of, format_table
-from tools.fake_site.log import Entry, Log, ill_manners, read_log
+from tools.fake_site.crawling import Entry, Log, ill_manners, read_log
+from tools.fake_site.expected import ALLOWED, KEPT, SSRF, TRAPPED, Expected, Seen, digest_of
 from tools.fake_site.site import Web
 from tools.fake_site.wire import Answer, Asked
 
@@ -245,22 +244,3 @@ def test_a_url_is_expected_once() -> None:
     web.truth.add(Expected("http://a.test/", ALLOWED, "x", frozenset(KEPT)))
     with pytest.raises(ValueError, match="stands in the truth already"):
         web.truth.add(Expected("http://a.test/", SSRF, "y", frozenset(KEPT)))
-
-
-def test_table() -> None:
-    web = Web(80)
-    web.site("a.test").add("/", Answer(b"x"), "homes")
-    lines = format_table(web.truth.compare(Seen())).splitlines()
-    assert lines[1].split() == ["allowed", "homes", "1", "0", "2"]
-    assert lines[-1] == "WRONG homes: http://a.test:80/: its fate is unknown, not fetched"
-
-
-def test_config_is_one_of_the_crawler(tmp_path: Path) -> None:
-    from corpus.crawl.config import CrawlConfig
-    from corpus.engine.config import load_toml, parse
-
-    web = world.build(8080)
-    write_config(tmp_path / "crawl.toml", web, budget={"max_depth": 3}, concurrency=7)
-    config = parse(CrawlConfig, load_toml(tmp_path / "crawl.toml")["crawl"], "test")
-    assert config.budget.max_depth == 3 and config.budget.max_pages_per_host == 60 and config.concurrency == 7
-    assert config.network.resolve["refused.test"] and config.network.ports == (8080,)

@@ -24,8 +24,8 @@ def rows(lines: list[str]) -> list[list[str]]:
 
 
 def section(name: str) -> list[str]:
-    made, columns = gpu.SECTIONS[name]
-    return list(gpu.table(columns, made(ARGUMENTS)))
+    made, cells, columns = gpu.SECTIONS[name]
+    return list(gpu.table(columns.split("|"), made(ARGUMENTS), cells))
 
 
 def here(work: Callable[..., gpu.Row], limit: float, /, **options: Any) -> gpu.Row:
@@ -72,14 +72,6 @@ def test_speed_has_ours_beside_the_plain_loop(quick: None) -> None:
     assert [bool(row[8]) for row in found[:2]] == [True, False]  # a plan is of ours
 
 
-def test_every_context_has_its_rows_and_its_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "row", lambda *_, **__: {"failed": "OOM"})
-    whole = argparse.Namespace(tiny=False, seconds=1.0)
-    names = [name for name, *_ in gpu.speed(whole)]
-    assert [name.split(":")[0] for name in names[:4:2]] == ["1.7B, 2048", "1.7B, 4096"]
-    assert len(names) == 2 * 2 * 2 and len(set(names)) == len(names)
-
-
 def test_the_other_sections(quick: None) -> None:
     published, whole, offloaded = rows(section("asc22"))
     assert published[:3] == ["NCUSCC, four V100, offload (published)", "4,100", "67.75"]
@@ -118,7 +110,7 @@ def test_the_shapes_are_what_they_are_called() -> None:
 def test_a_row_that_fails_says_why(code: int, stderr: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], code, "", stderr))
     assert gpu.row(gpu.ours, 1.0) == {"failed": told}
-    cells = rows(list(gpu.table(("run", "a", "b"), iter([("ours", {"failed": told}, ())]))))
+    cells = rows(list(gpu.table(("run", "a", "b"), iter([("ours", {"failed": told})]), lambda _: [])))
     assert cells == [["ours", told, ""]]
 
 
@@ -145,7 +137,7 @@ def test_each_row_compiles_into_a_cache_of_its_own(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_cpu_is_not_measured(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "SECTIONS", {"parity": (lambda _: iter([("a", {}, ["b"])]), ("run", "x"))})
+    monkeypatch.setattr(gpu, "SECTIONS", {"parity": (lambda _: iter([("a", {})]), lambda _: ["b"], "run|x")})
     gpu.main(["--tiny"])
     told = capsys.readouterr().out
     assert ("**CPU, tiny shapes: exercised, not measured.**" in told) is not torch.cuda.is_available()

@@ -21,7 +21,7 @@ from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.tokenizer.texts import document
 from tokenizer.model import Tokenizer
 from tools.harness import __main__ as command
-from tools.harness import agreement, environment, pairs, task_files
+from tools.harness import agreement, environment, pairs
 from tools.harness.pairs import Cut, Questions
 
 TASK = """
@@ -276,14 +276,14 @@ def test_a_mistaken_command_line_says_so(
 
 
 def test_files_hold_names_of_fields_and_no_templates(tmp_path: Path) -> None:
-    name = task_files.write_texts(tmp_path, ["{{ text }}", "春\n天"])
+    name = pairs.write_texts(tmp_path, ["{{ text }}", "春\n天"])
     assert (tmp_path / f"{name}.jsonl").read_text() == '{"text": "{{ text }}"}\n{"text": "春\\n天"}\n'
     lines = (tmp_path / f"{name}.yaml").read_text().splitlines()
     assert 'doc_to_target: "text"' in lines and 'output_type: "loglikelihood_rolling"' in lines
     assert "word_perplexity" not in "".join(lines)  # overflows, and ends the run
     with pytest.raises(UsageError, match="changes the context"):
         both = pairs.Question(Item(0, "a", 0, {}), None, ["a", "b"], ["c", "d"], [], [])  # type: ignore[arg-type]
-        task_files.write_choices(tmp_path, Questions("task", [both]))
+        pairs.write_choices(tmp_path, Questions("task", [both]))
 
 
 def test_plain_reading_has_no_masks() -> None:

@@ -36,15 +36,6 @@ def test_text_keeps_to_the_times() -> None:
     ]
 
 
-def test_colors_change_nothing_else() -> None:
-    drawing = draw("zero-bubble", 2, 3, (1, 1, 1))
-    colored = as_text(drawing, colored=True)
-    assert "\x1b[30;44mF0\x1b[0m" in colored and "\x1b[30;41mW0\x1b[0m" in colored
-    for code in (41, 43, 44):
-        colored = colored.replace(f"\x1b[30;{code}m", "")
-    assert colored.replace("\x1b[0m", "") == as_text(drawing)
-
-
 def test_svg_has_a_block_for_each_action() -> None:
     drawings = [draw("1f1b", 2, 3, (1, 1, 1)), draw("zbv", 2, 4, (2, 3, 2))]
     root = ElementTree.fromstring(as_svg(drawings))
@@ -67,12 +58,6 @@ def test_the_page_shows_what_the_tool_draws(tmp_path: Path, capsys: pytest.Captu
     assert again == PICTURE.read_text(), "out of date: python -m tools.schedules --svg docs/schedules.svg"
     printed = capsys.readouterr().out
     assert [block.splitlines()[0].split(":")[0].split(",")[0] for block in printed.split("\n\n")] == list(SCHEDULES)
-    assert "\x1b" not in printed
-
-
-def test_one_schedule_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--ranks", "1", "--micro-batches", "2", "--schedule", "gpipe"])
-    assert capsys.readouterr().out == "gpipe: bubble 0.0 %, micro-batches held: 1\nF0B0  F1B1  \n"
 
 
 @pytest.mark.parametrize("wrong", [["--ranks", "0"], ["--times", "1", "0", "1"], ["--schedule", "other"]])

@@ -57,7 +57,8 @@ STAND_INS = {
     "srun": SRUN,
     "scontrol": '#!/bin/sh\n[ "$1" = show ] && printf "node3\\nnode4\\n" || echo "asked to $*"\n',
     "squeue": "#!/bin/sh\necho ${JOB_STATE:-RUNNING}\n",
-    "python": '#!/bin/sh\necho "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT $OMP_NUM_THREADS:$(printf " <%s>" "$@")"\n'
+    "python": '#!/bin/sh\necho "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT '
+    '$OMP_NUM_THREADS:$(printf " <%s>" "$@")"\n'
     "exit ${CODE:-0}\n",
     "sbatch": '#!/bin/sh\necho "$*" > sbatch.called\necho "17;cluster"\n',
 }

@@ -20,7 +20,6 @@ python -m tools.bench extraction --labelled pages-with-gold --peers --worst 25
 python -m tools.bench dedup --documents 1_000_000
 python -m tools.bench signatures --input 'data/*.jsonl' --peers
 python -m tools.bench pipeline --input 'data/*.jsonl' --peers
-python -m tools.bench frontier --urls 1_000_000
 python -m tools.bench encode --input 'data/*.jsonl' --peers
 python -m tools.bench loader --peers --plot docs/loader-memory.svg
 python -m tools.bench pretrain
@@ -30,7 +29,7 @@ python -m tools.bench generate
 """
 DEFAULT = ("filters", "signatures", "encode")  # what needs no more than the text of a build
 BENCHES = {  # name: its folder
-    **dict.fromkeys(("filters", "extraction", "dedup", "signatures", "pipeline", "frontier"), "corpus."),
+    **dict.fromkeys(("filters", "extraction", "dedup", "signatures", "pipeline"), "corpus."),
     **dict.fromkeys(("loader", "encode"), "tokenizer."),
     **dict.fromkeys(("pretrain", "offload", "checkpoint", "generate"), "pretrain."),
 }
@@ -48,7 +47,7 @@ def main() -> None:
     parser.add_argument(
         "--data",
         type=Path,
-        help="the output folder of a finished build; dedup, frontier, loader, checkpoint: where to work",
+        help="the output folder of a finished build; dedup, loader, checkpoint: where to work",
     )
     parser.add_argument("--labelled", type=Path, help="extraction: a folder with gold.jsonl and pages/")
     parser.add_argument("--strip-classes", action="store_true", help="extraction: pages without class and id")
@@ -63,7 +62,6 @@ def main() -> None:
     )
     parser.add_argument("--memory", action="store_true", help="filters: also the peak memory on a JSONL.zst of 1 GB")
     parser.add_argument("--documents", type=int, default=1_000_000, help="dedup: how many (default: a million)")
-    parser.add_argument("--urls", type=int, default=1_000_000, help="frontier: how many (default: a million)")
     parser.add_argument("--planted", type=float, default=0.1, help="dedup: share of documents in planted clusters")
     parser.add_argument("--workers", type=int, default=0, help="dedup: processes (default: one, this one's child)")
     parser.add_argument("--megabytes", type=float, default=160, help="pipeline: of text to make (default: 160)")

@@ -1,14 +1,17 @@
-"""Seconds of work and lines of a table: what all benchmarks share."""
+"""What all benchmarks share: seconds of work, memory of this process as the kernel counts it (Linux only), lines of a
+table. At the top only the standard library is imported, for the peers' scripts too."""
 
 from __future__ import annotations
 
+import gc
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 RUNS = 3
@@ -54,8 +57,56 @@ def seconds_of(work: Callable[[], Any], clock: Callable[[], float] = time.proces
     return statistics.median(times)
 
 
+def take_turns(contenders: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """The median CPU seconds of each, one after the other in every round; the first round is not counted."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    gc.collect()
+    for _ in range(rounds + 1):
+        for name, work in contenders.items():
+            start = time.process_time()
+            work()
+            seconds[name].append(time.process_time() - start)
+    return {name: statistics.median(turns[1:]) for name, turns in seconds.items()}
+
+
 def show(what: str, rate: float, other: float | None = None, note: str = "") -> None:
     """One line of the table: MB/s, the ratio to `other`, and a note."""
     ratio = f"x {rate / other:,.2f}" if other else ""
     digits = 1 if rate >= 1 else 3
     print(f"{what:<46}{rate:>10,.{digits}f} MB/s {ratio:>11}   {note}".rstrip(), flush=True)
+
+
+def status(field: str) -> int:
+    """Bytes of a line of /proc/self/status: VmRSS (held now, mapped files included), VmHWM (at most)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise KeyError(field)
+
+
+def proportional() -> int:
+    """Bytes held, each page that other processes hold too counted in part (PSS)."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def started(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """What `work` returns; its seconds on the clock, RSS before, and the most memory it held beyond that."""
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far, that of imports
+    held, start = status("VmRSS"), time.perf_counter()
+    made = work()
+    seconds = time.perf_counter() - start
+    return made, {"start_seconds": seconds, "held_bytes": held, "start_bytes": status("VmHWM") - held}
+
+
+def watched(read: Callable[[int, int], Any], num_samples: int, num_points: int) -> dict[str, Any]:
+    """Call `read(start, stop)` up to `num_samples`: its CPU seconds, and [samples read, RSS, PSS] at each point."""
+    curve, spent, done = [(0, status("VmRSS"), proportional())], 0.0, 0
+    for point in range(1, num_points + 1):
+        stop = num_samples * point // num_points
+        start = time.process_time()
+        read(done, stop)
+        spent += time.process_time() - start
+        done = stop
+        curve.append((done, status("VmRSS"), proportional()))
+    return {"read_seconds": spent, "curve": curve}

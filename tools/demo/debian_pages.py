@@ -44,11 +44,6 @@ in its copyright file beside. The address of a page is made up from its package 
 """
 
 
-def available() -> bool:
-    """Whether this machine has Debian's tools."""
-    return shutil.which("apt-get") is not None and shutil.which("dpkg") is not None
-
-
 def fetch(out: Path, work: Path, say: Callable[[str], None]) -> int:
     """Write `demo-0000.warc.gz` ... and `NOTICE.txt` into `out`, using `work` for scratch; returns the number of pages.
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from corpus.engine import durable
-from corpus.engine.errors import Stopped, WenhaiError
+from corpus.engine.cli import run_command
+from corpus.engine.errors import WenhaiError
 from tools.demo import debian_pages, news_items
 
 VERSION = 2  # raised when the files would come out differently
@@ -31,17 +32,14 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.demo.input", description="Fetch the demo's input.")
     parser.add_argument("--out", type=Path, required=True, help="folder for the input files")
     parser.add_argument("--news", action="store_true", help="web news instead of Debian's documentation")
-    arguments = parser.parse_args(argv)
-    try:
-        with durable.RunLock(arguments.out):
-            ensure(arguments.out, "news" if arguments.news else "debian")
-    except WenhaiError as error:
-        print(f"demo input: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("demo input: stopped; run the same command again", file=sys.stderr)
-        return Stopped.exit_code
-    return 0
+    parser.set_defaults(command=command)
+    return run_command("demo input", parser, argv)
+
+
+def command(arguments: argparse.Namespace) -> None:
+    """Fetch, alone in the folder."""
+    with durable.RunLock(arguments.out):
+        ensure(arguments.out, "news" if arguments.news else "debian")
 
 
 def ensure(out: Path, wanted: str) -> None:
@@ -87,7 +85,7 @@ def say(line: str) -> None:
 def _fetch(out: Path, work: Path, wanted: str) -> int:
     reasons = []
     if wanted == "debian":
-        if debian_pages.available():
+        if shutil.which("apt-get") and shutil.which("dpkg"):
             say("fetching the Chinese pages of six Debian packages (about 60 MB; nothing is installed)")
             try:
                 return debian_pages.fetch(out, work, say)

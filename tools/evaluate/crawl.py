@@ -30,9 +30,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.fake_site import world
-from tools.fake_site.crawling import ROOT, command, count_records, crawl, look, manners, write_config
+from tools.fake_site.crawling import ROOT, command, count_records, crawl, look, manners, read_log, write_config
 from tools.fake_site.expected import Row, format_table
-from tools.fake_site.log import read_log
 from tools.fake_site.many import NUM_HOSTS
 
 OURS, SCRAPY = "wenhai crawl", "Scrapy, keeps nothing"
@@ -51,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         out = Path(folder)
         out.mkdir(parents=True, exist_ok=True)
         if options.what == "coverage":
-            return _print([*coverage(out, options.data), *second_visit(out)])
+            rows = [*coverage(out, options.data), *second_visit(out)]
+            print(format_table(rows))
+            return int(any(row.wrong for row in rows))
         if options.what == "speed":
             return compare(out, options.pages)
         return ssrf()
@@ -94,15 +95,6 @@ def ssrf() -> int:
         wrong += got != expected
     print(f"{wrong} wrong")
     return int(wrong > 0)
-
-
-def _print(rows: Sequence[Row]) -> int:
-    print(format_table(rows))
-    return int(any(row.wrong for row in rows))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ from corpus.dedup.text.fold import fold
 from corpus.dedup.text.keys import text_buffers
 from corpus.engine.errors import WenhaiError
 from tools.bench.peers import environment
-from tools.evaluate.planted_duplicates import KINDS, Planted, passages, plant, read_pairs
-from tools.evaluate.shared import plain, read_texts
+from tools.evaluate.planted_duplicates import KINDS, Planted, passages, plant
+from tools.evaluate.shared import plain, read_rows, read_texts
 from tools.plot import Floats, Line, write_lines
 
 PAIRS = 200  # of each kind, and of each step of the S-curve
@@ -290,7 +290,7 @@ def promised(similarities: Floats, config: DedupConfig) -> Floats:
 def _labelled(folder: Path) -> dict[str, list[tuple[str, str]]]:
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for path in sorted(folder.glob("*.jsonl")):
-        for pair in read_pairs(path):
+        for pair in read_rows(path):
             found[pair["label"]].append((pair["a"], pair["b"]))
     return found
 

@@ -9,7 +9,6 @@ independent, so true intervals are somewhat wider.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import sys
@@ -28,7 +27,7 @@ from corpus.engine.config import RECIPES, load_toml
 from corpus.engine.errors import UsageError
 from corpus.filters import Filter, load
 from corpus.personal_data import KINDS
-from tools.evaluate.shared import plain, read_texts
+from tools.evaluate.shared import plain, read_rows, read_texts
 from tools.pii_canaries import canaries, score
 
 FOLDS = 5
@@ -61,7 +60,7 @@ def main() -> None:
         parser,
         """
 python -m tools.evaluate.filters --data FOLDER
-python -m tools.evaluate.filters --data FOLDER --recipe my.toml --markdown
+python -m tools.evaluate.filters --data FOLDER --recipe my.toml
 python -m tools.evaluate.filters --data FOLDER --set filter.blocklist.blocklist_ratio.max=0.03
 """,
     )
@@ -70,14 +69,13 @@ python -m tools.evaluate.filters --data FOLDER --set filter.blocklist.blocklist_
     )
     parser.add_argument("--recipe", default="web_zh", help="whose rules judge the labelled pages (default: web_zh)")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="override a recipe's value")
-    parser.add_argument("--markdown", action="store_true", help="tables for a document")
     arguments = parser.parse_args()
     if arguments.data is None or not Path(arguments.data, "labelled").is_dir():
         parser.error("--data FOLDER, or WENHAI_TEST_DATA, must name a folder with labelled/ and text/")
     judge = load(arguments.recipe, arguments.set)
-    pages = judged(judge, read(arguments.data / "labelled/pages_dev.jsonl"))
+    pages = judged(judge, read_rows(arguments.data / "labelled/pages_dev.jsonl"))
     for title, rows in tables(arguments.data, arguments.recipe, judge, pages):
-        print((markdown(title, rows) if arguments.markdown else f"{title}\n{plain(rows, range(9))}") + "\n")
+        print(f"{title}\n{plain(rows, range(9))}\n")
 
 
 def tables(data: Path, recipe: str, judge: Filter, pages: Judged) -> Iterable[tuple[str, list[Row]]]:
@@ -88,8 +86,8 @@ def tables(data: Path, recipe: str, judge: Filter, pages: Judged) -> Iterable[tu
         path = data / f"labelled/{name}.jsonl"
         if path.exists():
             chosen = judge if whose == recipe else load(whose)
-            yield f"{whose} on {name} (for information)", by_kind(judged(chosen, read(path)), targets=False)
-    names = sorted(path.stem for path in RECIPES.glob("*.toml") if _has_filter(path))
+            yield f"{whose} on {name} (for information)", by_kind(judged(chosen, read_rows(path)), targets=False)
+    names = sorted(path.stem for path in RECIPES.glob("*.toml") if load_toml(path).keys() & {"filter", "extends"})
     yield "every recipe on texts by source: share of documents kept", by_source(data / "text", names)
     yield "personal data in made-up strings (tools/pii_canaries)", by_personal_kind()
 
@@ -200,30 +198,6 @@ def wilson(hits: int, total: int) -> tuple[float, float]:
     spread = Z95 * math.sqrt(share * (1 - share) / total + Z95**2 / (4 * total**2))
     scale = 1 + Z95**2 / total
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSONL file.
-
-    Raises:
-        UsageError: there is no such file.
-    """
-    try:
-        with open(path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from error
-
-
-def markdown(title: str, rows: list[Row]) -> str:
-    """A heading and a table."""
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([f"### {title}", "", lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
-
-
-def _has_filter(path: Path) -> bool:
-    values = load_toml(path)
-    return isinstance(values.get("filter"), dict) or "extends" in values
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@ content. All drawn with a fixed seed.
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from xxhash import xxh3_64_intdigest
 
 from corpus.engine.errors import UsageError
+from tools.evaluate.shared import read_rows
 
 MIN_CHARS, MAX_CHARS = 300, 1500
 MAX_SEEN_RATIO = (
@@ -115,9 +115,9 @@ def full_width(text: str) -> str:
 
 
 def _cut(path: Path) -> Iterator[str]:
-    for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
+    for row in read_rows(path):
         passage = ""
-        for part in json.loads(line)["text"].splitlines(keepends=True):
+        for part in row["text"].splitlines(keepends=True):
             if len(part) > MAX_CHARS:
                 part = part[:MAX_CHARS]
             if len(passage) + len(part) > MAX_CHARS:
@@ -173,8 +173,3 @@ KINDS: dict[str, Callable[[str, random.Random], str]] = {
     "truncated 10 %": lambda text, _: text[: round(0.9 * len(text))],
     "truncated 30 %": lambda text, _: text[: round(0.7 * len(text))],
 }
-
-
-def read_pairs(path: Path) -> Sequence[dict[str, str]]:
-    """The pairs of documents of a JSON lines file: `a`, `b`, `label`."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]

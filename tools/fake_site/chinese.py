@@ -66,12 +66,11 @@ def _encoding(web: Web, codec: str, lie: str) -> None:
         site.add(f"/{label}.html", page(html, codec, content_type=content_type), case)
     site.add(f"/search?q={quote(word, encoding=codec)}", article(f"{codec} search"), "queries in the page's encoding")
     site.add(quote(path), article(f"{codec} path"), "Chinese paths")
-    site.seed()
 
 
 def _names(web: Web) -> None:
     """A host with a Chinese name, and paths in every spelling: each page is asked for once."""
-    site = web.site(IDN_HOST.encode("idna").decode())
+    site = web.site(IDN_HOST.encode("idna").decode(), is_seed=False)
     raw, percent, lower = "/诗经/关雎.html", quote("/诗经/关雎.html"), quote("/诗经/关雎.html").lower()
     gbk = quote("/古文.html", encoding="gbk")
     absolute = f"http://{IDN_HOST}:{web.port}{raw}"
@@ -98,7 +97,6 @@ def _delivery(web: Web) -> None:
             site.add(target, answer, "compressed, chunked, without length")
             targets.append(target)
     site.add("/", article("delivery", targets), "compressed, chunked, without length")
-    site.seed()
 
 
 def _mirrors(web: Web) -> None:
@@ -109,7 +107,6 @@ def _mirrors(web: Web) -> None:
         for target in pages:
             site.add(target, article(f"mirror {target}"), "the same payload at two hosts", fates=KEPT)
         site.add("/", article(f"home of {host}", pages), "the same payload at two hosts")
-        site.seed()
 
 
 def _conditional(web: Web) -> None:
@@ -132,7 +129,6 @@ def _conditional(web: Web) -> None:
         site.expect("/vanishing.html", "validators", ALLOWED, ("error:http_404",))
     else:
         site.add("/vanishing.html", article("vanishing"), "validators")
-    site.seed()
 
 
 def _validated(answer: Answer, validator: tuple[str, str]) -> Computed:
@@ -175,7 +171,6 @@ def _links(web: Web) -> None:
         site.add(target, answer, case)
     site.add("/canonical.html", article("canonical"), case, fates=KEPT)
     _spellings(site)
-    site.seed()
 
 
 def _spellings(site: Site) -> None:
@@ -215,8 +210,7 @@ def _english(web: Web) -> None:
             html = html_of(f"{site.host}{target}", [], paragraphs=blocks, lang="en")
             html = html.replace("</ul>", "".join(anchor(link, text="more") for link in links) + "</ul>")
             site.add(target, page(html), "sites in English")
-        site.seed()
-    linked = web.site("only-linked.test")
+    linked = web.site("only-linked.test", is_seed=False)
     linked.add("/", article("only linked"), "a host that is no seed")
 
 
@@ -234,7 +228,6 @@ def _real(web: Web, folder: Path, most: int) -> None:
         )
     site.add("/", article(folder.name, list(pages)), "real pages")
     site.family(".*", "real pages' files", ALLOWED, ("error:http_404", "unknown", "drop:trap_pattern", "drop:trap_url"))
-    site.seed()
 
 
 def _real_pages(folder: Path, most: int) -> dict[str, str]:

@@ -41,7 +41,6 @@ def build(web: Web) -> None:
 def _host(web: Web, name: str, targets: tuple[str, ...] = ("/fault.html",)) -> Site:
     site = web.site(re.sub("[^a-z0-9]", "-", name.lower()) + ".test")
     site.add("/", article(site.host, targets), "faults: their hosts' homes")
-    site.seed()
     return site
 
 
@@ -249,7 +248,6 @@ def _half(web: Web) -> None:
         site.add(f"/{word}.html", article(word), case)
     fates = frozenset((TIMEOUT, "error:tls", "error:connect", "error:robots_unreachable", "error:host_down"))
     web.truth.add(Expected(secure, FAULTY, case, fates, 0, 0))
-    site.seed()
 
 
 def _down(web: Web) -> None:

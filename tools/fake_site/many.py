@@ -36,7 +36,6 @@ def _host(web: Web, number: int, pages: int, large: bool) -> None:
 
     for index in range(pages):
         site.add_computed(f"/p/{index}.html" if index else "/", respond, CASE)
-    site.seed()
 
 
 @cache

@@ -23,7 +23,7 @@ def build(web: Web) -> None:
 def _moves(web: Web) -> None:
     """Every kind of redirect to a page that is there."""
     site = web.site("moves.test")
-    far = web.site("moved-here.test")
+    far = web.site("moved-here.test", is_seed=False)
     targets = []
     for status in (301, 302, 303, 307, 308):
         source, target = f"/{status}.html", f"/to-{status}.html"
@@ -44,12 +44,11 @@ def _moves(web: Web) -> None:
     site.add(
         "/denied", redirect(web.url("denied.test", "/x")), "redirects to where robots.txt says no", REDIRECTED, MOVED
     )
-    denied = web.site("denied.test", "User-agent: *\nDisallow: /\n")
+    denied = web.site("denied.test", "User-agent: *\nDisallow: /\n", is_seed=False)
     denied.expect("/x", "redirects to where robots.txt says no", REDIRECTED, ("drop:robots",), 0, 0)
     _no_target(site)
     links = [*targets, *locations, "/far", "/denied", "/no-location", "/empty-location", "/300"]
     site.add("/", article("moves", links), "redirects: their hosts' homes")
-    site.seed()
 
 
 def _no_target(site: Site) -> None:
@@ -61,7 +60,7 @@ def _no_target(site: Site) -> None:
 
 def _loops(web: Web) -> None:
     """Redirects without end: to itself, to one another, across hosts, and to ever new addresses."""
-    site, other = web.site("loops.test"), web.site("loops-too.test")
+    site, other = web.site("loops.test"), web.site("loops-too.test", is_seed=False)
     case = "redirects without end"
     site.add("/self", redirect("/self"), case, TRAPPED, LOOP_FATES)
     site.add("/two-a", redirect("/two-b"), case, TRAPPED, LOOP_FATES)
@@ -75,7 +74,6 @@ def _loops(web: Web) -> None:
     site.fallback = growing
     site.family("/growx*", case, TRAPPED, LOOP_FATES, 1, 25)
     site.add("/", article("loops", ["/self", "/two-a", "/across", "/grow"]), "redirects: their hosts' homes")
-    site.seed()
 
 
 def _forgeries(web: Web) -> None:
@@ -126,4 +124,3 @@ def _forgeries(web: Web) -> None:
         site.add(source, redirect(location), "redirects to private addresses", SSRF, fates)
     site.add("/", article("forgeries", [*locations, *locations.values()]), "their host's home")
     web.add_family(PRIVATE, "private addresses", SSRF, REFUSED, most=0)
-    site.seed()

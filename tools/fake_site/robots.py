@@ -34,12 +34,10 @@ def _host(web: Web, host: str, robots: Reply | str | None, allowed: dict[str, st
     for target, case in allowed.items():
         site.add(target, article(host + target), case)
     for target, case in denied.items():
-        site.serve(target, article(host + target))
-        site.expect(target, case, FORBIDDEN, DENIED, 0, 0)
+        site.forbid(target, article(host + target), case, DENIED)
     targets = [*allowed, *denied]
     if "/" not in targets:
         site.add("/", article(host, targets), "robots.txt: its host's home")
-    site.seed()
     return site
 
 
@@ -73,10 +71,14 @@ def _rules(web: Web) -> None:
 
 def _groups(web: Web) -> None:
     """The group that names us counts, however it is written, and no other one; groups of one name are one."""
-    own = f"User-agent: *\nDisallow: /\n\nUser-agent: OtherBot\nUser-agent: {AGENT.upper()}\nDisallow: /ours/\n\nUser-agent: {AGENT}\nDisallow: /too/\n"
+    own = (
+        f"User-agent: *\nDisallow: /\n\nUser-agent: OtherBot\nUser-agent: {AGENT.upper()}\nDisallow: /ours/\n\n"
+        f"User-agent: {AGENT}\nDisallow: /too/\n"
+    )
     ours = "robots.txt: our group"
     _host(web, "robots-group.test", own, {"/open/": ours}, {"/ours/": ours, "/too/": ours})
-    others = f"User-agent: {AGENT}news\nDisallow: /\n\nUser-agent: Baiduspider\nDisallow: /\n\nUser-agent: *\nDisallow: /all/\n"
+    denied = "\n\n".join(f"User-agent: {agent}\nDisallow: /" for agent in (f"{AGENT}news", "Baiduspider"))
+    others = f"{denied}\n\nUser-agent: *\nDisallow: /all/\n"
     _host(
         web,
         "robots-others.test",
@@ -101,9 +103,7 @@ def _states(web: Web) -> None:
     )
     for name, reply in replies:
         site = web.site(f"robots-{name}.test", reply)
-        site.serve("/", article("unreachable"))
-        site.expect("/", "robots.txt: 5xx, timeout, reset", FORBIDDEN, UNREACHABLE, 0, 0)
-        site.seed()
+        site.forbid("/", article("unreachable"), "robots.txt: 5xx, timeout, reset", UNREACHABLE)
 
 
 def _redirected(web: Web) -> None:
@@ -115,13 +115,11 @@ def _redirected(web: Web) -> None:
         site.serve(f"/hop-{hops}", Answer(b"User-agent: *\nDisallow: /denied/\n", content_type="text/plain"))
         site.add("/", article(site.host, ["/denied/"]), "robots.txt: redirects")
         if hops == 5:
-            site.serve("/denied/", article("denied"))
-            site.expect("/denied/", "robots.txt: redirects", FORBIDDEN, DENIED, 0, 0)
+            site.forbid("/denied/", article("denied"), "robots.txt: redirects", DENIED)
         else:
             site.add("/denied/", article("not denied"), "robots.txt: six redirects")
         site.family("/hop-.*", "robots.txt: redirects", FORBIDDEN, ("unknown",), 0, hops)
-        site.seed()
-    rules = web.site("robots-elsewhere.test", "User-agent: *\nDisallow: /\n")
+    rules = web.site("robots-elsewhere.test", "User-agent: *\nDisallow: /\n", is_seed=False)
     rules.serve("/rules.txt", Answer(b"User-agent: *\nDisallow: /there/\n", content_type="text/plain"))
     rules.family("/rules.txt", "robots.txt: redirects", FORBIDDEN, ("unknown",), 1, 1)
     moved = redirect(rules.url("/rules.txt"), 301)
@@ -162,7 +160,7 @@ def _odd_files(web: Web) -> None:
 
 
 def _delays(web: Web) -> None:
-    """Crawl-delay, a short one and one of a day; log.py measures the pauses."""
+    """Crawl-delay, a short one and one of a day; crawling.py measures the pauses."""
     for host, seconds in CRAWL_DELAYS.items():
         targets = dict.fromkeys(
             (f"/{name}.html" for name in ("one", "two", "three", "four")), "robots.txt: Crawl-delay"
@@ -202,17 +200,13 @@ def _directives(web: Web) -> None:
         site.add(target, answer, case, *((FORBIDDEN, (dropped,)) if dropped else ()))
     not_followed = "pages: links that are not to be followed"
     for target in ("/behind-meta.html", "/behind-rel.html"):
-        site.serve(target, article(target))
-        site.expect(target, not_followed, FORBIDDEN, ("unknown",), 0, 0)
+        site.forbid(target, article(target), not_followed, ("unknown",))
     links = [*(row[0] for row in rows), anchor("/behind-rel.html", 'rel="external nofollow"')]
     site.add("/", article("directives", links), "pages: their host's home", fates=KEPT)
-    site.seed()
 
 
 def _opted_out(web: Web) -> None:
     """A host that lets crawlers in and training out."""
     rules = "User-agent: *\nContent-Signal: search=yes, ai-train=no\nAllow: /\n"
     site = web.site("opted-out.test", rules)
-    site.serve("/", article("opted out"))
-    site.expect("/", "robots.txt: training opted out of", FORBIDDEN, ("drop:opt_out",), 0, 1)
-    site.seed()
+    site.forbid("/", article("opted out"), "robots.txt: training opted out of", ("drop:opt_out",), most=1)

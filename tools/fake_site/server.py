@@ -1,7 +1,7 @@
 """The server: one asyncio process, one port, an address of 127.0.0.0/8 for each host, HTTP/1.1 by hand.
 
-Every request is a line of JSON in the log when it comes and another when its answer begins (log.py reads them), so that
-a test can tell what was fetched, how often, how many connections a host had, and how long it was left alone.
+Every request is a line of JSON in the log when it comes and another when its answer begins (crawling.py reads them), so
+that a test can tell what was fetched, how often, how many connections a host had, and how long it was left alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,29 +33,15 @@ def listen(addresses: Iterable[str], port: int = 0) -> list[socket.socket]:
     """
     addresses = list(addresses)
     for attempt in range(MAX_TRIES):
-        sockets: list[socket.socket] = []
-        try:
+        with ExitStack() as opened, suppress(OSError) if not port and attempt < MAX_TRIES - 1 else nullcontext():
+            sockets: list[socket.socket] = []
             for address in addresses:
-                sockets.append(_listen(address, sockets[0].getsockname()[1] if sockets else port))
+                family = socket.AF_INET6 if ":" in address else socket.AF_INET
+                place = (address, sockets[0].getsockname()[1] if sockets else port)
+                sockets.append(opened.enter_context(socket.create_server(place, family=family, backlog=BACKLOG)))
+            opened.pop_all()
             return sockets
-        except OSError:
-            for open_socket in sockets:
-                open_socket.close()
-            if port or attempt == MAX_TRIES - 1:
-                raise
     raise AssertionError("not reached")
-
-
-def _listen(address: str, port: int) -> socket.socket:
-    tcp = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-    try:
-        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        tcp.bind((address, port))
-        tcp.listen(BACKLOG)
-    except OSError:
-        tcp.close()
-        raise
-    return tcp
 
 
 class Server:

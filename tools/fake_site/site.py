@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from tools.fake_site.expected import ALLOWED, KEPT, UNKNOWN, Expected, Family, Truth, digest_of
+from tools.fake_site.expected import ALLOWED, FORBIDDEN, KEPT, UNKNOWN, Expected, Family, Truth, digest_of
 from tools.fake_site.wire import Answer, Asked, Computed, Reply, page
 
 NOT_FOUND = Answer(b"<title>404</title>", 404)
@@ -38,13 +38,15 @@ class Web:
         self.fixed: dict[str, str] = {}  # hosts whose address is not handed out by us
         self.round = round_number
 
-    def site(self, host: str, robots: Reply | str | None = None) -> Site:
-        """A new host. `robots`: rules, another answer than 200 text/plain, or None for 404."""
+    def site(self, host: str, robots: Reply | str | None = None, is_seed: bool = True) -> Site:
+        """A new host, at whose home a crawl begins. `robots`: rules, another answer than 200 text/plain, or None for
+        404."""
         site = Site(self, host)
         if isinstance(robots, str):
             robots = Answer(robots.encode(), content_type="text/plain")
         if robots is not None:
             site.serve("/robots.txt", robots)
+        self.seeds += [site.url()] * is_seed
         self.sites[host] = site
         return site
 
@@ -133,15 +135,18 @@ class Site:
         """Expect something of a URL, whether or not there is a page."""
         self.web.truth.add(Expected(self.url(target), group, case, frozenset(fates), least, most, digest))
 
+    def forbid(
+        self, target: str, reply: Reply, case: str, fates: Iterable[str], group: str = FORBIDDEN, most: int = 0
+    ) -> None:
+        """A page that is there, and that nobody may ask for (more than `most` times)."""
+        self.serve(target, reply)
+        self.expect(target, case, group, fates, 0, most)
+
     def family(
         self, pattern: str, case: str, group: str, fates: Iterable[str], least: int = 0, most: int | None = None
     ) -> None:
         """Expect something of all targets of this host that match and are not named."""
         self.web.add_family(f"{re.escape(self.url(''))}(?:{pattern})", case, group, fates, least, most)
-
-    def seed(self, *targets: str) -> None:
-        """Begin the crawl here, too."""
-        self.web.seeds += [self.url(target) for target in targets or ("/",)]
 
 
 def text_of(key: str, paragraphs: int = 4) -> list[str]:

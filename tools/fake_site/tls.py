@@ -32,7 +32,6 @@ def build(web: Web) -> None:
         site.add("/plain.html", article(f"plain {kind}"), "plain pages beside TLS")
         site.add("/moved.html", redirect(secure), "redirects to TLS", REDIRECTED, ("moved",))
         site.add("/", article(site.host, [secure, "/plain.html", "/moved.html"]), "plain pages beside TLS")
-        site.seed()
 
 
 def make_certificates(folder: Path, hosts: Mapping[str, Site]) -> dict[str, ssl.SSLContext]:

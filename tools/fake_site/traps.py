@@ -58,7 +58,6 @@ def _trap(
 
     site.fallback = respond
     site.family("/.*", f"trap: {name}", TRAPPED, TRAP_FATES, 1, most)
-    site.seed()
 
 
 def _hash(text: str) -> str:
@@ -127,7 +126,6 @@ def _sessions(web: Web) -> None:
         site.add_computed("/", respond, case)
         for target in names:
             site.family(re.escape(target) + "([?;].*)?", case, ALLOWED, KEPT, 1, 1)
-        site.seed()
 
 
 def _soft_404(web: Web) -> None:
@@ -143,27 +141,28 @@ def _soft_404(web: Web) -> None:
     site.fallback = lambda asked: sorry
     for target in missing:
         site.expect(target, "soft 404", TRAPPED, ("drop:soft_404",), 0, 1)
-    site.seed()
 
 
 def _wildcard(web: Web) -> None:
     """Any name below this domain is a host, and each leads to others."""
     hosts = [f"w{number}.wild.test" for number in range(WILD_HOSTS)]
     for number, host in enumerate(hosts):
-        site = web.site(host)
+        site = web.site(host, is_seed=number == 0)
         links = [web.url(hosts[(number + step) % WILD_HOSTS]) for step in (1, 2, 3)]
         site.fallback = lambda asked, key=host, links=links: article(key, links)  # type: ignore[misc]
         site.family("/.*", "trap: names without end", TRAPPED, ("fetched", "drop:max_hosts_per_domain", UNKNOWN), 0, 1)
-    web.seeds.append(web.url(hosts[0]))
 
 
 def _odd_links(web: Web) -> None:
     """Links that lead nowhere we may or can go; the page that has them is honest."""
     site = web.site("odd-links.test")
     never = [
-        "mailto:a@odd-links.test", "javascript:void(0)", "javascript:location='/js'", "data:text/html,<a href=/data>", "ftp://odd-links.test/",
-        "file:///etc/passwd", "tel:10086", "about:blank", "weixin://dl/chat", "http://", "http:///", "http://[", "http://%00/",
-        "http://a b.test/", f"http://user:secret@odd-links.test:{web.port}/userinfo", f"http://user@odd-links.test:{web.port}/userinfo",
+        "mailto:a@odd-links.test", "javascript:void(0)", "javascript:location='/js'", "data:text/html,<a href=/data>",
+        "ftp://odd-links.test/",
+        "file:///etc/passwd", "tel:10086", "about:blank", "weixin://dl/chat", "http://", "http:///", "http://[",
+        "http://%00/",
+        "http://a b.test/", f"http://user:secret@odd-links.test:{web.port}/userinfo",
+        f"http://user@odd-links.test:{web.port}/userinfo",
         "http://odd-links.test:22/port", "http://odd-links.test:99999/port",  "//",
         "/" + "l" * 5000, "/" + "%25" * 3 + "252525", "/?" + "&".join(f"p{n}=1" for n in range(60)), "?" + "x" * 3000,
     ]  # fmt: skip
@@ -182,4 +181,3 @@ def _odd_links(web: Web) -> None:
         UNKNOWN,
     )
     site.family("/.*", "odd links: asked for", TRAPPED, fates, 0, 0)
-    site.seed()

@@ -10,10 +10,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-try:
-    import brotli  # type: ignore[import-untyped]
-except ImportError:  # then pages that would come in it come in gzip
-    brotli = None
+import brotli  # type: ignore[import-untyped]
 
 HTML = "text/html; charset=utf-8"
 REASONS = {200: "OK", 204: "No Content", 301: "Moved Permanently", 302: "Found", 303: "See Other", 304: "Not Modified"}
@@ -124,20 +121,10 @@ def _accepts(accepted: str, coding: str) -> bool:
     ]
 
 
-def _raw_deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-15)
-    return packer.compress(data) + packer.flush()
-
-
-def _brotli(data: bytes) -> bytes:
-    packed: bytes = brotli.compress(data, quality=4)
-    return packed
-
-
 _CODERS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     "gzip": lambda data: gzip.compress(data, 6, mtime=0),
     "deflate": zlib.compress,
-    "raw-deflate": _raw_deflate,
-    "br": _brotli,
+    "raw-deflate": lambda data: zlib.compress(data, wbits=-15),
+    "br": lambda data: bytes(brotli.compress(data, quality=4)),
 }

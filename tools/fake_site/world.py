@@ -18,7 +18,6 @@ from tools.fake_site.site import Web
 NETWORK = "127.1.0.0/16"
 CONTACT = "owner@wenhai.test"
 MIN_DELAY, MAX_DELAY = 0.02, 0.3  # seconds
-START_SECONDS = 60.0
 KINDS = ("chinese", "robots", "traps", "faults", "redirects")
 
 

@@ -26,7 +26,6 @@ from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.checkpoint import TOKENIZER, load_model, local_folder
 from pretrain.evaluation.texts import read_texts
 from pretrain.inference.reading import Reading
-from pretrain.model import GPT
 from pretrain.tasks.definition import NINE, load_tasks
 from pretrain.tasks.items import read_items
 from pretrain.tasks.prompts import Prompter
@@ -42,15 +41,12 @@ from tools.harness.agreement import (
     disagreements,
     plain,
 )
-from tools.harness.pairs import Questions, questions
-from tools.harness.task_files import write_choices, write_texts
-
-DESCRIPTION = __doc__.partition("\n")[0]
+from tools.harness.pairs import Questions, questions, write_choices, write_texts
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m tools.harness", description=DESCRIPTION)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.harness", description=__doc__.partition("\n")[0])
     parser.add_argument("--model", type=Path, required=True, help="the folder that python -m pretrain export wrote")
     parser.add_argument("--checkpoint", required=True, help="the checkpoint that it was exported from")
     parser.add_argument("--tasks", type=Path, metavar="FOLDER", help="the folder with a folder for each task")
@@ -68,12 +64,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--python", type=Path, help="an interpreter that has lm_eval and transformers (default: found or made)"
     )
-    return parser
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run; returns the exit code."""
-    parser = build_parser()
     parser.set_defaults(command=command)
     return run_command("tools.harness", parser, list(sys.argv[1:] if argv is None else argv))
 
@@ -107,12 +97,21 @@ def command(args: argparse.Namespace) -> None:
         write_texts(tasks, texts)
     python = args.python or environment.interpreter()
     theirs = environment.ask(python, args.model.resolve(), tasks, args.out / "harness.json", args.batch_size)
-    _check_length(theirs["max_length"], reading)
-    agreements = _agreements(names, texts, theirs["tasks"], model.float(), reading, tokenizer)
-    _write(args.out / "agreement.json", agreements, theirs["versions"])
+    if theirs["max_length"] != reading.sequence_length:
+        lengths = f"the harness reads {theirs['max_length']:,} tokens, and the model {reading.sequence_length:,}"
+        raise WenhaiError(f"{lengths}. Export it again.")
+    model, answers = model.float(), theirs["tasks"]
+    agreements: list[ChoiceAgreement | TextAgreement] = [
+        compare_choices(found, answers[name], model, reading) for name, found in names.items()
+    ]
+    if texts:
+        agreements.append(compare_texts(texts, answers["wenhai_texts"], model, reading, tokenizer))
+    told = {"versions": theirs["versions"], "bound": BOUND, "agreements": list(map(dataclasses.asdict, agreements))}
+    words = json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+    durable.write_bytes(args.out / "agreement.json", words.encode())
     print("\n".join(table(agreements, theirs["versions"], reading)))
-    if told := disagreements(agreements, reading):
-        raise WenhaiError(f"the harness and our evaluation disagree: {'; '.join(told)} (rounding: {BOUND:.0e}).")
+    if apart := disagreements(agreements, reading):
+        raise WenhaiError(f"the harness and our evaluation disagree: {'; '.join(apart)} (rounding: {BOUND:.0e}).")
 
 
 def check_folder(folder: Path, tokenizer: Tokenizer) -> None:
@@ -137,10 +136,12 @@ def table(found: Sequence[ChoiceAgreement | TextAgreement], versions: Any, readi
     if choices:
         lines += [
             "                           largest difference                       accuracy",
-            "task        items   pairs  same tokens        own  other tokens  harness  same tokens    own  other answers  left out",
+            "task        items   pairs  same tokens        own  other tokens  harness  same tokens    own  other "
+            "answers  left out",
         ]
         lines += [
-            f"{each.name:10} {each.num_items:6,} {each.num_pairs:7,} {each.difference:12.1e} {each.own_difference:10.1e} "
+            f"{each.name:10} {each.num_items:6,} {each.num_pairs:7,} {each.difference:12.1e} "
+            f"{each.own_difference:10.1e} "
             f"{each.num_other_tokens:13,} {each.harness_accuracy:8.4f} {each.accuracy:12.4f} {each.own_accuracy:6.4f} "
             f"{each.num_other_answers:14,} {each.num_left_out:9,}"
             for each in choices
@@ -170,34 +171,6 @@ def _questions(args: argparse.Namespace, tokenizer: Tokenizer, reading: Reading)
             raise UsageError(f"task {task.name}: the harness can ask none of its {len(items):,} items. Leave it out.")
         found.append(asked)
     return found
-
-
-def _agreements(
-    names: dict[str, Questions],
-    texts: Sequence[str],
-    theirs: dict[str, Any],
-    model: GPT,
-    reading: Reading,
-    tokenizer: Tokenizer,
-) -> list[ChoiceAgreement | TextAgreement]:
-    found: list[ChoiceAgreement | TextAgreement] = []
-    for name, asked in names.items():
-        found.append(compare_choices(asked, theirs[name], model, reading))
-    if texts:
-        found.append(compare_texts(texts, theirs["wenhai_texts"], model, reading, tokenizer))
-    return found
-
-
-def _check_length(max_length: int, reading: Reading) -> None:
-    if max_length != reading.sequence_length:
-        raise WenhaiError(
-            f"the harness reads {max_length:,} tokens, and the model {reading.sequence_length:,}. Export it again."
-        )
-
-
-def _write(path: Path, found: Sequence[ChoiceAgreement | TextAgreement], versions: Any) -> None:
-    values = {"versions": versions, "bound": BOUND, "agreements": [dataclasses.asdict(each) for each in found]}
-    durable.write_bytes(path, (json.dumps(values, ensure_ascii=False, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

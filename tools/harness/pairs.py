@@ -5,7 +5,7 @@ text, also where a text was cut to fit. The tokens need not be the same:
 
 | | ours | the harness |
 |---|---|---|
-| boundary | context and continuation are encoded each for itself | encoded together, and cut after as many tokens as the context alone has |
+| boundary | context and continuation are encoded each for itself | encoded together, cut after the context's own number |
 | white space at the end of a context | stays there | moves to the continuation |
 | beginning | the end-of-document token | the same, with `add_bos_token=True`; an empty context is that token alone |
 | too long | fields are cut, so that nothing is | left-truncated; never reached with our prompts |
@@ -13,18 +13,43 @@ text, also where a text was cut to fit. The tokens need not be the same:
 Cut its way, a token that holds characters of both sides costs nothing, and what follows it is scored after a context
 that was never there. Where nothing is left of a continuation the harness ends with an error; such items are left out
 here and counted.
+
+The files for it: a YAML file for each task, and its items as JSONL, whose strings are complete.
+
+| | contexts of an item | continuations | in the harness' words |
+|---|---|---|---|
+| label probability | one | the words | multiple choice |
+| conditional loss | one for each word | one | multiple choice with several inputs, as Winogrande |
+| texts | none | the text | rolling log-likelihood |
+
+YAML holds names of fields alone, no templates, so nothing in a text is taken for one. `target_delimiter` is empty: the
+harness would put a space before an answer. Perplexity by words is left out: what stands between white space is a word
+to the harness, a Chinese text is one, and the perplexity of one so long overflows and ends the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from corpus.engine import durable
+from corpus.engine.errors import UsageError
 from pretrain.inference.scoring import Continuation, Request
 from pretrain.tasks.items import Item
 from pretrain.tasks.prompts import Prompted, Prompter
 from tokenizer.model import EOD_PIECE, Tokenizer
+
+TEXTS = "texts"
+CHOICES = {"output_type": "multiple_choice", "target_delimiter": "", "metric_list": [{"metric": "acc"}]}
+ROLLING = {
+    "output_type": "loglikelihood_rolling",
+    "doc_to_text": "",
+    "doc_to_target": "text",
+    "metric_list": [{"metric": "bits_per_byte"}, {"metric": "byte_perplexity"}],
+}
 
 
 class Cut(NamedTuple):
@@ -99,10 +124,57 @@ def _question(prompted: Prompted, item: Item, tokenizer: Tokenizer) -> Question 
         found.continuations.append(tokenizer.decode(tokens[first:]))
         found.cuts.append(cut_together(tokenizer, found.contexts[-1], found.continuations[-1]))
         found.own.append(Cut((*request.context, *tokens[:first]), tuple(tokens[first:])))
-    is_asked = all(cut.continuation for cut in found.cuts) and not any(map(_begins_itself, found.contexts))
-    return found if is_asked else None
+    # at a text that begins with the symbol the harness takes it for its own, and puts none before it
+    begins_itself = any(context.startswith(EOD_PIECE) for context in found.contexts)
+    return found if all(cut.continuation for cut in found.cuts) and not begins_itself else None
 
 
-def _begins_itself(context: str) -> bool:
-    """Whether the harness takes the first characters of a text for the symbol, and puts none before it."""
-    return context.startswith(EOD_PIECE)
+def write_choices(folder: Path, found: Questions) -> str:
+    """Write the files of a task; returns the name by which the harness knows it.
+
+    Raises:
+        UsageError: the prompt changes both the context and the continuation from answer to answer, and the harness has
+            no form for that.
+    """
+    name = f"wenhai_{found.name}"
+    several = [len(set(question.contexts)) > 1 for question in found.asked]
+    form = {"doc_to_text": "context", "doc_to_choice": "choices", "doc_to_target": "gold"}
+    if any(several):
+        if any(len(set(question.continuations)) > 1 for question in found.asked):
+            raise UsageError(
+                f"task {found.name}: its prompt changes the context and the continuation with the answer, which the "
+                f"harness "
+                "cannot ask. Choose another --method."
+            )
+        form = {"doc_to_text": "gold", "doc_to_choice": "choices", "doc_to_target": "continuation"}
+    _write(folder, name, CHOICES | form, (_line(question, any(several)) for question in found.asked))
+    return name
+
+
+def write_texts(folder: Path, texts: Sequence[str]) -> str:
+    """Write the files of the rolling log-likelihood of texts; returns its name."""
+    name = f"wenhai_{TEXTS}"
+    _write(folder, name, ROLLING, ({"text": text} for text in texts))
+    return name
+
+
+def _line(question: Question, several_contexts: bool) -> dict[str, Any]:
+    answer = {"id": question.item.id, "gold": question.item.choice}
+    if several_contexts:
+        return {**answer, "choices": question.contexts, "continuation": question.continuations[0]}
+    return {**answer, "context": question.contexts[0], "choices": question.continuations}
+
+
+def _write(folder: Path, name: str, form: dict[str, Any], lines: Iterable[dict[str, Any]]) -> None:
+    path = folder.resolve() / f"{name}.jsonl"
+    durable.write_bytes(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
+    described = {
+        "task": name,
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(path)}},
+        "test_split": "test",
+        **form,
+        "metadata": {"version": 1.0},
+    }
+    yaml = "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in described.items())
+    durable.write_bytes(folder / f"{name}.yaml", yaml.encode())

@@ -11,6 +11,8 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+from corpus.personal_data.numbers import is_id_card, is_luhn
+
 Chance = random.Random
 FORMS = tomllib.loads((Path(__file__).parent / "forms.toml").read_text("utf-8"))
 PARTS: dict[str, list[str]] = {name: words.split() for name, words in FORMS["parts"].items()}
@@ -90,18 +92,13 @@ def landline(chance: Chance) -> tuple[str, str]:
     return context, chance.choice(forms)
 
 
-def with_check_character(first: str) -> str:
-    weights = [2**k % 11 for k in range(17, 0, -1)]
-    rest = sum(weight * int(digit) for weight, digit in zip(weights, first, strict=True)) % 11
-    return first + "10X98765432"[rest]
-
-
 def birthday(chance: Chance) -> str:
     return f"{chance.randrange(1945, 2015)}{chance.randrange(1, 13):02d}{chance.randrange(1, 29):02d}"
 
 
 def id_number(chance: Chance) -> str:
-    return with_check_character(chance.choice(PARTS["province_codes"]) + birthday(chance) + digits(chance, 3))
+    first = chance.choice(PARTS["province_codes"]) + birthday(chance) + digits(chance, 3)
+    return next(first + last for last in "0123456789X" if is_id_card(first + last))
 
 
 def id_card(chance: Chance) -> tuple[str, str]:
@@ -117,23 +114,13 @@ def id_card(chance: Chance) -> tuple[str, str]:
 
 
 def with_luhn_digit(first: str) -> str:
-    for last in "0123456789":
-        total = 0
-        for index, digit in enumerate(reversed(first + last)):
-            double = int(digit) * 2
-            total += int(digit) if index % 2 == 0 else double - 9 if double > 9 else double
-        if total % 10 == 0:
-            return first + last
-    raise AssertionError
+    return next(first + last for last in "0123456789" if is_luhn(first + last))
 
 
 def bank_card(chance: Chance) -> tuple[str, str]:
     kind = chance.random()
     if kind < 0.75:
-        prefix, length = (
-            chance.choice(PARTS["card_prefixes"]),
-            chance.choice([16, 19, 19, 19]),
-        )
+        prefix, length = chance.choice(PARTS["card_prefixes"]), chance.choice([16, 19, 19, 19])
     elif kind < 0.9:
         prefix, length = chance.choice("453242 404119 518710 552599 356895 543159".split()), 16
     else:

@@ -4,10 +4,11 @@ A band row is one of documents x bands (the row of the exact key, which is group
 CPU seconds of the tasks: reading, grouping, comparing, writing, hashing of outputs; not of loading numba and kernels,
 which a process does once. A process for each stage, so that the peak of memory is its own.
 
-The shards have the format of the stage `signatures`; the members of planted clusters can be told by number. Document d stands at place (d x factor) mod n, so a cluster, which is a range of places, is spread over all shards. The
-first hundredth of the places is one giant cluster; then come clusters of the sizes below, every fourth of them exact
-copies, until a share of all documents is planted. A member keeps each minimum of its cluster with probability 0.95:
-two members resemble each other at 0.9, and hardly ever below the threshold of 0.8.
+The shards have the format of the stage `signatures`; the members of planted clusters can be told by number. Document d
+stands at place (d x factor) mod n, so a cluster, which is a range of places, is spread over all shards. The first
+hundredth of the places is one giant cluster; then come clusters of the sizes below, every fourth of them exact copies,
+until a share of all documents is planted. A member keeps each minimum of its cluster with probability 0.95: two members
+resemble each other at 0.9, and hardly ever below the threshold of 0.8.
 """
 
 from __future__ import annotations
@@ -35,8 +36,7 @@ from corpus.document import read_table
 from corpus.engine.compiled import kernel
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
-from tools.bench.resident import status
-from tools.bench.timing import in_child
+from tools.bench.timing import in_child, status
 
 SHARD_DOCUMENTS = 250_000
 GIANT_SHARE = 0.01
@@ -103,7 +103,8 @@ def recall(clusters: Folder, documents: int, share: float) -> None:
     alone = int((wanted == 1).sum())  # the last cluster may be cut to one document
     mixed = len(pairs[1]) - len(np.unique(pairs[1]))
     print(
-        f"planted: {wanted.sum() - alone:,} documents in {(wanted > 1).sum():,} clusters, the largest {wanted.max():,}; "
+        f"planted: {wanted.sum() - alone:,} documents in {(wanted > 1).sum():,} clusters, the largest "
+        f"{wanted.max():,}; "
         f"found in one component: {best.sum():,} ({best.sum() / (wanted.sum() - alone):.5f}), "
         f"of the largest {best[1]:,}; components of more than one cluster: {mixed}"
     )
@@ -140,7 +141,7 @@ class Planted(Stage):
         for i, field in enumerate(("exact", "id", "digest")):
             source = content if field == "exact" else numbers.astype(np.uint64)
             for j in range(2):
-                keys[field][:, j] = _mixed(source, 2 * i + j)
+                keys[field][:, j] = _mix_all(source, np.uint64((2 * i + j + 1) * int(GOLDEN) % (1 << 64)))
         keys["rank"], keys["num_bytes"] = 1000 + keys["digest"][:, 0] % np.uint64(50), 2200
         signatures = np.empty((len(numbers), self.dedup.num_permutations), np.uint32)
         _sign(numbers, np.where(clusters < 0, -1 - numbers, clusters), exact, signatures)
@@ -157,22 +158,14 @@ class Planted(Stage):
 
 def cluster_of(numbers: Int64s, documents: int, share: float) -> Int64s:
     """Return the planted cluster of each document: 1 is the giant one, -1 is none."""
-    places = (numbers * _factor(documents)) % documents
+    first = int(documents * 0.6180339887)  # near it is a number that has no divisor in common with `documents`
+    factor = next(one for one in range(first, first + MAX_FACTOR_TRIES) if math.gcd(one, documents) == 1)
+    places = (numbers * factor) % documents
     giant, planted = round(GIANT_SHARE * documents), round(share * documents)
     rest = places - giant
     ends = np.cumsum(SIZES)
     clusters = 2 + rest // ends[-1] * len(SIZES) + np.searchsorted(ends, rest % ends[-1], side="right")
     return np.where(places < giant, 1, np.where(places < planted, clusters, -1))
-
-
-def _factor(documents: int) -> int:
-    """A number near the golden section of `documents` that has no divisor in common with it."""
-    first = int(documents * 0.6180339887)
-    return next(f for f in range(first, first + MAX_FACTOR_TRIES) if math.gcd(f, documents) == 1)
-
-
-def _mixed(values: npt.NDArray[np.uint64], stream: int) -> npt.NDArray[np.uint64]:
-    return _mix_all(values, np.uint64((stream + 1) * int(GOLDEN) % (1 << 64)))
 
 
 @kernel("uint64[::1](uint64[::1], uint64)")

@@ -1,6 +1,6 @@
 """Extraction of main text, title, date and author on labelled pages, beside other extractors, and its speed.
 
-    python -m tools.bench extraction --labelled DIR --peers                   DIR: gold.jsonl and pages/NAME (or NAME.gz)
+    python -m tools.bench extraction --labelled DIR --peers                 DIR: gold.jsonl and pages/NAME (or NAME.gz)
 
 Precision, recall and F1 are of multisets of 4-character shingles of letters and digits, means over the pages with gold
 text; a line that is the title or one of the page's `optional` lines counts neither for nor against, as do footnote
@@ -111,10 +111,12 @@ def report(rows: list[Row], results: dict[str, dict[str, Found]], num_worst: int
     texts = [row for row in rows if row["gold"]]
     scores = {name: [score(row, found[row["file"]]["text"]) for row in texts] for name, found in results.items()}
     print(
-        f"{len(rows)} pages, {len({row['site'] for row in rows})} sites, {len(rows) - len(texts)} of them without gold text"
+        f"{len(rows)} pages, {len({row['site'] for row in rows})} sites, {len(rows) - len(texts)} of them without gold "
+        f"text"
     )
     print(
-        f"{'':12} P     R     F1    >0.9  folds        sentences failed title date  author P,R  lists<200     ms   MB/s ours-F1 [95%]"
+        f"{'':12} P     R     F1    >0.9  folds        sentences failed title date  author P,R  lists<200     ms   "
+        f"MB/s ours-F1 [95%]"
     )
     for name, found in results.items():
         print(f"{name:12} {summary(rows, texts, scores[name], found)} {against(scores['ours'], scores[name])}")
@@ -145,9 +147,11 @@ def summary(rows: list[Row], texts: list[Row], scores: list[Score], found: dict[
     lists = [len(_HAN.findall(found[row["file"]]["text"])) < FEW_HAN for row in rows if not row["gold"]]
     num_bytes, ms = sum(len(row["html"].encode()) for row in rows), sum(found[row["file"]]["ms"] for row in rows)
     return (
-        f"{p:.3f} {r:.3f} {f1:.3f} {statistics.mean(one.f1 > GOOD for one in scores):.3f} {means[0]:.3f}..{means[-1]:.3f} "
+        f"{p:.3f} {r:.3f} {f1:.3f} {statistics.mean(one.f1 > GOOD for one in scores):.3f} "
+        f"{means[0]:.3f}..{means[-1]:.3f} "
         f"{sum(one.present for one in scores) / max(1, sum(one.sentences for one in scores)):9.3f} "
-        f"{sum(one.failed for one in scores):6} {facts[0]:>5} {facts[1]:>5} {author:>11} {sum(lists):4}/{len(lists):<4} "
+        f"{sum(one.failed for one in scores):6} {facts[0]:>5} {facts[1]:>5} {author:>11} "
+        f"{sum(lists):4}/{len(lists):<4} "
         f"{ms / len(rows):6.1f} {num_bytes / 1e3 / ms:6.1f}"
     )
 

@@ -1,4 +1,4 @@
-"""The whole filter on one core, beside the machine's limits, the peers, and what stands around it.
+"""The whole filter on one core, beside the machine's limits and the peers.
 
 The same documents for all. Peers get a spread sample of them (they are two orders slower), and ours is timed on that
 sample again, so that a ratio compares equal documents. "Everything" is what a build does: normalisation, line edits,
@@ -31,7 +31,6 @@ from corpus.filters.edits import Edits
 from corpus.filters.measure import measure_all
 from corpus.filters.quality.model import Header, Model
 from corpus.filters.statistic import Batch
-from corpus.sources import SourcesConfig, read
 from tools.bench.corpus import recombine
 from tools.bench.inputs import read_documents, spread
 from tools.bench.peers import environment
@@ -69,7 +68,6 @@ def run(arguments: argparse.Namespace) -> None:
     with one_core() as cores:
         limits(texts)
         parts(texts, judge)
-        around(texts, judge)
         compare(few, judge, arguments.peers)
     two_threads(texts, judge, cores)
     if arguments.memory:
@@ -167,27 +165,6 @@ def with_quality_model(judge: Filter) -> Filter:
     )
     judge.resources = replace(judge.resources, quality=Model(header, weights))
     return judge
-
-
-def around(texts: pa.LargeStringArray, judge: Filter) -> None:
-    """Reading JSONL.zst and writing Parquet, as a build does on both sides of the filter."""
-    import zstandard
-
-    from corpus.document import write_table
-
-    size = num_bytes(texts)
-    table = pa.table({"text": texts})
-    with tempfile.TemporaryDirectory() as folder:
-        plain, packed, parquet = (Path(folder, name) for name in ("a.jsonl", "a.jsonl.zst", "a.parquet"))
-        environment.write_documents(plain, texts.to_pylist())
-        packed.write_bytes(zstandard.ZstdCompressor(write_checksum=True).compress(plain.read_bytes()))
-        reading = speed(size, lambda: [None for _ in read(str(packed), SourcesConfig())])
-        writing = speed(size, lambda: write_table(parquet, table))
-    filtering = speed(size, lambda: judge.apply(texts))
-    show("reading JSONL.zst", reading)
-    show("writing Parquet, zstd level 1", writing)
-    show("both, beside the filter between them", 1 / (1 / reading + 1 / writing), filtering)
-    print()
 
 
 def compare(texts: pa.LargeStringArray, judge: Filter, install: bool) -> None:

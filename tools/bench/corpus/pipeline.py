@@ -9,9 +9,9 @@ kernels that were compiled before), and training the vocabulary. Files lie in th
 it.
 
 The profile is cProfile's of a second, equal build: each function of ours with what it calls in C and in compiled
-kernels. It slows what makes many small calls, so it says where to look and not how long. The peer is the chain that one would write of the
-usual Python components (peers/python_pipeline.py), document by document on a spread sample of the same files; what it
-does costs the same for each document, so rates are compared.
+kernels. It slows what makes many small calls, so it says where to look and not how long. The peer is the chain that one
+would write of the usual Python components (peers/python_pipeline.py), document by document on a spread sample of the
+same files; what it does costs the same for each document, so rates are compared.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from corpus.engine.stage import Folder, Stage, run_task
 from corpus.recipe import load_recipe
 from tokenizer.build import stages as tokenizer_stages
 from tokenizer.config import TokenizerConfig
-from tools.bench import resident
+from tools.bench import timing
 from tools.bench.corpus import recombine
 from tools.bench.inputs import read_documents, read_texts, spread
 from tools.bench.peers import environment
@@ -53,7 +53,7 @@ PEER_BYTES = 2_000_000
 AIM = {"text": 12.0, "tokens": 9.0}  # MB/s a core: 5 TB overnight on 16 of them
 TERABYTES, CORES = 5, 16
 TRAINING = "tokenizer"  # timed apart: its cost does not grow with the corpus
-SHOWN_SHARE = 0.002  # of everything; smaller rows of the profile are told together
+SHOWN_SHARE, SHOWN_FUNCTIONS = 0.002, 12  # of everything; of a stage
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def measure_build(folder: str, recipe: str, overrides: Sequence[str], profile: b
         start_seconds=start,
         hashing_seconds=hashing,
         between_seconds=spent - hashing - sum(cost.cpu_seconds for cost in costs.values()),
-        peak_bytes=resident.status("VmHWM"),
+        peak_bytes=timing.status("VmHWM"),
         profile={(name, where): spent for name, one in profiles.items() for where, spent in own_times(one).items()},
     )
 
@@ -204,22 +204,21 @@ def show_stages(found: Measured) -> None:
     """Print what each stage costs and what they make together."""
     size = found.text_bytes / 1e6
     print(
-        f"{found.documents:,} documents, {size:,.1f} MB of text, of which {found.kept_bytes / 1e6:,.1f} MB stay; one core"
+        f"{found.documents:,} documents, {size:,.1f} MB of text, of which {found.kept_bytes / 1e6:,.1f} MB stay; one "
+        f"core"
     )
     print(f"\n{'stage':<16}{'CPU-s':>9}{'ms/MB':>9}{'written':>12}")
-    total = 0.0
     for name, cost in found.stages.items():
         if name == TRAINING:
             continue
-        total += cost.cpu_seconds
         print(f"{name:<16}{cost.cpu_seconds:9.2f}{1e3 * cost.cpu_seconds / size:9.2f}{cost.disk_bytes / 1e6:9,.1f} MB")
         if name in AIM:
-            through = {"text": "to text shards", "tokens": "to token shards"}[name]
-            rate = size / total
-            hours = TERABYTES * 1e6 / rate / CORES / 3600
+            total = seconds_to(found, name)
+            hours = TERABYTES * 1e6 / size * total / CORES / 3600
             print(
-                f"  {through:<14}{total:9.2f}{1e3 * total / size:9.2f}    {rate:.1f} MB/s a core (aim {AIM[name]:g}); "
-                f"{TERABYTES} TB on {CORES} cores in {hours:.1f} h"
+                f"  to {name.removesuffix('s')} shards{total:9.2f}{1e3 * total / size:9.2f}    {size / total:.1f} MB/s "
+                f"a "
+                f"core (aim {AIM[name]:g}); {TERABYTES} TB on {CORES} cores in {hours:.1f} h"
             )
     print(
         f"not in it: {found.start_seconds:.1f} CPU-s to start a process and load kernels, once a worker; "
@@ -230,30 +229,19 @@ def show_stages(found: Measured) -> None:
 
 
 def show_profile(found: Measured) -> None:
-    """Print where the time goes inside the stages."""
+    """Print where the time goes inside the stages: the functions of each that take most of it."""
     size = found.text_bytes / 1e6
-    rows = {key: spent for key, spent in found.profile.items() if key[0] not in {"", TRAINING}}
-    whole = sum(rows.values())
-    print(f"\n{'inside the stages':<58}{'ms/MB':>9}{'share':>8}")
+    whole = sum(spent for (name, _), spent in found.profile.items() if name != TRAINING)
+    print(f"\n{'inside the stages':<88}{'ms/MB':>9}{'share':>8}")
     for stage in found.stages:
-        here = {label: spent for (name, label), spent in rows.items() if name == stage}
-        if not here:
-            continue
-        print(f"{stage:<58}{1e3 * sum(here.values()) / size:9.2f}{sum(here.values()) / whole:8.1%}")
-        small = 0.0
-        for label, spent in sorted(here.items(), key=lambda item: -item[1]):
-            if spent < SHOWN_SHARE * whole:
-                small += spent
-            else:
-                print(f"  {label:<56}{1e3 * spent / size:9.2f}{spent / whole:8.1%}")
-        if small:
-            print(f"  {'below one in five hundred each':<56}{1e3 * small / size:9.2f}{small / whole:8.1%}")
-    by_label: dict[str, float] = defaultdict(float)
-    for (_, label), spent in rows.items():
-        by_label[label] += spent
-    print("over all stages")
-    for label, spent in sorted(by_label.items(), key=lambda item: -item[1])[:10]:
-        print(f"  {label:<56}{1e3 * spent / size:9.2f}{spent / whole:8.1%}")
+        here = {where: spent for (name, where), spent in found.profile.items() if name == stage != TRAINING}
+        rows = [
+            (stage, sum(here.values())),
+            *((f"  {where}", here[where]) for where in sorted(here, key=lambda where: -here[where])),
+        ]
+        for name, spent in rows[: 1 + SHOWN_FUNCTIONS]:
+            if spent >= SHOWN_SHARE * whole:
+                print(f"{name:<88}{1e3 * spent / size:9.2f}{spent / whole:8.1%}")
 
 
 def compare(ours: Measured, folder: Path) -> None:
@@ -265,25 +253,21 @@ def compare(ours: Measured, folder: Path) -> None:
     found = environment.call("python_pipeline.py", str(sample), model, folder=ENVIRONMENT)
     size = found["bytes"] / 1e6
     print(
-        f"\nthe usual Python components, {found['documents']:,} of these documents ({size:.2f} MB), {found['kept']:,} kept"
+        f"\nthe usual Python components, {found['documents']:,} of these documents ({size:.2f} MB), {found['kept']:,} "
+        f"kept"
     )
-    total = 0.0
     for step, seconds in found["seconds"].items():
-        total += seconds
         print(f"  {step:<56}{1e3 * seconds / size:9.2f}")
-    without = total - found["seconds"]["sentencepiece"]
-    for name, theirs in (("text", without), ("tokens", total)):
-        rate = ours.text_bytes / 1e6 / _seconds_to(ours, name)
+    total = sum(found["seconds"].values())
+    for name, theirs in (("text", total - found["seconds"]["sentencepiece"]), ("tokens", total)):
+        rate = ours.text_bytes / 1e6 / seconds_to(ours, name)
         print(
-            f"to {name.removesuffix('s')} shards: {size / theirs:.3f} MB/s; ours {rate:.1f} MB/s, {rate * theirs / size:,.0f} times"
+            f"to {name.removesuffix('s')} shards: {size / theirs:.3f} MB/s; ours {rate:.1f} MB/s, "
+            f"{rate * theirs / size:,.0f} times"
         )
 
 
-def _seconds_to(found: Measured, last: str) -> float:
+def seconds_to(found: Measured, last: str) -> float:
     """CPU seconds of the stages up to one, without training."""
-    total = 0.0
-    for name, cost in found.stages.items():
-        total += cost.cpu_seconds if name != TRAINING else 0.0
-        if name == last:
-            break
-    return total
+    names = list(found.stages)[: list(found.stages).index(last) + 1]
+    return sum(found.stages[name].cpu_seconds for name in names if name != TRAINING)

@@ -9,15 +9,13 @@ bigrams and 100 dimensions are what ChineseWebText's filter has; splitting is no
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import fasttext
 
-RUNS = 3
+from tools.bench import timing
 
 
 def main(path: str) -> None:
@@ -33,13 +31,7 @@ def main(path: str) -> None:
             str(training), lr=0.5, epoch=1, wordNgrams=2, dim=100, bucket=200_000, thread=1, verbose=0
         )
     size = sum(len(text.encode()) for text in texts)
-    times = []
-    for _ in range(RUNS):
-        start = time.process_time()
-        for text in spaced:
-            model.predict(text)
-        times.append(time.process_time() - start)
-    spent = statistics.median(times)
+    spent = timing.seconds_of(lambda: [model.predict(text) for text in spaced])
     print(json.dumps({"documents": len(texts), "bytes": size, "cpu_seconds": spent, "mb_a_second": size / 1e6 / spent}))
 
 

@@ -1,7 +1,7 @@
 """Megatron-Core's GPTDataset and BlendedDataset; runs in the peers' environment `megatron`.
 
-    python gpt_dataset.py arrays CASES.json OUT      the arrays and the first samples of many small runs, as OUT/NAME.npz
-    python gpt_dataset.py read CASE.json             start-up time, memory and reading speed of one dataset, as JSON
+    python gpt_dataset.py arrays CASES.json OUT     the arrays and the first samples of many small runs, as OUT/NAME.npz
+    python gpt_dataset.py read CASE.json            start-up time, memory and reading speed of one dataset, as JSON
 
 A case is an object: prefixes, weights (or null), sequence_length, num_samples, seed and read (how many samples). Those
 of `arrays` have a name; that of `read` has warm (map every page of the tokens first) and points (how often memory is
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.bench import resident
+from tools.bench import timing
 
 warnings.filterwarnings("ignore")  # it warns of each accelerator library that is not there
 logging.disable(logging.WARNING)
@@ -78,7 +78,7 @@ def read(case_path: str) -> dict[str, Any]:
     """Build with an empty cache until the first sample is there, then read samples in their order."""
     case = json.loads(Path(case_path).read_text())
     with tempfile.TemporaryDirectory(dir=Path(case_path).parent) as cache:
-        dataset, measured = resident.started(partial(begun, case, cache))
+        dataset, measured = timing.started(partial(begun, case, cache))
     if case["warm"]:
         for pages in np.array_split(dataset.dataset.bin_reader._bin_buffer_mmap, 100):
             pages.max()
@@ -87,7 +87,7 @@ def read(case_path: str) -> dict[str, Any]:
         for index in range(start, stop):
             dataset[index]
 
-    return measured | resident.watched(samples, case["read"], case["points"])
+    return measured | timing.watched(samples, case["read"], case["points"])
 
 
 def begun(case: dict[str, Any], cache: str) -> Any:

@@ -28,9 +28,8 @@ from pretrain.checkpoint.shards import tensors_of
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.params import num_parameters
 from pretrain.training.step import Run, train_step
-from tools.bench.pretrain.random_run import configuration, random_run, random_tokens
-from tools.bench.pretrain.ranks import on_ranks
-from tools.bench.resident import status
+from tools.bench.pretrain.random_run import configuration, on_ranks, random_run, random_tokens
+from tools.bench.timing import status
 
 RANKS, TURNS = 2, 3
 SECTIONS: dict[str, dict[str, Any]] = {

@@ -8,10 +8,9 @@ tokens so far.
 
 from __future__ import annotations
 
-import statistics
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +29,7 @@ from pretrain.inference.reading import Reading
 from pretrain.model import GPT
 from pretrain.parallel.base.mesh import keep_freed_memory
 from pretrain.parallel.base.params import init_parameters
+from tools.bench.timing import take_turns
 
 PROMPT_TOKENS = 32
 NEW_TOKENS = 64
@@ -98,11 +98,12 @@ def compare(name: str, ours: GPT) -> None:
         def of_theirs(prompts: Tokens = prompts, eod: int = eod) -> Tokens:
             return of_transformers(theirs, prompts, eod)
 
-        seconds, results = in_turns(of_ours, of_theirs)
-        mine, other = (batch_size * NEW_TOKENS / each for each in seconds)
-        equal = sum(a == b for a, b in zip(*results, strict=True))
+        seconds = take_turns({"ours": of_ours, "theirs": of_theirs}, ROUNDS)
+        mine, other = (batch_size * NEW_TOKENS / each for each in seconds.values())
+        equal = sum(a == b for a, b in zip(of_ours(), of_theirs(), strict=True))
         print(
-            f"{name:<34} batch {batch_size:>2} {mine:>9,.1f} tokens/s, transformers {other:>9,.1f}: x {mine / other:.2f}   "
+            f"{name:<34} batch {batch_size:>2} {mine:>9,.1f} tokens/s, transformers {other:>9,.1f}: x "
+            f"{mine / other:.2f}   "
             f"{equal} of {batch_size} texts equal",
             flush=True,
         )
@@ -116,18 +117,6 @@ def of_transformers(model: Any, prompts: Tokens, eod: int) -> Tokens:
     )
     tokens: Tokens = found[:, given.shape[1] :].tolist()
     return tokens
-
-
-def in_turns(*works: Callable[[], Tokens]) -> tuple[list[float], list[Tokens]]:
-    """The median CPU seconds of each, after a round that is not counted, and what they returned."""
-    results = [work() for work in works]
-    seconds: list[list[float]] = [[] for _ in works]
-    for _ in range(ROUNDS):
-        for work, mine in zip(works, seconds, strict=True):
-            start = time.process_time()
-            work()
-            mine.append(time.process_time() - start)
-    return [statistics.median(mine) for mine in seconds], results
 
 
 def lengthen(name: str, model: GPT) -> None:

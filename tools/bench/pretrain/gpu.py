@@ -7,7 +7,7 @@
 | section | rows |
 |---|---|
 | parity | the first steps of three runs on the GPU beside the CPU's: loss and gradient norm |
-| speed | bf16 and compile: a 1.7 B and a 7 B-class shape, contexts of 2,048 and 4,096, beside a plain loop of torch.compile and SDPA |
+| speed | bf16 and compile: a 1.7 B and a 7 B-class shape, two contexts, beside a plain loop of torch.compile and SDPA |
 | asc22 | the 4.7 B shape of ASC22 with and without offload: hours for 1 B tokens, beside the team's 67.75 |
 | host | host memory over 500 offloaded steps of the 1.7 B shape |
 | loader | token shards on disk beside the same tokens in memory |
@@ -48,10 +48,11 @@ from pretrain.workload import memory
 from pretrain.workload.flops import flops_per_token
 from tools.bench.pretrain.plain_gpt import PlainGPT, PlainRun
 from tools.bench.pretrain.random_run import configuration, merged, random_run, random_tokens
-from tools.bench.resident import status
+from tools.bench.timing import status
 
 Row = dict[str, Any]
-Rows = Iterator[tuple[str, Row, Sequence[str]]]  # a name, what was found, and its cells
+Rows = Iterator[tuple[str, Row]]  # a name, and what was found
+Cells = Callable[[Row], Sequence[str]]
 Sections = Mapping[str, Mapping[str, Any]]
 
 MFU_TARGETS = {2048: 0.50, 4096: 0.45}  # by context
@@ -70,8 +71,8 @@ SHAPES: dict[str, Sections] = {
                   "padded_vocab_size": 51_200},
     },
     "7B-class, 12 layers": {
-        "model": {"num_layers": 12, "hidden_size": 4096, "num_heads": 32, "ffn_hidden_size": 11_008, "vocab_size": 32_000,
-                  "padded_vocab_size": 32_000, "tied": False},
+        "model": {"num_layers": 12, "hidden_size": 4096, "num_heads": 32, "ffn_hidden_size": 11_008,
+                  "vocab_size": 32_000, "padded_vocab_size": 32_000, "tied": False},
     },
 }  # fmt: skip
 MICRO_BATCH_TOKENS, STEP_TOKENS = 8192, 65_536
@@ -99,8 +100,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(line)
     for name in args.only:
         print(f"\n### {name}\n")
-        section, columns = SECTIONS[name]
-        for line in table(columns, section(args)):
+        section, cells, columns = SECTIONS[name]
+        for line in table(columns.split("|"), section(args), cells):
             print(line, flush=True)
 
 
@@ -128,7 +129,8 @@ def where() -> str:
     )
     version = driver.stdout.split("\n")[0] if driver.returncode == 0 else "unknown"
     device = torch.device("cuda")
-    return f"{device_name(device)}, {total / 2**30:.0f} GiB ({free / 2**30:.0f} free), driver {version}, CUDA {torch.version.cuda}"
+    memory_here = f"{total / 2**30:.0f} GiB ({free / 2**30:.0f} free)"
+    return f"{device_name(device)}, {memory_here}, driver {version}, CUDA {torch.version.cuda}"
 
 
 def row(work: Callable[..., Row], limit: float, /, **options: Any) -> Row:
@@ -152,12 +154,12 @@ def row(work: Callable[..., Row], limit: float, /, **options: Any) -> Row:
     return {"failed": f"exit code {done.returncode}: {(done.stderr.strip().splitlines() or ['?'])[-1][:120]}"}
 
 
-def table(columns: Sequence[str], rows: Rows) -> Iterator[str]:
+def table(columns: Sequence[str], rows: Rows, cells: Cells) -> Iterator[str]:
     """Markdown: a name, and cells or why there are none."""
     yield f"| {' | '.join(columns)} |"
     yield "|---" * len(columns) + "|"
-    for name, found, cells in rows:
-        shown = [found["failed"], *[""] * (len(columns) - 2)] if "failed" in found else cells
+    for name, found in rows:
+        shown = [found["failed"], *[""] * (len(columns) - 2)] if "failed" in found else cells(found)
         yield f"| {name} | {' | '.join(shown)} |"
 
 
@@ -182,13 +184,15 @@ def parity(args: argparse.Namespace) -> Rows:
     """Loss and gradient norm of three steps beside the same on the CPU."""
     for name, sections in PARITY.items():
         found = row(parity_row, args.seconds, sections=merged(SMALL if args.tiny else PARITY_MODEL, sections))
-        if "failed" in found:
-            yield name, found, ()
-            continue
-        limits = LIMITS["bf16" if "bf16" in name else "fp32"]
-        is_within = all(off <= limit for off, limit in zip(found["off"], limits, strict=True))
-        loss, norm = (f"{off:.1e} (limit {limit:.0e})" for off, limit in zip(found["off"], limits, strict=True))
-        yield name, found, (found["device"], loss, norm, "yes" if is_within else "**no**")
+        yield name, {"limits": LIMITS["bf16" if "bf16" in name else "fp32"], **found}
+
+
+def parity_cells(found: Row) -> list[str]:
+    """The differences beside what they may be."""
+    pairs = list(zip(found["off"], found["limits"], strict=True))
+    is_within = all(off <= limit for off, limit in pairs)
+    differences = (f"{off:.1e} (limit {limit:.0e})" for off, limit in pairs)
+    return [found["device"], *differences, "yes" if is_within else "**no**"]
 
 
 def parity_row(sections: Sections) -> Row:
@@ -214,18 +218,22 @@ def speed(args: argparse.Namespace) -> Rows:
         for context in list(MFU_TARGETS)[: 1 if args.tiny else None]:  # tiny shapes have a context of their own
             options = {"sections": sized(sections, context, args.tiny), "seconds": args.seconds / 3}
             for contender, work in (("ours", ours), ("torch.compile and SDPA in a plain loop", plain)):
-                found = row(work, args.seconds, **options)
-                cells = [] if "failed" in found else speed_cells(found, MFU_TARGETS[context])
-                yield f"{shape}, {context if not args.tiny else 'tiny'}: {contender}", found, cells
+                found = {"target": MFU_TARGETS[context], **row(work, args.seconds, **options)}
+                yield f"{shape}, {context if not args.tiny else 'tiny'}: {contender}", found
 
 
-def speed_cells(found: Row, target: float) -> list[str]:
+def speed_cells(found: Row) -> list[str]:
     """One row's figures."""
     mfu = "n/a" if found["mfu"] is None else f"{found['mfu']:.1%}"
     planned = "" if found.get("planned_bytes") is None else f"{found['planned_bytes'] / 2**30:.1f}"
     peak = "n/a" if found["peak_bytes"] is None else f"{found['peak_bytes'] / 2**30:.1f}"
     return [
-        *(f"{found['tokens_per_second']:,.0f}", f"{found['flops_per_second'] / 1e12:.1f}", mfu, f"{target:.0%}"),
+        *(
+            f"{found['tokens_per_second']:,.0f}",
+            f"{found['flops_per_second'] / 1e12:.1f}",
+            mfu,
+            f"{found.get('target', 0):.0%}",
+        ),
         *(f"{found['step_seconds']:.3f}", f"{found['first_seconds']:.0f} s", peak, planned),
     ]
 
@@ -259,7 +267,8 @@ def plain(sections: Sections, seconds: float) -> Row:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with device:
         model = PlainGPT(config.model)
-    run = PlainRun(torch.compile(model), config, random_tokens(config), device.type)
+    model.compile()
+    run = PlainRun(model, config, random_tokens(config), device.type)
     return measured(run.step, config, device, seconds)
 
 
@@ -299,19 +308,16 @@ def _timed(step: Callable[[], object], device: torch.device) -> float:
 
 def asc22(args: argparse.Namespace) -> Rows:
     """Hours for 1 B tokens on one GPU."""
-    yield (
-        "NCUSCC, four V100, offload (published)",
-        {},
-        (f"{1e9 / ASC22_HOURS / 3600:,.0f}", f"{ASC22_HOURS}", "", "", ""),
-    )
+    yield "NCUSCC, four V100, offload (published)", {"tokens_per_second": 1e9 / ASC22_HOURS / 3600}
     for name, offload in (("ours, one GPU", False), ("ours, one GPU, offload", True)):
-        found = row(asc22_row, args.seconds, offload=offload, tiny=args.tiny, seconds=args.seconds / 3)
-        if "failed" in found:
-            yield name, found, ()
-            continue
-        cells = speed_cells(found, 0.0)
-        hours = 1e9 / found["tokens_per_second"] / 3600
-        yield name, found, (cells[0], f"{hours:,.1f}", cells[2], *cells[6:8])
+        yield name, row(asc22_row, args.seconds, offload=offload, tiny=args.tiny, seconds=args.seconds / 3)
+
+
+def asc22_cells(found: Row) -> list[str]:
+    """The speed as hours; of the published one no more is known."""
+    others = speed_cells(found) if "mfu" in found else [""] * 8
+    rate = found["tokens_per_second"]
+    return [f"{rate:,.0f}", f"{1e9 / rate / 3600:,.2f}", others[2], *others[6:]]
 
 
 def asc22_row(offload: bool, tiny: bool, seconds: float) -> Row:
@@ -333,12 +339,14 @@ def host(args: argparse.Namespace) -> Rows:
     """Host memory while weights and optimizer are there."""
     sections = merged(sized(SHAPES["1.7B"], 2048, args.tiny), {"parallel": {"offload": True}})
     num_steps = 5 if args.tiny else HOST_STEPS
-    found = row(host_row, args.seconds, sections=sections, num_steps=num_steps, seconds=0.8 * args.seconds)
-    cells = []
-    if "failed" not in found:
-        gib = [f"{number / 2**30:.2f}" for number in found["host_bytes"]]
-        cells = [f"{found['steps']} of {num_steps}", " ".join(gib), f"{found['growth_bytes'] / 2**20:+.0f} MiB"]
-    yield "1.7B, offload", found, cells
+    options = {"sections": sections, "num_steps": num_steps, "seconds": 0.8 * args.seconds}
+    yield "1.7B, offload", {"wanted": num_steps, **row(host_row, args.seconds, **options)}
+
+
+def host_cells(found: Row) -> list[str]:
+    """Ten looks at the process, and how much it has grown."""
+    gib = " ".join(f"{number / 2**30:.2f}" for number in found["host_bytes"])
+    return [f"{found['steps']} of {found['wanted']}", gib, f"{found['growth_bytes'] / 2**20:+.0f} MiB"]
 
 
 def host_row(sections: Sections, num_steps: int, seconds: float) -> Row:
@@ -360,11 +368,13 @@ def loader(args: argparse.Namespace) -> Rows:
     """What reading costs the training."""
     sections = sized(SHAPES["1.7B"], 2048, args.tiny)
     for name, on_disk in (("random tokens in memory", False), ("token shards on disk", True)):
-        found = row(
-            loader_row, args.seconds, sections=sections, on_disk=on_disk, tiny=args.tiny, seconds=args.seconds / 3
-        )
-        cells = [] if "failed" in found else [f"{found['tokens_per_second']:,.0f}", f"{found['step_seconds']:.3f}"]
-        yield name, found, cells
+        options = {"sections": sections, "on_disk": on_disk, "tiny": args.tiny, "seconds": args.seconds / 3}
+        yield name, row(loader_row, args.seconds, **options)
+
+
+def loader_cells(found: Row) -> list[str]:
+    """Speed alone."""
+    return [f"{found['tokens_per_second']:,.0f}", f"{found['step_seconds']:.3f}"]
 
 
 def loader_row(sections: Sections, on_disk: bool, tiny: bool, seconds: float) -> Row:
@@ -388,15 +398,16 @@ def loader_row(sections: Sections, on_disk: bool, tiny: bool, seconds: float) ->
         return measured(lambda: train_step(run), config, world.device, seconds)
 
 
-SECTIONS: dict[str, tuple[Callable[[argparse.Namespace], Rows], tuple[str, ...]]] = {
-    "parity": (parity, ("run", "device", "loss, relative difference to the CPU", "gradient norm", "within")),
+SECTIONS: dict[str, tuple[Callable[[argparse.Namespace], Rows], Cells, str]] = {  # the last: the columns
+    "parity": (parity, parity_cells, "run|device|loss, relative difference to the CPU|gradient norm|within"),
     "speed": (
         speed,
-        ("run", "tokens/s", "TFLOP/s", "MFU", "target", "s a step", "first step", "peak GiB", "planned GiB"),
+        speed_cells,
+        "run|tokens/s|TFLOP/s|MFU|target|s a step|first step|peak GiB|planned GiB",
     ),
-    "asc22": (asc22, ("run", "tokens/s", "hours for 1 B tokens", "MFU", "peak GiB", "planned GiB")),
-    "host": (host, ("run", "steps", "GiB of the process, ten times", "from the tenth step to the last")),
-    "loader": (loader, ("tokens from", "tokens/s", "s a step")),
+    "asc22": (asc22, asc22_cells, "run|tokens/s|hours for 1 B tokens|MFU|peak GiB|planned GiB"),
+    "host": (host, host_cells, "run|steps|GiB of the process, ten times|from the tenth step to the last"),
+    "loader": (loader, loader_cells, "tokens from|tokens/s|s a step"),
 }
 WORK: dict[str, Callable[..., Row]] = {
     function.__name__: function for function in (parity_row, ours, plain, asc22_row, host_row, loader_row)

@@ -7,9 +7,9 @@ Of each, beyond what the process held after a step of a tiny model, which loads 
 
 | | |
 |---|---|
-| in use | what malloc has given out and not got back (glibc's mallinfo2), between two steps: it rises only where memory leaks |
-| held | RssAnon, what is of no file: also what malloc keeps to give it out again, in pieces of which not all fit what is asked for |
-| peak in use | the most in use after any of torch's operations of the second step; not what an operation needs within itself |
+| in use | what malloc has given out and not got back (glibc's mallinfo2), between two steps: rises only where memory leaks |
+| held | RssAnon, what is of no file: also what malloc keeps to give it out again, in pieces that need not fit |
+| peak in use | the most in use after any of torch's operations of the second step, not within one |
 | update | the same of the update alone, beyond what was in use before it: what a fused AdamW saves |
 
 "Predicted" is `pretrain.workload.memory` for the first of them, to be held against its peak in use.

@@ -9,9 +9,6 @@ thread a rank.
 
 from __future__ import annotations
 
-import gc
-import statistics
-import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -28,10 +25,10 @@ from pretrain.parallel.base.mesh import World
 from pretrain.parallel.engine import fsdp
 from pretrain.training.step import Run, train_step
 from tools.bench.pretrain import plain_gpt, two_ranks
-from tools.bench.pretrain.random_run import configuration, random_run, random_tokens
-from tools.bench.pretrain.ranks import on_ranks
+from tools.bench.pretrain.random_run import configuration, on_ranks, random_run, random_tokens
+from tools.bench.timing import take_turns
 
-ROUNDS, STEPS = 5, 2  # of each contender: so many turns of so many steps
+ROUNDS = 10  # of each contender
 SHAPES: dict[str, dict[str, Any]] = {
     "3 layers x 192, the demo's": {
         "model": {"num_layers": 3, "hidden_size": 192, "num_heads": 6, "vocab_size": 8000, "padded_vocab_size": 8192},
@@ -74,20 +71,8 @@ def one_process(sections: Mapping[str, Mapping[str, Any]], rounds: int = ROUNDS)
             "train_step, wrapped by FSDP2": partial(train_step, wrapped(config, world, tokens)),
         }
         assert_same_size(run, plain(config, tokens).model)
-        return rates(contenders, config.training.global_batch_size * config.model.sequence_length, rounds)
-
-
-def rates(contenders: Mapping[str, Step], tokens_per_step: int, rounds: int) -> dict[str, float]:
-    """The median of several turns, taken one after the other, after one that is not counted."""
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    gc.collect()
-    for _ in range(rounds + 1):
-        for name, step in contenders.items():
-            start = time.process_time()
-            for _ in range(STEPS):
-                step()
-            seconds[name].append(time.process_time() - start)
-    return {name: tokens_per_step * STEPS / statistics.median(turns[1:]) for name, turns in seconds.items()}
+        tokens_per_step = config.training.global_batch_size * config.model.sequence_length
+        return {name: tokens_per_step / seconds for name, seconds in take_turns(contenders, rounds).items()}
 
 
 def wrapped(config: RunConfig, world: World, tokens: NDArray[Any]) -> Run:

@@ -34,8 +34,7 @@ from pretrain.parallel.base.stages import Stage, cut
 from pretrain.schedules import stage_ranks
 from pretrain.training.step import train_step
 from tools.bench.pretrain.plain_gpt import PlainGPT, PlainRun
-from tools.bench.pretrain.random_run import configuration, random_run, random_tokens
-from tools.bench.pretrain.ranks import on_ranks
+from tools.bench.pretrain.random_run import configuration, on_ranks, random_run, random_tokens
 
 Step = Callable[[], object]
 RUNS = 5

@@ -26,10 +26,10 @@ import numpy as np
 
 from corpus.engine import durable
 from pretrain.data import Blend, Loader, ShardReader, Stream
-from pretrain.data.megatron import index_bytes, open_megatron
+from pretrain.data.megatron import open_megatron
 from tokenizer.shards import open_split
 from tokenizer.shards.writer import create_shard
-from tools.bench import resident
+from tools.bench import timing
 from tools.bench.peers import environment
 from tools.bench.timing import in_child, one_core
 from tools.plot import Line, write_lines
@@ -79,24 +79,11 @@ def compare(corpus: Path, sizes: Sequence[int], with_peer: bool) -> None:
     print(f"{'':<44}{'start-up':>10}{'memory':>12}{'speed':>17}")
     for num_samples in sizes:
         tell(f"ours, {num_samples:,} samples", in_child(read_ours, corpus, num_samples))
-    for num_samples in sizes:
+    for num_samples in (size for size in sizes if size <= MAX_BUILT_SAMPLES):
         what = f"ours, Megatron's order, {num_samples:,} samples"
-        if num_samples > MAX_BUILT_SAMPLES:
-            tell_not_run(what, num_samples)
-        else:
-            tell(what, in_child(read_ours, corpus, num_samples, "megatron"))
-    for num_samples in sizes if with_peer else ():
-        what = f"GPTDataset, {num_samples:,} samples"
-        if num_samples > MAX_PEER_SAMPLES:
-            tell_not_run(what, num_samples)
-        else:
-            tell(what, read_peer(corpus, num_samples))
-
-
-def tell_not_run(what: str, num_samples: int) -> None:
-    """A row of the table without times."""
-    arrays = index_bytes(NUM_TOKENS, NUM_TOKENS // DOCUMENT_TOKENS, SEQUENCE_LENGTH, num_samples)
-    print(f"{what}: not run; the arrays would be {arrays / 1e9:,.1f} GB", flush=True)
+        tell(what, in_child(read_ours, corpus, num_samples, "megatron"))
+    for num_samples in (size for size in sizes if size <= MAX_PEER_SAMPLES and with_peer):
+        tell(f"GPTDataset, {num_samples:,} samples", read_peer(corpus, num_samples))
 
 
 def tell(what: str, measured: Measured) -> None:
@@ -142,7 +129,7 @@ def read_ours(
         loader.batch(num_samples - BATCH, BATCH)
         return loader
 
-    loader, measured = resident.started(begun)
+    loader, measured = timing.started(begun)
     if num_points == 1:
         check_blocks(loader)
 
@@ -150,7 +137,7 @@ def read_ours(
         for first in range(start, stop, BATCH):
             loader.batch(first, min(BATCH, stop - first))
 
-    return measured | resident.watched(batches, num_read or min(NUM_READ, num_samples), num_points)
+    return measured | timing.watched(batches, num_read or min(NUM_READ, num_samples), num_points)
 
 
 def stream_of(corpus: Path, name: str = "") -> Stream:
@@ -186,7 +173,7 @@ def open_many(corpora: Sequence[Path]) -> Measured:
         loader.batch(0, BATCH)
         return loader
 
-    return resident.started(begun)[1]
+    return timing.started(begun)[1]
 
 
 def write_corpus(folder: Path, num_tokens: int) -> Path:
