@@ -4,8 +4,9 @@ formula."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 import torch
@@ -15,9 +16,9 @@ from pretrain.config import ModelConfig, ParallelConfig, ScheduleKind
 from pretrain.model import GPT
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base import deferred, mesh
-from pretrain.parallel.base.schedule import actions, stage_ranks
+from pretrain.parallel.base.schedule import Action, actions, stage_ranks
 from pretrain.parallel.base.simulate import simulate
-from pretrain.parallel.engine.pipeline import Pipeline, Record
+from pretrain.parallel.engine.pipeline import Pipeline
 from tools.bench.pretrain.ranks import on_ranks
 
 NUM_RANKS, NUM_MICRO_BATCHES = 4, 8
@@ -26,6 +27,14 @@ UNIT = 0.1  # seconds: a message and the executor's own work cost about one ms a
 SECONDS = {"F": UNIT, "I": UNIT, "W": UNIT, "B": 2 * UNIT}  # of one stage
 RUNS = 3
 MODEL = ModelConfig(num_layers=8, hidden_size=2, num_heads=1, sequence_length=2, padded_vocab_size=128)
+
+
+class Record(NamedTuple):
+    """When an action computed: seconds of a clock that the processes of a machine share. Waiting lies between."""
+
+    action: Action
+    start: float
+    end: float
 
 
 def run() -> None:
@@ -64,17 +73,29 @@ def records(parallel: ParallelConfig, seconds: Mapping[str, float]) -> list[list
     tokens = torch.zeros(1, MODEL.sequence_length, dtype=torch.int64)
     batches = [MicroBatch(tokens, tokens, None, None, None, tokens.numel())] * NUM_MICRO_BATCHES
     steps: list[list[Record]] = []
-    with mesh.start(parallel, "cpu", timeout_minutes=1.0) as world, patch.object(deferred, "accumulate", _later):
+    with mesh.start(parallel, "cpu", timeout_minutes=1.0) as world, ExitStack() as stack:
+        stack.enter_context(patch.object(deferred, "accumulate", _later))
         ranks = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks)
         parts = {stage: SleepingStage(seconds) for stage, rank in enumerate(ranks) if rank == world.pp_rank}
         pipeline = Pipeline(cast(Mapping[int, GPT], parts), world, parallel, MODEL, "fp32")
         pipeline.step(batches[:1], num_tokens=1)
+        for name in ("_forward", "_backward", "_backward_of_weights"):
+            stack.enter_context(patch.object(pipeline, name, _recorded(getattr(pipeline, name), steps)))
         for _ in range(RUNS):
             world.any_of(False)  # a barrier
-            pipeline.record = []
+            steps.append([])
             pipeline.step(batches, num_tokens=1)
-            steps.append(pipeline.record)
     return steps
+
+
+def _recorded(compute: Callable[..., Any], steps: list[list[Record]]) -> Callable[..., Any]:
+    def call(step: Any, action: Action, *inputs: Any) -> Any:
+        start = time.monotonic()
+        value = compute(step, action, *inputs)
+        steps[-1].append(Record(action, start, time.monotonic()))
+        return value
+
+    return call
 
 
 class SleepingStage(nn.Module):
