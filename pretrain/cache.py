@@ -2,7 +2,8 @@
 
     CACHE/.lock              held by who looks for room or makes it
     CACHE/<digest>/          a corpus, named by the names, sizes and SHA-256 of its files
-        .lock                held shared by every process that reads it, so that nobody makes room there; its time: last used
+        .lock                held shared by every process that reads it, so that nobody makes room there; its time: the
+                             last use
         files.json           the bytes of its files
         ...                  the files; .NAME.part is being fetched by the process that holds a lock on it
 
@@ -113,8 +114,8 @@ class Cache:
         if needed > self.max_bytes:
             raise UsageError(
                 f"data.cache_gib: the shards of this run take {_gib(needed)}, and the cache {self.folder} may hold "
-                f"{_gib(self.max_bytes)}. A run reads all of them in every epoch, so they must be there together: raise "
-                "data.cache_gib, or read them from a disk that all machines share."
+                f"{_gib(self.max_bytes)}. A run reads all of them in every epoch, so they must be there together: "
+                "raise data.cache_gib, or read them from a disk that all machines share."
             )
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -125,12 +126,13 @@ class Cache:
                     entries[key] = Entry(self.folder / key)
                     files = {file.name: file.bytes for file in corpus.files}
                     for name, value in {FILES: files, **corpus.records}.items():
-                        _write_once(self.folder / key / name, value)
+                        if not (self.folder / key / name).exists():  # the name of the folder says that it is the same
+                            durable.write_json(self.folder / key / name, value)
                 return entries
         except OSError as error:
             raise DiskError(
-                f"data.cache {self.folder}: cannot be used ({error.strerror or error}). Name a folder on a local disk that "
-                "can be written."
+                f"data.cache {self.folder}: cannot be used ({error.strerror or error}). Name a folder on a local "
+                "disk that can be written."
             ) from error
 
     def fetch(self, corpora: Sequence[RemoteCorpus], stop: threading.Event) -> None:
@@ -162,7 +164,8 @@ class Cache:
             waiting = left
 
     def _make_room(self, own: Mapping[str, RemoteCorpus], needed: int) -> None:
-        present = sum(_bytes_there(self.folder / key, corpus) for key, corpus in own.items())
+        files = [(self.folder / key / file.name, file) for key, corpus in own.items() for file in corpus.files]
+        present = sum(file.bytes for path, file in files if _is_there(path, file))
         held, promised = 0, 0  # by others: bytes, and of these not fetched yet
         free: list[Path] = []  # nobody holds these
         with ExitStack() as stack:
@@ -183,8 +186,8 @@ class Cache:
             self._evict(free, max(excess, missing - shutil.disk_usage(self.folder).free))
             if needed + held > self.max_bytes:
                 raise DiskError(
-                    f"data.cache {self.folder}: other runs hold {_gib(held)} of its {_gib(self.max_bytes)}, and this one needs "
-                    f"{_gib(needed)}. Raise data.cache_gib, name another folder, or wait for them."
+                    f"data.cache {self.folder}: other runs hold {_gib(held)} of its {_gib(self.max_bytes)}, and "
+                    f"this one needs {_gib(needed)}. Raise data.cache_gib, name another folder, or wait for them."
                 )
         room = shutil.disk_usage(self.folder).free
         if missing > room:
@@ -227,7 +230,10 @@ def _fetch(path: Path, file: RemoteFile, stop: threading.Event) -> bool:
             except (GivenUp, WenhaiError):
                 raise
             except Exception as error:  # each store's library has errors of its own
-                problem = f"cannot be fetched ({type(error).__name__}: {error}). Run the same command again: it fetches the rest."
+                problem = (
+                    f"cannot be fetched ({type(error).__name__}: {error}). Run the same command again: it fetches the "
+                    "rest."
+                )
             else:
                 if digest == file.sha256:
                     os.fsync(fd)
@@ -265,7 +271,8 @@ def _write(file: RemoteFile, fd: int, offset: int, data: memoryview) -> None:
             data, offset = data[done:], offset + done
     except OSError as error:
         raise DiskError(
-            f"data.cache: {file.name} cannot be written ({error.strerror}). Free space, then run the same command again."
+            f"data.cache: {file.name} cannot be written ({error.strerror}). Free space, then run the same command "
+            "again."
         ) from error
 
 
@@ -293,18 +300,9 @@ def _is_same(path: Path, fd: int) -> bool:
     return False
 
 
-def _bytes_there(folder: Path, corpus: RemoteCorpus) -> int:
-    return sum(file.bytes for file in corpus.files if _is_there(folder / file.name, file))
-
-
 def _size(folder: Path) -> int:
     """The bytes of the files below a folder."""
     return sum(storage.sizes(str(folder)).values())
-
-
-def _write_once(path: Path, value: Any) -> None:
-    if not path.exists():  # the name of the folder says that it is the same
-        durable.write_json(path, value)
 
 
 def _speaks() -> bool:

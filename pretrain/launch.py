@@ -27,7 +27,7 @@ from pretrain.signals import handled
 
 GRACE_SECONDS = 20.0  # for the other ranks, once one has failed
 POLL_SECONDS = 0.05
-KILLED = 1  # the exit code for a rank that a signal ended; 75 if it was one that was passed on and the rank was still starting
+KILLED = 1  # the exit code for a rank that a signal ended; 75 if that was passed on and the rank was still starting
 KILLERS: dict[int, str] = {
     signal.SIGKILL: ", as the kernel does when memory runs out",
     signal.SIGABRT: ", as NCCL's watchdog does when another rank is gone or silent",

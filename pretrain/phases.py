@@ -34,43 +34,38 @@ class Phases:
         """`device`: the one that computes; default: the CPU."""
         self.step = 0  # under way, from 1; 0 before the first
         self.are_traced = False  # as spans in the trace of a profiler
-        self._path: Path = ()
+        self.path: Path = ()  # all phases under way, the outermost first, as in ("optimizer", "communication")
         self._clock = _StreamClock() if device is not None and device.type == "cuda" else _HostClock()
 
     @property
     def current(self) -> str:
         """The innermost phase under way."""
-        return self._path[-1] if self._path else "other"
-
-    @property
-    def path(self) -> Path:
-        """All phases under way, the outermost first, as in ("optimizer", "communication")."""
-        return self._path
+        return self.path[-1] if self.path else "other"
 
     def path_of(self, error: BaseException) -> Path:
         """The phases that were under way where an error came up; they have been left since."""
-        path: Path = vars(error).get("phases", self._path)
+        path: Path = vars(error).get("phases", self.path)
         return path
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         """Count the time of a block as that of a phase."""
-        before = self._path
+        before = self.path
         self._clock.count(before)
-        self._path = (*before, name)
+        self.path = (*before, name)
         try:
             with record_function(name) if self.are_traced else nullcontext():
                 yield
         except BaseException as error:
-            vars(error).setdefault("phases", self._path)
+            vars(error).setdefault("phases", self.path)
             raise
         finally:
-            self._clock.count(self._path)
-            self._path = before
+            self._clock.count(self.path)
+            self.path = before
 
     def take(self) -> dict[Path, float]:
         """Seconds of each path since the last call, without those of the paths below it; together all the time."""
-        self._clock.count(self._path)
+        self._clock.count(self.path)
         return self._clock.take()
 
 

@@ -22,7 +22,6 @@ written: it is filled with what its original is filled with.
 |---|---|
 | `shards` | which slices a rank writes, their copy in host memory, and the file they become |
 | `places` | where checkpoints lie: a folder that all ranks see, or a URL |
-| `claim` | one run at a time on a URL |
 | `saving` | the order of a save, and its failure |
 | `saver` | saves while training goes on |
 | `loading` | the checks, and the way back |

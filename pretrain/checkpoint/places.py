@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from corpus.engine import storage
+from corpus.engine import storage, store_lock
 from corpus.engine.durable import json_bytes, sync_folder, write_json
 from corpus.engine.errors import UsageError, WenhaiError
-from corpus.engine.store_lock import StoreLock
+from corpus.engine.store_lock import BEAT_SECONDS, LOCK_NAME, StoreLock
 from pretrain import run_folder
-from pretrain.checkpoint.claim import claimed
 from pretrain.checkpoint.records import advice, describe, parse_commit
 from pretrain.config import CheckpointConfig
+from pretrain.console import say
 from pretrain.parallel.base.mesh import World
 from pretrain.run_folder import COMMIT, STEP_FOLDER, checkpoints_folder, step_of
 
 FETCHED = "fetched"  # below checkpoints: what was copied there from a store, for one load
+SILENT_SECONDS = 2.5 * BEAT_SECONDS  # after which a process that gives a sign of life each `BEAT_SECONDS` is dead
+LOOK_SECONDS = 5.0
 
 
 class Place:
@@ -128,10 +131,16 @@ class Store(Place):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """By a lock in the store."""
+        """By the engine's lock in the store: two runs would sweep each other's uploads.
+
+        A run that ends gives its lock back. One that is killed on another machine cannot: nobody sees that its process
+        is dead, only that it gives no sign of life any more. A job that is queued again after that must not fail, so it
+        waits for the next sign.
+        """
         with ExitStack() as stack:
             with _told(self.url, "locked"):
-                self._lock = stack.enter_context(claimed(self.url))
+                _wait_out_the_dead(self.url)
+                self._lock = stack.enter_context(StoreLock(self.url))
             yield
 
     def begin(self, name: str, is_first: bool) -> Path:
@@ -204,7 +213,8 @@ class Store(Place):
         """A run that saved on its own disk before would begin anew here, and nobody would see it."""
         if any(run_folder.steps(self.folder).values()):
             raise UsageError(
-                f"{self.url}: holds no checkpoint, and {self.folder} does. Copy them there, or leave checkpoint.url out."
+                f"{self.url}: holds no checkpoint, and {self.folder} does. Copy them there, or leave "
+                "checkpoint.url out."
             )
 
     def forget(self, folder: Path) -> None:
@@ -253,6 +263,20 @@ def local_folder(folder_or_url: str | Path) -> Path:
         return storage.local_path(str(folder_or_url))
     url, _, name = str(folder_or_url).rstrip("/").rpartition("/")
     return Store(url, storage.scratch_folder()).fetch(name)
+
+
+def _wait_out_the_dead(url: str) -> None:
+    """Remove a lock whose holder gives no sign of life, as this process's own clock says."""
+    found = store_lock.read(url)
+    if found is None or found.is_free:
+        return
+    say(f"{url}: in use by {found.words}; waiting up to {SILENT_SECONDS:.0f} s for a sign of life")
+    end = time.monotonic() + SILENT_SECONDS
+    while time.monotonic() < end:
+        time.sleep(LOOK_SECONDS)
+        if store_lock.read(url) != found:  # it lives, or gave the lock back: taking it will tell
+            return
+    storage.remove(storage.join(url, LOCK_NAME))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Training samples out of token shards."""
 
 from pretrain.data.blend import Blend
-from pretrain.data.documents import cumulative_lengths, document_ids, positions, prefix_ends
+from pretrain.data.documents import document_ids, positions, prefix_ends
 from pretrain.data.examples import ExampleReader, ExampleShard, Packs
 from pretrain.data.loader import (
     IGNORED_TARGET,
@@ -31,7 +31,6 @@ __all__ = [
     "ShardReader",
     "Span",
     "Stream",
-    "cumulative_lengths",
     "data_digest",
     "document_ids",
     "epoch_keys",

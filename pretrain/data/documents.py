@@ -1,6 +1,6 @@
 """Where documents begin and end inside windows of tokens, in the forms that models and attention kernels take.
 
-Shapes: B windows of T tokens. `document_ids` comes first; positions, cumulative lengths and prefixes follow from it.
+Shapes: B windows of T tokens. `document_ids` comes first; positions and prefixes follow from it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,6 @@ def document_ids(tokens: Int64Array, eod: int) -> Int32Array:
     rows = starts // tokens.shape[1]
     numbers = np.arange(len(starts)) - np.searchsorted(starts, rows * tokens.shape[1])
     return np.repeat(numbers.astype(np.int32), np.diff(starts, append=tokens.size)).reshape(tokens.shape)
-
-
-def cumulative_lengths(ids: Int32Array) -> Int32Array:
-    """0, the end of each document of the flattened batch, B T: the `cu_seqlens` of variable-length attention kernels.
-
-    The part of a document in one window is a sequence of its own: every multiple of T is among them.
-
-    >>> cumulative_lengths(np.array([[0, 0, 1], [0, 0, 0]], dtype=np.int32)).tolist()
-    [0, 2, 3, 6]
-    """
-    return np.append(segment_starts(ids), ids.size).astype(np.int32)
 
 
 def positions(ids: Int32Array) -> Int32Array:

@@ -4,8 +4,8 @@ targets.
 A folder of examples is a folder of token shards, one sequence an example, and more:
 
     EXAMPLES.json      what makes it one: how they were made, and the SHA-256 of each of these:
-    data/P.counted     of each shard P one bit a token, the first in the highest bit of its byte: whether a model is trained to
-                       say this token
+    data/P.counted     of each shard P one bit a token, the first in the highest bit of its byte: whether a model is
+                       trained to say this token
 
 A row of T + 1 tokens is an end-of-document token, as stands before every text, then examples, then end-of-document
 tokens to its end. Which examples share a row is fixed for a run: in an order that its seed draws, each goes where it
@@ -137,8 +137,9 @@ class Packs(EpochOrder):
         if (longest := int(sizes.max())) > sequence_length:
             num_longer = int((sizes > sequence_length).sum())
             raise UsageError(
-                f"{label}: {num_longer:,} of {len(sizes):,} examples are longer than a row of {sequence_length:,} tokens, the "
-                f"longest has {longest:,}. Use a longer model.sequence_length, or make the examples anew with --too-long."
+                f"{label}: {num_longer:,} of {len(sizes):,} examples are longer than a row of {sequence_length:,} "
+                f"tokens, the longest has {longest:,}. Use a longer model.sequence_length, or make the examples anew "
+                "with --too-long."
             )
         self._firsts = np.cumsum([0, *map(len, lengths)])  # of the shards, as numbers of examples
         self._starts = [np.insert(np.cumsum(each, dtype=np.int64), 0, 0) for each in lengths]  # and the end

@@ -35,7 +35,7 @@ from pretrain.config import ModelConfig, Recompute
 from pretrain.model.layers import Embedding, Linear, Norm, PositionEmbedding, RowLinear, columns
 from pretrain.model.masks import dense_mask, target_rows
 from pretrain.model.micro_batch import MicroBatch
-from pretrain.parallel.base.recompute import recompute_fully, recompute_selectively
+from pretrain.parallel.base.recompute import recompute
 from pretrain.parallel.base.stages import Stage, whole
 from pretrain.parallel.base.tensor import ALONE, TensorAxis
 
@@ -189,11 +189,11 @@ class Block(nn.Module):
     def forward(
         self, x_BTD: Tensor, angles: Angles | None, mask_BTP: Tensor | None, past: Past | None = None
     ) -> Tensor:
-        return recompute_fully(self.recompute, self.residuals, x_BTD, angles, mask_BTP, past)
+        return recompute(self.recompute, "full", self.residuals, x_BTD, angles, mask_BTP, past)
 
     def residuals(self, x_BTD: Tensor, angles: Angles | None, mask_BTP: Tensor | None, past: Past | None) -> Tensor:
-        x_BTD = x_BTD + recompute_selectively(self.recompute, self.attend, x_BTD, angles, mask_BTP, past)
-        return x_BTD + recompute_selectively(self.recompute, self.feed, x_BTD)
+        x_BTD = x_BTD + recompute(self.recompute, "selective", self.attend, x_BTD, angles, mask_BTP, past)
+        return x_BTD + recompute(self.recompute, "selective", self.feed, x_BTD)
 
     def attend(self, x_BTD: Tensor, angles: Angles | None, mask_BTP: Tensor | None, past: Past | None) -> Tensor:
         y_BTD: Tensor = self.attention(self.attention_norm(x_BTD), angles, mask_BTP, past)

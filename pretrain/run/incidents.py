@@ -73,7 +73,10 @@ class Incidents:
 
     def _tell_not_finite(self, metrics: Metrics, found: NotFinite) -> None:
         step, file, documents = self._run.state.step, None, 0
-        said = f"WARNING: step {step}: loss {found.loss}, gradient norm {found.grad_norm}, first on {_spelled(found.hosts)}"
+        said = (
+            f"WARNING: step {step}: loss {found.loss}, gradient norm {found.grad_norm}, first on "
+            f"{_spelled(found.hosts)}"
+        )
         if found.verdict == "transient":
             said += "; finite when computed again, and applied. Have that hardware tested if it happens twice."
         else:
@@ -94,8 +97,8 @@ class Incidents:
         values = {"loss": spike.loss, "mean": spike.mean, "deviations": spike.deviations, "file": file}
         metrics.record("loss_spike", step, values)
         say(
-            f"step {step}: loss {spike.loss:.4f} is {spike.deviations:.1f} deviations above the recent {spike.mean:.4f}. "
-            f"{_listed(documents, file, step)}"
+            f"step {step}: loss {spike.loss:.4f} is {spike.deviations:.1f} deviations above the recent "
+            f"{spike.mean:.4f}. {_listed(documents, file, step)}"
         )
 
     def _write_documents(self, folder: str, samples: Sequence[int] = ()) -> tuple[str | None, int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from corpus.engine import durable
@@ -37,6 +36,8 @@ from pretrain.training.optim import learning_rate
 from pretrain.training.state import State
 from pretrain.training.step import Run, new_run, note_order, train_step
 
+_Origin = tuple[str, RunConfig]  # the checkpoint that a run goes on from, and its own configuration
+
 
 def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path: Path | None = None) -> None:
     """Train until `num_steps`, from the newest checkpoint in `out` if there is one; on every rank of the run.
@@ -55,14 +56,11 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
         ExitStack() as held,
     ):
         place = checkpoint.place_of(out, config.checkpoint)
-        _claim(place, out, world, held)
-        memory.check(config, world)
-        _sweep(place, world)
+        _claim(config, place, out, world, held)
         folders = held.enter_context(staged_on_all(world, config.data, corpus_folders(config.data, data)))
-        start = _begin(config, data, tokenizer_path, folders, place, world)
-        run, corpora = start.run, start.corpora
+        run, corpora, origin = _begin(config, data, tokenizer_path, folders, place, world)
         saver = Saver(place, run.model, run.optimizer, run.config, corpora.identity, world)
-        metrics = _record(start, out, held)
+        metrics = _record(run, corpora, origin, out, held)
         incidents = Incidents(run, folders, corpora.identity.tokenizer, out, metrics)
         profiler = held.enter_context(closing(Profiler(out, config.metrics, world.rank, world.phases, world.device)))
         with saver.finishing():
@@ -70,26 +68,14 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
         conclude(run, corpora, out, metrics)
 
 
-@dataclass(frozen=True)
-class _Start:
-    """A run before its first step, and where it goes on from."""
-
-    run: Run
-    corpora: Corpora
-    checkpoint: str | None = None
-    planned: RunConfig | None = None  # the checkpoint's own configuration
-
-
-def _claim(place: Place, out: Path, world: World, held: ExitStack) -> None:
-    """No other run writes there, as long as this one lives."""
+def _claim(config: RunConfig, place: Place, out: Path, world: World, held: ExitStack) -> None:
+    """No other run writes there, as long as this one lives; what saves that died have left goes, if this one fits."""
     with world.together():
         if world.rank == 0:
             held.enter_context(durable.RunLock(out))
             durable.sweep(out)
             held.enter_context(place.alone())
-
-
-def _sweep(place: Place, world: World) -> None:
+    memory.check(config, world)
     with world.together():
         for name in place.sweep(is_first=world.rank == 0):
             say(f"{name}: removed, its save did not finish")
@@ -102,31 +88,33 @@ def _begin(
     folders: Mapping[str, Path],
     place: Place,
     world: World,
-) -> _Start:
+) -> tuple[Run, Corpora, _Origin | None]:
     """Corpora, model and optimizer: as the newest checkpoint has them, or new."""
-    planned: RunConfig | None = None
     with checkpoint.newest_at(place, world) as newest:
         with world.together():
-            planned = None if newest is None else checkpoint.read_saved(newest).config
+            planned = config if newest is None else checkpoint.read_saved(newest).config
             done = State() if newest is None else checkpoint.read_state(newest)
             corpora = open_run(config, data, tokenizer_path, done.step, done.num_samples, folders)
             config = with_vocab_size(config, corpora.tokenizer.vocab_size)
         run = new_run(config, world, corpora.loader, corpora.order)
         if newest is None:
-            return _Start(run, corpora)
+            return run, corpora, None
         run.state = checkpoint.load(newest, run.model, run.optimizer, config, corpora.identity, world)
         note_order(run.state, corpora.order)
-        return _Start(run, corpora, place.where(newest.name), planned)
+        return run, corpora, (place.where(newest.name), planned)
 
 
-def _record(start: _Start, out: Path, held: ExitStack) -> Metrics | None:
+def _record(run: Run, corpora: Corpora, origin: _Origin | None, out: Path, held: ExitStack) -> Metrics | None:
     """On rank 0: the metrics, and what is said of a run that begins."""
-    run, metrics = start.run, None
+    metrics = None
     with run.world.together():
         if run.world.rank == 0:
-            metrics = held.enter_context(_metrics(run, start.corpora, out))
-            _introduce(run, start.corpora, start.checkpoint, metrics)
-            for line in () if start.planned is None else _reshaped(start.planned, run.config, run.state.step):
+            of_text, size, device = corpora.tokens_per_character, run.world.size, run.world.device
+            metrics = Metrics(out, run.config, tokens_per_character=of_text, device=device, num_ranks=size)
+            held.enter_context(metrics)
+            where, planned = origin or (None, run.config)
+            _introduce(run, corpora, where, metrics)
+            for line in _reshaped(planned, run.config, run.state.step):
                 say(line)
     return metrics
 
@@ -202,13 +190,6 @@ def _tell_saves(saver: Saver, metrics: Metrics | None) -> None:
             say(f"WARNING: {warning}")
 
 
-def _metrics(run: Run, corpora: Corpora, out: Path) -> Metrics:
-    world = run.world
-    return Metrics(
-        out, run.config, tokens_per_character=corpora.tokens_per_character, device=world.device, num_ranks=world.size
-    )
-
-
 def _introduce(run: Run, corpora: Corpora, newest: str | None, metrics: Metrics) -> None:
     config, training = run.config, run.config.training
     shares = corpus_shares(corpora.loader, corpora.order.batch_sizes.num_samples(training.num_steps))
@@ -251,8 +232,8 @@ def _reshaped(planned: RunConfig, config: RunConfig, step: int) -> Iterator[str]
         rate = functools.partial(learning_rate, config.optimizer.learning_rate, schedule, step)
         before = f"it was to have {rate(was):.2e}" if step < was else "the run was to end before it"
         yield (
-            f"training.num_steps was {was:,} and is {now:,}: the {schedule.kind} schedule ends there now; step {step + 1:,} has "
-            f"the learning rate {rate(now):.2e}, {before}"
+            f"training.num_steps was {was:,} and is {now:,}: the {schedule.kind} schedule ends there now; step "
+            f"{step + 1:,} has the learning rate {rate(now):.2e}, {before}"
         )
 
 

@@ -6,10 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from pretrain.config import ModelConfig
-from pretrain.data import IGNORED_TARGET
 from pretrain.model import GPT
 from pretrain.parallel.base.params import init_parameters
 
@@ -37,12 +35,6 @@ def build(config: ModelConfig) -> GPT:
     model.tie()
     init_parameters(dict(model.named_parameters()), config, seed=3)
     return model
-
-
-def dense_loss(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
-    """Sum of -ln p(target) by torch's own function: the oracle of `TensorAxis.loss_sum`."""
-    wide = logits_BTV.flatten(0, 1).to(torch.promote_types(logits_BTV.dtype, torch.float32))
-    return F.cross_entropy(wide, targets_BT.flatten(), ignore_index=IGNORED_TARGET, reduction="sum")
 
 
 def some_tokens(num_samples: int = 2, num_tokens: int = 12) -> Tensor:

@@ -1,7 +1,5 @@
 """How far losses in bf16 and fp16 are from those in fp32: 20 steps of a tiny model, on several layouts of ranks.
 
-python -m tests.pretrain.precision     a table of all layouts
-
 The limits, in units of the roundoff u of a precision (fp16 2^-11, bf16 2^-8), for the tiny model of two layers:
 
 - The first loss is of equal weights. Some 26 roundings lie between a token and its logits (12 a layer, two at the end),
@@ -11,7 +9,7 @@ The limits, in units of the roundoff u of a precision (fp16 2^-11, bf16 2^-8), f
   of 5.5 nats after 20 steps, is off by as much: 5.1 x 1.2 / 5.5 u, rounded up to 2 u. (Not so in deeper models: AdamW
   makes whole steps of gradients that are little but rounding, and of four layers fp16 is no nearer than bf16 after
   three steps; with an epsilon above them, 1e-2, it is again nearer by about the eight times of its roundoff.)
-- fp32 itself, summed in another order, is off by 1e-5 or less (`test_parallel`): that comes on top.
+- fp32 itself, summed in another order, is off by 1e-5 or less (`parity.test_quick`): that comes on top.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ import torch
 
 from pretrain.config import Precision, RunConfig
 from pretrain.parallel.engine.pipeline import DTYPES
-from tests.pretrain.ranks import end_reused_ranks, reused_ranks
+from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 
 NUM_STEPS = 20
@@ -62,21 +60,6 @@ def agreement(layout: str, precision: Precision) -> Agreement:
     return Agreement(ours, off[0], roundoff / 8 + OF_ORDER, max(off), 2 * roundoff + OF_ORDER)
 
 
-def main() -> None:
-    """Print the table."""
-    print("| layout | precision | first loss | off by | limit | last loss | largest difference | limit |")
-    print("|---|---|---|---|---|---|---|---|")
-    for layout in LAYOUTS:
-        for precision in PRECISIONS:
-            found = agreement(layout, precision)
-            print(
-                f"| {layout} | {precision} | {found.losses[0]:.5f} | {found.first:.1e} | {found.first_limit:.1e} "
-                f"| {found.losses[-1]:.5f} | {found.largest:.1e} | {found.largest_limit:.1e} |",
-                flush=True,
-            )
-        end_reused_ranks()
-
-
 def _config(precision: Precision, parallel: dict[str, Any]) -> RunConfig:
     return tiny_config(training={"precision": precision, "num_steps": NUM_STEPS}, parallel=parallel)
 
@@ -96,7 +79,3 @@ def _train_here(config: RunConfig) -> list[float]:
     with tiny_run(config) as run:
         assert {parameter.dtype for parameter in run.parameters.values()} == {torch.float32}
         return train_steps(run, NUM_STEPS)[0]
-
-
-if __name__ == "__main__":
-    main()

@@ -17,9 +17,8 @@ from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from corpus.engine.errors import WenhaiError
 from pretrain import checkpoint
 from pretrain.checkpoint import places, saving, shards
-from pretrain.checkpoint.saving import retired
 from pretrain.checkpoint.shards import write_shard
-from pretrain.config import CheckpointConfig, RunConfig
+from pretrain.config import RunConfig
 from pretrain.errors import FailedRank
 from tests.pretrain.checkpoints import assert_equal, contents, load_only, resume_from, saver_of
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
@@ -227,34 +226,6 @@ def test_a_rank_that_holds_no_slice_writes_no_file(tmp_path: Path) -> None:
         assert_equal(again[1], first[2])
 
 
-def growth(out: Path) -> list[int]:
-    """Resident memory in KiB after each of 20 saves in the background."""
-    sizes = []
-    with tiny_run(tiny_config(model={"hidden_size": 256}, checkpoint={"keep_last": 1})) as run:
-        saver = saver_of(run, out)
-        for _ in range(20):
-            train_steps(run, 1)
-            saver.save(run.state)
-            saver.wait()
-            list(saver.ended())
-            sizes.append(resident_kib())
-    return sizes
-
-
-def resident_kib() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
-
-
-@pytest.mark.long
-def test_memory_is_flat_over_saves(tmp_path: Path) -> None:
-    """A checkpoint has 20 MB: were one left behind in memory each time, it would be seen at once."""
-    (sizes,) = run_ranks(growth, 1, tmp_path)
-    num_bytes = sum(path.stat().st_size for path in checkpoint.step_folder(tmp_path, 20).iterdir())
-    assert num_bytes > 15e6
-    assert (sizes[-1] - sizes[4]) * 1024 < num_bytes / 2, sizes
-
-
 def finishing(out: Path) -> list[bool]:
     """Whether a save was over when the block was left: while none can write: at its end, by an error of ours, by
     bugs."""
@@ -277,20 +248,6 @@ def finishing(out: Path) -> list[bool]:
 
 def test_a_run_that_ends_waits_for_its_save_but_not_for_a_lost_rank(tmp_path: Path) -> None:
     assert reused_ranks(finishing, 1, tmp_path) == [[True, True, False, False]]
-
-
-@pytest.mark.parametrize(
-    ("steps", "options", "going"),
-    [
-        ([1, 2, 3], {"keep_last": 3}, []),
-        ([3, 1, 2], {"keep_last": 1}, [1, 2]),
-        ([5, 10, 15, 20, 25], {"keep_last": 2, "keep_every_steps": 10}, [5, 15]),
-    ],
-)
-def test_the_newest_stay_and_those_of_every_n_steps(
-    steps: list[int], options: dict[str, int], going: list[int]
-) -> None:
-    assert retired(steps, CheckpointConfig(every_steps=5, **options)) == going
 
 
 def save_steps(config: RunConfig, out: Path, num_saves: int, refuse: str) -> list[list[str]]:

@@ -17,7 +17,7 @@ from corpus.engine import durable, storage, store_lock
 from corpus.engine.errors import LockHeld, Stopped, UsageError, WenhaiError
 from corpus.engine.store_lock import Holder
 from pretrain import checkpoint
-from pretrain.checkpoint import claim
+from pretrain.checkpoint import places
 from pretrain.checkpoint.places import Store, newest_at, place_of
 from pretrain.config import RunConfig
 from pretrain.run import train
@@ -167,13 +167,13 @@ def test_a_second_run_on_a_url_is_refused(
     """At the first sign of life of the first; a run that was killed elsewhere gives none."""
     monkeypatch.setattr(store_lock, "SETTLE_SECONDS", 0)
     lay_lock(config)
-    monkeypatch.setattr("pretrain.checkpoint.claim.time.sleep", lambda seconds: lay_lock(config))
+    monkeypatch.setattr("pretrain.checkpoint.places.time.sleep", lambda seconds: lay_lock(config))
     place = place_of(tmp_path / "out", config.checkpoint)
     with pytest.raises(LockHeld, match=r"store: in use by process 7 on elsewhere"), place.alone():
         pass
     assert "in use by process 7 on elsewhere since yesterday; waiting up to 150 s" in capsys.readouterr().err
-    monkeypatch.setattr("pretrain.checkpoint.claim.time.sleep", lambda seconds: None)
-    monkeypatch.setattr(claim, "SILENT_SECONDS", 0.01)
+    monkeypatch.setattr("pretrain.checkpoint.places.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(places, "SILENT_SECONDS", 0.01)
     with place.alone():
         assert f"process {os.getpid()} on" in str(store_lock.holder(str(config.checkpoint.url)))
         assert place.steps() == {}

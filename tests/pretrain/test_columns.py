@@ -17,10 +17,3 @@ def test_a_name_neither_steers_the_terminal_nor_breaks_the_table() -> None:
     assert line.startswith("?[2J?百科") and line.endswith("百   3.5"), "cut before a character that would not fit"
     assert cell_len(line) == cell_len(head) <= MOST_COLUMNS + 6
     assert list(wrapped("a\x1b[2Jb")) == ["a?[2Jb"]
-
-
-def test_a_paragraph_is_folded_at_its_spaces() -> None:
-    lines = list(wrapped("word " * 40 + "https://example.org/" + "x" * 90))
-    assert all(cell_len(line) <= 80 for line in lines[:-1])
-    assert lines[-1].strip() == "https://example.org/" + "x" * 90
-    assert lines[1].startswith("  word")

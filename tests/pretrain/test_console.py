@@ -149,15 +149,6 @@ def test_on_a_terminal_reports_are_folded_above_the_live_line(monkeypatch: pytes
     assert "\x1b[38" in seen[0]  # the bar has a color
 
 
-def test_colors_may_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with terminal(monkeypatch, 120, NO_COLOR="1") as seen:
-        console = Console(1200)
-        console.show(340, 5.1234)
-        console.close()
-    assert "28%  step 340/1200" in seen[0]
-    assert "\x1b[38" not in seen[0]
-
-
 def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal(monkeypatch, 80, TERM="dumb") as seen:
         console = Console(1200)

@@ -44,11 +44,6 @@ def test_weights_are_exact_and_stay_as_they_were_written() -> None:
     assert sample_shares(corpora, [5, 5, 5], BatchSizes(10), 7) == [Fraction(1, 10), Fraction(2, 10), Fraction(7, 10)]
 
 
-def test_epochs_come_first_and_weights_share_the_rest() -> None:
-    corpora = corpora_of({"epochs": 2.5}, {"weight": 3.0}, {"weight": 1.0})
-    assert shares(corpora, [100, 7, 9], 100) == [Fraction(250, 1000), Fraction(9, 16), Fraction(3, 16)]
-
-
 @given(st.lists(st.tuples(st.sampled_from(["weight", "epochs"]), st.integers(1, 40)), min_size=1, max_size=6))
 def test_each_corpus_with_epochs_gets_exactly_them(said: list[tuple[str, int]]) -> None:
     sizes = [10 * (number + 1) for number in range(len(said))]
@@ -221,11 +216,3 @@ def test_what_does_not_fit_together_is_refused(two: dict[str, Path], tokenizer: 
     shutil.copytree(two["news"], tmp_path / "torn")
     (tmp_path / "torn" / "data" / "00001-00-train.idx").unlink()
     refused([*both, {"path": str(tmp_path / "torn"), "weight": 1.0}], r"torn/data/00001-00-train\.idx: cannot be read")
-
-
-def test_data_and_corpora_exclude_each_other() -> None:
-    config = run_config([{"path": "a"}])
-    with pytest.raises(UsageError, match=r"--data x: the configuration names the corpora already \(a\)"):
-        corpus_folders(config.data, Path("x"))
-    with pytest.raises(UsageError, match=r"give --data FOLDER, or list \[\[data.corpora\]\]"):
-        corpus_folders(smallest_config().data, None)

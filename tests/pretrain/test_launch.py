@@ -6,13 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from pretrain import __main__, launch
-from pretrain.__main__ import COMMANDS, main
+from pretrain.__main__ import main
 from pretrain.errors import LostRank
 from pretrain.run import command
 from pretrain.signals import STOP_SIGNALS
@@ -146,24 +145,6 @@ def test_the_command_of_a_rank_says_the_same(data: list[str]) -> None:
     assert vars(parser.parse_args(of_rank[4:])) == vars(parser.parse_args(words))
 
 
-def test_help_needs_no_torch() -> None:
-    code = "import sys; from pretrain.__main__ import main\ntry: main(['--help'])\nexcept SystemExit: print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=250, check=True)
-    assert done.stdout.endswith("False\n")
-    for name in COMMANDS:
-        assert name in done.stdout
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main([name, "--help"])
-    assert caught.value.code == 0
-    text = capsys.readouterr().out
-    assert "usage: python -m pretrain " + name in text
-    assert f"  python -m pretrain {name} " in text
-
-
 def test_one_rank_speaks_for_all() -> None:
     for rank in ("0", "1"):
         command = [sys.executable, "-m", "pretrain", "train", "--config", "nothing", "--data", "a", "--out", "b"]
@@ -185,16 +166,6 @@ def test_each_rank_that_lost_another_says_so(
     arguments = ["train", "--config", "demo", "--data", str(tmp_path), "--out", str(tmp_path / "out")]
     assert main(arguments) == LostRank.exit_code
     assert "rank 1 waited for rank 2" in capsys.readouterr().err
-
-
-def test_environment_of_this_process_is_left_alone() -> None:
-    before = dict(os.environ)
-    handler = signal.getsignal(signal.SIGTERM)
-    started = time.monotonic()
-    assert ranks("pass", 1) == 0
-    assert time.monotonic() - started < 30
-    assert dict(os.environ) == before
-    assert signal.getsignal(signal.SIGTERM) is handler
 
 
 @pytest.mark.parametrize(

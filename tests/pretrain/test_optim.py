@@ -114,36 +114,3 @@ def test_clipping_scales_all_gradients_by_one_factor(max_norm: float, loss_scale
     for name, parameter in [*parameters.items(), *copies.items()]:
         assert parameter.grad is not None
         torch.testing.assert_close(parameter.grad, parameter.detach() * factor, rtol=1e-5, atol=1e-7, msg=name)
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_the_squares_of_the_groups_add_up_to_that_of_the_norm(tied: bool, world: World) -> None:
-    config = tiny_config(model={"bias": True, "norm": "layernorm", "positions": "learned", "tied": tied}).model
-    parameters = new_parameters(config)
-    gradients = gradients_of(parameters)
-    found = clip_grad_norm(parameters, {}, 1e6, world, 1.0)
-    assert math.sqrt(math.fsum(norm**2 for norm in found.by_group.values())) == pytest.approx(found.total, rel=1e-15)
-    words = {  # of the names, and how many there are of each in two layers
-        "embedding": ("embedding", 2), "attention": ("attention.", 8), "mlp": ("mlp.", 12), "norm": ("norm.", 10),
-        "head": ("head", 0 if tied else 1),
-    }  # fmt: skip
-    for group, (word, number) in words.items():
-        squares = [float((gradient**2).sum()) for name, gradient in gradients.items() if word in name]
-        assert len(squares) == number
-        assert found.by_group.get(group, 0.0) == pytest.approx(math.sqrt(sum(squares)), rel=1e-6)
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-@pytest.mark.parametrize("in_copy", [True, False])
-def test_a_gradient_that_is_not_finite_shows_in_the_norm(value: float, in_copy: bool, world: World) -> None:
-    parameters = new_parameters()
-    copies = {"embedding.weight": nn.Parameter(parameters["embedding.weight"].detach().clone())}
-    gradients_of(parameters)
-    gradients_of(copies)
-    gradient = (copies if in_copy else parameters)["embedding.weight"].grad
-    assert gradient is not None
-    gradient[3, 0] = value
-    found = clip_grad_norm(parameters, copies, 1.0, world)
-    assert not math.isfinite(found.total) and not found.is_finite_here
-    others = [parameter for parameter in parameters.values() if parameter.grad is not gradient]
-    assert all(torch.equal(p.detach(), p.grad) for p in others if p.grad is not None), "nothing is scaled by it"

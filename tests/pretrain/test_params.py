@@ -71,11 +71,3 @@ def test_init_rules() -> None:
     assert specs["layers.3.mlp.down.weight"].init == pytest.approx(0.02 / math.sqrt(24))
     assert specs["layers.0.mlp_norm.weight"].init == "ones"
     assert specs["layers.0.mlp.up.bias"].init == "zeros"
-
-
-def test_tensor_parallel_dimensions_cut_whole_heads() -> None:
-    specs = {spec.name: spec for spec in param_specs(load_config("gpt2-124m").model)}
-    assert [specs[f"layers.0.{name}.weight"].tp_dim for name in ("attention.qkv", "attention.out")] == [0, 1]
-    assert [specs[f"layers.0.{name}.weight"].tp_dim for name in ("mlp.up", "mlp.down")] == [0, 1]
-    assert specs["layers.0.mlp.down.bias"].tp_dim == "tokens"
-    assert specs["embedding.weight"].tie_group == "vocabulary"

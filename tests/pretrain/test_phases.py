@@ -51,15 +51,6 @@ def test_time_is_taken_in_the_middle_of_a_phase(clock: list[float]) -> None:
     assert phases.take() == {("data",): 2, (): 0}
 
 
-def test_a_phase_ends_with_an_error(clock: list[float]) -> None:
-    phases = Phases()
-    with pytest.raises(ZeroDivisionError), phases("data"):
-        clock[0] += 1
-        raise ZeroDivisionError
-    assert phases.current == "other"
-    assert phases.take()["data",] == 1
-
-
 def test_a_profiler_sees_the_phases() -> None:
     phases = Phases()
     phases.are_traced = True

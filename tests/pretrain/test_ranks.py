@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 from unittest import mock
@@ -13,7 +12,7 @@ from unittest import mock
 import pytest
 
 from tests.pretrain import ranks
-from tests.pretrain.ranks import MOST_GROUPS, RanksFailed, end_reused_ranks, reused_ranks
+from tests.pretrain.ranks import RanksFailed, end_reused_ranks, reused_ranks
 
 
 def process() -> int:
@@ -30,19 +29,8 @@ def is_killed() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def waits() -> None:
-    time.sleep(1000)
-
-
 def hides_in_its_answer() -> Any:
     return lambda: None
-
-
-def makes_groups() -> None:
-    import torch.distributed as dist
-
-    for _ in range(MOST_GROUPS):
-        dist.new_group([0, 1])
 
 
 def all_gone(processes: Iterable[int]) -> bool:
@@ -64,37 +52,6 @@ def test_ranks_are_kept_until_one_fails(function: Callable[[], Any], message: st
         reused_ranks(function, 2)
     assert all_gone(first)
     assert not set(reused_ranks(process, 2)) & set(first)
-
-
-def test_a_rank_that_was_killed_between_two_tests_is_told_and_replaced() -> None:
-    first = reused_ranks(process, 2)
-    os.kill(first[1], signal.SIGKILL)
-    with pytest.raises(RanksFailed, match="rank 1: died with exit code -9"):
-        reused_ranks(process, 2)
-    assert all_gone(first)
-    reused_ranks(process, 2)
-
-
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, pytest.fail.Exception])
-def test_an_interrupt_and_a_timeout_of_the_test_end_the_ranks(interrupt: type[BaseException]) -> None:
-    first = reused_ranks(process, 2)
-    with mock.patch.object(ranks, "wait", side_effect=interrupt("now")), pytest.raises(interrupt):
-        reused_ranks(waits, 2)
-    assert all_gone(first)
-
-
-def test_a_deadline_ends_them() -> None:
-    first = reused_ranks(process, 2)
-    with pytest.raises(RanksFailed, match="rank 0: still running at the deadline"):
-        reused_ranks(waits, 2, deadline_seconds=0.01)
-    assert all_gone(first)
-
-
-def test_ranks_that_hold_many_groups_are_not_kept() -> None:
-    """Their threads would cost the tests after them more than new ranks do."""
-    first = reused_ranks(process, 2)
-    reused_ranks(makes_groups, 2)
-    assert all_gone(first)
 
 
 def test_no_more_are_kept_than_the_limit_and_none_after_the_end() -> None:

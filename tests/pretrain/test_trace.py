@@ -154,18 +154,6 @@ def tokens_of(runs: Runs, sighting: Sighting) -> list[int]:
     return tokens
 
 
-def test_windows_cut_characters_that_are_spelled_in_bytes(runs: Runs) -> None:
-    """Or the test above would show nothing about them."""
-    found = traced(runs, "single")
-    sightings = found.sightings([part for step in range(1, 400) for part in found.step(step)])
-    starts = {(sighting.id, sighting.token_start) for sighting in sightings}
-    cut = 0
-    for id, token in starts:
-        piece = [*runs.tokenizer.encode(runs.texts[id]), runs.tokenizer.eod][token]
-        cut += runs.tokenizer.piece_bytes(piece)[:1] in [bytes([byte]) for byte in range(0x80, 0xC0)]
-    assert cut > 0
-
-
 @pytest.mark.parametrize("kind", ["blend", "megatron", "single"])
 def test_the_steps_of_a_document_are_those_that_held_it(runs: Runs, kind: str) -> None:
     """Every document of the corpora, by its id and by its URL, against all steps one by one."""

@@ -253,7 +253,8 @@ def _meet(backend: str, timeout: datetime.timedelta) -> None:
             raise
         raise LostRank(
             f"rank {os.environ['RANK']}: the {os.environ.get('WORLD_SIZE')} ranks did not meet at {place} within "
-            f"{timeout.total_seconds():g} s ({str(error).splitlines()[0]}). See whether all were started, and what the others say."
+            f"{timeout.total_seconds():g} s ({str(error).splitlines()[0]}). See whether all were started, and "
+            "what the others say."
         ) from error
 
 
@@ -266,8 +267,8 @@ def _check_equal(shape: tuple[int, ...], size: int) -> None:
     if other is not None:
         ours, theirs = (" x ".join(f"{a} {n}" for a, n in zip(AXES, shapes[r], strict=True)) for r in (0, other))
         raise UsageError(
-            f"parallel: rank 0 has {ours}, and rank {other} has {theirs}. Start all ranks with one configuration; if that "
-            "is auto, on devices of one kind, or name parallel.cluster."
+            f"parallel: rank 0 has {ours}, and rank {other} has {theirs}. Start all ranks with one configuration; "
+            "if that is auto, on devices of one kind, or name parallel.cluster."
         )
 
 
@@ -278,9 +279,9 @@ def _check_agent_store(timeout: datetime.timedelta) -> None:
     store = dist.TCPStore(host, port, timeout=timeout, wait_for_workers=False)  # type: ignore[attr-defined]
     if store.add(f"wenhai/started/{rank}", 1) > 1:
         raise UsageError(
-            f"rank {rank}: torchrun restarted the ranks on the store of an earlier attempt, where they cannot meet. Set "
-            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in the environment of every torchrun, let them meet by --standalone or "
-            "--rdzv-backend c10d, and start the run again: it resumes."
+            f"rank {rank}: torchrun restarted the ranks on the store of an earlier attempt, where they cannot "
+            "meet. Set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in the environment of every torchrun, let them meet by "
+            "--standalone or --rdzv-backend c10d, and start the run again: it resumes."
         )
 
 
@@ -341,8 +342,8 @@ def choose_device(name: str) -> torch.device:
     local_size = max(local_rank + 1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))  # so that all of them say so
     if 1 < number < local_size:
         raise UsageError(
-            f"{local_size} ranks on {socket.gethostname()}, where torch sees {number} GPUs: start one rank for each GPU, or show each "
-            "rank only its own (CUDA_VISIBLE_DEVICES, or --gpus-per-task=1 of Slurm)."
+            f"{local_size} ranks on {socket.gethostname()}, where torch sees {number} GPUs: start one rank for "
+            "each GPU, or show each rank only its own (CUDA_VISIBLE_DEVICES, or --gpus-per-task=1 of Slurm)."
         )
     device = torch.device("cuda", 0 if number == 1 else local_rank)
     torch.cuda.set_device(device)

@@ -1,4 +1,4 @@
-"""The parameter table: for each parameter its name, logical shape, shard dimensions, tie group, decay and first value.
+"""The parameter table: for each parameter its name, logical shape, shard dimension, decay and first value.
 
 One table is the source that initialisation, tensor parallelism, optimizer groups, checkpoints, parameter counts, the
 planner's memory and the export derive from, and a test holds it equal to the model's own parameters.
@@ -48,14 +48,12 @@ class ParamSpec:
     # the dimension that tensor parallelism cuts; or a copy on each rank, and what of the input it sees: "tokens" between
     # the products, its own only with sequence parallelism, or its own "heads" (or channels) always
     tp_dim: int | Literal["tokens", "heads"]
-    tie_group: str | None = None  # storages of one logical parameter: equal values, summed gradients
 
 
 def param_specs(config: ModelConfig) -> list[ParamSpec]:
     """The table of a model, in the order of its forward. A tied output matrix is the embedding and has no row."""
     hidden, std = config.hidden_size, config.init_std
-    tie_group = "vocabulary" if config.tied else None
-    specs = [ParamSpec("embedding.weight", (config.padded_vocab_size, hidden), std, "embedding", 0, tie_group)]
+    specs = [ParamSpec("embedding.weight", (config.padded_vocab_size, hidden), std, "embedding", 0)]
     if config.positions == "learned":
         specs.append(
             ParamSpec("position_embedding.weight", (config.sequence_length, hidden), std, "embedding", "tokens")

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypeVarTuple
+from typing import Any, Literal, TypeVarTuple
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts, noop_context_fn
 
 from pretrain.config import Recompute
 
@@ -44,19 +44,14 @@ _in_last_product: ContextVar[bool] = ContextVar("in_last_product", default=False
 Inputs = TypeVarTuple("Inputs")
 
 
-def recompute_fully(kind: Recompute, function: Callable[[*Inputs], Tensor], *inputs: *Inputs) -> Tensor:
-    """`function(*inputs)`; if `kind` is full, its inputs alone are kept."""
-    if kind != "full" or not torch.is_grad_enabled():
+def recompute(
+    kind: Recompute, level: Literal["selective", "full"], function: Callable[[*Inputs], Tensor], *inputs: *Inputs
+) -> Tensor:
+    """`function(*inputs)`; if `kind` is `level`, its inputs are kept, and with selective what products and attention
+    give."""
+    if kind != level or not torch.is_grad_enabled():
         return function(*inputs)
-    result: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)
-    return result
-
-
-def recompute_selectively(kind: Recompute, function: Callable[[*Inputs], Tensor], *inputs: *Inputs) -> Tensor:
-    """`function(*inputs)`; if `kind` is selective, its inputs and the results of products and attention are kept."""
-    if kind != "selective" or not torch.is_grad_enabled():
-        return function(*inputs)
-    contexts = partial(create_selective_checkpoint_contexts, _policy)
+    contexts = partial(create_selective_checkpoint_contexts, _policy) if level == "selective" else noop_context_fn
     result: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
     return result
 

@@ -6,8 +6,8 @@ holds. Activations are plain local tensors, and every collective is written wher
 | place | with sequence parallelism | without |
 |---|---|---|
 | between products | [B, T/t, D], a part of the tokens | [B, T, D], the same on every rank |
-| `spread`, into a product cut by rows of its weight | all-gather; backward reduce-scatter | nothing; backward all-reduce |
-| `collect`, out of a product cut by columns | reduce-scatter; backward all-gather | all-reduce; backward nothing |
+| `spread`, into a product cut by rows | all-gather; backward reduce-scatter | nothing; backward all-reduce |
+| `collect`, out of one cut by columns | reduce-scatter; backward all-gather | all-reduce; backward nothing |
 | gradient of a parameter that each rank has a copy of | a part from each rank, summed later | the same on every rank |
 
 Both send as much: an all-reduce is a reduce-scatter and an all-gather; but what was spread over the tokens is not kept,
@@ -89,19 +89,24 @@ class TensorAxis:
     def spread(self, x: Tensor) -> Exchange:
         """[B, T/t, D], or the same [B, T, D] on each rank, as the whole input [B, T, D] of each rank's product.
 
-        Of this and `sum_spread` autograd knows nothing: see `products`.
+        A batch of one needs no copy, here and in `sum_spread`. Of both autograd knows nothing: see `products`.
         """
         if self.group is None or not self.sequence_parallel:
             return lambda: x
-        return _gather_tokens(x, self)
+        gathered = _ops.all_gather_into_tensor(x.detach().contiguous(), self.size, self.group)
+        return lambda: self.wait(gathered).view(self.size, *x.shape).transpose(0, 1).flatten(1, 2)
 
     def sum_spread(self, gradient_BTD: Tensor) -> Exchange:
         """From each rank's gradient of what `spread` gave to the gradient of what it took."""
         if self.group is None:
             return lambda: gradient_BTD
+        x_BTD = gradient_BTD.detach()
         if self.sequence_parallel:
-            return _scatter_tokens(gradient_BTD, self)
-        return _all_reduce(gradient_BTD, self)
+            parts = x_BTD.view(len(x_BTD), self.size, -1, x_BTD.shape[2]).transpose(0, 1).flatten(0, 1)
+            sent = _ops.reduce_scatter_tensor(parts.contiguous(), "sum", self.size, self.group)
+        else:
+            sent = _ops.all_reduce(x_BTD.contiguous(), "sum", self.group)
+        return lambda: self.wait(sent)
 
     def collect(self, x_BTD: Tensor) -> Tensor:
         """Each rank's addend [B, T, D] as their sum: this rank's tokens of it [B, T/t, D], or all of it [B, T, D]."""
@@ -211,24 +216,6 @@ def _all_gather(x: Tensor, axis: TensorAxis) -> Tensor:
     """[t, ...]: the tensors of all ranks."""
     gathered = axis.wait(_ops.all_gather_into_tensor(x.detach().contiguous(), axis.size, axis.group))
     return gathered.view(axis.size, *x.shape)
-
-
-def _gather_tokens(x_BTD: Tensor, axis: TensorAxis) -> Exchange:
-    """[B, T/t, D] to [B, T, D]; a batch of one needs no copy."""
-    gathered = _ops.all_gather_into_tensor(x_BTD.detach().contiguous(), axis.size, axis.group)
-    return lambda: axis.wait(gathered).view(axis.size, *x_BTD.shape).transpose(0, 1).flatten(1, 2)
-
-
-def _scatter_tokens(x_BTD: Tensor, axis: TensorAxis) -> Exchange:
-    """Addends [B, T, D] to this rank's tokens [B, T/t, D] of their sum; a batch of one needs no copy."""
-    parts = x_BTD.detach().view(len(x_BTD), axis.size, -1, x_BTD.shape[2]).transpose(0, 1).flatten(0, 1).contiguous()
-    scattered = _ops.reduce_scatter_tensor(parts, "sum", axis.size, axis.group)
-    return lambda: axis.wait(scattered)
-
-
-def _all_reduce(x: Tensor, axis: TensorAxis) -> Exchange:
-    total = _ops.all_reduce(x.detach().contiguous(), "sum", axis.group)
-    return lambda: axis.wait(total)
 
 
 class _Collect(torch.autograd.Function):

@@ -13,8 +13,9 @@ values, the sum of both gradients, and the same state and updates, so that the t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -23,13 +24,13 @@ from torch.distributed.tensor import DTensor
 
 from pretrain.config import RunConfig
 from pretrain.model import GPT
+from pretrain.model.gpt import Block
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.base.params import init_parameters, part_specs
 from pretrain.parallel.base.stages import Stage, cut
 from pretrain.parallel.base.tensor import TensorAxis, distribute
 from pretrain.parallel.engine import fsdp
-from pretrain.parallel.engine.compile import compile_blocks
 from pretrain.parallel.engine.pipeline import Pipeline
 from pretrain.schedules import stage_ranks
 
@@ -116,11 +117,28 @@ def _part(config: RunConfig, stage: Stage, axis: TensorAxis, world: World) -> GP
     if axis.size > 1:
         distribute(part, part_specs(config.model), world.mesh["tp"], axis.sequence_parallel)
     if config.training.compile:
-        compile_blocks(part)
+        _compile_blocks(part)
     fsdp.shard(part, world, parallel.zero, precision, parallel.offload, always=axis.size > 1)
     part.to_empty(device="cpu" if parallel.offload else world.device)
     part.tie()
     return part
+
+
+def _compile_blocks(part: GPT) -> None:
+    """Compile each block at its first training step, in place; names of parameters stay. To be called before FSDP2.
+
+    One graph for all blocks that are alike, forward and backward. What lies around them (embeddings, head, loss) is a
+    product or a fused kernel each. Selective recompute and the exchanges of tensor parallelism are part of the graph;
+    FSDP2's hooks and full recompute, which runs the graph twice, lie around it. The first step of each shape of a
+    micro-batch takes a minute or so longer. Evaluation and generation, whose shapes change, are not compiled.
+    """
+    for block in part.layers.values():
+        assert isinstance(block, Block)
+        block.residuals = partial(_call, block.residuals, torch.compile(block.residuals))  # type: ignore[method-assign]
+
+
+def _call(plain: Callable[..., Tensor], compiled: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+    return (compiled if torch.is_grad_enabled() else plain)(*inputs)
 
 
 def _choose_attention(fused: bool) -> None:

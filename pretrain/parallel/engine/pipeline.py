@@ -18,7 +18,6 @@ reductions (`fsdp`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -49,15 +48,6 @@ DTYPES: dict[Precision, torch.dtype] = {
 }
 
 
-class Record(NamedTuple):
-    """When an action computed: seconds of a clock that the processes of a machine share. Waiting is what lies
-    between."""
-
-    action: Action
-    start: float
-    end: float
-
-
 class Pipeline:
     """The stages of this rank, and its channels to the neighbouring ones."""
 
@@ -65,7 +55,6 @@ class Pipeline:
         self, parts: Mapping[int, GPT], world: World, parallel: ParallelConfig, model: ModelConfig, precision: Precision
     ) -> None:
         """`parts` are this rank's, by stage. Every rank of the world makes its own at the same time."""
-        self.record: list[Record] | None = None  # a list to fill; on a GPU that makes actions wait for their end
         self.phases = world.phases
         self._parts = parts
         self._world = world
@@ -161,7 +150,6 @@ class Pipeline:
         """Take the input of an action, compute, and send what comes out."""
         plan, incoming, outgoing = step.plan, _input(action, self._num_stages), _output(action, self._num_stages)
         x = None if incoming is None else self._channels.take(incoming, sent_at=plan.sent_at[incoming])
-        start = self._clock()
         y: Tensor | None = None
         with self.phases("forward" if action.kind == "F" else "backward"):
             if action.kind == "F":
@@ -170,8 +158,6 @@ class Pipeline:
                 self._backward_of_weights(step, action)
             else:
                 y = self._backward(step, action, x)
-        if self.record is not None:
-            self.record.append(Record(action, start, self._clock()))
         if outgoing is not None:
             assert y is not None
             self._channels.send(outgoing, y, taken_at=plan.taken_at[outgoing])
@@ -258,11 +244,6 @@ class Pipeline:
     def _plan(self, num_micro_batches: int) -> _Plan:
         parallel = self._parallel
         return _plan(parallel.schedule, parallel.pp, parallel.chunks, num_micro_batches)
-
-    def _clock(self) -> float:
-        if self.record is not None and self._world.device.type == "cuda":
-            torch.cuda.synchronize()
-        return time.monotonic()
 
 
 class _Held(NamedTuple):

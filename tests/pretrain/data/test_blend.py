@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
-from pretrain.data.blend import MAX_CORPORA, MAX_PERIOD, Blend, chairman_assignment, round_to_sum
+from pretrain.data.blend import MAX_CORPORA, MAX_PERIOD, Blend, round_to_sum
 from tests.pretrain.data.plain import chairmen
 
 weights_of_any_kind = st.one_of(
@@ -39,24 +38,6 @@ def check_error(blend: Blend) -> None:
 @given(weights_of_any_kind)
 def test_no_prefix_is_a_whole_sample_away_from_the_weights(weights: list[Fraction]) -> None:
     check_error(Blend(weights))
-
-
-@given(st.lists(st.floats(0.01, 1).map(Fraction), min_size=2, max_size=50))
-@settings(max_examples=5)
-def test_rounded_weights_are_kept_as_well(weights: list[Fraction]) -> None:
-    check_error(Blend(weights))
-
-
-@pytest.mark.parametrize(("num_corpora", "most"), [(2, 24), (3, 12), (4, 7), (5, 5), (6, 4)])
-def test_all_small_weights_are_within_the_bound(num_corpora: int, most: int) -> None:
-    for weights in combinations_with_replacement(range(1, most + 1), num_corpora):
-        check_error(Blend([Fraction(weight) for weight in weights]))
-
-
-def test_the_bound_is_met_with_equality() -> None:
-    """So that a bound any tighter would be wrong: of two equal corpora the second waits with half a sample owed."""
-    corpora, _ = Blend([Fraction(1)] * 2).origins(0, 4)
-    assert corpora.tolist() == [0, 1, 0, 1]
 
 
 @given(weights_of_any_kind.filter(lambda weights: len(weights) <= 12))
@@ -135,18 +116,6 @@ def test_what_cannot_be_blended_is_refused() -> None:
         Blend([])
     with pytest.raises(UsageError, match=r"^32,?768 corpora"):
         Blend([Fraction(1)] * (MAX_CORPORA + 1))
-
-
-def test_as_many_corpora_as_int16_counts() -> None:
-    chosen = chairman_assignment(np.ones(MAX_CORPORA, dtype=np.int64))
-    assert np.array_equal(np.sort(chosen), np.arange(MAX_CORPORA))
-
-
-def test_the_longest_period_takes_ten_bytes_a_place() -> None:
-    blend = Blend([Fraction(1, 3), Fraction(1, 5), Fraction(1, 65_537)])
-    assert blend.period == MAX_PERIOD
-    held = sum(value.nbytes for value in vars(blend).values() if isinstance(value, np.ndarray))
-    assert held <= 10 * MAX_PERIOD + 64
 
 
 def test_the_blend_is_frozen() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pretrain.data import cumulative_lengths, document_ids, positions, prefix_ends
+from pretrain.data import document_ids, positions, prefix_ends
 from tests.pretrain.data.plain import row_of
 
 EOD = 1
@@ -47,30 +44,8 @@ def test_they_are_what_loops_give(windows: NDArray[np.int64], sample: int, seed:
         assert ends.tolist() == [row.ends for row in rows]
         assert ids.tolist() == [row.document_ids for row in rows]
         assert positions(ids).tolist() == [row.positions for row in rows]
-    assert ids.dtype == ends.dtype == positions(ids).dtype == cumulative_lengths(ids).dtype == np.int32
+    assert ids.dtype == ends.dtype == positions(ids).dtype == np.int32
     assert ids.shape == ends.shape == positions(ids).shape == tokens.shape
-
-
-@given(batches)
-def test_cumulative_lengths_are_the_bounds_of_runs(windows: NDArray[np.int64]) -> None:
-    ids = document_ids(windows, EOD)
-    bounds = cumulative_lengths(ids).tolist()
-    assert (bounds[0], bounds[-1]) == (0, windows.size)
-    flat = [(row, number) for row, numbers in enumerate(ids.tolist()) for number in numbers]
-    parts = [flat[start:stop] for start, stop in pairwise(bounds)]
-    assert all(len(set(part)) == 1 for part in parts), "one document of one window"
-    assert all(before[-1] != after[0] for before, after in pairwise(parts)), "all of it"
-
-
-@given(batches, st.integers(0, 2**63))
-def test_no_segment_is_all_prefix(windows: NDArray[np.int64], seed: int) -> None:
-    ids = document_ids(windows, EOD)
-    ends = prefix_ends(ids, np.arange(len(ids)), seed)
-    places = np.arange(ids.shape[1])
-    for row, row_ends in zip(ids, ends, strict=True):
-        for number in set(row.tolist()):
-            own = places[row == number]
-            assert own[0] <= row_ends[own[0]] <= own[-1]
 
 
 def test_prefix_lengths_are_uniform_and_independent() -> None:
@@ -86,21 +61,6 @@ def test_prefix_lengths_are_uniform_and_independent() -> None:
     assert (prefix_ends(ids, np.arange(num_windows), seed=4) == ends).mean() < 0.14, "another seed, other prefixes"
 
 
-def test_long_segments_are_drawn_over_their_whole_length() -> None:
-    ids = np.zeros((50, 2**18), dtype=np.int32)
-    lengths = prefix_ends(ids, np.arange(50), seed=0)[:, 0]
-    assert lengths.min() < 2**18 * 0.1 and lengths.max() > 2**18 * 0.9 and len(set(lengths.tolist())) == 50
-
-
 def test_prefixes_are_frozen() -> None:
     ids = np.zeros((8, 1000), dtype=np.int32)
     assert prefix_ends(ids, np.arange(8), seed=0)[:, 0].tolist() == FROZEN_LENGTHS, "a resumed run would see others"
-
-
-@pytest.mark.parametrize("shape", [(0, 4), (3, 1)])
-def test_odd_shapes(shape: tuple[int, int]) -> None:
-    tokens = np.full(shape, EOD, dtype=np.int64)
-    ids = document_ids(tokens, EOD)
-    assert ids.shape == positions(ids).shape == prefix_ends(ids, np.arange(shape[0]), 0).shape == shape
-    assert not ids.any() and not positions(ids).any() and not prefix_ends(ids, np.arange(shape[0]), 0).any()
-    assert cumulative_lengths(ids).tolist() == list(range(ids.size + 1))

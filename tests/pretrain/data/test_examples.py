@@ -178,12 +178,6 @@ def test_packs_are_arrays() -> None:
     assert peak < 24 * len(lengths) and most < 80 * len(lengths)
 
 
-def test_packs_are_full_where_examples_are_many_and_short() -> None:
-    sizes = [(1 + number % 7, 1 + number % 5) for number in range(2000)]
-    packs = packs_of([sizes], 64)
-    assert packs.num_tokens / (packs.num_samples * 64) > 0.98
-
-
 @settings(max_examples=40)
 @given(corpora, st.data())
 def test_the_samples_of_tokens_are_those_whose_spans_hold_one(

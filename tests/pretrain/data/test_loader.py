@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
-from pretrain.data import Batch, Blend, CorpusShare, Loader, Shard, Span, Stream, cumulative_lengths
+from pretrain.data import Batch, Blend, CorpusShare, Loader, Shard, Span, Stream
 from tests.pretrain.data.plain import Row, chairmen, row_of, window_of
 from tests.pretrain.data.shards import EOD, PERIOD, ArrayShard, HugeShard, cut, shards_of
 
@@ -85,7 +85,6 @@ def test_a_batch_is_what_the_definition_says(case: Case, start: int, count: int)
     if batch.prefix_ends is not None:
         assert batch.prefix_ends.tolist() == [row.ends for row in rows]
     assert batch.tokens.dtype == batch.targets.dtype == np.int64
-    assert cumulative_lengths(batch.document_ids)[-1] == count * case.sequence_length
 
 
 @given(cases(), st.integers(0, 2**50), st.lists(st.integers(0, 9), min_size=1, max_size=5))
@@ -138,27 +137,6 @@ def test_a_small_corpus_of_a_long_run_is_asked_for_its_own_epochs_only() -> None
     assert limits == [10**6 + 3]
 
 
-@given(cases(), st.data())
-def test_listing_corpora_in_another_order_changes_only_the_blend(case: Case, data: st.DataObject) -> None:
-    streams = case.loader().streams
-    equal = Blend([Fraction(1)] * len(streams))
-    found = []
-    for order in (streams, data.draw(st.permutations(streams))):
-        by_name: dict[str, list[list[Span]]] = {stream.name: [] for stream in order}
-        for stream, spans in Loader(order, equal).origins(0, 4 * len(streams)):
-            by_name[order[stream].name].append(spans)
-        found.append(by_name)
-    assert found[0] == found[1]
-
-
-def test_a_batch_may_span_several_epochs() -> None:
-    loader = Loader([Stream(shards_of([7, 0, 6]), sequence_length=4)])
-    assert loader.num_samples_per_epoch == 3
-    targets = loader.batch(1, 8).targets
-    assert np.array_equal(np.sort(targets[2:5].ravel()), np.arange(1, 13)), "samples 3 to 5 are the second epoch"
-    assert np.array_equal(np.sort(targets[5:8].ravel()), np.arange(1, 13)), "samples 6 to 8 are the third"
-
-
 def test_origins_read_nothing() -> None:
     class Unread(ArrayShard):
         def tokens(self, start: int, stop: int) -> Any:
@@ -169,24 +147,6 @@ def test_origins_read_nothing() -> None:
     assert sorted((stream, *spans) for stream, spans in loader.origins(0, 4)) == [
         (0, Span(0, 0, 5)), (0, Span(0, 4, 9)), (1, Span(0, 0, 5)), (1, Span(0, 4, 9))
     ]  # fmt: skip
-
-
-def test_a_prefix_costs_nothing_and_every_sample_costs_something() -> None:
-    stream = Stream(cut([5, 6, EOD, 7, 8, 9, EOD, 5, 6, 7, 8, 9] * 9, [108]), 10, seed=2)
-    plain = Loader([stream], seed=2).batch(0, 40)
-    for document_mask in (False, True):
-        batch = Loader([stream], document_mask=document_mask, prefix_lm=True, seed=2).batch(0, 40)
-        assert np.array_equal(batch.tokens, plain.tokens)
-        assert batch.prefix_ends is not None
-        is_ignored = batch.targets == -1
-        assert np.array_equal(batch.targets[~is_ignored], plain.targets[~is_ignored])
-        segments = batch.document_ids if document_mask else np.zeros_like(batch.document_ids)
-        is_inside = segments[:, :-1] == segments[:, 1:]  # the target belongs to the segment of its token
-        is_prefix = (np.arange(10) < batch.prefix_ends)[:, 1:]
-        assert np.array_equal(is_ignored[:, :-1], is_prefix & is_inside), "exactly the targets that their tokens see"
-        assert is_ignored.any() and not is_ignored[:, -1].any()
-        if document_mask:
-            assert (is_prefix & ~is_inside).any(), "a next document's first token is learned, prefix or not"
 
 
 @pytest.mark.parametrize("flags", [{}, dict.fromkeys(FLAGS, True)])

@@ -20,7 +20,7 @@ from corpus.engine import durable
 from pretrain.data import Loader, ShardReader, data_digest
 from pretrain.data import reader as reader_module
 from pretrain.data.reader import FilePool
-from tests.pretrain.data.shards import needs_proc, resident_kib, stream_of
+from tests.pretrain.data.shards import needs_proc, stream_of
 from tokenizer.shards import TokenShard, open_split
 from tokenizer.shards.provenance import SCHEMA
 from tokenizer.shards.record import BLOCK_BYTES, ShardError
@@ -251,17 +251,6 @@ def test_short_reads_are_read_on(readers: list[ShardReader], monkeypatch: pytest
         os, "preadv", lambda file, parts, offset: preadv(file, [memoryview(parts[0]).cast("B")[:7]], offset)
     )
     assert np.array_equal(readers[0].tokens(5, 300), expected)
-
-
-@needs_proc
-def test_memory_stays_flat_over_files(large: Path) -> None:
-    """All resident memory, that of mapped files included: nothing an epoch touches may stay."""
-    loader = Loader([stream_of(large, "train", 128)])
-    loader.batch(0, loader.num_samples_per_epoch // 8)
-    before = resident_kib()
-    for start in range(0, 2 * loader.num_samples_per_epoch, 64):
-        loader.batch(start, 64)
-    assert resident_kib() - before < 4_096, "the tokens are 8 MiB"
 
 
 def test_data_is_known_by_the_checksums_of_its_tokens(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from pretrain.data import Span, Stream
 from pretrain.data.stream import LOOK_AHEAD, MAX_TOKENS
 from tests.pretrain.data.plain import window_of
 from tests.pretrain.data.shards import ArrayShard, HugeShard, shards_of
-from tests.pretrain.data.test_order import FROZEN_ORDER, FROZEN_ORDER_OF_WEB
 
 corpora = st.tuples(
     st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(1, 12), st.integers(0, 2**40)
@@ -67,40 +66,10 @@ def test_the_samples_of_tokens_are_those_whose_spans_hold_one(
     assert stream.samples(shard, start, stop, limit) == expected
 
 
-def test_the_token_two_windows_share_is_in_both() -> None:
-    stream = Stream(shards_of([9]), sequence_length=4)
-    of_window = {window: sample for sample, window in enumerate(stream.windows(0, 2).tolist())}
-    assert stream.samples(0, 4, 5, 2) == [0, 1]
-    assert stream.samples(0, 3, 4, 2) == [of_window[0]]
-    assert stream.samples(0, 5, 9, 2) == [of_window[1]]
-    assert stream.samples(0, 5, 5, 2) == []
-
-
-def test_a_dropped_token_is_in_no_sample() -> None:
-    assert Stream(shards_of([12]), sequence_length=4).samples(0, 9, 12, 100) == []
-
-
 @pytest.mark.parametrize(("start", "stop"), [(-1, 2), (3, 2), (0, 11)])
 def test_tokens_that_are_not_there_are_a_bug_of_the_caller(start: int, stop: int) -> None:
     with pytest.raises(IndexError, match="of shard 0, which has 10"):
         Stream(shards_of([10]), 2).samples(0, start, stop, 9)
-
-
-def test_the_order_is_frozen_and_a_name_changes_it() -> None:
-    shards = shards_of([2001])
-    assert Stream(shards, 2, 0).windows(0, 8).tolist() == FROZEN_ORDER
-    assert Stream(shards, 2, 0, "web").windows(0, 8).tolist() == FROZEN_ORDER_OF_WEB
-
-
-def test_each_epoch_each_seed_and_each_name_has_its_own_order() -> None:
-    shards = shards_of([1001])
-    orders = [
-        tuple(Stream(shards, 2, seed, name).windows(500 * epoch, 500).tolist())
-        for seed in (0, 1, 2**32, 2**63)
-        for epoch in (0, 1, 2)
-        for name in ("", "web", "books")
-    ]
-    assert len(set(orders)) == 36
 
 
 def test_looking_ahead_changes_nothing() -> None:
@@ -115,12 +84,6 @@ def test_looking_ahead_changes_nothing() -> None:
         assert stream.windows(1500, 3).tolist() == whole[1500:1503]
     with pytest.raises(ValueError, match="read-only"):
         stream.windows(0, 4)[0] = 7
-
-
-def test_windows_cross_shards_and_step_over_empty_ones() -> None:
-    stream = Stream(shards_of([0, 3, 0, 0, 1, 5, 0]), sequence_length=8)
-    assert stream.spans(0, 1) == [[Span(1, 0, 3), Span(4, 0, 1), Span(5, 0, 5)]]
-    assert stream.spans(0, 0) == []
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [0, 0], [1], [8], [4, 4]])

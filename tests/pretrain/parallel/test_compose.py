@@ -9,22 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from pretrain.config import RunConfig
 from pretrain.evaluation.bits import evaluate
 from pretrain.inference.reading import Reading
 from pretrain.model.micro_batch import read_micro_batches
-from pretrain.parallel.base.params import init_parameters, param_specs
+from pretrain.parallel.base.params import param_specs
 from pretrain.training.optim import clip_grad_norm, group_of
 from pretrain.training.step import Run
+from tests.pretrain.operations import Operations
 from tests.pretrain.ranks import reused_ranks
-from tests.pretrain.test_parallel import Operations
-from tests.pretrain.tiny import EOD, VOCAB_SIZE, tiny_config, tiny_held_out, tiny_run, train_steps, whole, whole_weights
-
-NUM_STEPS = 3
-Weights = dict[str, NDArray[Any]]
+from tests.pretrain.tiny import EOD, VOCAB_SIZE, tiny_config, tiny_held_out, tiny_run, train_steps, whole
 
 
 def fp64(**sections: Any) -> RunConfig:
@@ -32,69 +28,6 @@ def fp64(**sections: Any) -> RunConfig:
     sections["model"] = {"num_layers": 4, **sections.get("model", {})}
     sections["training"] = {"precision": "fp64", **sections.get("training", {})}
     return tiny_config(**sections)
-
-
-def first_weights(config: RunConfig) -> Weights:
-    with tiny_run(config) as run:
-        return whole_weights(run)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("num_ranks", "sections"),
-    [
-        (2, {"parallel": {"tp": 2}}),
-        (2, {"parallel": {"pp": 2, "schedule": "interleaved"}}),
-        (
-            6,
-            {"parallel": {"tp": 2}, "training": {"global_batch_size": 6}},
-        ),  # 3 shards of a half: 32 rows are 11, 11 and 10
-        pytest.param(8, {"parallel": {"pp": 2, "tp": 2, "schedule": "zbv", "zero": 1}}, marks=pytest.mark.slow),
-    ],
-)
-def test_first_weights_are_the_same_bits_on_every_mesh(num_ranks: int, sections: dict[str, Any]) -> None:
-    config = fp64(**sections, model={"bias": True, "positions": "learned"})
-    specs = param_specs(config.model)
-    expected = {spec.name: nn.Parameter(torch.empty(spec.shape)) for spec in specs}
-    init_parameters(expected, config.model, config.training.seed)
-    for weights in reused_ranks(first_weights, num_ranks, config):
-        assert weights.keys() == expected.keys()
-        for name, weight in expected.items():
-            np.testing.assert_array_equal(weights[name], weight.detach().numpy(), err_msg=name)
-
-
-def train(config: RunConfig, num_steps: int = NUM_STEPS) -> dict[str, Any]:
-    with tiny_run(config) as run:
-        losses, norms = train_steps(run, num_steps)
-        copies = {name: whole(copy) for name, copy in run.model.copies.items()}
-        moments = {name: whole(run.optimizer.state[copy]["exp_avg_sq"]) for name, copy in run.model.copies.items()}
-        return {"losses": losses, "norms": norms, "last": whole_weights(run), "copies": copies, "moments": moments}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("num_ranks", "parallel", "with_copies"),
-    [
-        (2, {"pp": 2, "schedule": "zbv", "zero": 1}, [0]),
-        (4, {"pp": 2}, [2, 3]),
-        (4, {"pp": 4, "schedule": "gpipe"}, [3]),  # its ends are no axis of the mesh
-        (8, {"pp": 2, "tp": 2, "zero": 3}, [4, 5, 6, 7]),
-    ],
-)
-def test_both_storages_of_a_tied_weight_stay_equal(
-    num_ranks: int, parallel: dict[str, Any], with_copies: list[int]
-) -> None:
-    """And are trained as the one storage of a single process."""
-    (alone,) = reused_ranks(train, 1, fp64())
-    results = reused_ranks(train, num_ranks, fp64(parallel=parallel))
-    assert [rank for rank, result in enumerate(results) if result["copies"]] == with_copies
-    for result in results:
-        assert result["norms"] == pytest.approx(alone["norms"], rel=1e-10)
-        assert result["losses"] == pytest.approx(alone["losses"], rel=1e-10)
-        np.testing.assert_allclose(result["last"]["embedding.weight"], alone["last"]["embedding.weight"], atol=1e-8)
-        for name, copy in result["copies"].items():
-            np.testing.assert_array_equal(copy, result["last"][name])
-            assert result["moments"][name].any()
 
 
 def clip(config: RunConfig, max_norm: float, loss_scale: float) -> dict[str, Any]:
@@ -144,30 +77,30 @@ def test_the_norm_counts_every_number_once(sequence_parallel: bool, loss_scale: 
     np.testing.assert_array_equal(results[-1]["copies"]["embedding.weight"], results[0]["after"]["embedding.weight"])
 
 
-def count_collectives(parallel: dict[str, Any]) -> tuple[int, int]:
-    """How often a step of two micro-batches of a stage of two groups gathers weights and reduces gradients."""
+def count_collectives(parallel: dict[str, Any]) -> tuple[int, ...]:
+    """How often a step of two micro-batches gathers weights and reduces gradients."""
     with tiny_run(tiny_config(parallel=parallel)) as run:
         train_steps(run, 1)
         with Operations() as operations:
             train_steps(run, 1)
-        names = ("c10d._allgather_base_.default", "c10d._reduce_scatter_base_.default")
-        gathers, reductions = (operations.counts[name] for name in names)
-        return gathers, reductions
+        return operations.since("c10d::_allgather_base_", "c10d::_reduce_scatter_base_")
 
 
 @pytest.mark.parametrize(
-    ("schedule", "zero", "gathers", "reductions"),
+    ("num_ranks", "parallel", "gathers", "reductions"),
     [
-        ("1f1b", 1, 2, 2),
-        ("1f1b", 2, 2, 4),
-        ("1f1b", 3, 6, 4),
-        ("zero-bubble", 1, 2, 2),
-        ("zero-bubble", 2, 2, 4),
+        (2, {"zero": 1}, 3, 3),  # two blocks and the root are three groups
+        (2, {"zero": 2}, 6, 6),
+        (2, {"zero": 3}, 10, 6),  # the blocks are gathered again in the backward
+        (4, {"pp": 2, "zero": 1}, 2, 2),  # a stage has two groups
+        (4, {"pp": 2, "zero": 2}, 2, 4),
+        (4, {"pp": 2, "zero": 3}, 6, 4),
+        (4, {"pp": 2, "schedule": "zero-bubble", "zero": 1}, 2, 2),
+        (4, {"pp": 2, "schedule": "zero-bubble", "zero": 2}, 2, 4),
     ],
 )
-def test_zero_in_a_pipeline_is_what_its_table_says(schedule: str, zero: int, gathers: int, reductions: int) -> None:
-    counts = reused_ranks(count_collectives, 4, {"pp": 2, "schedule": schedule, "zero": zero})
-    assert counts == [(gathers, reductions)] * 4
+def test_zero_is_what_its_table_says(num_ranks: int, parallel: dict[str, Any], gathers: int, reductions: int) -> None:
+    assert reused_ranks(count_collectives, num_ranks, parallel) == [(gathers, reductions)] * num_ranks
 
 
 def measure(config: RunConfig) -> dict[str, Any]:
@@ -204,24 +137,3 @@ def test_evaluation_and_logits_are_those_of_one_process(num_ranks: int, sections
             "an evaluation between steps changes nothing"
         )
         np.testing.assert_allclose(result["logits"], alone["logits"], atol=1e-8)
-
-
-@pytest.mark.long
-def test_the_number_of_micro_batches_may_grow() -> None:
-    """From one, fewer than the pipeline has ranks, to four."""
-    training = {"micro_batch_size": 1, "global_batch_size": 4, "rampup": {"start": 1, "increment": 1, "num_samples": 8}}
-    (alone,) = reused_ranks(train, 1, fp64(training=training), 6)
-    for result in reused_ranks(train, 2, fp64(training=training, parallel={"pp": 2}), 6):
-        assert result["losses"] == pytest.approx(alone["losses"], rel=1e-10)
-        assert result["norms"] == pytest.approx(alone["norms"], rel=1e-10)
-
-
-@pytest.mark.parametrize(("zero", "micro_batch_size"), [(1, 2), (2, 2), (3, 8)])
-def test_bfloat16_in_a_pipeline_follows_one_process(zero: int, micro_batch_size: int) -> None:
-    """Gradients that come outside of autograd are summed in fp32, too: also those of the only micro-batch."""
-    training = {"precision": "bf16", "micro_batch_size": micro_batch_size}
-    (alone,) = reused_ranks(train, 1, tiny_config(training=training))
-    parallel = {"pp": 2, "tp": 2, "schedule": "zero-bubble", "zero": zero}
-    for result in reused_ranks(train, 4, tiny_config(training=training, parallel=parallel)):
-        np.testing.assert_allclose(result["losses"], alone["losses"], rtol=2e-3)
-        np.testing.assert_allclose(result["norms"], alone["norms"], rtol=0.05)

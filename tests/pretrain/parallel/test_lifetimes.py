@@ -8,25 +8,19 @@ backward.
 from __future__ import annotations
 
 import os
-import threading
 from collections import Counter
 from typing import Any
 
 import pytest
-import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pretrain.config import RunConfig
-from pretrain.parallel.base.products import Matrix, products
-from pretrain.parallel.base.tensor import TensorAxis
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 
-NUM_ROUNDS = 300
 COLLECTIVES = ("_c10d_functional::", "c10d::")
 
 
@@ -68,55 +62,6 @@ def test_no_collective_of_a_step_is_handed_a_graph(parallel: dict[str, Any]) -> 
     config = tiny_config(training={"micro_batch_size": 1}, parallel={"tp": 2, "pp": 2, **parallel})
     for num_handed, with_graph in reused_ranks(handed, 4, config):
         assert num_handed > 50 and with_graph == {}
-
-
-deaths: Counter[bool] = Counter()  # of nodes: whether on the main thread
-
-
-class Marker:
-    """Dies with the node that holds it."""
-
-    def __del__(self) -> None:
-        deaths[threading.current_thread() is threading.main_thread()] += 1
-
-
-class Marked(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.marker = Marker()
-        return x * 1
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient
-
-
-def slow_down_other_threads() -> None:
-    """One core, and every other thread of this process comes last there: gloo's let go late, as on a loaded machine."""
-    (core, *_) = os.sched_getaffinity(0)
-    for thread in map(int, os.listdir("/proc/self/task")):
-        os.sched_setaffinity(thread, {core})
-        if thread != threading.get_native_id():
-            os.setpriority(os.PRIO_PROCESS, thread, 19)
-
-
-def count_deaths() -> Counter[bool]:
-    axis = TensorAxis.of(init_device_mesh("cpu", (dist.get_world_size(),)), sequence_parallel=True)
-    weight = nn.Parameter(torch.randn(32, 32))
-    dist.all_reduce(torch.ones(1))  # now there are threads
-    slow_down_other_threads()
-    marked: Any = Marked.apply
-    for _ in range(NUM_ROUNDS):
-        x = torch.randn(2, 8, 32, requires_grad=True)
-        (y,) = products(marked(x), [Matrix(weight, weight, None)], axis)
-        y.sum().backward()
-        del x, y
-    return deaths
-
-
-def test_nodes_die_on_the_thread_that_made_them() -> None:
-    """Where gathers take the input as it is, some sixth of them die on gloo's threads."""
-    assert run_ranks(count_deaths, 2) == [{True: NUM_ROUNDS}] * 2
 
 
 def threads_of_a_group(interface: str) -> int:

@@ -26,7 +26,7 @@ from pretrain.parallel.base.params import init_parameters
 from pretrain.parallel.base.simulate import simulate
 from pretrain.parallel.base.stages import cut
 from pretrain.parallel.engine.pipeline import Pipeline
-from pretrain.schedules import Action, actions, stage_ranks
+from pretrain.schedules import actions, stage_ranks
 from tests.pretrain.parallel.test_simulate import in_flight
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 
@@ -196,28 +196,6 @@ def test_no_more_is_held_than_the_simulator_says() -> None:
             assert max(result[1] for result in results) <= 4 * parallel.chunks, layout
 
 
-def records() -> list[Any]:
-    with pipelines([{"schedule": "interleaved"}], 2) as cases:
-        (each,) = cases
-        each.pipeline.step(micro_batches(3), 10)
-        each.pipeline.record = []
-        each.pipeline.step(micro_batches(3), 10)
-        return each.pipeline.record
-
-
-def test_a_record_shows_each_action_after_what_it_waits_for() -> None:
-    ranks = reused_ranks(records, 2)
-    assert [[record.action for record in own] for own in ranks] == actions("interleaved", 2, 2, 3)
-    for own in ranks:
-        times = [time for record in own for time in (record.start, record.end)]
-        assert times == sorted(times)
-    spans = {record.action: record for own in ranks for record in own}
-    for (kind, stage, micro_batch), record in spans.items():
-        before = Action(kind, stage - 1 if kind == "F" else stage + 1, micro_batch)
-        if before in spans:
-            assert spans[before].end <= record.start
-
-
 @contextmanager
 def failing(in_forward: int = 0) -> Iterator[tuple[Case, Any]]:
     """A pipeline of two ranks, of which rank 1 fails in some forward, and the store that ranks can wait at."""
@@ -292,19 +270,3 @@ def test_an_error_in_a_forward_is_raised_as_it_is() -> None:
     error_0, error_1 = run_ranks(raises, 2)
     assert error_1 == "no such weights"
     assert error_0.startswith("rank 0 (stage 0) waited for the backward of micro-batch 0 from rank 1: ")
-
-
-def leaves_sends() -> str:
-    with failing() as (each, store):
-        if each.world.rank == 1:
-            store.wait(["rank 0 is done"])
-            return ""
-        each.parts[0].register_forward_pre_hook(lambda _, inputs: inputs[0][2])  # fails for the batch of 2 samples
-        with pytest.raises(IndexError):
-            each.pipeline.step(micro_batches(2, sizes=(3, 2)), 10)
-    store.set("rank 0 is done", "")
-    return "left"
-
-
-def test_an_error_does_not_wait_for_sends_that_nobody_takes() -> None:
-    assert run_ranks(leaves_sends, 2)[0] == "left"

@@ -3,11 +3,10 @@ stated."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -16,33 +15,17 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pretrain.parallel.base import deferred
 from pretrain.parallel.base.deferred import Product
 from pretrain.parallel.base.products import Matrix, products
 from pretrain.parallel.base.tensor import ALONE, TensorAxis
+from tests.pretrain.operations import Operations
 from tests.pretrain.ranks import reused_ranks
 
 NUM_SAMPLES, NUM_TOKENS, NUM_INPUTS, NUM_OUTPUTS = 2, 8, 3, (5, 4)
-EXCHANGES = ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce")
-
-
-class Exchanges(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts collectives, in the order of `EXCHANGES`, since the last look."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._counts: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self._counts[func.name().removeprefix("_c10d_functional::")] += 1
-        return func(*args, **(kwargs or {}))
-
-    def since(self) -> tuple[int, ...]:
-        counts = tuple(self._counts[name] for name in EXCHANGES)
-        self._counts.clear()
-        return counts
+NAMES = ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce")
+EXCHANGES = [f"_c10d_functional::{name}" for name in NAMES]
 
 
 class Case(NamedTuple):
@@ -98,17 +81,17 @@ def check(case: Case) -> None:
             saved.append(tensor)
         return tensor
 
-    with Exchanges() as exchanges:
+    with Operations() as exchanges:
         with saved_tensors_hooks(pack, lambda tensor: tensor):
             found = products(share, matrices, axis, left)
-        in_forward = exchanges.since()
+        in_forward = exchanges.since(*EXCHANGES)
         torch.autograd.backward(found, cotangents[axis.rank])
-        in_backward = exchanges.since()
+        in_backward = exchanges.since(*EXCHANGES)
         if left is not None:
             assert all(parameter.grad is None for parameter in parameters) and len(left) == 1
             deferred.accumulate(left)
             assert not left
-        in_accumulate = exchanges.since()
+        in_accumulate = exchanges.since(*EXCHANGES)
 
     for y, expected in zip(found, outputs[axis.rank], strict=True):
         assert torch.equal(y, expected)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,6 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pretrain.config import ModelConfig, Recompute
 from pretrain.model import GPT
@@ -23,20 +21,19 @@ from pretrain.parallel.base.recompute import KEPT
 from pretrain.parallel.base.stages import Stage
 from pretrain.parallel.base.tensor import TensorAxis, distribute
 from tests.pretrain.models import CHOICES, small
+from tests.pretrain.operations import Operations
 from tests.pretrain.ranks import reused_ranks
 
 
-class Ops(TorchDispatchMode):
+class Ops(Operations):
     """Counts operators, and watches the storages that they make for as long as something holds them."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.calls: Counter[Any] = Counter()
+        super().__init__()
         self._storages: dict[int, StorageWeakRef] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        self.calls[func] += 1
+        result = super().__torch_dispatch__(func, types, args, kwargs)
         for tensor in pytree.tree_leaves(result):
             if isinstance(tensor, Tensor):
                 storage = tensor.untyped_storage()
@@ -52,7 +49,7 @@ class Ops(TorchDispatchMode):
         return total
 
     def num_products(self) -> int:
-        return sum(count for op, count in self.calls.items() if op in KEPT)
+        return sum(self.counts[op.name()] for op in KEPT)
 
 
 def config_of(**choices: Any) -> ModelConfig:
@@ -108,8 +105,8 @@ def test_what_is_computed_again(choices: dict[str, Any]) -> None:
     assert full[1].num_products() == none[1].num_products() + 4 * (num_products - 1)
     assert some[1].num_products() == none[1].num_products() + 2 * (num_products - 1)  # layers 0 and 3
     is_layernorm = choices.get("norm") == "layernorm"
-    norm = torch.ops.aten.native_layer_norm.default if is_layernorm else torch.ops.aten.rsqrt.default
-    assert [run[1].calls[norm] for run in (none, selective, full, some)] == [0, 8, 8, 4]
+    norm = "aten::native_layer_norm" if is_layernorm else "aten::rsqrt"
+    assert [run[1].counts[norm] for run in (none, selective, full, some)] == [0, 8, 8, 4]
 
 
 @pytest.mark.parametrize("choices", CHOICES)
@@ -161,7 +158,7 @@ def gathers_of_ranks(sequence_parallel: bool) -> list[tuple[bool, int, int, floa
         ]
         expected = expected or gradients
         equal = len(gradients) == len(local) and all(map(torch.equal, gradients, expected))
-        gathers = backward.calls[torch.ops._c10d_functional.all_gather_into_tensor.default]
+        gathers = backward.counts["_c10d_functional::all_gather_into_tensor"]
         found.append((equal, gathers, backward.num_products(), held))
     return found
 

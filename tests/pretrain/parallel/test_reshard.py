@@ -18,12 +18,7 @@ import torch
 
 from corpus.engine import durable
 from pretrain import checkpoint
-from pretrain.__main__ import main
-from pretrain.checkpoint import Identity
 from pretrain.config import RunConfig
-from pretrain.corpora import corpora_digest, open_corpora, order_from
-from pretrain.parallel.base import mesh
-from pretrain.training.step import new_run
 from tests.pretrain.checkpoints import (
     Result,
     assert_equal,
@@ -32,10 +27,7 @@ from tests.pretrain.checkpoints import (
     train_and_save,
 )
 from tests.pretrain.ranks import reused_ranks
-from tests.pretrain.texts import small_tokenizer, smallest_config, text_folder
 from tests.pretrain.tiny import tiny_config, tiny_loader
-from tests.tokenizer.texts import documents
-from tokenizer.model import Tokenizer
 
 ZBV = {"pp": 2, "schedule": "zbv", "zero": 1}
 CUBE = {"pp": 2, "tp": 2, "dp_shard": 2, "zero": 1}
@@ -244,29 +236,3 @@ def test_any_damaged_file_is_refused_by_name_on_every_rank(tmp_path: Path) -> No
     wider = tiny_config(parallel={"pp": 2, "tp": 2}, model={"ffn_hidden_size": 256})
     for (message,) in reused_ranks(refusals, 4, wider, [folder]):
         assert "is of another model (ffn_hidden_size None there and 256 here)" in message
-
-
-def save_text_model(config: RunConfig, data: Path, tokenizer: Path, out: Path) -> Path:
-    """Step 0 of a run on real tokens."""
-    known = Tokenizer(tokenizer)
-    with mesh.start(config.parallel, "cpu", 1.0) as world:
-        run = new_run(config, world, tiny_loader(), order_from(config))
-        identity = Identity(corpora_digest(open_corpora(config.data, {"tokens": data})), tokenizer, known.sha256)
-        return checkpoint.save(out, run.state, run.model, run.optimizer, config, identity, world)
-
-
-def test_what_a_mesh_has_saved_is_evaluated_and_generates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The commands, on one process: as from the same weights saved by one."""
-    tokenizer = small_tokenizer(tmp_path / "tokenizer.model")
-    shards = {"00000-00-train": documents(20), "00000-00-validation": documents(30)[20:]}
-    data = text_folder(tmp_path / "tokens", tokenizer, shards)
-    printed = []
-    for num_ranks, parallel in ((1, {}), (4, {"pp": 2, "tp": 2})):
-        config = smallest_config(tokenizer.vocab_size, model={"num_layers": 2}, parallel=parallel)
-        folder = reused_ranks(save_text_model, num_ranks, config, data, tokenizer.path, tmp_path / str(num_ranks))[0]
-        arguments = ["--checkpoint", str(folder), "--device", "cpu"]
-        assert main(["evaluate", *arguments, "--data", str(data), "--json"]) == 0
-        assert main(["generate", *arguments, "--prompt", "学而", "--max-tokens", "20"]) == 0
-        printed.append(capsys.readouterr().out)
-    assert "bits_per_character" in printed[0] and "学而" in printed[0]
-    assert printed[0] == printed[1]

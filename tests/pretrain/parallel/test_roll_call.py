@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pretrain.parallel.base import roll_call
-from pretrain.parallel.base.roll_call import Peer, RollCall, where
+from pretrain.parallel.base.roll_call import Peer, RollCall
 from pretrain.phases import Phases
 
 HOST = socket.gethostname()
@@ -91,16 +91,6 @@ def test_a_port_that_answers_nothing_is_nobody_s() -> None:
         closing.start()
         assert f"rank 1 ({HOST}) has ended" in ranks[0].report(RuntimeError("lost"))
         closing.join()
-
-
-def test_several_that_are_gone_are_told_together() -> None:
-    with calls(4) as ranks:
-        for rank in (1, 3):
-            ranks[rank].close()
-        told = ranks[0].report(RuntimeError("lost"))
-        assert told.startswith(
-            f"ranks 1 ({HOST}), 3 ({HOST}) have ended; rank 0 waited in the backward of step 1, rank 2"
-        )
 
 
 def test_one_calls_and_the_others_say_the_same_even_when_it_is_gone() -> None:
@@ -222,16 +212,3 @@ def test_a_save_may_take_as_long_as_it_does() -> None:
     assert not watch.is_stuck() and not watch.is_stuck()
     watch = roll_call._Watch(phases_at(1, "forward"), 0.0)
     assert watch.is_stuck() and not watch.is_stuck()
-
-
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        (("pipeline", "backward", "communication"), "the backward of step 5"),
-        (("communication",), "the exchange of step 5"),
-        (("evaluate",), "the evaluation of step 5"),
-        ((), "step 5"),
-    ],
-)
-def test_words_for_a_place(path: tuple[str, ...], words: str) -> None:
-    assert where(5, path) == words

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 
@@ -169,16 +168,3 @@ def test_check_finds_every_missing_or_doubled_action() -> None:
             lists[rank][place:place] = [action, action]
             with pytest.raises(ValueError, match=f"rank {action.stage}, stage {action.stage}"):
                 check(lists, ranks)
-
-
-def test_groups_are_chunk_by_chunk() -> None:
-    """Seven micro-batches on two ranks: groups of 3, 2 and 2, each through stage 0 and then stage 2."""
-    forwards = [action.stage for action in actions("interleaved", 2, 2, 7)[0] if action.kind == "F"]
-    assert [(stage, len(list(each))) for stage, each in groupby(forwards)] == [
-        (0, 3),
-        (2, 3),
-        (0, 2),
-        (2, 2),
-        (0, 2),
-        (2, 2),
-    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from random import Random
@@ -44,35 +43,6 @@ def in_flight(timeline: Timeline) -> list[int]:
     return [int(most_held(timeline.lists[timeline.ranks[one]], [other == one for other in stages])) for one in stages]
 
 
-def test_three_micro_batches_on_two_ranks() -> None:
-    timeline = run("1f1b", 2, 1, 3)
-    assert timeline.starts == [[0, 1, 4, 6, 7, 10], [1, 2, 4, 5, 7, 8]]  # F0 F1 B0 F2 B1 B2 and F0 B0 F1 B1 F2 B2
-    assert timeline.ends == [[1, 2, 6, 7, 9, 12], [2, 4, 5, 7, 8, 10]]
-    assert (timeline.total, timeline.ideal, timeline.bubble) == (12, 9, 1 / 3)
-    assert in_flight(timeline) == [2, 1]
-    assert spans(timeline)[Action("B", 0, 1)] == (7, 9)
-
-
-def test_a_message_takes_time_only_between_ranks() -> None:
-    lists = actions("zbv", 2, 2, 1)  # stages 0, 1, 2, 3 on ranks 0, 1, 1, 0
-    timeline = simulate(lists, [0, 1, 1, 0], lambda _: 1, send_seconds=10)
-    starts = {action: start for action, (start, _) in spans(timeline).items()}
-    assert [starts[Action("F", stage, 0)] for stage in range(4)] == [0, 11, 12, 23]
-    assert [starts[Action("I", stage, 0)] for stage in reversed(range(4))] == [
-        24,
-        35,
-        37,
-        48,
-    ]  # rank 1 runs W of stage 2 before stage 1
-
-
-def test_uneven_stages_are_measured_against_the_busiest_rank() -> None:
-    timeline = simulate(actions("1f1b", 2, 1, 4), [0, 1], lambda action: 1 + action.stage)
-    assert timeline.ideal == 16
-    assert timeline.total == 18  # rank 1 waits for one forward, rank 0 ends with one backward
-    assert timeline.bubble == 1 / 8
-
-
 @pytest.mark.parametrize("schedule", CHUNKS)
 @pytest.mark.parametrize("times", [(1, 1, 1), (2, 2, 1), (2, 3, 2), (10, 12, 8)])
 def test_lost_time_is_what_the_table_says(schedule: ScheduleKind, times: tuple[int, int, int]) -> None:
@@ -86,31 +56,6 @@ def test_lost_time_is_what_the_table_says(schedule: ScheduleKind, times: tuple[i
         fills = 1 if schedule in ("gpipe", "1f1b") else 2 * p - 1 if schedule == "zbv" else p
         if m >= fills:
             assert lost(run(schedule, p, v, m, times)) == (p - 1) * each, (p, v, m)
-
-
-def test_bubbles_of_the_literature() -> None:
-    for schedule in ("gpipe", "1f1b", "interleaved"):
-        for p, v, m in shapes(schedule):
-            if m >= p:
-                timeline = run(schedule, p, v, m)
-                assert Fraction(lost(timeline), int(timeline.ideal)) == Fraction(p - 1, v * m)
-                assert timeline.bubble == pytest.approx((p - 1) / (v * m))
-
-
-def test_zero_bubble_is_never_slower_than_1f1b() -> None:
-    for times in ((3, 3, 4), (2, 1, 3), (1, 1, 5), (5, 7, 0)):
-        for p, _, m in shapes("1f1b"):
-            assert lost(run("zero-bubble", p, 1, m, times)) <= lost(run("1f1b", p, 1, m, times))
-
-
-def test_in_flight_counts_each_stage_on_its_own() -> None:
-    timeline = run("zbv", 3, 2, 8)
-    assert [a + b for a, b in zip(in_flight(timeline), reversed(in_flight(timeline)), strict=True)] == [7] * 6
-    assert [int(most_held(own, [1] * 6)) for own in timeline.lists] == [6, 6, 6]
-    own = [Action("F", 0, 0), Action("F", 1, 0), Action("I", 1, 0), Action("I", 0, 0), Action("W", 1, 0)]
-    assert most_held(own, [5, 2]) == 7
-    assert most_held([*own, Action("F", 1, 1), Action("F", 1, 2)], [5, 2]) == 9
-    assert most_held([*own, Action("W", 0, 0), Action("F", 1, 1), Action("B", 1, 1), Action("F", 1, 2)], [5, 2]) == 7
 
 
 @given(

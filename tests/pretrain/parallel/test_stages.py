@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from pretrain.config import ModelConfig, load_config
 from pretrain.model import GPT
-from pretrain.parallel.base.params import init_parameters, part_specs
-from pretrain.parallel.base.stages import cut, head_flops, layer_flops, whole
+from pretrain.parallel.base.params import part_specs
+from pretrain.parallel.base.stages import cut, head_flops, layer_flops
 from pretrain.workload.flops import flops_per_token
-from tests.pretrain.models import CHOICES, build, dense_loss, small, some_tokens
+from tests.pretrain.models import CHOICES, small
 
 
 def counts(config: ModelConfig, num_stages: int) -> list[int]:
@@ -72,46 +72,6 @@ def test_the_flops_are_those_that_are_reported(choices: dict[str, Any]) -> None:
     assert 3 * forward == flops_per_token(config)
 
 
-def parts_of(config: ModelConfig, num_stages: int) -> list[GPT]:
-    """The stages of `build(config)`, with the same first weights; the copy of a tied embedding begins as the
-    embedding."""
-    parts = []
-    for stage in cut(config, num_stages):
-        with torch.device("meta"):
-            part = GPT(config, stage)
-        part.to_empty(device="cpu")
-        part.tie()
-        parameters = dict(part.named_parameters())
-        if config.tied and stage.is_last and not stage.is_first:
-            parameters["embedding.weight"] = parameters.pop("head.weight")
-        init_parameters(parameters, config, seed=3)
-        parts.append(part)
-    return parts
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("choices", CHOICES)
-def test_stages_in_sequence_are_the_model_bit_for_bit(choices: dict[str, Any], masked: bool) -> None:
-    config = small(num_layers=3, **choices)
-    model, parts = build(config), parts_of(config, 3)
-    tokens = some_tokens()
-    inputs = (torch.arange(12)[None] // 5, torch.full((2, 12), 4), torch.arange(12)[None] % 5) if masked else ()
-    expected, x = model(tokens, *inputs), tokens
-    for part in parts:
-        x = part(x, *inputs)
-    assert torch.equal(x, expected)
-
-    for logits in (expected, x):
-        dense_loss(logits, tokens).backward()  # type: ignore[no-untyped-call]
-    gradients = [{name: p.grad for name, p in part.named_parameters()} for part in parts]
-    for name, parameter in model.named_parameters():
-        found = [part[name] for part in gradients if name in part]
-        if name == "embedding.weight" and config.tied:
-            found.append(gradients[-1]["head.weight"])
-        assert parameter.grad is not None and None not in found
-        torch.testing.assert_close(sum(found), parameter.grad, rtol=1e-6, atol=1e-7)
-
-
 @pytest.mark.parametrize("choices", CHOICES)
 def test_a_parts_parameters_are_rows_of_the_table(choices: dict[str, Any]) -> None:
     config = small(num_layers=3, **choices)
@@ -125,8 +85,3 @@ def test_a_parts_parameters_are_rows_of_the_table(choices: dict[str, Any]) -> No
         assert (part.embedding is None) is not stage.is_first and (part.head is None) is not stage.is_last
         found |= shapes
     assert found == table
-
-
-def test_the_whole_model_is_one_stage() -> None:
-    stage = whole(small(num_layers=3))
-    assert (stage.index, stage.layers, stage.is_first, stage.is_last) == (0, range(3), True, True)

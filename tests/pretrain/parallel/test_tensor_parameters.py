@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -15,7 +14,6 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
@@ -27,12 +25,13 @@ from pretrain.data import IGNORED_TARGET
 from pretrain.parallel.base.params import ParamSpec
 from pretrain.parallel.base.products import Matrix, products
 from pretrain.parallel.base.tensor import ALONE, TensorAxis, distribute
+from tests.pretrain.operations import Operations
 from tests.pretrain.ranks import reused_ranks
 
 WIDTH, FFN_SIZE, VOCABULARY, VOCAB_SIZE = 6, 8, 20, 14
 NUM_TOKENS, NUM_MICRO_BATCHES = 8, 3
 SPECS = [
-    ParamSpec("embedding.weight", (VOCABULARY, WIDTH), 0.02, "embedding", 0, "vocabulary"),
+    ParamSpec("embedding.weight", (VOCABULARY, WIDTH), 0.02, "embedding", 0),
     ParamSpec("norm.weight", (WIDTH,), "ones", "vector", "tokens"),
     ParamSpec("up.weight", (FFN_SIZE, WIDTH), 0.02, "matrix", 0),
     ParamSpec("up.bias", (FFN_SIZE,), "zeros", "vector", 0),
@@ -172,25 +171,12 @@ def check_gradients(num_data_ranks: int) -> None:
         axis = TensorAxis.of(mesh["tp"], sequence_parallel)
         assert_same(train(sharded(toy(axis, mesh, torch.float64), mesh), mine), expected, 1e-13)
         mixed = sharded(toy(axis, mesh, torch.float32), mesh, param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        assert_same(train(mixed, mine), expected, 0.03)  # measured: 0.01
+        assert_same(train(mixed, mine), expected, 0.06)  # measured: 0.03
 
 
 @pytest.mark.parametrize(("num_ranks", "num_data_ranks"), [(2, 1), pytest.param(4, 2, marks=pytest.mark.long)])
 def test_gradients_of_all_parameters_come_out_of_fsdp_whole(num_ranks: int, num_data_ranks: int) -> None:
     reused_ranks(check_gradients, num_ranks, num_data_ranks)
-
-
-class Collectives(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts collectives by name: functional ones, as tensor parallelism uses, and those that FSDP2 makes in place."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.counts: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if "c10d" in func.namespace:
-            self.counts[func.name()] += 1
-        return func(*args, **(kwargs or {}))
 
 
 def keep_collectives(_context: Any, operator: Any, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:
@@ -207,10 +193,10 @@ def check_recompute() -> list[tuple[int, ...]]:
         axis = TensorAxis.of(mesh["tp"], sequence_parallel)
         for context_fn in (None, selective, noop_context_fn):
             model = sharded(toy(axis, mesh, torch.float64, context_fn), mesh)
-            with Collectives() as collectives:
+            with Operations() as operations:
                 backward(model, [0])
             assert_same(whole_gradients(model), expected, 1e-13)
-            counts.append(tuple(collectives.counts[operator.name()] for operator in COLLECTIVES))
+            counts.append(tuple(operations.counts[operator.name()] for operator in COLLECTIVES))
     return counts
 
 
@@ -227,9 +213,9 @@ def check_distribute() -> None:
     mesh = mesh_of(1)
     with torch.device("meta"):
         model = Toy(ALONE)
-    with Collectives() as collectives:
+    with Operations() as operations:
         distribute(model, SPECS, mesh["tp"], sequence_parallel=True)
-    assert not collectives.counts
+    assert not [name for name in operations.counts if "c10d" in name]
     assert model.head.weight is model.embedding.weight
     for spec in SPECS:
         parameter = model.get_parameter(spec.name)

@@ -24,8 +24,6 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 MAX_RANKS = 8
 MICRO_BATCH_SIZE = 2
-OLD_FASHIONED = {"norm": "layernorm", "activation": "gelu", "positions": "learned", "bias": True}
-
 FACTORS: dict[str, dict[str, Sections]] = {
     "pipeline": {f"pp {pp}": {"parallel": {"pp": pp}} for pp in (1, 2, 4)},
     "schedule": {schedule: {"parallel": {"schedule": schedule}} for schedule in SCHEDULES},
