@@ -161,16 +161,8 @@ def _valid_texts(raw: pa.LargeBinaryArray) -> tuple[Sequence[int], pa.LargeStrin
     try:
         return range(len(raw)), raw.cast(pa.large_string())  # checks, and copies nothing
     except pa.ArrowInvalid:
-        valid = [row for row, value in enumerate(raw.to_pylist()) if _is_utf8(value)]
+        valid = [row for row, value in enumerate(raw.to_pylist()) if value.decode(errors="ignore").encode() == value]
         return valid, raw.take(pa.array(valid, pa.int64())).cast(pa.large_string())
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -116,7 +116,11 @@ def main(args: argparse.Namespace) -> None:
     reading = Reading.of(config, tokenizer.eod)
     next_logits = Cached(model.to(device), reading, device)
     pieces = generate(next_logits, _encoded(prompts, tokenizer, reading), settings, reading, tokenizer.piece_bytes)
-    with _output(args.out) as out:
+    with ExitStack() as stack:
+        out: TextIO = sys.stdout
+        if args.out is not None:  # a file that is there once all texts are in it
+            path = stack.enter_context(durable.commit(args.out))
+            out = stack.enter_context(open(path, "x", encoding="utf-8"))
         if len(prompts) == args.num_samples == 1 and not args.json and not args.out:
             _stream(prompts[0], _timed(pieces), out)
         else:
@@ -142,16 +146,6 @@ def _check_out(out: Path | None, prompts: Path | None) -> None:
         raise UsageError(f"--out {out}: name it .jsonl: it will hold a JSON object in each line")
     if out.is_dir() or (prompts is not None and out.exists() and out.samefile(prompts)):
         raise UsageError(f"--out {out}: is a folder, or the file with the prompts. Choose another name")
-
-
-@contextmanager
-def _output(path: Path | None) -> Iterator[TextIO]:
-    """Where texts go: a file that is there once all of them are in it, or stdout."""
-    if path is None:
-        yield sys.stdout
-        return
-    with durable.commit(path) as temporary, open(temporary, "x", encoding="utf-8") as file:
-        yield file
 
 
 def _encoded(prompts: Iterable[str], tokenizer: Tokenizer, reading: Reading) -> Iterator[list[int]]:
@@ -189,10 +183,7 @@ def _stream(prompt: str, pieces: Iterable[Piece], out: TextIO) -> None:
     """A prompt, and its text as it comes."""
     print(prompt, end="", file=out, flush=True)
     for piece in pieces:
-        if piece.end is not None:
-            print(piece.text, file=out)
-        else:
-            print(piece.text, end="", file=out, flush=True)
+        print(piece.text, end="" if piece.end is None else "\n", file=out, flush=True)
 
 
 def _list(prompts: list[str], pieces: Iterable[Piece], num_samples: int, as_json: bool, out: TextIO) -> None:
