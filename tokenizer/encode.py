@@ -103,7 +103,8 @@ class Copies:
 
     def _foreign(self) -> WenhaiError:
         return WenhaiError(
-            f"{self._url}: is the mixture of another text shard. Remove its stage folder and run `python -m corpus run` "
+            f"{self._url}: is the mixture of another text shard. Remove its stage folder and run `python -m corpus "
+            f"run` "
             "again."
         )
 
@@ -211,7 +212,8 @@ def encode_file(file: File, tokenizer: Tokenizer, mixture: File | None = None) -
         return _encode_file(file, batch_encoder(tokenizer), mixture)
     except DifferentIdsError as error:
         _log.warning(
-            "%s: the ids of document %s are not SentencePiece's, so SentencePiece encodes the whole file, which is slower. "
+            "%s: the ids of document %s are not SentencePiece's, so SentencePiece encodes the whole file, which is "
+            "slower. "
             "Please report it with that document and the tokenizer %s.",
             file.url,
             error,

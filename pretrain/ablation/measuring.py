@@ -125,7 +125,8 @@ def _bits(model: Opened, held: Held, max_tokens: int | None) -> float:
     bits = evaluate(model.model, text, model.reading, MICRO_BATCH, model.device).bits_per_character
     if not math.isfinite(bits):
         raise WenhaiError(
-            f"{model.checkpoint}: what it makes of {held.kind} {held.name} is not a finite number of bits, since its training "
+            f"{model.checkpoint}: what it makes of {held.kind} {held.name} is not a finite number of bits, since its "
+            f"training "
             "diverged. Such an arm cannot be compared: give another --out and a smaller --set optimizer.learning_rate"
         )
     return bits

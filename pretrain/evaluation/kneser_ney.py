@@ -3,7 +3,8 @@
 They are what a GPT has to beat: orders 1, 2 and 5 price the same held-out text, the ends of its documents included. An
 n-gram model predicts a symbol w from the n - 1 symbols h before it; h' is h without its first:
 
-    p(w | h) = (c(h w) - D) / c(h .) + (sum of all D over what follows h) / c(h .) * p(w | h'),   or p(w | h') where h is new
+    p(w | h) = (c(h w) - D) / c(h .) + (sum of all D over what follows h) / c(h .) * p(w | h')
+    p(w | h) = p(w | h') where h is new
 
 The highest order counts how often an n-gram occurs, the others how many different symbols stand before it. D depends on
 c(h w): D1, D2 and D3+ of each order are estimated from how many n-grams occur once, twice, three and four times. Below

@@ -150,7 +150,8 @@ def write_examples(folder: Path, plan: Plan) -> Record:
         record = read_record(folder)
         if record is None or record.made_of != plan.digest:
             raise UsageError(
-                f"{folder}: holds other examples, or made in another way. Give the same files and options, or another --out."
+                f"{folder}: holds other examples, or made in another way. Give the same files and options, or another "
+                f"--out."
             )
         return record
     splits = {split: _write_split(folder / "data", split, plan) for split in ("train", "validation")}
@@ -186,8 +187,10 @@ def write_examples(folder: Path, plan: Plan) -> Record:
 def _check_lengths(fit: Fit, num_left: int) -> None:
     if fit.too_long == "error" and fit.num_longer:
         raise UsageError(
-            f"{fit.num_longer:,} of {num_left + fit.num_longer:,} examples are longer than the window of {fit.num_tokens:,} "
-            f"tokens; the longest has {fit.longest:,}. Leave them out with --too-long drop, cut the beginning of their prompts "
+            f"{fit.num_longer:,} of {num_left + fit.num_longer:,} examples are longer than the window of "
+            f"{fit.num_tokens:,} "
+            f"tokens; the longest has {fit.longest:,}. Leave them out with --too-long drop, cut the beginning of their "
+            f"prompts "
             "with --too-long cut, or choose a longer model.sequence_length."
         )
 

@@ -155,7 +155,8 @@ def _encoded(prompts: Iterable[str], tokenizer: Tokenizer, reading: Reading) -> 
         tokens = tokenizer.encode(prompt)
         if len(tokens) + 1 > length:
             print(
-                f"prompt {number}: has {len(tokens):,} tokens, and the model reads {length:,} at a time; it begins with the "
+                f"prompt {number}: has {len(tokens):,} tokens, and the model reads {length:,} at a time; it begins "
+                f"with the "
                 f"last {max(1, length // 2):,}",
                 file=sys.stderr,
             )
@@ -174,7 +175,8 @@ def _timed(pieces: Iterable[Piece]) -> Iterator[Piece]:
     seconds = time.perf_counter() - start
     sys.stdout.flush()
     print(
-        f"{num_texts:,} text{'' if num_texts == 1 else 's'}, {num_tokens:,} tokens, {seconds:.1f} s, {num_tokens / max(seconds, 1e-9):,.0f} tokens/s",
+        f"{num_texts:,} text{'' if num_texts == 1 else 's'}, {num_tokens:,} tokens, {seconds:.1f} s, "
+        f"{num_tokens / max(seconds, 1e-9):,.0f} tokens/s",
         file=sys.stderr,
     )
 

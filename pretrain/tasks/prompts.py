@@ -158,7 +158,8 @@ class Prompter:
             emptied = self._asked.content_free_fields
             if not emptied:
                 raise UsageError(
-                    f"{self._wording.where}: the context holds nothing of an item, so that there is nothing to calibrate. "
+                    f"{self._wording.where}: the context holds nothing of an item, so that there is nothing to "
+                    f"calibrate. "
                     "Leave calibration out, or choose another prompt."
                 )
             context_fields = {**fields, **dict.fromkeys(emptied, content_free)}
@@ -201,7 +202,8 @@ class Prompter:
             if self._fits(fields, self._answers(item, fields)):
                 return shots, fields, before - sum(map(len, fields.values()))
         raise UsageError(
-            f"{self._wording.where}: the question without its texts is longer than the {self.sequence_length:,} tokens that "
+            f"{self._wording.where}: the question without its texts is longer than the {self.sequence_length:,} tokens "
+            f"that "
             "the model reads. Choose a shorter prompt, or another model."
         )
 

@@ -202,7 +202,7 @@ def _run(
 
 @contextmanager
 def progress(name: str, num: int, num_done: int, is_shown: bool = True) -> Iterator[Callable[[int], None]]:
-    """What the person at the terminal sees while prompts are scored: one live line there, plain lines elsewhere; stderr.
+    """What the person at the terminal sees while prompts are scored, on stderr: one live line, plain lines elsewhere.
 
     Args:
         num: prompts of the task.

@@ -21,8 +21,8 @@ class Kernel(NamedTuple):
     tables: Any  # arrays, of the model's own kind
     make_scratch: Callable[[int], Any]  # working memory for chunks of so many characters
     encode: Callable[..., int]
-    """Of the offsets and bytes of rows, the tables and the scratch: writes the rows' ids, and into `ends` how many there
-    are up to each row's end; returns their number."""
+    """Of the offsets and bytes of rows, the tables and the scratch: writes the rows' ids, and into `ends` how many
+    there are up to each row's end; returns their number."""
 
 
 @kernel(leaf=True)

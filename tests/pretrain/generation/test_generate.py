@@ -134,7 +134,8 @@ def test_a_text_says_why_it_ended() -> None:
 def test_settings_that_mean_nothing_are_refused(wrong: dict[str, object]) -> None:
     reading = Reading(5, EOD)
     with pytest.raises(UsageError, match=next(iter(wrong)).rstrip("s") if "stops" not in wrong else "stop string"):
-        list(generate(Wheel(9).next_logits(reading), [[1]], Settings(GREEDY, **wrong), reading, letters))  # type: ignore[arg-type]
+        settings = Settings(GREEDY, **wrong)  # type: ignore[arg-type]
+        list(generate(Wheel(9).next_logits(reading), [[1]], settings, reading, letters))
 
 
 def test_a_model_that_diverged_is_an_error() -> None:
