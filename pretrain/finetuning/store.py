@@ -26,6 +26,7 @@ from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from pretrain.chat.templates import Part, Template, parts
 from pretrain.data.examples import COUNTED, RECORD, BoolArray, Record, SplitRecord, read_record
+from pretrain.evaluation.texts import blocks
 from pretrain.finetuning.sources import Example, Source, Survey, number_of
 from tokenizer.model import Ids, Tokenizer
 from tokenizer.shards.writer import create_shard
@@ -86,7 +87,13 @@ class Fit:
 
 def encode(examples: Iterable[Example], template: Template, tokenizer: Tokenizer) -> Iterator[Encoded]:
     """Examples with their tokens, some at a time: each part of a text is encoded for itself."""
-    for block in _blocks(examples, template):
+
+    def size(spelled: tuple[Example, list[Part]]) -> int:
+        characters = sum(len(part.text) for part in spelled[1])
+        return max(characters, CHARACTERS_TOGETHER // ENCODED_TOGETHER)
+
+    found = ((example, parts(template, example.messages)) for example in examples)
+    for block in blocks(found, size, CHARACTERS_TOGETHER):
         ids = iter(tokenizer.encode_batch([part.text for _, spelled in block for part in spelled]))
         for example, spelled in block:
             own = list(islice(ids, len(spelled)))
@@ -94,21 +101,6 @@ def encode(examples: Iterable[Example], template: Template, tokenizer: Tokenizer
             sizes = [len(part.text) for part in spelled]
             num_counted = sum(size for size, part in zip(sizes, spelled, strict=True) if part.is_answer)
             yield Encoded(example, np.concatenate(own), np.append(is_counted, True), sum(sizes), num_counted)
-
-
-def _blocks(examples: Iterable[Example], template: Template) -> Iterator[list[tuple[Example, list[Part]]]]:
-    """Examples with the parts of their texts, so many together as are encoded together."""
-    block: list[tuple[Example, list[Part]]] = []
-    num_characters = 0
-    for example in examples:
-        spelled = parts(template, example.messages)
-        block.append((example, spelled))
-        num_characters += sum(len(part.text) for part in spelled)
-        if len(block) == ENCODED_TOGETHER or num_characters >= CHARACTERS_TOGETHER:
-            yield block
-            block, num_characters = [], 0
-    if block:
-        yield block
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -263,14 +263,7 @@ class Prompter:
         continuation = Continuation([*given, *self._encode(scored)], len(given))
         return Answer(choice, word, continuation, len(scored))
 
-    def _encode(self, text: str) -> list[int]:
-        """Tokens of a part of an answer: many answers share one of theirs with each other, or with other items."""
-        if text not in self._encoded:
-            if len(self._encoded) >= MAX_KEPT_TEXTS:
-                self._encoded.clear()
-            self._encoded[text] = self.tokenizer.encode(text)
-        return self._encoded[text]
-
     @cached_property
-    def _encoded(self) -> dict[str, list[int]]:
-        return {}
+    def _encode(self) -> Callable[[str], list[int]]:
+        """Tokens of a part of an answer: many answers share one of theirs with each other, or with other items."""
+        return lru_cache(MAX_KEPT_TEXTS)(self.tokenizer.encode)
