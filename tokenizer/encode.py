@@ -104,7 +104,7 @@ class Copies:
     def _foreign(self) -> WenhaiError:
         return WenhaiError(
             f"{self._url}: is the mixture of another text shard. Remove its stage folder and run `python -m corpus "
-            f"run` "
+            "run` "
             "again."
         )
 

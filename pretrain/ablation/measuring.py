@@ -126,7 +126,7 @@ def _bits(model: Opened, held: Held, max_tokens: int | None) -> float:
     if not math.isfinite(bits):
         raise WenhaiError(
             f"{model.checkpoint}: what it makes of {held.kind} {held.name} is not a finite number of bits, since its "
-            f"training "
+            "training "
             "diverged. Such an arm cannot be compared: give another --out and a smaller --set optimizer.learning_rate"
         )
     return bits

@@ -285,7 +285,7 @@ def described_exclusions(held: Sequence[Held]) -> list[str]:
     lines = [
         f"{each.kind} {shown(each.name)}: {each.num_same_id + each.num_same_text} of "
         f"{len(each.documents) + each.num_same_id + each.num_same_text} documents left out, since an arm was trained "
-        f"on "
+        "on "
         f"them ({each.num_same_id} by their id, {each.num_same_text} by their text)"
         for each in held
         if each.num_same_id + each.num_same_text

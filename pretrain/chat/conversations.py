@@ -85,7 +85,7 @@ def checked(messages: Sequence[Message]) -> tuple[Message, ...]:
     ):
         raise NotAnExample(
             f"has turns of {_shown(', '.join(message.role for message in messages) or 'nobody')}, and user and "
-            f"assistant take turns, "
+            "assistant take turns, "
             "the assistant last"
         )
     for number, message in enumerate(messages, start=1):

@@ -106,7 +106,7 @@ def _held_out(asked: Opened, args: argparse.Namespace, folder: Path) -> HeldOut 
     if not isinstance(held_out, HeldOut) and (args.stride or args.per_document):
         raise UsageError(
             f"{args.data}: holds examples, whose answers are read as in training. Leave out --stride and "
-            f"--per-document."
+            "--per-document."
         )
     return held_out
 

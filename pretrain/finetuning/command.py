@@ -149,7 +149,7 @@ def _is_prepared(out: Path, asked: dict[str, Any]) -> bool:
     if changed := [key for key, value in asked.items() if there.get(key) != value]:
         raise UsageError(
             f"{out}: holds a run that began with other {' and '.join(changed)}. Give the options it began with, or "
-            f"another --out."
+            "another --out."
         )
     return (out / CONFIG).is_file()
 

@@ -71,7 +71,7 @@ def sequence_length(values: Mapping[str, Any], base: RunConfig) -> int:
     if changed := [key for key in sorted(ours) if ours[key] != theirs.get(key) and key not in allowed]:
         raise UsageError(
             f"model.{changed[0]}: is {ours[changed[0]]} here and {theirs.get(changed[0])} of the checkpoint, whose "
-            f"weights the "
+            "weights the "
             f"run begins with. Leave it out; of the model you can change {' and '.join(allowed)}."
         )
     length = ours["sequence_length"]

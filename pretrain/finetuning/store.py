@@ -143,7 +143,7 @@ def write_examples(folder: Path, plan: Plan) -> Record:
         if record is None or record.made_of != plan.digest:
             raise UsageError(
                 f"{folder}: holds other examples, or made in another way. Give the same files and options, or another "
-                f"--out."
+                "--out."
             )
         return record
     splits = {split: _write_split(folder / "data", split, plan) for split in ("train", "validation")}
@@ -182,7 +182,7 @@ def _check_lengths(fit: Fit, num_left: int) -> None:
             f"{fit.num_longer:,} of {num_left + fit.num_longer:,} examples are longer than the window of "
             f"{fit.num_tokens:,} "
             f"tokens; the longest has {fit.longest:,}. Leave them out with --too-long drop, cut the beginning of their "
-            f"prompts "
+            "prompts "
             "with --too-long cut, or choose a longer model.sequence_length."
         )
 

@@ -156,7 +156,7 @@ def _encoded(prompts: Iterable[str], tokenizer: Tokenizer, reading: Reading) -> 
         if len(tokens) + 1 > length:
             print(
                 f"prompt {number}: has {len(tokens):,} tokens, and the model reads {length:,} at a time; it begins "
-                f"with the "
+                "with the "
                 f"last {max(1, length // 2):,}",
                 file=sys.stderr,
             )

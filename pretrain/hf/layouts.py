@@ -173,7 +173,7 @@ class Layout:
                 raise UsageError(
                     f"{', '.join(entry.theirs)}: {', '.join(str(list(part.shape)) for part in parts)} do not make the "
                     f"{list(expected)} of {entry.ours} that config.json describes. The folder is damaged, or of a "
-                    f"variant."
+                    "variant."
                 )
             yield entry.ours, ours
 

@@ -95,7 +95,7 @@ def import_model(
     if tokenizer.vocab_size > num_rows:
         raise UsageError(
             f"{tokenizer.path}: has {tokenizer.vocab_size:,} entries, the model {num_rows:,}. Name its own with "
-            f"--tokenizer."
+            "--tokenizer."
         )
     config = new_config(layout, theirs, base, overrides)
     with mesh.start(ParallelConfig(), "cpu", TIMEOUT_MINUTES) as world:

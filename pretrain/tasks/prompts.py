@@ -159,7 +159,7 @@ class Prompter:
             if not emptied:
                 raise UsageError(
                     f"{self._wording.where}: the context holds nothing of an item, so that there is nothing to "
-                    f"calibrate. "
+                    "calibrate. "
                     "Leave calibration out, or choose another prompt."
                 )
             context_fields = {**fields, **dict.fromkeys(emptied, content_free)}
@@ -203,7 +203,7 @@ class Prompter:
                 return shots, fields, before - sum(map(len, fields.values()))
         raise UsageError(
             f"{self._wording.where}: the question without its texts is longer than the {self.sequence_length:,} tokens "
-            f"that "
+            "that "
             "the model reads. Choose a shorter prompt, or another model."
         )
 

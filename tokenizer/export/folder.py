@@ -98,7 +98,7 @@ def prove(tokenizer: Tokenizer, documents: Iterable[Document], folder: Path, *, 
     if found[0].num_documents < num_documents:
         raise UsageError(
             f"--text: {found[0].num_documents:,} documents, and equality is to be shown on {num_documents:,}. Name "
-            f"more "
+            "more "
             f"text, or be content with less: --documents {found[0].num_documents}."
         )
     return Proof(found, _compare(tokenizer, libraries, trial_documents(tokenizer), "trial texts"))
