@@ -39,11 +39,6 @@ def test_streams_hold_whole_characters_and_add_up(text: str, data: st.DataObject
     assert all(part in text for part in parts)
 
 
-def test_a_character_comes_with_its_last_byte() -> None:
-    tokens = [256, *"😀".encode(), 259, 257, *"海".encode(), 258]
-    assert stream([PIECES[token] for token in tokens])[0] == ["海", "😀", "文海", "海", "。\n"]
-
-
 def test_bytes_that_are_no_character_are_replaced_once_it_is_certain() -> None:
     assert stream([b"\xe6", b"\xb5"])[0] == ["\ufffd"], "the text ended inside a character"
     assert stream([b"\xe6", "海".encode()])[0] == ["\ufffd海"]
