@@ -76,6 +76,8 @@ class Questions:
     max_tokens: int  # of each
     tasks: Tasks | None
     device: str
+    texts: tuple[str, ...] = ()  # files, and the field of a line that names its source
+    by: str | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
