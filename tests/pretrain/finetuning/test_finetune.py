@@ -211,7 +211,8 @@ def test_settings_that_a_configuration_leaves_open(tmp_path: Path) -> None:
     ("num_rows", "micro_batch_size", "num_ranks", "tp", "expected"),
     [
         (10_000, 1, 1, 1, 8), (800, 1, 1, 1, 8), (799, 1, 1, 1, 4), (399, 1, 1, 1, 2), (199, 1, 1, 1, 1),
-        (3, 1, 1, 1, 1), (3, 1, 2, 1, 2), (3, 4, 2, 1, 8), (10_000, 1, 3, 1, 9), (3, 1, 4, 2, 2), (10_000, 1, 16, 1, 16),
+        (3, 1, 1, 1, 1), (3, 1, 2, 1, 2), (3, 4, 2, 1, 8), (10_000, 1, 3, 1, 9),
+        (3, 1, 4, 2, 2), (10_000, 1, 16, 1, 16),
     ],
 )  # fmt: skip
 def test_few_rows_are_enough_steps(
