@@ -21,7 +21,7 @@ python -m tokenizer run --out build/mine --text 'data/*.parquet'    # any Parque
         "make token shards of Megatron's .bin and .idx, or of datatrove's .ds",
         """
 python -m tokenizer adopt old/part-*.idx --tokenizer build/demo --out build/adopted
-python -m tokenizer adopt old/train.ds --validation old/heldout.ds --tokenizer build/demo --out build/adopted --append-eod
+python -m tokenizer adopt old/train.ds --validation old/held.ds --tokenizer build/demo --out build/adopted --append-eod
 """,
         was="adopt",
     ),

@@ -85,21 +85,6 @@ def damaged(path: Path, error: Exception) -> WenhaiError:
     return WenhaiError(f"{path}: damaged ({reason}). Restore it, or rebuild the stage that wrote it.")
 
 
-def text_bytes(files: list[File]) -> int:
-    """About how many bytes of text the files hold, from their footers alone."""
-    total = 0
-    for file in files:
-        with storage.open_stream(file.url) as stream:
-            try:
-                metadata = pq.read_metadata(stream)
-            except (OSError, pa.ArrowException) as error:
-                raise UsageError(f"{file.url}: not a Parquet file ({error}).") from error
-        for group in range(metadata.num_row_groups):
-            columns = (metadata.row_group(group).column(index) for index in range(metadata.num_columns))
-            total += sum(column.total_uncompressed_size for column in columns if column.path_in_schema == "text")
-    return total
-
-
 def document_keys(ids: list[bytes], purpose: str, seed: int) -> Keys:
     """A uniform 64-bit key of each document for one purpose; keys of different purposes are independent.
 
@@ -161,16 +146,8 @@ def _valid_texts(raw: pa.LargeBinaryArray) -> tuple[Sequence[int], pa.LargeStrin
     try:
         return range(len(raw)), raw.cast(pa.large_string())  # checks, and copies nothing
     except pa.ArrowInvalid:
-        valid = [row for row, value in enumerate(raw.to_pylist()) if _is_utf8(value)]
+        valid = [row for row, value in enumerate(raw.to_pylist()) if value.decode(errors="ignore").encode() == value]
         return valid, raw.take(pa.array(valid, pa.int64())).cast(pa.large_string())
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _is_text(kind: pa.DataType) -> bool:

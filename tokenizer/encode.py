@@ -103,7 +103,8 @@ class Copies:
 
     def _foreign(self) -> WenhaiError:
         return WenhaiError(
-            f"{self._url}: is the mixture of another text shard. Remove its stage folder and run `python -m corpus run` "
+            f"{self._url}: is the mixture of another text shard. Remove its stage folder and run `python -m corpus "
+            "run` "
             "again."
         )
 
@@ -211,7 +212,8 @@ def encode_file(file: File, tokenizer: Tokenizer, mixture: File | None = None) -
         return _encode_file(file, batch_encoder(tokenizer), mixture)
     except DifferentIdsError as error:
         _log.warning(
-            "%s: the ids of document %s are not SentencePiece's, so SentencePiece encodes the whole file, which is slower. "
+            "%s: the ids of document %s are not SentencePiece's, so SentencePiece encodes the whole file, which is "
+            "slower. "
             "Please report it with that document and the tokenizer %s.",
             file.url,
             error,
@@ -248,14 +250,23 @@ def _encode_file(file: File, encoder: BatchEncoder, mixture: File | None) -> tup
 
 
 def _encode(batch: Batch, copies: NDArray[np.uint8], encoder: BatchEncoder) -> tuple[Tokens, pa.RecordBatch]:
-    """The tokens of those documents of a batch that have copies, and what is known of them."""
+    """The tokens of those documents of a batch that have copies, and what is known of them.
+
+    The beginning of the document of the smallest key is compared with SentencePiece.
+
+    Raises:
+        DifferentIdsError: its ids differ.
+    """
     ids, texts = pa.array(batch.ids, pa.binary(ID_BYTES)), batch.texts
     columns = [ids, batch.urls, pa.array(batch.sources, pa.string()), pa.array(copies.astype(np.int64))]
     if not copies.all():
         rows = pa.array(np.flatnonzero(copies))
         texts, *columns = (column.take(rows) for column in (texts, *columns))
     if encoder.reason is None and len(texts):
-        _compare(columns[0].to_pylist(), texts, encoder)
+        chosen = columns[0].to_pylist()
+        row = int(np.argmin(document_keys(chosen, "compare", 0)))
+        if encoder.differing(pc.utf8_slice_codeunits(texts.slice(row, 1), 0, COMPARED_CHARACTERS)):
+            raise DifferentIdsError(chosen[row].hex())
     tokens, lengths = encoder.encode_flat(texts)
     columns += [pa.array(lengths), pc.utf8_length(texts), pc.binary_length(texts)]
     return tokens, pa.RecordBatch.from_arrays(columns, schema=DOCUMENTS)
@@ -273,17 +284,6 @@ def ordered_tokens(encoded: Encoded, rows: NDArray[np.intp], eod: int) -> Iterat
     for group in map(slice, bounds, bounds[1:]):
         spans = zip(starts[rows[group]].tolist(), lengths[rows[group]].tolist(), strict=True)
         yield group, np.concatenate([part for start, length in spans for part in (tokens[start : start + length], end)])
-
-
-def _compare(ids: list[bytes], texts: pa.LargeStringArray, encoder: BatchEncoder) -> None:
-    """Compare the beginning of the document of the smallest key with SentencePiece.
-
-    Raises:
-        DifferentIdsError: its ids differ.
-    """
-    row = int(np.argmin(document_keys(ids, "compare", 0)))
-    if encoder.differing(pc.utf8_slice_codeunits(texts.slice(row, 1), 0, COMPARED_CHARACTERS)):
-        raise DifferentIdsError(ids[row].hex())
 
 
 def seeded_order(ids: list[bytes], seed: int, copies: NDArray[np.int64] | None = None) -> NDArray[np.intp]:

@@ -66,12 +66,12 @@ def main(args: argparse.Namespace) -> None:
         num_tokens=None if args.tokens is None else parse_tokens(args.tokens),
         points=args.points,
     )
-    from pretrain.ablation.experiment import Asked, experiment
-    from pretrain.ablation.measuring import tasks_of
+    from pretrain.ablation.experiment import experiment
+    from pretrain.ablation.measuring import Questions, tasks_of
     from pretrain.ablation.results import tables, to_json
     from pretrain.tasks.definition import NINE
 
     tasks = None if args.tasks is None else tasks_of(args.tasks, tuple(args.task or NINE), args.limit)
-    asked = Asked(tuple(args.text), args.by, args.max_tokens, tasks, args.device)
+    asked = Questions((), args.max_tokens, tasks, args.device, tuple(args.text), args.by)
     results = experiment(plan, args.out, asked, args.nproc)
     print(json.dumps(to_json(results), ensure_ascii=False) if args.json else tables(results), end="")

@@ -13,14 +13,14 @@ newest checkpoint, and a run is measured again only where the questions have cha
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from corpus.engine import durable
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
 from pretrain.ablation import page
-from pretrain.ablation.measuring import Measured, Questions, Tasks, measured
+from pretrain.ablation.measuring import Measured, Questions, measured
 from pretrain.ablation.plan import RECORD, Plan, Run, check_record, record
 from pretrain.ablation.results import RESULTS, Results, collect, described_arms, described_exclusions, to_json
 from pretrain.ablation.unseen import read_held
@@ -35,19 +35,8 @@ from tokenizer.model import Tokenizer
 LOG_LINES = 20  # of a run that failed
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What the models of an ablation are asked."""
-
-    texts: tuple[str, ...]  # files
-    by: str | None
-    max_tokens: int
-    tasks: Tasks | None
-    device: str
-
-
-def experiment(plan: Plan, out: Path, asked: Asked, num_ranks: int) -> Results:
-    """Train and measure what is missing; returns what was found.
+def experiment(plan: Plan, out: Path, asked: Questions, num_ranks: int) -> Results:
+    """Train and measure what is missing; returns what was found. What is held out of the arms joins what is `asked`.
 
     Raises:
         UsageError: `out` holds an ablation of other settings or text, or there is nothing to compare models on.
@@ -63,9 +52,7 @@ def experiment(plan: Plan, out: Path, asked: Asked, num_ranks: int) -> Results:
         durable.write_json(out / RECORD, check_record(out / RECORD, record(plan, data)))
         split = config.data.validation_split
         held = read_held(plan.arms, asked.texts, asked.by, tokenizer, split, asked.max_tokens)
-        questions = Questions(
-            tuple(each for each in held if each.documents), asked.max_tokens, asked.tasks, asked.device
-        )
+        questions = replace(asked, held=tuple(each for each in held if each.documents))
         for line in (*described_arms(plan), *described_exclusions(held)):
             say(line)
         found: dict[str, Measured] = {}

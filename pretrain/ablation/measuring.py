@@ -76,6 +76,8 @@ class Questions:
     max_tokens: int  # of each
     tasks: Tasks | None
     device: str
+    texts: tuple[str, ...] = ()  # files, and the field of a line that names its source
+    by: str | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -125,7 +127,8 @@ def _bits(model: Opened, held: Held, max_tokens: int | None) -> float:
     bits = evaluate(model.model, text, model.reading, MICRO_BATCH, model.device).bits_per_character
     if not math.isfinite(bits):
         raise WenhaiError(
-            f"{model.checkpoint}: what it makes of {held.kind} {held.name} is not a finite number of bits, since its training "
+            f"{model.checkpoint}: what it makes of {held.kind} {held.name} is not a finite number of bits, since its "
+            "training "
             "diverged. Such an arm cannot be compared: give another --out and a smaller --set optimizer.learning_rate"
         )
     return bits

@@ -110,7 +110,8 @@ class Plan:
     def warnings(self) -> list[str]:
         """What makes the comparison say something else than it seems to."""
         return [
-            f"{arm.name}: its text is read {self.epochs(arm):.1f} times. Beyond some {MANY_EPOCHS:g} epochs repeated text "
+            f"{arm.name}: its text is read {self.epochs(arm):.1f} times. Beyond some {MANY_EPOCHS:g} epochs repeated "
+            "text "
             "teaches less and less, and that is part of what is compared"
             for arm in self.arms
             if self.epochs(arm) > MANY_EPOCHS
@@ -228,7 +229,8 @@ def _check_together(arms: Sequence[Arm]) -> None:
             raise UsageError(f"--arm {arm.name}={arm.folder}: another arm is the same text. Name another build")
         if arm.shards[0].identity != arms[0].shards[0].identity:
             raise UsageError(
-                f"--arm {arm.name}={arm.folder}: its tokens are of another tokenizer than those of {arms[0].folder}, and "
+                f"--arm {arm.name}={arm.folder}: its tokens are of another tokenizer than those of {arms[0].folder}, "
+                "and "
                 "the models would differ in more than their text. Encode it with that one: python -m tokenizer run "
                 f"--recipe RECIPE --out {arm.folder} --tokenizer {arms[0].folder}"
             )
@@ -257,12 +259,14 @@ def check_record(path: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
     changed = sorted(_differing(found["config"], wanted["config"]))
     if changed:
         raise UsageError(
-            f"{path.parent}: holds an ablation with another {', '.join(changed)}. Give another --out, or the same settings"
+            f"{path.parent}: holds an ablation with another {', '.join(changed)}. Give another --out, or the same "
+            "settings"
         )
     for name, digest in wanted["arms"].items():
         if found["arms"].get(name, digest) != digest:
             raise UsageError(
-                f"{path.parent}: arm {name} was another text when its runs began. Give it another name, or another --out"
+                f"{path.parent}: arm {name} was another text when its runs began. Give it another name, or another "
+                "--out"
             )
     return {**wanted, "arms": {**found["arms"], **wanted["arms"]}}
 

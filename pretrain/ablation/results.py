@@ -24,8 +24,10 @@ HALVINGS = 200
 FORMAT = 1
 RESULTS = "results.json"
 CAUTION = (
-    "± is the standard deviation over seeds, brackets are the 95 % interval of the paired difference to the first arm. Not "
-    "told apart (< x): the seeds alone may make a difference below x. Other held-out text would move the figures of all "
+    "± is the standard deviation over seeds, brackets are the 95 % interval of the paired difference to the first arm. "
+    "Not "
+    "told apart (< x): the seeds alone may make a difference below x. Other held-out text would move the figures of "
+    "all "
     "arms. Each interval is for one comparison: of 20 without any effect one is expected to be told apart."
 )
 Kind = Literal["held out", "text", "task"]
@@ -282,7 +284,8 @@ def described_exclusions(held: Sequence[Held]) -> list[str]:
     """What was left out of which text, and why; and which texts are the same, so that their figures count once."""
     lines = [
         f"{each.kind} {shown(each.name)}: {each.num_same_id + each.num_same_text} of "
-        f"{len(each.documents) + each.num_same_id + each.num_same_text} documents left out, since an arm was trained on "
+        f"{len(each.documents) + each.num_same_id + each.num_same_text} documents left out, since an arm was trained "
+        "on "
         f"them ({each.num_same_id} by their id, {each.num_same_text} by their text)"
         for each in held
         if each.num_same_id + each.num_same_text

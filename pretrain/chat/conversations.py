@@ -84,7 +84,8 @@ def checked(messages: Sequence[Message]) -> tuple[Message, ...]:
         or any(message.role != ("user", "assistant")[place % 2] for place, message in enumerate(turns))
     ):
         raise NotAnExample(
-            f"has turns of {_shown(', '.join(message.role for message in messages) or 'nobody')}, and user and assistant take turns, "
+            f"has turns of {_shown(', '.join(message.role for message in messages) or 'nobody')}, and user and "
+            "assistant take turns, "
             "the assistant last"
         )
     for number, message in enumerate(messages, start=1):

@@ -59,7 +59,8 @@ def parts(template: Template, messages: Sequence[Message]) -> list[Part]:
     """A conversation as what is given and what is answered, in turns; the last is open if no answer stands last.
 
     >>> marks = Template(user=Marks(prefix="Q: ", suffix=" "), assistant=Marks(prefix="A: ", suffix=" "))
-    >>> [part.text for part in parts(marks, [Message("user", "2+2"), Message("assistant", "4"), Message("user", "3+3")])]
+    >>> turns = [Message("user", "2+2"), Message("assistant", "4"), Message("user", "3+3")]
+    >>> [part.text for part in parts(marks, turns)]
     ['Q: 2+2 A: ', '4', ' Q: 3+3 A: ']
     """
     found: list[Part] = []

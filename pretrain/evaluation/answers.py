@@ -45,7 +45,8 @@ def read_answers(loader: Loader, tokenizer: Tokenizer, max_tokens: int) -> HeldO
     num_samples = min(loader.num_samples_per_epoch, max_tokens // loader.sequence_length)
     if not num_samples:
         raise UsageError(
-            f"evaluation.max_tokens {max_tokens:,}: a sample of held-out examples has {loader.sequence_length:,} tokens. "
+            f"evaluation.max_tokens {max_tokens:,}: a sample of held-out examples has {loader.sequence_length:,} "
+            "tokens. "
             "Allow more."
         )
     num_tokens = num_characters = num_bytes = 0

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from pretrain.data import IGNORED_TARGET
 from pretrain.evaluation.held_out import Document, HeldOut
-from pretrain.evaluation.texts import Text
+from pretrain.evaluation.texts import Text, blocks
 from pretrain.inference.reading import Reading, TokenLosses
 from pretrain.parallel.base.mesh import DATA_AXES, World
 from tokenizer.model import Tokenizer
@@ -125,25 +125,12 @@ def batches(
 
 def _alike(found: Iterable[Row], batch_tokens: int, length: int, multiple: int) -> Iterator[list[Row]]:
     """Windows of about the same length, together of at most `batch_tokens` tokens with their padding."""
-    for block in _blocks(found, BATCHES_AHEAD * batch_tokens):
+    for block in blocks(found, lambda row: len(row.tokens), BATCHES_AHEAD * batch_tokens):
         block.sort(key=lambda row: -len(row.tokens))  # stable: equal ones stay in their order
         while block:
             most = max(1, batch_tokens // _padded(len(block[0].tokens), length, multiple))
             yield block[:most]
             del block[:most]
-
-
-def _blocks(found: Iterable[Row], most_tokens: int) -> Iterator[list[Row]]:
-    block: list[Row] = []
-    held = 0
-    for row in found:
-        block.append(row)
-        held += len(row.tokens)
-        if held >= most_tokens:
-            yield block
-            block, held = [], 0
-    if block:
-        yield block
 
 
 def _padded(num_tokens: int, length: int, multiple: int) -> int:

@@ -58,7 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stride",
         type=int,
         metavar="N",
-        help="new tokens of a window: the fewer, the more context has each, and the longer it takes (default: a whole window, "
+        help="new tokens of a window: the fewer, the more context has each, and the longer it takes "
+        "(default: a whole window, "
         "as in training)",
     )
     how.add_argument(
@@ -104,7 +105,8 @@ def _held_out(asked: Opened, args: argparse.Namespace, folder: Path) -> HeldOut 
     held_out = open_held_out(folder, args.split, asked.config, asked.tokenizer, args.max_tokens)
     if not isinstance(held_out, HeldOut) and (args.stride or args.per_document):
         raise UsageError(
-            f"{args.data}: holds examples, whose answers are read as in training. Leave out --stride and --per-document."
+            f"{args.data}: holds examples, whose answers are read as in training. Leave out --stride and "
+            "--per-document."
         )
     return held_out
 
@@ -123,7 +125,8 @@ def table(result: Evaluation) -> Iterator[str]:
     """The largest sources, the rest, and all, in 80 columns."""
     from pretrain.evaluation.bits import largest
 
-    yield f"{'source':{NAME_COLUMNS}} {'bits/char':>9} {'bits/byte':>9} {'loss/token':>10} {'characters':>13} {'tokens':>13}"
+    heads = f"{'bits/char':>9} {'bits/byte':>9} {'loss/token':>10} {'characters':>13} {'tokens':>13}"
+    yield f"{'source':{NAME_COLUMNS}} {heads}"
     for name, part in {**largest(result.by_source, TABLE_SOURCES), "all": result}.items():
         figures = f"{part.bits_per_character:9.4f} {part.bits_per_byte:9.4f} {part.loss:10.4f}"
         shown = fitted(name, NAME_COLUMNS)

@@ -3,7 +3,8 @@
 They are what a GPT has to beat: orders 1, 2 and 5 price the same held-out text, the ends of its documents included. An
 n-gram model predicts a symbol w from the n - 1 symbols h before it; h' is h without its first:
 
-    p(w | h) = (c(h w) - D) / c(h .) + (sum of all D over what follows h) / c(h .) * p(w | h'),   or p(w | h') where h is new
+    p(w | h) = (c(h w) - D) / c(h .) + (sum of all D over what follows h) / c(h .) * p(w | h')
+    p(w | h) = p(w | h') where h is new
 
 The highest order counts how often an n-gram occurs, the others how many different symbols stand before it. D depends on
 c(h w): D1, D2 and D3+ of each order are estimated from how many n-grams occur once, twice, three and four times. Below
@@ -16,17 +17,19 @@ whatever follows one context lies together, and there is no object for each n-gr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pretrain.evaluation.texts import blocks
+
 ORDERS = {"unigram": 1, "bigram": 2, "5gram": 5}
 END = 0xD800  # the end-of-document mark among code points: a surrogate, which no text contains
 NUM_SYMBOLS = 0x110000 - 0x800 + 1  # Unicode's scalar values and the mark
 MAX_BASELINE_TOKENS = 4_000_000  # of training text: some 15 seconds and 1 GB
-PRICED_TOGETHER = 4_000_000  # characters; the contexts of an n-gram end with them
+PRICED_TOGETHER = 4_000_000  # characters, or a little more; the contexts of an n-gram end with them
 DISCOUNT = 0.75  # where a text is too small to estimate any; Church and Gale 1991 measure 0.75 on bigrams
 NEW = -1  # the rank of what the training text does not have; as an index, the last entry
 
@@ -95,7 +98,7 @@ def character_baselines(
     models = {name: KneserNey(train, order) for name, order in ORDERS.items()}
     bits = dict.fromkeys(models, 0.0)
     num_characters = 0
-    for block in _blocks(held_out_texts):
+    for block in blocks(held_out_texts, len, PRICED_TOGETHER):
         num_characters += sum(map(len, block))
         stream = symbols(block)
         for name, model in models.items():
@@ -103,20 +106,6 @@ def character_baselines(
     if num_characters == 0:
         raise ValueError("no held-out characters to score")
     return {name: cost / num_characters for name, cost in bits.items()}
-
-
-def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Texts, PRICED_TOGETHER characters or a little more at a time."""
-    block: list[str] = []
-    held = 0
-    for text in texts:
-        block.append(text)
-        held += len(text)
-        if held >= PRICED_TOGETHER:
-            yield block
-            block, held = [], 0
-    if block:
-        yield block
 
 
 def symbols(texts: Sequence[str]) -> Integers:

@@ -10,10 +10,10 @@ the file and the line: a score of half a file would be a wrong score.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from corpus.engine import storage
 from corpus.engine.errors import UsageError
@@ -21,6 +21,8 @@ from pretrain.inference.lines import decoded, lines, text_lines
 
 PACKED = (".gz", ".zst")
 LINES = (".jsonl", ".ndjson")
+
+Item = TypeVar("Item")
 
 
 class Text(NamedTuple):
@@ -104,3 +106,17 @@ def _of_line(line: str, where: str, name: str, by: str | None) -> Text:
     if isinstance(source, dict | list):
         raise UsageError(f"{where}: its {by!r} is no name of a source.")
     return Text(text, str(source))
+
+
+def blocks(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """Items some at a time: as many as reach a sum of sizes."""
+    block: list[Item] = []
+    held = 0
+    for item in items:
+        block.append(item)
+        held += size(item)
+        if held >= most:
+            yield block
+            block, held = [], 0
+    if block:
+        yield block

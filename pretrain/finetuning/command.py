@@ -59,7 +59,8 @@ def main(args: argparse.Namespace, planner: command.Planner) -> None:
     """Prepare the run in `--out` if that is not done, and train it."""
     if "RANK" in os.environ:
         raise UsageError(
-            "finetune prepares a run in one process. Do that with --prepare, and start the ranks with the command it prints."
+            "finetune prepares a run in one process. Do that with --prepare, and start the ranks with the command it "
+            "prints."
         )
     if not 0 < args.epochs < float("inf"):
         raise UsageError(f"--epochs {args.epochs:g}: it must be above 0")
@@ -147,7 +148,8 @@ def _is_prepared(out: Path, asked: dict[str, Any]) -> bool:
     there = durable.read_json(out / ORIGIN).get("asked", {})
     if changed := [key for key, value in asked.items() if there.get(key) != value]:
         raise UsageError(
-            f"{out}: holds a run that began with other {' and '.join(changed)}. Give the options it began with, or another --out."
+            f"{out}: holds a run that began with other {' and '.join(changed)}. Give the options it began with, or "
+            "another --out."
         )
     return (out / CONFIG).is_file()
 

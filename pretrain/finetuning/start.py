@@ -4,7 +4,8 @@ OUT/examples/                       see `store`
 OUT/template.toml                   how prompts are spelled; `python -m pretrain generate` reads it
 OUT/finetuning.json                 what it came from
 OUT/checkpoints/step-00000000/      the base's weights, an optimizer that has seen nothing
-OUT/config.toml                     to be changed as one likes before the first step; written last: nothing trains without it
+OUT/config.toml                     to be changed as one likes before the first step; written last: nothing trains
+                                    without it
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def sequence_length(values: Mapping[str, Any], base: RunConfig) -> int:
     allowed = CHANGEABLE if base.model.positions == "rope" else CHANGEABLE[1:]
     if changed := [key for key in sorted(ours) if ours[key] != theirs.get(key) and key not in allowed]:
         raise UsageError(
-            f"model.{changed[0]}: is {ours[changed[0]]} here and {theirs.get(changed[0])} of the checkpoint, whose weights the "
+            f"model.{changed[0]}: is {ours[changed[0]]} here and {theirs.get(changed[0])} of the checkpoint, whose "
+            "weights the "
             f"run begins with. Leave it out; of the model you can change {' and '.join(allowed)}."
         )
     length = ours["sequence_length"]
@@ -107,7 +109,8 @@ def complete(values: Mapping[str, Any], examples: Path, epochs: float, num_ranks
     config = parse(RunConfig, values, "the new run")
     if config.checkpoint.url is not None:
         raise UsageError(
-            "checkpoint.url: the first checkpoint is written to --out. Leave it out; with --prepare, copy OUT/checkpoints there "
+            "checkpoint.url: the first checkpoint is written to --out. Leave it out; with --prepare, copy "
+            "OUT/checkpoints there "
             "and set it in OUT/config.toml before the first step."
         )
     return config

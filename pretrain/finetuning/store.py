@@ -26,6 +26,7 @@ from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from pretrain.chat.templates import Part, Template, parts
 from pretrain.data.examples import COUNTED, RECORD, BoolArray, Record, SplitRecord, read_record
+from pretrain.evaluation.texts import blocks
 from pretrain.finetuning.sources import Example, Source, Survey, number_of
 from tokenizer.model import Ids, Tokenizer
 from tokenizer.shards.writer import create_shard
@@ -86,7 +87,13 @@ class Fit:
 
 def encode(examples: Iterable[Example], template: Template, tokenizer: Tokenizer) -> Iterator[Encoded]:
     """Examples with their tokens, some at a time: each part of a text is encoded for itself."""
-    for block in _blocks(examples, template):
+
+    def size(spelled: tuple[Example, list[Part]]) -> int:
+        characters = sum(len(part.text) for part in spelled[1])
+        return max(characters, CHARACTERS_TOGETHER // ENCODED_TOGETHER)
+
+    found = ((example, parts(template, example.messages)) for example in examples)
+    for block in blocks(found, size, CHARACTERS_TOGETHER):
         ids = iter(tokenizer.encode_batch([part.text for _, spelled in block for part in spelled]))
         for example, spelled in block:
             own = list(islice(ids, len(spelled)))
@@ -94,21 +101,6 @@ def encode(examples: Iterable[Example], template: Template, tokenizer: Tokenizer
             sizes = [len(part.text) for part in spelled]
             num_counted = sum(size for size, part in zip(sizes, spelled, strict=True) if part.is_answer)
             yield Encoded(example, np.concatenate(own), np.append(is_counted, True), sum(sizes), num_counted)
-
-
-def _blocks(examples: Iterable[Example], template: Template) -> Iterator[list[tuple[Example, list[Part]]]]:
-    """Examples with the parts of their texts, so many together as are encoded together."""
-    block: list[tuple[Example, list[Part]]] = []
-    num_characters = 0
-    for example in examples:
-        spelled = parts(template, example.messages)
-        block.append((example, spelled))
-        num_characters += sum(len(part.text) for part in spelled)
-        if len(block) == ENCODED_TOGETHER or num_characters >= CHARACTERS_TOGETHER:
-            yield block
-            block, num_characters = [], 0
-    if block:
-        yield block
 
 
 @dataclass(frozen=True)
@@ -150,7 +142,8 @@ def write_examples(folder: Path, plan: Plan) -> Record:
         record = read_record(folder)
         if record is None or record.made_of != plan.digest:
             raise UsageError(
-                f"{folder}: holds other examples, or made in another way. Give the same files and options, or another --out."
+                f"{folder}: holds other examples, or made in another way. Give the same files and options, or another "
+                "--out."
             )
         return record
     splits = {split: _write_split(folder / "data", split, plan) for split in ("train", "validation")}
@@ -186,8 +179,10 @@ def write_examples(folder: Path, plan: Plan) -> Record:
 def _check_lengths(fit: Fit, num_left: int) -> None:
     if fit.too_long == "error" and fit.num_longer:
         raise UsageError(
-            f"{fit.num_longer:,} of {num_left + fit.num_longer:,} examples are longer than the window of {fit.num_tokens:,} "
-            f"tokens; the longest has {fit.longest:,}. Leave them out with --too-long drop, cut the beginning of their prompts "
+            f"{fit.num_longer:,} of {num_left + fit.num_longer:,} examples are longer than the window of "
+            f"{fit.num_tokens:,} "
+            f"tokens; the longest has {fit.longest:,}. Leave them out with --too-long drop, cut the beginning of their "
+            "prompts "
             "with --too-long cut, or choose a longer model.sequence_length."
         )
 

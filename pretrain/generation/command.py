@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -116,7 +116,11 @@ def main(args: argparse.Namespace) -> None:
     reading = Reading.of(config, tokenizer.eod)
     next_logits = Cached(model.to(device), reading, device)
     pieces = generate(next_logits, _encoded(prompts, tokenizer, reading), settings, reading, tokenizer.piece_bytes)
-    with _output(args.out) as out:
+    with ExitStack() as stack:
+        out: TextIO = sys.stdout
+        if args.out is not None:  # a file that is there once all texts are in it
+            path = stack.enter_context(durable.commit(args.out))
+            out = stack.enter_context(open(path, "x", encoding="utf-8"))
         if len(prompts) == args.num_samples == 1 and not args.json and not args.out:
             _stream(prompts[0], _timed(pieces), out)
         else:
@@ -144,16 +148,6 @@ def _check_out(out: Path | None, prompts: Path | None) -> None:
         raise UsageError(f"--out {out}: is a folder, or the file with the prompts. Choose another name")
 
 
-@contextmanager
-def _output(path: Path | None) -> Iterator[TextIO]:
-    """Where texts go: a file that is there once all of them are in it, or stdout."""
-    if path is None:
-        yield sys.stdout
-        return
-    with durable.commit(path) as temporary, open(temporary, "x", encoding="utf-8") as file:
-        yield file
-
-
 def _encoded(prompts: Iterable[str], tokenizer: Tokenizer, reading: Reading) -> Iterator[list[int]]:
     """The tokens of prompts as their turn comes; of those that are longer than the window it is said."""
     length = reading.sequence_length
@@ -161,7 +155,8 @@ def _encoded(prompts: Iterable[str], tokenizer: Tokenizer, reading: Reading) -> 
         tokens = tokenizer.encode(prompt)
         if len(tokens) + 1 > length:
             print(
-                f"prompt {number}: has {len(tokens):,} tokens, and the model reads {length:,} at a time; it begins with the "
+                f"prompt {number}: has {len(tokens):,} tokens, and the model reads {length:,} at a time; it begins "
+                "with the "
                 f"last {max(1, length // 2):,}",
                 file=sys.stderr,
             )
@@ -180,7 +175,8 @@ def _timed(pieces: Iterable[Piece]) -> Iterator[Piece]:
     seconds = time.perf_counter() - start
     sys.stdout.flush()
     print(
-        f"{num_texts:,} text{'' if num_texts == 1 else 's'}, {num_tokens:,} tokens, {seconds:.1f} s, {num_tokens / max(seconds, 1e-9):,.0f} tokens/s",
+        f"{num_texts:,} text{'' if num_texts == 1 else 's'}, {num_tokens:,} tokens, {seconds:.1f} s, "
+        f"{num_tokens / max(seconds, 1e-9):,.0f} tokens/s",
         file=sys.stderr,
     )
 
@@ -189,10 +185,7 @@ def _stream(prompt: str, pieces: Iterable[Piece], out: TextIO) -> None:
     """A prompt, and its text as it comes."""
     print(prompt, end="", file=out, flush=True)
     for piece in pieces:
-        if piece.end is not None:
-            print(piece.text, file=out)
-        else:
-            print(piece.text, end="", file=out, flush=True)
+        print(piece.text, end="" if piece.end is None else "\n", file=out, flush=True)
 
 
 def _list(prompts: list[str], pieces: Iterable[Piece], num_samples: int, as_json: bool, out: TextIO) -> None:

@@ -2,7 +2,7 @@
 
 A text starts after an end-of-document token, as every document did in training, and ends with one. The engine knows
 nothing of how logits are computed: it asks for the next logits of the texts under way (`NextLogits`), chooses a token
-for each (`sampling`), makes text of it (`TextStream`), and lets the next prompt take the place of a text that has ended.
+for each (`sampling`), makes text of it (`TextStream`), and lets the next prompt take the place of a text that ended.
 
 | next logits | for |
 |---|---|

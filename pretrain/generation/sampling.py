@@ -29,16 +29,16 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise UsageError(f"temperature {self.temperature}: it must be 0 (greedy) or a larger number")
-        if self.top_k < 0:
-            raise UsageError(f"top_k {self.top_k}: it must be 0 (all tokens) or more")
-        if not 0 < self.top_p <= 1:
-            raise UsageError(f"top_p {self.top_p}: it must be above 0 and at most 1")
-        if not 0 < self.repetition_penalty < math.inf:
-            raise UsageError(f"repetition_penalty {self.repetition_penalty}: it must be above 0; 1 changes nothing")
-        if not 0 <= self.seed < 2**63:
-            raise UsageError(f"seed {self.seed}: it must be 0 or more, and below 2**63")
+        ranges = {
+            "temperature": (0 <= self.temperature < math.inf, "0 (greedy) or a larger number"),
+            "top_k": (self.top_k >= 0, "0 (all tokens) or more"),
+            "top_p": (0 < self.top_p <= 1, "above 0 and at most 1"),
+            "repetition_penalty": (0 < self.repetition_penalty < math.inf, "above 0; 1 changes nothing"),
+            "seed": (0 <= self.seed < 2**63, "0 or more, and below 2**63"),
+        }
+        for name, (is_inside, wanted) in ranges.items():
+            if not is_inside:
+                raise UsageError(f"{name} {getattr(self, name)}: it must be {wanted}")
 
 
 class Draws:

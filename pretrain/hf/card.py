@@ -50,31 +50,38 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=50)[0], skip_spec
 
 ## Equality
 
-Logits of transformers and of the model that was trained{rounded} differ by at most {difference:.1e} of a window's largest logit
-({absolute:.1e}), in {num_windows} windows of real text and {num_tokens:,} tokens, computed in fp32; {bound:.0e} was allowed.
+Logits of transformers and of the model that was trained{rounded} differ by at most \
+{difference:.1e} of a window's largest logit
+({absolute:.1e}), in {num_windows} windows of real text and {num_tokens:,} tokens, computed in fp32; \
+{bound:.0e} was allowed.
 {greedy} greedily generated tokens were equal. The tokenizer gave equal ids on {num_texts:,} texts.
 """
 DOCUMENT_START = (
     f"- A text begins after `{EOD_PIECE}`, as every document did in training. The tokenizer puts it there by itself; "
     "`add_special_tokens=False` leaves it out."
 )
-PLAIN = """It is a plain language model: it continues text, follows no instructions, and repeats what its training text holds, errors
+PLAIN = """It is a plain language model: it continues text, follows no instructions, and repeats \
+what its training text holds, errors
 and opinions included. Nobody has checked what it says."""
-FINE_TUNED = """It was fine-tuned on examples that were spelled with the chat template of this folder, and answers in their manner. It repeats
+FINE_TUNED = """It was fine-tuned on examples that were spelled with the chat template of this folder, \
+and answers in their manner. It repeats
 what its training text holds, errors and opinions included. Nobody has checked what it says."""
 CHAT = (
-    '- `tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt")` spells a conversation as the '
+    '- `tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt")` spells a '
+    "conversation as the "
     f"fine-tuning did; an answer ends with `{EOD_PIECE}`."
 )
 CHAT_SYMBOL = (
     f" The name `{EOD_PIECE}` in a text becomes the symbol: give `split_special_tokens=True` with texts of others."
 )
 MASKED_START = (
-    "- In training a token saw only its own document (document mask). transformers has no such mask: give the model one "
+    "- In training a token saw only its own document (document mask). transformers has no such mask: give the model "
+    "one "
     "document at a time, without a symbol before it."
 )
 PREFIX = (
-    "- In training the beginning of each window or document was a prefix, whose tokens saw each other both ways (prefix LM). "
+    "- In training the beginning of each window or document was a prefix, whose tokens saw each other both ways "
+    "(prefix LM). "
     "transformers has no such mask in this layout: what it generates differs from `python -m pretrain generate`."
 )
 RESET = "- In training positions began anew with each document."

@@ -172,7 +172,8 @@ class Layout:
             if ours.shape != expected:
                 raise UsageError(
                     f"{', '.join(entry.theirs)}: {', '.join(str(list(part.shape)) for part in parts)} do not make the "
-                    f"{list(expected)} of {entry.ours} that config.json describes. The folder is damaged, or of a variant."
+                    f"{list(expected)} of {entry.ours} that config.json describes. The folder is damaged, or of a "
+                    "variant."
                 )
             yield entry.ours, ours
 

@@ -64,8 +64,10 @@ def main(args: argparse.Namespace) -> None:
     proof.require()
     agreement = import_model(args.model, args.out, args.data, args.tokenizer, args.config, args.set)
     print(
-        f"Logits differ by at most {agreement.absolute:.1e} ({agreement.difference:.1e} of the largest; {proof.BOUND:.0e} "
-        f"allowed), in {agreement.num_windows} windows, {agreement.num_tokens:,} tokens. Look at {args.out / 'config.toml'}, then:",
+        f"Logits differ by at most {agreement.absolute:.1e} ({agreement.difference:.1e} of the largest; "
+        f"{proof.BOUND:.0e} "
+        f"allowed), in {agreement.num_windows} windows, {agreement.num_tokens:,} tokens. Look at "
+        f"{args.out / 'config.toml'}, then:",
         file=sys.stderr,
     )
     words = ["python -m pretrain train", f"--config {args.out / 'config.toml'}", f"--out {args.out}"]
@@ -92,7 +94,8 @@ def import_model(
     num_rows = theirs["vocab_size"]
     if tokenizer.vocab_size > num_rows:
         raise UsageError(
-            f"{tokenizer.path}: has {tokenizer.vocab_size:,} entries, the model {num_rows:,}. Name its own with --tokenizer."
+            f"{tokenizer.path}: has {tokenizer.vocab_size:,} entries, the model {num_rows:,}. Name its own with "
+            "--tokenizer."
         )
     config = new_config(layout, theirs, base, overrides)
     with mesh.start(ParallelConfig(), "cpu", TIMEOUT_MINUTES) as world:

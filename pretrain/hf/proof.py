@@ -86,8 +86,10 @@ def compare(ours: GPT, theirs: Any, tokenizer: Tokenizer) -> Agreement:
         num_tokens += window.shape[1]
         if not differences[-1] <= BOUND:  # also where one is not a number
             raise ProofError(
-                f"logits differ by {differences[-1]:.1e} of the largest in a window of {window.shape[1]} tokens, and rounding "
-                f"explains {BOUND:.0e}. Nothing was written; please report this as a bug, with the model's configuration."
+                f"logits differ by {differences[-1]:.1e} of the largest in a window of {window.shape[1]} tokens, and "
+                "rounding "
+                f"explains {BOUND:.0e}. Nothing was written; please report this as a bug, with the model's "
+                "configuration."
             )
     return Agreement(len(differences) - 1, num_tokens, max(differences), max(absolute))
 
@@ -116,7 +118,8 @@ def compare_greedy(ours: GPT, theirs: Any, tokenizer: Tokenizer, backend: Any) -
             return place
         if int(logits.argmax()) != token:
             raise ProofError(
-                f"transformers generates token {token} where our model has {int(logits.argmax())}, {place} tokens after the "
+                f"transformers generates token {token} where our model has {int(logits.argmax())}, {place} tokens "
+                "after the "
                 "prompt. Nothing was written; please report this as a bug."
             )
         context = torch.cat((context, torch.tensor([[token]])), dim=1)

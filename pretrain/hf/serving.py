@@ -132,7 +132,8 @@ def check_beginning(tokenizer: Tokenizer, config: RunConfig, backend: Any, texts
         ids = tokenizer.encode(text)
         if backend(text)["input_ids"] != start + ids or backend(text, add_special_tokens=False)["input_ids"] != ids:
             raise ProofError(
-                f"transformers begins {text[:20]!r} otherwise than with {start}. Nothing was written; please report this."
+                f"transformers begins {text[:20]!r} otherwise than with {start}. Nothing was written; please report "
+                "this."
             )
 
 

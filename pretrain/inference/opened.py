@@ -1,6 +1,6 @@
 """A checkpoint opened to be asked: on one process, or over the ranks of any mesh, whatever it was trained on.
 
-    in_ranks(args)                      # `main` of a command: with --nproc this process starts ranks, and ends with them
+    in_ranks(args)                      # `main` of a command: with --nproc this process starts ranks and ends with them
     with opened(args) as model:         # on each rank, or on the one process that there is
         for ... in score(model.model, requests, model.reading, model.device, model.world): ...
         if model.is_first: print(...)

@@ -99,11 +99,6 @@ def score(
     return _scores(model, requests, batches, reading, device, world)
 
 
-def cut(request: Request, reading: Reading) -> int:
-    """How many tokens the context of a request loses at its beginning, for lack of room."""
-    return max(0, len(request.context) - _num_seen(request, reading))
-
-
 @torch.no_grad()
 def _scores(
     model: TokenLosses,

@@ -82,13 +82,11 @@ def choose(
     Args:
         content_free_words: the same words after each content-free prompt; only a calibration reads them.
     """
-    log_p_W = log_probabilities(log_scores(words, normalisation))
-    if calibration == "none":
-        return _largest(_mean_by_class(words, log_p_W, in_logs=True))
-    log_cf_W = content_free([log_scores(each, normalisation) for each in content_free_words])
-    if calibration == "diagonal":
-        return _largest(_mean_by_class(words, log_p_W - log_cf_W, in_logs=True))
-    return _largest(_mean_by_class(words, np.exp(log_p_W) - np.exp(log_cf_W), in_logs=False))
+    values_W = log_probabilities(log_scores(words, normalisation))
+    if calibration != "none":
+        log_cf_W = content_free([log_scores(each, normalisation) for each in content_free_words])
+        values_W = values_W - log_cf_W if calibration == "diagonal" else np.exp(values_W) - np.exp(log_cf_W)
+    return int(np.argmax(_mean_by_class(words, values_W, in_logs=calibration != "identity")))
 
 
 def _mean_by_class(words: Sequence[Word], values_W: Floats, in_logs: bool) -> Floats:
@@ -99,10 +97,6 @@ def _mean_by_class(words: Sequence[Word], values_W: Floats, in_logs: bool) -> Fl
         own = values_W[choices == choice]
         means[choice] = _log_sum(own) - np.log(len(own)) if in_logs else own.mean()
     return means
-
-
-def _largest(values_C: Floats) -> int:
-    return int(np.argmax(values_C))
 
 
 def _log_sum(values: NDArray[Any]) -> np.float64:

@@ -41,8 +41,9 @@ def read_items(task: Task, folder: Path, split: str | None = None) -> Items:
     """All items of a split, named as the task names it or by a file's stem; without a name the one that is evaluated.
 
     Raises:
-        UsageError: no split has that name, or none of its files is there; a line is too long, no UTF-8, no JSON object, or lacks what an item needs; a
-            label is unknown, or there are none; the number of items is none in which the split was published.
+        UsageError: no split has that name, or none of its files is there; a line is too long, no UTF-8, no JSON object,
+            or lacks what an item needs; a label is unknown, or there are none; the number of items is none in which the
+            split was published.
     """
     path, published = _find(task, folder, split or task.split)
     items: list[Item] = []
@@ -60,8 +61,10 @@ def read_items(task: Task, folder: Path, split: str | None = None) -> Items:
     if published and num_items not in published:
         sizes = " or ".join(f"{size:,}" for size in published)
         raise UsageError(
-            f"{path}: {num_items:,} items, but this split of {task.name} was published with {sizes}. It is cut off, or another "
-            "version: take it anew from where it was published. If it is right, say its number in a task file of your own."
+            f"{path}: {num_items:,} items, but this split of {task.name} was published with {sizes}. It is cut off, or "
+            "another "
+            "version: take it anew from where it was published. If it is right, say its number in a task file of your "
+            "own."
         )
     if not items:
         raise UsageError(f"{path}: holds no items of {task.name}.")
@@ -89,7 +92,8 @@ def _find(task: Task, folder: Path, name: str) -> tuple[Path, tuple[int, ...]]:
 def _item(task: Task, index: int, fields: dict[str, Any], where: str) -> Item:
     if task.label not in fields:
         raise UsageError(
-            f"{where}: has no {task.label!r}, the right answer. Accuracy needs labels; the test sets that are published "
+            f"{where}: has no {task.label!r}, the right answer. Accuracy needs labels; the test sets that are "
+            "published "
             "without them (test.json) cannot be scored here. Name another split."
         )
     label = str(fields[task.label])

@@ -52,7 +52,8 @@ def _body(results: Results, baselines: Baselines, differences: Mapping[str, Diff
         yield f"<h2>Compared, item by item</h2>\n{_differences(differences)}"
     if any(len(task.calibrations) > 1 for task in tasks):
         yield f"<h2>Calibration</h2>\n{_calibrations(tasks)}"
-    yield "<h2>What the answers lean to</h2>\n<p>Rows are right answers, columns what was answered; the darker, the larger"
+    yield "<h2>What the answers lean to</h2>\n"
+    yield "<p>Rows are right answers, columns what was answered; the darker, the larger"
     yield " the share of the row. A dark column is a class that is answered whatever the item is.</p>\n"
     yield f'<div class="charts">\n{"".join(map(_confusion, tasks))}</div>\n'
     yield "".join(f"<p>{escape(note)}</p>\n" for note in notes(results, baselines, baselines.row))
@@ -73,7 +74,8 @@ def _accuracies(tasks: Sequence[TaskResult], baselines: Baselines) -> str:
     return (
         f'<figure><h3>Accuracy <span class="soft">%</span></h3><p class="legend">{legend}</p>'
         f'<svg class="wide" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(told)}">{grid}{rows}</svg>'
-        "<figcaption>Lines through bars: 95 % intervals. Thin bars: without calibration. Red lines: a guess; dashed: always "
+        "<figcaption>Lines through bars: 95 % intervals. Thin bars: without calibration. Red lines: a guess; dashed: "
+        "always "
         "the largest class. Points: published figures, where the items are the same.</figcaption></figure>\n"
     )
 
@@ -198,7 +200,8 @@ def _confusion(task: TaskResult) -> str:
             share = counts[gold][answer] / whole
             words = f"{task.names[gold]} answered with {task.names[answer]}: {counts[gold][answer]:,} of {whole:,}"
             parts.append(
-                f'<rect class="area c0" x="{CLASS_NAME + across * CELL}" y="{place * CELL}" width="{CELL - 2}" height="{CELL - 2}" '
+                f'<rect class="area c0" x="{CLASS_NAME + across * CELL}" y="{place * CELL}" '
+                f'width="{CELL - 2}" height="{CELL - 2}" '
                 f'fill-opacity="{0.06 + 0.9 * share:.2f}"><title>{escape(words)}</title></rect>'
             )
     for across, answer in enumerate(classes):

@@ -12,9 +12,9 @@ whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,7 +158,8 @@ class Prompter:
             emptied = self._asked.content_free_fields
             if not emptied:
                 raise UsageError(
-                    f"{self._wording.where}: the context holds nothing of an item, so that there is nothing to calibrate. "
+                    f"{self._wording.where}: the context holds nothing of an item, so that there is nothing to "
+                    "calibrate. "
                     "Leave calibration out, or choose another prompt."
                 )
             context_fields = {**fields, **dict.fromkeys(emptied, content_free)}
@@ -201,7 +202,8 @@ class Prompter:
             if self._fits(fields, self._answers(item, fields)):
                 return shots, fields, before - sum(map(len, fields.values()))
         raise UsageError(
-            f"{self._wording.where}: the question without its texts is longer than the {self.sequence_length:,} tokens that "
+            f"{self._wording.where}: the question without its texts is longer than the {self.sequence_length:,} tokens "
+            "that "
             "the model reads. Choose a shorter prompt, or another model."
         )
 
@@ -261,14 +263,7 @@ class Prompter:
         continuation = Continuation([*given, *self._encode(scored)], len(given))
         return Answer(choice, word, continuation, len(scored))
 
-    def _encode(self, text: str) -> list[int]:
-        """Tokens of a part of an answer: many answers share one of theirs with each other, or with other items."""
-        if text not in self._encoded:
-            if len(self._encoded) >= MAX_KEPT_TEXTS:
-                self._encoded.clear()
-            self._encoded[text] = self.tokenizer.encode(text)
-        return self._encoded[text]
-
     @cached_property
-    def _encoded(self) -> dict[str, list[int]]:
-        return {}
+    def _encode(self) -> Callable[[str], list[int]]:
+        """Tokens of a part of an answer: many answers share one of theirs with each other, or with other items."""
+        return lru_cache(MAX_KEPT_TEXTS)(self.tokenizer.encode)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from corpus.engine.durable import RunLock, digest, sha256_file
 from corpus.engine.errors import UsageError, WenhaiError
+from pretrain.console import duration
 from pretrain.inference.opened import Opened
 from pretrain.inference.scoring import Request, score
 from pretrain.tasks.calibration import CALIBRATIONS, Calibration, Normalisation, Word, choose
@@ -202,7 +203,7 @@ def _run(
 
 @contextmanager
 def progress(name: str, num: int, num_done: int, is_shown: bool = True) -> Iterator[Callable[[int], None]]:
-    """What the person at the terminal sees while prompts are scored: one live line there, plain lines elsewhere; stderr.
+    """What the person at the terminal sees while prompts are scored, on stderr: one live line, plain lines elsewhere.
 
     Args:
         num: prompts of the task.
@@ -224,24 +225,14 @@ def progress(name: str, num: int, num_done: int, is_shown: bool = True) -> Itera
         if now - last >= (LIVE_SECONDS if is_live else PLAIN_SECONDS):
             last = now
             rate = (done - num_done) / max(1e-9, now - start)
-            left = _clock((num - done) / rate if rate else 0.0)
+            left = duration((num - done) / rate if rate else 0.0)
             say(f"{done:,}/{num:,} prompts  {rate:,.1f}/s  {left} left", "" if is_live else "\n")
 
     yield advance
     seconds = time.monotonic() - start
     rate = (done - num_done) / max(1e-9, seconds)
-    took = f" in {_clock(seconds)}: {rate:,.1f}/s" if done > num_done else ""
+    took = f" in {duration(seconds)}: {rate:,.1f}/s" if done > num_done else ""
     say(f"{num:,} prompts{took}{f' ({num_done:,} scored earlier)' if num_done else ''}", "\n")
-
-
-def _clock(seconds: float) -> str:
-    """Hours, minutes, seconds.
-
-    >>> _clock(3725.4)
-    '1:02:05'
-    """
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
 def _score(asked: Opened, batch: Mapping[Unit, Prompted], advance: Callable[[int], None]) -> Scored:

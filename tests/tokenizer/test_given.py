@@ -14,7 +14,6 @@ from tests.tokenizer.texts import documents
 from tokenizer.__main__ import main
 from tokenizer.model import Tokenizer
 from tokenizer.shards import open_split
-from tokenizer.shards.provenance import BATCH_ROWS, read_ids, read_rows
 
 SETTINGS = ("--set", "tokenizer.vocab_size=600", "--set", "tokenizer.num_threads=1", "--workers", "0", "--quiet")
 
@@ -77,12 +76,3 @@ def test_what_is_no_tokenizer_is_refused(folder: Path, capsys: pytest.CaptureFix
     assert "nowhere.model" in capsys.readouterr().err
     assert run(folder, "other", "--tokenizer", "s3://bucket/a.model") == 2
     assert "Copy it here first" in capsys.readouterr().err
-
-
-def test_ids_are_those_of_the_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (shard,) = open_split(folder / "one", "train")
-    rows = read_rows(shard, range(shard.num_sequences))
-    for batch in (BATCH_ROWS, 7):
-        monkeypatch.setattr("tokenizer.shards.provenance.BATCH_ROWS", batch)
-        ids = [id.hex() for some in read_ids(shard) for id in some]
-        assert ids == [rows[number]["id"] for number in range(shard.num_sequences)]

@@ -51,6 +51,8 @@ def test_run_prints_its_summary_as_json(built: Path, capsys: pytest.CaptureFixtu
     assert summary["tokens_train"] == sum(shard.num_tokens for shard in open_split(built, "train"))
     assert Tokenizer(summary["tokenizer"]).vocab_size == summary["vocab_size"]
     assert "up to date" in printed.err
+    assert main(["run", *arguments, "--workers", "0"]) == 0
+    assert "\ntext.parquet " in capsys.readouterr().err  # what came of each source
 
 
 def test_check_prints_the_recipe_with_defaults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,8 @@ from tokenizer.train import train
 
 UNICODE = st.characters(exclude_categories=["Cs"])
 TRICKY = st.sampled_from(
-    "\n,\r\n,\t, ,\u3000,\u2581,\u2585,\0,\ufeff,\u200d,<0x0A>,<unk>,学,，,\u2581\u2581,a,1,\U0010ffff,\ufdd0,\x7f,e\u0301,"
+    "\n,\r\n,\t, "
+    ",\u3000,\u2581,\u2585,\0,\ufeff,\u200d,<0x0A>,<unk>,学,，,\u2581\u2581,a,1,\U0010ffff,\ufdd0,\x7f,e\u0301,"
     "<s>,</s>,<pad>,⁇,<|endoftext|>".split(",")
 )
 

@@ -1,5 +1,5 @@
-"""`python -m tokenizer check`: a recipe's [tokenizer] section with its defaults filled in, or what is wrong with it; and
-`--recipe` and `--set` for the other verbs."""
+"""`python -m tokenizer check`: a recipe's [tokenizer] section with its defaults filled in, or what is wrong with it;
+and `--recipe` and `--set` for the other verbs."""
 
 from __future__ import annotations
 

@@ -97,7 +97,8 @@ def prove(tokenizer: Tokenizer, documents: Iterable[Document], folder: Path, *, 
     found = _compare(tokenizer, libraries, documents, "documents")
     if found[0].num_documents < num_documents:
         raise UsageError(
-            f"--text: {found[0].num_documents:,} documents, and equality is to be shown on {num_documents:,}. Name more "
+            f"--text: {found[0].num_documents:,} documents, and equality is to be shown on {num_documents:,}. Name "
+            "more "
             f"text, or be content with less: --documents {found[0].num_documents}."
         )
     return Proof(found, _compare(tokenizer, libraries, trial_documents(tokenizer), "trial texts"))

@@ -21,8 +21,8 @@ class Kernel(NamedTuple):
     tables: Any  # arrays, of the model's own kind
     make_scratch: Callable[[int], Any]  # working memory for chunks of so many characters
     encode: Callable[..., int]
-    """Of the offsets and bytes of rows, the tables and the scratch: writes the rows' ids, and into `ends` how many there
-    are up to each row's end; returns their number."""
+    """Of the offsets and bytes of rows, the tables and the scratch: writes the rows' ids, and into `ends` how many
+    there are up to each row's end; returns their number."""
 
 
 @kernel(leaf=True)
@@ -68,17 +68,9 @@ def spell(code: Any, spelled: Array, ids: Array, count: Any) -> Any:
     if code < 0x80:
         ids[count] = spelled[code]
         return count + 1
-    if code < 0x800:
-        ids[count] = spelled[0xC0 | code >> 6]
-        ids[count + 1] = spelled[0x80 | code & 63]
-        return count + 2
-    if code < 0x10000:
-        ids[count] = spelled[0xE0 | code >> 12]
-        ids[count + 1] = spelled[0x80 | code >> 6 & 63]
-        ids[count + 2] = spelled[0x80 | code & 63]
-        return count + 3
-    ids[count] = spelled[0xF0 | code >> 18]
-    ids[count + 1] = spelled[0x80 | code >> 12 & 63]
-    ids[count + 2] = spelled[0x80 | code >> 6 & 63]
-    ids[count + 3] = spelled[0x80 | code & 63]
-    return count + 4
+    size = 2 + (code >= 0x800) + (code >= 0x10000)
+    for place in range(count + size - 1, count, -1):
+        ids[place] = spelled[0x80 | code & 63]
+        code >>= 6
+    ids[count] = spelled[0xFF00 >> size & 0xFF | code]  # a lead byte begins with as many ones as there are bytes
+    return count + size

@@ -25,8 +25,8 @@ from tokenizer.shards.megatron_index import (
     MAGIC,
     POINTER_BYTES,
     VERSION,
+    Header,
     index_size,
-    read_header,
 )
 
 OLD_MAGIC = b"TNTIDX\x00\x00"  # of fairseq, and of Megatron's `--dataset-impl lazy` and `cached`
@@ -64,7 +64,7 @@ class MegatronFile(ForeignFile):
             _refuse(idx_path, 0, "an index of the format before Megatron's `mmap`", "Make it again with `mmap`.")
         if not data.startswith(MAGIC) or len(data) < HEADER.size:
             _refuse(idx_path, 0, "this is not an index of Megatron's format")
-        header = read_header(data)
+        header = Header(*HEADER.unpack(data))
         names = {code: name for name, code in DTYPE_CODES.items()}
         if header.version != VERSION:
             _refuse(idx_path, 9, f"index version {header.version}; this reader knows {VERSION}")

@@ -17,11 +17,12 @@ from tokenizer.shards.megatron_index import (
     CHUNK_ROWS,
     DTYPE_CODES,
     HEADER,
+    HEADER_OFFSETS,
     LENGTH_BYTES,
     MAGIC,
     POINTER_BYTES,
     VERSION,
-    read_header,
+    Header,
 )
 from tokenizer.shards.record import DTYPES, MEND, ShardError, ShardMeta, refuse
 
@@ -37,17 +38,12 @@ class Tables(NamedTuple):
 def check_header(path: str | Path, meta: ShardMeta) -> None:
     """Compare the header of an index, whose size is known to be right, with its shard's record; raises `ShardError`."""
     with open(path, "rb", buffering=0) as file:
-        header = read_header(file.read(HEADER.size))
-    if header.magic != MAGIC:
-        refuse(path, 0, "this is not an index of Megatron's format")
-    if header.version != VERSION:
-        refuse(path, 9, f"index version {header.version}; this reader knows {VERSION}")
-    if header.dtype_code != DTYPE_CODES[meta.dtype]:
-        refuse(path, 17, f"dtype code {header.dtype_code}, but the record says {meta.dtype}")
-    if header.num_sequences != meta.num_sequences:
-        refuse(path, 18, f"{header.num_sequences} sequences, but the record says {meta.num_sequences}")
-    if header.num_entries != meta.num_documents + 1:
-        refuse(path, 26, f"{header.num_entries} document entries for {meta.num_documents} documents")
+        header = Header(*HEADER.unpack(file.read(HEADER.size)))
+    expected = Header(MAGIC, VERSION, DTYPE_CODES[meta.dtype], meta.num_sequences, meta.num_documents + 1)
+    if header != expected:
+        place = next(place for place, found in enumerate(header) if found != expected[place])
+        problem = f"{Header._fields[place]} is {header[place]!r}, and of this shard it is {expected[place]!r}"
+        refuse(path, HEADER_OFFSETS[place], problem)
 
 
 def map_tables(path: Path, meta: ShardMeta) -> Tables:

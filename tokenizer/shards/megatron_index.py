@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
 HEADER = struct.Struct("<9sQBQQ")
+HEADER_OFFSETS = (0, 9, 17, 18, 26)  # of its fields
 DTYPE_CODES = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "uint16": 8}  # 6 and 7 are floats
 LENGTH_BYTES, POINTER_BYTES = 4, 8
 CHUNK_ROWS = 1 << 20
@@ -29,11 +30,6 @@ class Header(NamedTuple):
     dtype_code: int
     num_sequences: int
     num_entries: int  # of the document table: one more than there are documents
-
-
-def read_header(data: bytes) -> Header:
-    """The fields as they stand there; raises `struct.error` for less than 34 bytes."""
-    return Header(*HEADER.unpack(data))
 
 
 def index_size(num_sequences: int, num_entries: int | None = None) -> int:

@@ -124,22 +124,21 @@ def read_meta(path: str | Path, sha256: str | None = None) -> ShardMeta:
 
 def _check_meta(meta: ShardMeta, path: str | Path) -> None:
     """The record agrees with itself; all in Python integers, which do not overflow."""
-    if meta.vocab_size < 1 or meta.dtype != dtype_name(meta.vocab_size):
-        refuse(path, 0, f"dtype {meta.dtype!r} does not belong to a vocabulary of {meta.vocab_size}")
-    if not 0 <= meta.eod < meta.vocab_size:
-        refuse(path, 0, f"eod {meta.eod} is outside the vocabulary of {meta.vocab_size}")
-    if not -1 <= meta.max_id < meta.vocab_size or (meta.max_id == -1) != (meta.num_tokens == 0):
-        refuse(path, 0, f"max_id {meta.max_id} is outside the vocabulary of {meta.vocab_size}")
-    if meta.num_sequences != meta.num_documents or min(meta.num_sequences, meta.num_tokens, meta.num_characters) < 0:
-        refuse(
-            path, 0, f"{meta.num_sequences} sequences for {meta.num_documents} documents: one document is one sequence"
-        )
-    if meta.bin_bytes != meta.num_tokens * DTYPES[meta.dtype].itemsize:
-        refuse(path, 0, f"{meta.bin_bytes} bytes of tokens cannot be {meta.num_tokens} tokens of {meta.dtype}")
-    if meta.idx_bytes != index_size(meta.num_sequences):
-        refuse(path, 0, f"an index of {meta.num_sequences} sequences is not {meta.idx_bytes} bytes long")
-    if meta.block_bytes != BLOCK_BYTES or len(meta.block_sha256) != -(-meta.bin_bytes // BLOCK_BYTES):
-        refuse(path, 0, f"{len(meta.block_sha256)} checksums do not cover {meta.bin_bytes} bytes in blocks of 4 MiB")
+    dtype, sizes = dtype_name(meta.vocab_size), (meta.num_sequences, meta.num_tokens, meta.num_characters)
+    for is_so, name, problem in (
+        (meta.vocab_size < 1 or meta.dtype != dtype, "dtype", "does not belong to the size of the vocabulary"),
+        (not 0 <= meta.eod < meta.vocab_size, "eod", "is outside the vocabulary"),
+        (not -1 <= meta.max_id < meta.vocab_size, "max_id", "is outside the vocabulary"),
+        ((meta.max_id == -1) != (meta.num_tokens == 0), "max_id", "is -1 of a shard without tokens alone"),
+        (min(sizes) < 0, "num_sequences", "sequences, tokens and characters cannot be fewer than 0"),
+        (meta.num_documents != meta.num_sequences, "num_documents", "is not num_sequences: a document is a sequence"),
+        (meta.bin_bytes != meta.num_tokens * DTYPES[dtype].itemsize, "bin_bytes", "are not those of num_tokens"),
+        (meta.idx_bytes != index_size(meta.num_sequences), "idx_bytes", "are not those of an index of num_sequences"),
+        (meta.block_bytes != BLOCK_BYTES, "block_bytes", "is not 4 MiB"),
+        (len(meta.block_sha256) != -(-meta.bin_bytes // BLOCK_BYTES), "bin_bytes", "are not covered by block_sha256"),
+    ):
+        if is_so:
+            refuse(path, 0, f"{name} {getattr(meta, name)} {problem}")
 
 
 def refuse(path: str | Path, offset: int, problem: str) -> NoReturn:

@@ -131,33 +131,28 @@ class ShardWriter:
         del self._buffer[:size]
 
     def _write_records(self) -> None:
-        itemsize, num_sequences = DTYPES[self.dtype_name].itemsize, len(self._lengths)
-        idx_bytes, idx_sha256 = self._write_index()
+        hasher, num_sequences = hashlib.sha256(), len(self._lengths)
+        with open(self._idx_path, "wb") as file:
+            for part in index_parts(np.frombuffer(self._lengths, np.int32), self.dtype_name):
+                file.write(part)
+                hasher.update(part)
+            idx_bytes = file.tell()
         meta = ShardMeta(
             **self._identity,
             dtype=self.dtype_name,
             num_sequences=num_sequences,
             num_documents=num_sequences,
-            num_tokens=self._bin_bytes // itemsize,
+            num_tokens=self._bin_bytes // DTYPES[self.dtype_name].itemsize,
             num_characters=self._num_characters,
             max_id=self._max_id,
             bin_bytes=self._bin_bytes,
             idx_bytes=idx_bytes,
-            idx_sha256=idx_sha256,
+            idx_sha256=hasher.hexdigest(),
             block_bytes=BLOCK_BYTES,
             block_sha256=tuple(self._blocks),
         )
         record = {"format": FORMAT_NAME, "version": FORMAT_VERSION} | asdict(meta)
         self._meta_path.write_bytes(durable.canonical_json(record) + b"\n")  # equal shards have equal records
-
-    def _write_index(self) -> tuple[int, str]:
-        """Write `P.idx`; returns its size and its SHA-256."""
-        hasher = hashlib.sha256()
-        with open(self._idx_path, "wb") as file:
-            for part in index_parts(np.frombuffer(self._lengths, np.int32), self.dtype_name):
-                file.write(part)
-                hasher.update(part)
-            return file.tell(), hasher.hexdigest()
 
 
 @contextmanager

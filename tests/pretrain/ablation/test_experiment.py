@@ -17,8 +17,8 @@ from corpus.engine.durable import RunLock, read_json
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
 from pretrain.__main__ import main
 from pretrain.ablation import experiment as room
-from pretrain.ablation.experiment import Asked, experiment
-from pretrain.ablation.measuring import Measured
+from pretrain.ablation.experiment import experiment
+from pretrain.ablation.measuring import Measured, Questions
 from pretrain.ablation.plan import Plan, Run, new_plan
 from pretrain.config import with_vocab_size
 from pretrain.data import data_digest
@@ -26,7 +26,7 @@ from tests.pretrain.ablation.builds import prose, two_builds
 from tests.pretrain.texts import save_checkpoint
 from tokenizer.model import Tokenizer
 
-ASKED = Asked((), None, 10_000, None, "cpu")
+ASKED = Questions((), 10_000, None, "cpu")
 
 
 @pytest.fixture

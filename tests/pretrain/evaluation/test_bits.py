@@ -214,20 +214,26 @@ def test_the_largest_sources_and_the_rest() -> None:
     assert {name: part.num_characters for name, part in again.items()} == {"b": 5, "d": 4, OTHER: 15}
 
 
-def test_positions_are_reset_where_they_were_in_training_and_attention_is_causal() -> None:
-    seen: list[tuple[torch.Tensor | None, ...]] = []
+@pytest.mark.parametrize(
+    ("marks", "ids", "positions"),
+    [
+        ({}, None, None),
+        ({"reset_positions": True}, None, [[0, 0, 1, 0]]),
+        ({"document_mask": True}, [[0, 1, 1, 2]], None),
+    ],
+)
+def test_a_model_gets_the_marks_that_it_had_in_training_and_attention_is_causal(
+    marks: dict[str, bool], ids: list[list[int]] | None, positions: list[list[int]] | None
+) -> None:
+    seen: list[list[list[list[int]] | None]] = []
 
     def model(tokens: torch.Tensor, *rest: torch.Tensor | None) -> torch.Tensor:
-        seen.append(rest)
+        seen.append([None if each is None else each.tolist() for each in rest])
         return torch.zeros(*tokens.shape, 64)
 
     held_out = HeldOut(np.array([5, EOD, 6, EOD], dtype=np.uint16), ["五", "六"], EOD)
-    evaluate(Priced(model), held_out, reading(), 1, CPU)
-    evaluate(Priced(model), held_out, reading(reset_positions=True), 1, CPU)
-    assert seen[0] == (None, None, None, None)
-    ids, prefix_ends, positions, branches = seen[1]
-    assert (ids, prefix_ends, branches) == (None, None, None)
-    assert positions is not None and positions.tolist() == [[0, 0, 1, 0]], "tokens are EOD 5 EOD 6"
+    evaluate(Priced(model), held_out, reading(**marks), 1, CPU)
+    assert seen == [[ids, None, positions, None]], "tokens are EOD 5 EOD 6; neither prefixes nor branches"
 
 
 def test_texts_cost_together_what_they_cost_apart() -> None:
@@ -235,22 +241,6 @@ def test_texts_cost_together_what_they_cost_apart() -> None:
     both = together([together([Evaluation(10.0, 4, 5, 11, {"a": a, "b": b})]), Evaluation(2.0, 1, 1, 1, {"b": c})])
     assert (both.bits_per_character, both.bits_per_byte, both.num_tokens) == (2.0, 1.0, 5)
     assert both.by_source == {"a": a, "b": Evaluation(4.0, 2, 3, 3)}
-
-
-@pytest.mark.parametrize("document_mask", [False, True])
-def test_document_ids_reach_a_model_that_masks_by_them(document_mask: bool) -> None:
-    seen: list[torch.Tensor | None] = []
-
-    def model(tokens: torch.Tensor, ids: torch.Tensor | None, *_: torch.Tensor | None) -> torch.Tensor:
-        seen.append(ids)
-        return torch.zeros(*tokens.shape, 64)
-
-    held_out = HeldOut(np.array([5, EOD, 6, EOD], dtype=np.uint16), ["五", "六"], EOD)
-    evaluate(Priced(model), held_out, reading(document_mask=document_mask), 1, CPU)
-    if document_mask:
-        assert [ids.tolist() for ids in seen if ids is not None] == [[[0, 1, 1, 2]]], "tokens are EOD 5 EOD 6"
-    else:
-        assert seen == [None]
 
 
 def test_windows_have_lengths_that_the_ranks_of_a_matrix_can_share() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pretrain.data import IGNORED_TARGET
-from pretrain.evaluation.bits import ROUNDED_TO, Row, batches, rows, windows
+from pretrain.evaluation.bits import ROUNDED_TO, batches, rows, windows
 
 EOD = 0
 SIZES = st.tuples(st.integers(0, 60), st.integers(1, 12)).flatmap(
@@ -100,16 +100,3 @@ def test_ranks_that_share_the_tokens_of_a_window_share_them_evenly() -> None:
     found = [row for _ in range(8) for row in rows(np.arange(1, 18), 0, EOD, 64, 64)]
     shapes = [batch.tokens.shape for batch in batches(found, length=64, batch_size=2, eod=EOD, shared_by=2)]
     assert shapes == [(4, 32)] * 2, "of 17 tokens each, in multiples of 16"
-
-
-def test_windows_are_taken_as_they_are_needed() -> None:
-    taken = 0
-
-    def endless() -> object:
-        nonlocal taken
-        while True:
-            taken += 1
-            yield from rows(np.arange(1, 9), 0, EOD, 8, 8)
-
-    found: list[Row] = [batch for batch, _ in zip(batches(endless(), 8, 2, EOD), range(3), strict=False)]  # type: ignore[arg-type]
-    assert len(found) == 3 and taken <= 64 * 2 + 1

@@ -71,7 +71,8 @@ QUICK = (
 
 SETTINGS = (
     *QUICK, "--template", "dialogue", "--epochs", "30",
-    "--set", "optimizer.learning_rate=5e-3", "--set", "training.global_batch_size=2", "--set", "schedule.kind=\"constant\"",
+    "--set", "optimizer.learning_rate=5e-3", "--set", "training.global_batch_size=2",
+    "--set", "schedule.kind=\"constant\"",
 )  # fmt: skip
 
 

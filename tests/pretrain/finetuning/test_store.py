@@ -216,7 +216,8 @@ def test_too_long_is_counted(tokenizer: Tokenizer, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"2 of 52 examples are longer than the window of 64 tokens; .*--too-long cut"):
         write_examples(tmp_path / "examples", plan_of(path, tokenizer))
     for too_long, dropped, cut in (("drop", 2, 0), ("cut", 1, 1)):
-        record = write_examples(tmp_path / too_long, plan_of(path, tokenizer, fit=Fit(64, too_long)))  # type: ignore[arg-type]
+        fit = Fit(64, too_long)  # type: ignore[arg-type]
+        record = write_examples(tmp_path / too_long, plan_of(path, tokenizer, fit=fit))
         assert (record.dropped, record.cut) == (dropped, cut)
         assert record.lines == sum(split.examples for split in record.splits.values()) + record.skipped + record.dropped
     with pytest.raises(UsageError, match="no example is left for train: 3 were too long"):

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
-import torch
 
-from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.generation.cache import Cached
 from pretrain.generation.generate import Piece, Settings, generate, in_order
 from pretrain.generation.sampling import Sampling
@@ -128,20 +124,3 @@ def test_a_text_says_why_it_ended() -> None:
     assert last([3], stops=("gh",), max_tokens=3).text == "g", "held back, and no token follows"
     nothing = last([3], max_tokens=0)
     assert (nothing.end, nothing.text) == ("length", "")
-
-
-@pytest.mark.parametrize("wrong", [{"max_tokens": -1}, {"num_samples": 0}, {"batch_size": 0}, {"stops": ("",)}])
-def test_settings_that_mean_nothing_are_refused(wrong: dict[str, object]) -> None:
-    reading = Reading(5, EOD)
-    with pytest.raises(UsageError, match=next(iter(wrong)).rstrip("s") if "stops" not in wrong else "stop string"):
-        list(generate(Wheel(9).next_logits(reading), [[1]], Settings(GREEDY, **wrong), reading, letters))  # type: ignore[arg-type]
-
-
-def test_a_model_that_diverged_is_an_error() -> None:
-    reading = Reading(5, EOD)
-
-    def diverged(tokens: torch.Tensor, *_: object) -> torch.Tensor:
-        return torch.full((1, 1, 9), math.nan)
-
-    with pytest.raises(WenhaiError, match="not finite"):
-        list(generate(lambda texts: diverged(torch.empty(0))[:, -1], [[1]], Settings(GREEDY), reading, letters))

@@ -33,12 +33,6 @@ def test_draws_follow_the_probabilities() -> None:
         assert abs(counts[token] / 2000 - share) < 4 * math.sqrt(share * (1 - share) / 2000)
 
 
-def test_temperature_sharpens_and_flattens() -> None:
-    for temperature in (0.25, 1, 4):
-        share = drawn([0.0, 1.0], Sampling(temperature=temperature))[1] / 2000
-        assert abs(share - 1 / (1 + math.exp(-1 / temperature))) < 0.03
-
-
 @pytest.mark.parametrize(
     ("sampling", "possible"),
     [

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.engine.errors import UsageError
 from pretrain.generation.generate import TextStream
 
 PIECES = [bytes([value]) for value in range(256)] + ["海".encode(), "文海".encode(), "。\n".encode(), b""]
@@ -37,11 +35,6 @@ def test_streams_hold_whole_characters_and_add_up(text: str, data: st.DataObject
     parts, _ = stream(cut(text.encode(), data))
     assert "".join(parts) == text
     assert all(part in text for part in parts)
-
-
-def test_a_character_comes_with_its_last_byte() -> None:
-    tokens = [256, *"😀".encode(), 259, 257, *"海".encode(), 258]
-    assert stream([PIECES[token] for token in tokens])[0] == ["海", "😀", "文海", "海", "。\n"]
 
 
 def test_bytes_that_are_no_character_are_replaced_once_it_is_certain() -> None:
@@ -75,8 +68,3 @@ def test_a_beginning_of_a_stop_string_at_the_end_is_given() -> None:
     assert stream(["海".encode(), "问".encode()], ["问："]) == (["海", "问"], False)
     assert stream(["海".encode(), b"\xe6"], ["\ufffd。"]) == (["海", "\ufffd"], False)
     assert stream(["海".encode(), b"\xe6"], ["\ufffd"]) == (["海"], True)
-
-
-def test_an_empty_stop_string_is_refused() -> None:
-    with pytest.raises(UsageError, match="stop string is empty"):
-        TextStream(PIECES.__getitem__, ["。", ""])

@@ -112,8 +112,8 @@ def made_up_model(
     model: Knows | None = None, reading: Reading | None = None, world: World | None = None, checkpoint: Path = Path()
 ) -> Opened:
     """A model with what it takes to ask it."""
-    reading = reading or Reading(64, eod=0)
-    return Opened(model or Knows(), None, Characters(), reading, torch.device("cpu"), world, checkpoint)  # type: ignore[arg-type]
+    parts: Any = (model or Knows(), None, Characters(), reading or Reading(64, eod=0))
+    return Opened(*parts, torch.device("cpu"), world, checkpoint)
 
 
 def task_result(

@@ -87,7 +87,7 @@ def test_what_could_not_be_asked_is_refused(tmp_path: Path, old: str, new: str, 
 
 def test_names_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(OWN.replace('"mood"', '"tnews"', 1))
-    with pytest.raises(UsageError, match=r"task sst2: there is none; eprstmt, .*\.toml"):
+    with pytest.raises(UsageError, match=r"task sst2: there is none; bustm, .*eprstmt, .*\.toml"):
         load_tasks(["sst2"])
     with pytest.raises(UsageError, match="tnews is named twice"):
         load_tasks(["tnews", str(tmp_path / "own.toml")])

@@ -13,6 +13,7 @@ from corpus.engine.errors import UsageError
 from pretrain.tasks.definition import DEFINITIONS, NINE, Task, load_tasks
 from pretrain.tasks.items import Item, draw_shots, read_items
 from pretrain.tasks.prompts import Prompter, Wording, examples
+from tests.pretrain.tasks.made_up import Characters
 
 # One made-up line of each, and how it reads by the default prompt: (context, the right answer with what belongs to it).
 LINES: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
@@ -75,13 +76,6 @@ PUBLISHED = {  # train, dev, test_public
     "csl": (32, 32, 2838),
     "cluewsc": (32, 32, 976),
 }
-
-
-class Characters:
-    """Characters are tokens."""
-
-    def encode(self, text: str) -> list[int]:
-        return [ord(character) for character in text]
 
 
 @pytest.fixture(params=NINE)

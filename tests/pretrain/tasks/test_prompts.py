@@ -12,6 +12,7 @@ from corpus.engine.errors import UsageError
 from pretrain.tasks.definition import Task
 from pretrain.tasks.items import Item
 from pretrain.tasks.prompts import Prompted, Prompter, Wording, flat
+from tests.pretrain.tasks.made_up import Characters
 
 BASE: dict[str, Any] = {
     "name": "mood",
@@ -35,13 +36,6 @@ BASE: dict[str, Any] = {
 }
 TASK = Task.model_validate(BASE)
 ITEM = Item(0, "0", 0, {"text": "天晴", "second": "出门"})
-
-
-class Characters:
-    """Characters are tokens."""
-
-    def encode(self, text: str) -> list[int]:
-        return [ord(character) for character in text]
 
 
 class Pairs:
@@ -69,22 +63,24 @@ def told(prompted: Prompted) -> tuple[str, list[tuple[str, str]]]:
     ]
 
 
-def test_the_label_follows_the_text() -> None:
-    prompted = prompter().prompted(ITEM)
-    assert told(prompted) == ("天晴，真", [("", "好"), ("", "坏")])
-    assert prompted.choice_of == [0, 1]
-    assert prompted.num_characters == [1, 1]
+@pytest.mark.parametrize(
+    ("name", "expand", "context", "continuations", "choice_of"),
+    [
+        ("label", False, "天晴，真", [("", "好"), ("", "坏")], [0, 1]),
+        ("label", True, "天晴，真", [("", "好"), ("", "很棒"), ("", "坏")], [0, 0, 1]),
+        ("loss", False, "天晴？", [("好，", "出门"), ("坏，", "出门")], [0, 1]),
+        ("noisy", False, "", [("真好：", "天晴"), ("真坏：", "天晴")], [0, 1]),
+        ("own", False, "天晴", [("", "优"), ("", "差")], [0, 1]),  # in the order of the labels
+    ],
+)
+def test_a_prompt_is_a_context_and_what_is_given_and_scored_of_each_answer(
+    name: str, expand: bool, context: str, continuations: list[tuple[str, str]], choice_of: list[int]
+) -> None:
+    prompted = prompter(name, expand=expand).prompted(ITEM)
+    assert told(prompted) == (context, continuations)
+    assert prompted.choice_of == choice_of
+    assert prompted.num_characters == [len(scored) for _, scored in continuations]
     assert (prompted.num_shots, prompted.num_cut) == (0, 0)
-
-
-def test_what_follows_the_label_is_scored_and_the_label_is_given() -> None:
-    prompted = prompter("loss").prompted(ITEM)
-    assert told(prompted) == ("天晴？", [("好，", "出门"), ("坏，", "出门")])
-    assert prompted.num_characters == [2, 2]
-
-
-def test_the_text_may_follow_the_label() -> None:
-    assert told(prompter("noisy").prompted(ITEM)) == ("", [("真好：", "天晴"), ("真坏：", "天晴")])
 
 
 def test_the_word_and_what_follows_it_are_scored_together() -> None:
@@ -94,17 +90,6 @@ def test_the_word_and_what_follows_it_are_scored_together() -> None:
     )
     assert told(prompter(task=task).prompted(item)) == ("今天", [("", "晴，出门"), ("", "雨，出门")])
     assert Wording(task).answered(item) == ("今天", "雨，出门")
-
-
-def test_every_word_of_an_answer_when_expanded() -> None:
-    prompted = prompter(expand=True).prompted(ITEM)
-    assert told(prompted)[1] == [("", "好"), ("", "很棒"), ("", "坏")]
-    assert prompted.choice_of == [0, 0, 1]
-    assert prompted.num_characters == [1, 2, 1]
-
-
-def test_words_of_a_prompt_stand_in_the_order_of_the_labels() -> None:
-    assert told(prompter("own").prompted(ITEM))[1] == [("", "优"), ("", "差")]
 
 
 def test_each_part_is_encoded_for_itself() -> None:
