@@ -4,7 +4,7 @@
 |---|---|
 | the best layouts | `plan.search.search`, shown by `plan.pages.text` |
 | `--layout`, `--explain`, `--compare` | `plan.cost`, shown by `plan.pages.explain` |
-| `--json` | `plan.pages.record` |
+| `--json` | `plan.pages.answer` |
 | `--report` | `plan.pages.report` |
 | `--scaling`, `--rules` | `plan.pages.scaling`, `plan.pages.rules` |
 | `--measure` | `plan.tuning.tune` |

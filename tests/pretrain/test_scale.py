@@ -12,11 +12,10 @@ import pytest
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from pretrain import scale, scale_report
+from pretrain import scale
 from pretrain.__main__ import main
 from pretrain.config import load_config
-from pretrain.scale import config_of
-from pretrain.scale_report import Point, note, rows, write_report
+from pretrain.scale import Point, config_of, note, rows, write_report
 from tests.pretrain.ranks import reused_ranks
 
 TINY = """
@@ -48,7 +47,7 @@ def config(tmp_path: Path) -> str:
     return str(tmp_path / "tiny.toml")
 
 
-def point(kind: scale_report.Kind, ranks: int, tokens_per_second: float, **fields: object) -> Point:
+def point(kind: scale.Kind, ranks: int, tokens_per_second: float, **fields: object) -> Point:
     values = {
         "kind": kind,
         "ranks": ranks,

@@ -48,6 +48,7 @@ class Question:
     tokens: int
     constraints: Constraints
     keep: int  # layouts whose pipeline is simulated
+    scaling: Sequence[int]  # numbers of devices
 
     @cached_property
     def plans(self) -> Plans:
@@ -61,15 +62,10 @@ class Question:
         """Of design, for this model and cluster."""
         return rules.rules(self.config, self.devices, self.cluster, self.software)
 
-    def curves(self, numbers: tuple[int, ...]) -> Scaling:
-        """Over numbers of devices; computed once."""
-        if numbers not in self._curves:
-            self._curves[numbers] = scaling.curves(self.config, numbers, self.cluster, self.software)
-        return self._curves[numbers]
-
     @cached_property
-    def _curves(self) -> dict[tuple[int, ...], Scaling]:
-        return {}
+    def curves(self) -> Scaling:
+        """Over numbers of devices."""
+        return scaling.curves(self.config, self.scaling, self.cluster, self.software)
 
     def predict(self, config: RunConfig) -> Prediction:
         """One layout."""
@@ -142,6 +138,7 @@ def ask(args: argparse.Namespace) -> Question:
         tokens=parse_tokens(args.tokens) if args.tokens else configured_tokens(config),
         constraints=_constraints(args, software),
         keep=max(50, args.top),
+        scaling=args.scaling or (),
     )
 
 

@@ -13,7 +13,8 @@ from pretrain.config import load_config
 from pretrain.plan import command
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import load_cluster
-from pretrain.plan.pages import question, record
+from pretrain.plan.pages import answer as answers
+from pretrain.plan.pages import question
 from pretrain.plan.pages.text import WIDTH
 from pretrain.plan.search.search import Constraints, search
 from pretrain.plan.tuning import tune
@@ -90,7 +91,7 @@ def test_data_parallel_ranks_are_replicas_times_shards(ask: Any) -> None:
 def test_keys_that_others_read() -> None:
     """What the page of the planner promises."""
     prediction = predict(load_config("demo"), 4, load_cluster("selene-a100-80"))
-    answer = record.as_json(prediction.config, 1, [(None, prediction)], None)
+    answer = answers.search_as_json(prediction.config, 1, [(None, prediction)], None)
     assert answer.keys() >= {"num_parameters", "layouts", "rejected"}
     assert answer["layouts"][0].keys() >= {
         "tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size", "step_seconds", "tflops_per_gpu", "memory_bytes"
