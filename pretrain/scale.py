@@ -52,8 +52,9 @@ Kind = Literal["weak", "strong"]
 KINDS: dict[Kind, str] = {"weak": "the batch grows with the data-parallel ranks", "strong": "the batch stays"}
 COLUMNS = "ranks | layout | batch | micro-batch | s a step | tokens/s | speed-up | efficiency"
 FRONTIER = (
-    "Published on Frontier (arXiv 2312.12705): weak scaling 100 % at 1,024 GPUs (175 B) and 3,072 (1 T); strong scaling 89 % "
-    "and 87 %. Other machines and numbers of ranks: what the curves are called after, not what they compare with."
+    "Published on Frontier (arXiv 2312.12705): weak scaling 100 % at 1,024 GPUs (175 B) and 3,072 (1 T); "
+    "strong scaling 89 % and 87 %. Other machines and numbers of ranks: what the curves are called after, not "
+    "what they compare with."
 )
 
 

@@ -2,7 +2,7 @@
 
 | part | bytes of a number | of which numbers (ZeRO: Rajbhandari et al. 2020, section 3) |
 |---|---|---|
-| weights, gradients, optimizer | 4, 4, 8 (fp64 twice that) | a shard of this rank's stages: 16 bytes a parameter where nothing is shared |
+| weights, gradients, optimizer | 4, 4, 8 (fp64 twice) | a shard of its stages: 16 bytes each where nothing is shared |
 | unreduced gradients | 4 | zero 1 with several micro-batches: all of its stages; else of what a backward is at |
 | gathered weights | 2 or 4 | zero 1 and 2: its stages; zero 3: what lies outside of the blocks, and two blocks |
 | activations | 2 or 4 | `workload.activations`, of as many micro-batches as the schedule's own lists hold at once |

@@ -5,7 +5,7 @@
 | products | matrix products of several sizes, in each precision | floating-point operations |
 | memory | sums of two tensors into a third | bytes read and written |
 | operation | sums of a few numbers: what an operation takes beside its work | one |
-| all_reduce, all_gather, reduce_scatter, send | messages of several sizes between all ranks | bytes of the whole tensor |
+| all_reduce, all_gather, reduce_scatter, send | messages of several sizes, all ranks | bytes of the whole tensor |
 | host | copies to the GPU from pinned memory | bytes |
 | steps | training steps of small models (`training_configs`), data-parallel over the ranks | |
 

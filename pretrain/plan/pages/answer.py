@@ -120,8 +120,8 @@ def _ranked(question: Question, top: int) -> Iterator[str]:
     plans, configured = question.plans, question.configured
     yield from _header(question, plans.best)
     yield (
-        f"{plans.considered:,} legal layouts in {plans.seconds:.1f} s; {len(plans.layouts):,} shapes (tp, pp, mbs) fit and are worth "
-        "a row, each in its best layout:"
+        f"{plans.considered:,} legal layouts in {plans.seconds:.1f} s; {len(plans.layouts):,} shapes (tp, pp, "
+        "mbs) fit and are worth a row, each in its best layout:"
     )
     yield ""
     rows = [(str(place), prediction) for place, prediction in enumerate(plans.layouts[:top], 1)]
@@ -193,7 +193,7 @@ def _measured(question: Question, args: argparse.Namespace) -> Tuned:
     """Runs on this machine, told as they end."""
     tuned = tune.measure_best(question.plans, args.measure, say=lambda line: print(line, file=sys.stderr, flush=True))
     if args.refitted is not None:
-        durable.write_bytes(args.refitted, tune.cluster_toml(tuned.cluster).encode())
+        durable.write_bytes(args.refitted, tuned.cluster.as_toml().encode())
     return tuned
 
 

@@ -123,7 +123,8 @@ def ask(args: argparse.Namespace) -> Question:
     for number in (devices, *(args.scaling or ())):
         if cluster.most_devices is not None and number > cluster.most_devices:
             raise UsageError(
-                f"{number:,} devices: {cluster.name} has {cluster.most_devices:,}. Lower --gpus, or name a larger --cluster"
+                f"{number:,} devices: {cluster.name} has {cluster.most_devices:,}. Lower --gpus, or name a "
+                "larger --cluster"
             )
     if args.measure and args.layout:
         raise UsageError("--measure runs the best layouts of a search, and --layout names one: leave one of them out")
@@ -209,7 +210,8 @@ def _outlined(values: Mapping[str, Any], layout: str | None, where: str) -> dict
     batch = (naming.parse_words(layout, "--layout") if layout else {}).get("global_batch_size")
     if filled["training"].setdefault("global_batch_size", batch) is None:
         raise UsageError(
-            f"{where}: how many samples has a step? Add global_batch_size = 1536 below [training], or gbs=1536 to --layout"
+            f"{where}: how many samples has a step? Add global_batch_size = 1536 below [training], or gbs=1536 "
+            "to --layout"
         )
     model = _section(values, "model")
     if isinstance(entries := model.get("vocab_size"), int) and "padded_vocab_size" not in model:

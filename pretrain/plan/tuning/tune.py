@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from corpus.engine import toml
 from corpus.engine.errors import WenhaiError
 from pretrain.columns import aligned
 from pretrain.config import RunConfig
@@ -116,11 +115,6 @@ def speed(run: Run) -> float:
     """Measured tokens per second, of all devices; 0 for a run that did not end."""
     seconds = run.measurement.step_seconds
     return run.prediction.tokens_per_step / seconds if seconds else 0.0
-
-
-def cluster_toml(cluster: Cluster) -> str:
-    """The file that `--cluster` reads."""
-    return toml.dump(cluster.model_dump(mode="json", exclude_none=True))
 
 
 def lines(tuned: Tuned) -> Iterator[str]:

@@ -82,12 +82,6 @@ def test_json_of_one_layout_holds_that_one_and_searches_for_no_other(ask: Any, m
     assert answer["num_parameters"] > 0 and answer["rejected"] == []
 
 
-def test_data_parallel_ranks_are_replicas_times_shards(ask: Any) -> None:
-    [layout] = json.loads(ask(*HELD, "--layout", "tp=1,replicate=2", "--json"))["layouts"]
-    ranks = [layout[f"data_parallel{kind}"] for kind in ("", "_replicate", "_shard")]
-    assert ranks == [4, 2, 2]
-
-
 def test_keys_that_others_read() -> None:
     """What the page of the planner promises."""
     prediction = predict(load_config("demo"), 4, load_cluster("selene-a100-80"))
@@ -164,13 +158,6 @@ def test_scaling_and_rules_stand_alone_or_in_json(ask: Any, tmp_path: Path) -> N
     assert "strong" in page.read_text(encoding="utf-8").lower()
     answer = json.loads(ask(*ON_CORES, "--rules", "--scaling", "1", "2", "--json"))
     assert answer["rules"] and answer["scaling"] and answer["layouts"]
-
-
-def test_the_report_is_written_beside_the_answer(ask: Any, tmp_path: Path) -> None:
-    page = tmp_path / "plan.html"
-    said = ask(*ON_CORES, "--report", str(page))
-    assert "legal layouts" in said and str(page) not in said
-    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_measured_layouts_and_what_was_learnt(

@@ -96,14 +96,6 @@ def test_yuan_13b_counts_its_ramp_up() -> None:
     assert 0 < question.configured_tokens(config) < full
 
 
-@pytest.mark.parametrize(
-    ("words", "tokens"),
-    [("300B", 3e11), ("1.5T", 1.5e12), ("180e9", 1.8e11), ("2m", 2e6), ("4_096", 4096), ("7k", 7000)],
-)
-def test_numbers_of_tokens(words: str, tokens: float) -> None:
-    assert question.parse_tokens(words) == tokens
-
-
 def test_on_a_machine_with_gpus_the_cluster_is_theirs(monkeypatch: pytest.MonkeyPatch, ask: Any) -> None:
     monkeypatch.setattr(question.torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(question.auto, "cluster_for", lambda config: load_cluster("selene-a100-80"))

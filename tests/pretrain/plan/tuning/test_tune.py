@@ -241,13 +241,10 @@ def test_the_table_the_layout_and_the_cluster_can_be_used(cluster: Cluster, plan
     truth = with_efficiency(cluster, products=0.5)
     tuned = tune.measure_best(plans, 2, run=machine(truth))
     told = list(tune.lines(tuned))
-    assert told[0].split()[:4] == ["layout", "predicted", "refitted", "measured"]
-    assert told[1].split()[0] == layout_name(tuned.runs[0].prediction.config, GPUS)
-    assert any(line.startswith("mean error of step time:") for line in told)
     assert any("products 0.747 -> 0.5" in line for line in told)
     assert tuned.best is not None and told[-1].startswith("[parallel]")
     path = tmp_path / "here.toml"
-    path.write_text(tune.cluster_toml(tuned.cluster))
+    path.write_text(tuned.cluster.as_toml())
     assert load_cluster(str(path)) == tuned.cluster
     value = tune.as_json(tuned)
     assert value["best"] == layout_name(tuned.best.prediction.config, GPUS)
