@@ -392,7 +392,8 @@ def test_recompute_of_a_block_exchanges_again() -> None:
     run = config()
     one = machine.line("all_gather", Group(4, 1)).of(2 * 1024 * 2048)
     for recompute, token_ranks, times in (("full", 4, 3), ("selective", 4, 2), ("full", 1, 2), ("selective", 1, 0)):
-        stage = StageTime(Shape(run.model, 1024, 4, token_ranks, 2), recompute, False, machine)  # type: ignore[arg-type]
+        shape = Shape(run.model, 1024, 4, token_ranks, 2)
+        stage = StageTime(shape, recompute, False, machine)  # type: ignore[arg-type]
         assert stage.again.exchanges.again.total == pytest.approx(times * one)
 
 

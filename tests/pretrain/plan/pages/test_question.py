@@ -15,8 +15,9 @@ from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.pages import question
 
 HELD = (
-    "plan", "--config", "demo", "--cluster", "selene-a100-80", "--gpus", "4", "--only", "recompute=none,zero=2,offload=off"
-)  # fmt: skip
+    *("plan", "--config", "demo", "--cluster", "selene-a100-80", "--gpus", "4"),
+    *("--only", "recompute=none,zero=2,offload=off"),
+)
 
 
 OUTLINE = """
