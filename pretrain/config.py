@@ -285,8 +285,8 @@ class ParallelConfig(Strict):
             )
         if self.recompute_every > 1 and self.recompute != "full":
             raise ValueError(
-                f"recompute_every {self.recompute_every} chooses among the layers of recompute full, not {self.recompute}. "
-                "Leave it out"
+                f"recompute_every {self.recompute_every} chooses among the layers of recompute full, not "
+                f"{self.recompute}. Leave it out"
             )
         if self.pp == 1:
             for name in ("stages_per_rank", "layers_per_stage"):
@@ -302,8 +302,8 @@ class ParallelConfig(Strict):
             )
         if self.layers_per_stage is not None and len(self.layers_per_stage) != self.num_stages:
             raise ValueError(
-                f"layers_per_stage has {len(self.layers_per_stage)} entries, but pp {self.pp} x {self.chunks} stages on a "
-                f"rank are {self.num_stages} stages. Give one entry for each"
+                f"layers_per_stage has {len(self.layers_per_stage)} entries, but pp {self.pp} x {self.chunks} "
+                f"stages on a rank are {self.num_stages} stages. Give one entry for each"
             )
         return self
 
@@ -382,8 +382,8 @@ class RunConfig(Strict):
         if self.training.compile and self.parallel.splits_backward:
             whole = [name for name, spec in SCHEDULES.items() if spec.searched_chunks and not spec.splits_backward]
             raise ValueError(
-                f"training.compile: schedule {self.parallel.schedule} leaves gradients of weights for later, outside of "
-                f"the graph that is compiled. Use {' or '.join(whole)}, or leave compile out"
+                f"training.compile: schedule {self.parallel.schedule} leaves gradients of weights for later, "
+                f"outside of the graph that is compiled. Use {' or '.join(whole)}, or leave compile out"
             )
         _check_layout(self.model, self.parallel)
         return self

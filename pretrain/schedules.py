@@ -1,4 +1,4 @@
-"""Pipeline schedules as data: each one an entry of `SCHEDULES`, and for each rank the list of what it computes, in order.
+"""Pipeline schedules as data: each one an entry of `SCHEDULES`; for each rank the list of what it computes, in order.
 
 A micro-batch goes through all stages forward (F), then through all of them backward (B). The zero-bubble schedules cut
 a backward in two: the gradient of the inputs (I), for which the stage before waits, and that of the weights (W), which

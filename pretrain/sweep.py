@@ -203,7 +203,8 @@ def _measure_here(places: Sequence[Place], grid: Grid, config: RunConfig, args: 
         raise UsageError("--cell is for a rank of a job (srun, torchrun). Here all cells are measured in turn")
     if device.type == "cuda" and torch.cuda.device_count() < args.gpus:
         raise UsageError(
-            f"--gpus {args.gpus}: {torch.cuda.device_count()} are here. On a cluster start each cell as a job: see --list and --cell"
+            f"--gpus {args.gpus}: {torch.cuda.device_count()} are here. On a cluster start each cell as a job: "
+            "see --list and --cell"
         )
     with durable.RunLock(args.out):
         durable.sweep(args.out / "cells")

@@ -65,8 +65,8 @@ class Chosen:
         """What was chosen, why, and what would pin it."""
         best, plans = self.prediction, self.plans
         yield (
-            f"layout {layout_name(self.config, self.num_ranks)}, chosen for {self.num_ranks} x {self.cluster.device.name} "
-            f"(cluster {self.cluster.name}) from {plans.considered:,} legal layouts"
+            f"layout {layout_name(self.config, self.num_ranks)}, chosen for {self.num_ranks} x "
+            f"{self.cluster.device.name} (cluster {self.cluster.name}) from {plans.considered:,} legal layouts"
         )
         parts = best.seconds.named
         largest = sorted(parts, key=lambda name: parts[name], reverse=True)[:MOST_PARTS]
@@ -112,8 +112,8 @@ def choose(config: RunConfig, num_ranks: int, cluster: Cluster | None = None) ->
     cluster = cluster or cluster_for(config)
     if cluster.most_devices is not None and num_ranks > cluster.most_devices:
         raise UsageError(
-            f"parallel: {num_ranks} ranks, and cluster {cluster.name} has {cluster.most_devices} devices. Name one that has "
-            "more as parallel.cluster"
+            f"parallel: {num_ranks} ranks, and cluster {cluster.name} has {cluster.most_devices} devices. Name "
+            "one that has more as parallel.cluster"
         )
     config = config.model_copy(update={"parallel": ParallelConfig()})
     plans = search(config, num_ranks, cluster)
@@ -178,8 +178,8 @@ def _cluster_with(device_name: str) -> Cluster:
     if found is not None:
         return load_cluster(found)
     raise UsageError(
-        f"parallel: auto knows no cluster of {device_name}. Name one as parallel.cluster ({', '.join(named_clusters())}, or a "
-        f"file: {CALIBRATE})"
+        f"parallel: auto knows no cluster of {device_name}. Name one as parallel.cluster "
+        f"({', '.join(named_clusters())}, or a file: {CALIBRATE})"
     )
 
 
@@ -214,6 +214,6 @@ def _as_seen(cluster: Cluster, memory_gib: float, devices_per_node: int) -> Clus
         return Cluster.model_validate(values)
     except pydantic.ValidationError:
         raise UsageError(
-            f"parallel: cluster {cluster.name} has {cluster.devices_per_node} devices a node, here are {devices_per_node}. "
-            f"Name a cluster as parallel.cluster: {CALIBRATE}"
+            f"parallel: cluster {cluster.name} has {cluster.devices_per_node} devices a node, here are "
+            f"{devices_per_node}. Name a cluster as parallel.cluster: {CALIBRATE}"
         ) from None

@@ -4,7 +4,7 @@
 |---|---|
 | the best layouts | `plan.search.search`, shown by `plan.pages.text` |
 | `--layout`, `--explain`, `--compare` | `plan.cost`, shown by `plan.pages.explain` |
-| `--json` | `plan.pages.record` |
+| `--json` | `plan.pages.answer` |
 | `--report` | `plan.pages.report` |
 | `--scaling`, `--rules` | `plan.pages.scaling`, `plan.pages.rules` |
 | `--measure` | `plan.tuning.tune` |
@@ -45,9 +45,9 @@ python -m pretrain plan tune --config frontier-175b --cluster frontier-mi250x --
     ),
 }
 PUBLISHED = """
-The sections of the configuration that only training needs may be left out: [model] and a batch (training.global_batch_size,
-or gbs= in --layout) are enough. A run that others published was made with another program than this one: name that one with
---software, and say what it recomputed.
+The sections of the configuration that only training needs may be left out: [model] and a batch
+(training.global_batch_size, or gbs= in --layout) are enough. A run that others published was made with another program
+than this one: name that one with --software, and say what it recomputed.
 """
 
 
@@ -56,7 +56,9 @@ class _Command(argparse.ArgumentParser):
 
     module_name = ""
 
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
         module = import_module(self.module_name)
         module.add_arguments(self)
         self.set_defaults(command=module.main)

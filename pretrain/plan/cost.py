@@ -6,7 +6,7 @@
 | recompute | the forward again | `stage_time` |
 | tensor | exchanges between tensor-parallel ranks that nothing hides | `tensor_time` |
 | messages, bubble | it waits for what other stages send, and for these stages | `pipeline_time` |
-| data | gathering weights and reducing gradients, as far as no computation hides them, in whatever stage they make the step longer | `data_time`, `pipeline_time` |
+| data | gathering weights, reducing gradients: what of it makes a step longer | `data_time`, `pipeline_time` |
 | optimizer, offload | the update; what goes to the host and back | `data_time` |
 
 Collectives are `plan.machines.collectives`, memory is `workload.memory` or, for published programs,

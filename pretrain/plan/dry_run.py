@@ -1,6 +1,6 @@
 """What a run would be, without a GPU, a process group or memory for it: `python -m pretrain --dry-run --world-size N`.
 
-Numbers of parameters and memory are the workload's own (`plan.demand`). The bubble is that of the schedule's lists,
+Numbers of parameters and memory are the workload's own. The bubble is that of the schedule's lists,
 simulated with durations in proportion to the arithmetic; communication takes no time there, so it is a lower bound.
 
 FLOPs are those of `workload.flops`; beside them 6 N D and 8 N D (N all parameters, D tokens), as papers count: without
@@ -64,7 +64,8 @@ def _laid_out(config: RunConfig, num_ranks: int, device: str | None) -> RunConfi
     is_told = config.parallel.cluster is not None or device is not None or config.training.device == "cpu"
     if not is_told and not torch.cuda.is_available():
         raise UsageError(
-            "parallel: auto chooses for GPUs, and none is here. Say which: --device H100, or a cluster by name or file, "
+            "parallel: auto chooses for GPUs, and none is here. Say which: --device H100, or a cluster by "
+            "name or file, "
             "--set 'parallel={auto=true, cluster=\"h100-80\"}'; or --set training.device=cpu"
         )
     return auto.resolve(config, num_ranks, say, device)
@@ -205,7 +206,10 @@ def lines(plan: dict[str, Any]) -> Iterator[str]:
     yield "resting: weights, gradients and optimizer; other: what a step needs in passing"
     worst = plan["memory"][plan["worst_pp_rank"]]
     where = "of host memory" if worst["device"] == "cpu" else "of a GPU's memory"
-    yield f"worst rank  {_size(worst['device_bytes'])} {where} (*); host memory of a node: {_size(plan['host_bytes_per_node'])}"
+    yield (
+        f"worst rank  {_size(worst['device_bytes'])} {where} (*); host memory of a node: "
+        f"{_size(plan['host_bytes_per_node'])}"
+    )
     yield ""
     flops = {"model": plan["flops_per_token"], "hardware (recompute counted)": plan["hardware_flops_per_token"]}
     flops |= {f"{times} N D": float(times * plan["parameters"]) for times in (6, 8)}

@@ -2,7 +2,7 @@
 
 | word | stands for |
 |---|---|
-| a field of `[parallel]` | itself: tp, pp, schedule, stages_per_rank, dp_replicate, dp_shard, zero, offload, recompute, ... |
+| a field of `[parallel]` | itself: tp, pp, schedule, stages_per_rank, dp_replicate, dp_shard, zero, recompute, ... |
 | dp | all data-parallel ranks, dp_replicate x dp_shard |
 | mbs, micro_batch_size | training.micro_batch_size |
 | gbs, global_batch_size | training.global_batch_size |
@@ -97,7 +97,7 @@ def parse_layout(text: str, config: RunConfig, devices: int, option: str = "--la
     return result
 
 
-def parse_constraints(text: str, names: Collection[str], option: str = "--only") -> dict[str, tuple[Any, ...]]:
+def parse_constraints(text: str, names: Collection[str]) -> dict[str, tuple[Any, ...]]:
     """What a search may choose from, as in `tp=4/8,recompute=full`: the values of each of `names` that is there.
 
     Raises:
@@ -107,16 +107,14 @@ def parse_constraints(text: str, names: Collection[str], option: str = "--only")
     for word in filter(None, (word.strip() for word in text.split(","))):
         given, _, values = word.partition("=")
         for value in values.split("/"):
-            [(name, parsed)] = parse_words(f"{given}={value}", option).items()
+            [(name, parsed)] = parse_words(f"{given}={value}", "--only").items()
             name = "data_parallel" if name == "dp" else name
             if name not in names:
                 known = ", ".join(SHOWN.get(name, name).replace("data_parallel", "dp") for name in names)
-                raise UsageError(
-                    f"{option} {word}: a search is held to {known}. The rest: --layout, or --set A.B=VALUE"
-                )
+                raise UsageError(f"--only {word}: a search is held to {known}. The rest: --layout, or --set A.B=VALUE")
             chosen[name] = (*chosen.get(name, ()), parsed)
     if not chosen:
-        raise UsageError(f"{option}: nothing to hold to. Write for example {option} tp=4/8,recompute=full")
+        raise UsageError("--only: nothing to hold to. Write for example --only tp=4/8,recompute=full")
     return chosen
 
 

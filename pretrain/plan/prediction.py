@@ -83,23 +83,6 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class StageSeconds:
-    """One micro-batch in one stage of the pipeline, what it waits for included."""
-
-    index: int
-    rank: int  # of the pipeline
-    num_layers: int
-    forward: float
-    inputs: float  # backward: gradients of activations, with what is recomputed
-    weights: float  # backward: gradients of weights
-
-    @property
-    def backward(self) -> float:
-        """Both halves of it."""
-        return self.inputs + self.weights
-
-
-@dataclass(frozen=True)
 class OperationSeconds:
     """One line of the table of operations: what the busiest rank does with it in a step."""
 
@@ -214,11 +197,6 @@ class Prediction:
     def fits(self) -> bool:
         """In the memory of devices (a share `RESERVED` of it) and machines."""
         return self.missing_bytes == 0
-
-    @property
-    def stages(self) -> Sequence[StageSeconds]:
-        """What each stage of the pipeline takes of a micro-batch."""
-        return self.step.stage_seconds()
 
     @property
     def work(self) -> Sequence[OperationSeconds]:

@@ -8,7 +8,7 @@
 N are the parameters in matrix products, the output matrix once and no look-ups; L layers of H heads of K channels, T
 tokens in a window (Chowdhery et al. 2022, appendix B, whose model FLOP utilisation, MFU, and hardware FLOP utilisation,
 HFU, are these two times the tokens per second over the peak of the devices). Attention counts the whole square, as most
-published figures do; `causal` counts the half that is seen.
+published figures do.
 
 Hardware FLOPs follow `pretrain.parallel.base.recompute`: full repeats the products and the attention of a block but for
 its last product, whose result nobody needs (zero-bubble schedules save that product's input as it ends, and repeat it
@@ -22,10 +22,10 @@ from pretrain.parallel.base.params import num_matmul_parameters
 from pretrain.parallel.base.stages import layer_flops
 
 
-def flops_per_token(model: ModelConfig, causal: bool = False) -> float:
+def flops_per_token(model: ModelConfig) -> float:
     """Of the model, without recomputation."""
     attention = 12 * model.num_layers * model.num_heads * model.head_size * model.sequence_length
-    return 6 * num_matmul_parameters(model) + attention * (0.5 if causal else 1.0)
+    return 6 * num_matmul_parameters(model) + attention
 
 
 def hardware_flops_per_token(model: ModelConfig, parallel: ParallelConfig) -> float:

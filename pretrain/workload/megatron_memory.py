@@ -18,8 +18,6 @@ an allocator wastes is not in here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pretrain.batch_size import local_batches
 from pretrain.config import RunConfig
 from pretrain.parallel.base.mesh import layout
@@ -58,10 +56,6 @@ def estimate(config: RunConfig, world_size: int, software: Software) -> list[Est
     Raises:
         UsageError: the layout does not fit the number of ranks, or the batch does not divide over them.
     """
-    return list(_estimates(config, world_size, software))
-
-
-def _estimates(config: RunConfig, world_size: int, software: Software) -> Iterator[Estimate]:
     parallel, training, model = config.parallel, config.training, config.model
     _, replicas, shards, _ = layout(parallel, world_size)
     samples, micro_batch_size = local_batches(training, training.global_batch_size, replicas * shards)
@@ -69,6 +63,7 @@ def _estimates(config: RunConfig, world_size: int, software: Software) -> Iterat
     of_layer = layer_bytes(config, micro_batch_size, software.fuses_attention)
     whole = whole_layer_bytes(config, micro_batch_size, not software.fuses_attention)
     passing = whole - of_layer if parallel.recompute == "full" else 0.0
+    found = []
     owners = own_stages(parallel.schedule, parallel.pp, parallel.chunks)
     for rank, own in enumerate([stages[index] for index in indices] for indices in owners):
         sizes = [len(stage.layers) * of_layer for stage in own]
@@ -84,24 +79,27 @@ def _estimates(config: RunConfig, world_size: int, software: Software) -> Iterat
         updated = numbers / (shards if software.shards else 1)
         in_update = 0.0 if parallel.offload else software.update_bytes * min(updated, SUB_GROUP)
         held = most_held(parallel.schedule, parallel.pp, parallel.chunks, samples // micro_batch_size, rank, sizes)
-        yield Estimate(
-            pp_rank=rank,
-            stages=tuple(stage.index for stage in own),
-            device="cuda",
-            offload=parallel.offload,
-            weights=int(weights),
-            gradients=int(gradients),
-            optimizer=int(optimizer),
-            unreduced=0,
-            gathered=int(_gathered(config, own, software)),
-            activations=int(held),
-            logits=int(_logits_bytes(config, micro_batch_size) if any(stage.is_last for stage in own) else 0),
-            working=int(max(passing, in_update)),
-            batch=0,
-            pinning=0,
-            snapshot=0,
-            process=PROCESS_BYTES["cuda"],
+        found.append(
+            Estimate(
+                pp_rank=rank,
+                stages=tuple(stage.index for stage in own),
+                device="cuda",
+                offload=parallel.offload,
+                weights=int(weights),
+                gradients=int(gradients),
+                optimizer=int(optimizer),
+                unreduced=0,
+                gathered=int(_gathered(config, own, software)),
+                activations=int(held),
+                logits=int(_logits_bytes(config, micro_batch_size) if any(stage.is_last for stage in own) else 0),
+                working=int(max(passing, in_update)),
+                batch=0,
+                pinning=0,
+                snapshot=0,
+                process=PROCESS_BYTES["cuda"],
+            )
         )
+    return found
 
 
 def _logits_bytes(config: RunConfig, micro_batch_size: int) -> float:

@@ -6,7 +6,7 @@ the one keeps in registers. Of each number, e = 2:
 
 | | fused | apart |
 |---|---|---|
-| scale, mask and softmax of a score; back | 2 e; 3 e | casts to fp32 and back 2 (e + w), scale 2 w, mask 2 w + 1, softmax 2 w; with one more w for the softmax |
+| scale, mask, softmax of a score; back | 2 e; 3 e | casts 2 (e + w), scale 2 w, mask 2 w + 1, softmax 2 w; + w |
 | bias and GELU; back | 2 e; 3 e | 4 e; 5 e |
 | bias, dropout, residual | 3 e + 1 | 7 e + 1 |
 """

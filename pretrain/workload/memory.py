@@ -2,7 +2,7 @@
 
 | part | bytes of a number | of which numbers (ZeRO: Rajbhandari et al. 2020, section 3) |
 |---|---|---|
-| weights, gradients, optimizer | 4, 4, 8 (fp64 twice that) | a shard of this rank's stages: 16 bytes a parameter where nothing is shared |
+| weights, gradients, optimizer | 4, 4, 8 (fp64 twice) | a shard of its stages: 16 bytes each where nothing is shared |
 | unreduced gradients | 4 | zero 1 with several micro-batches: all of its stages; else of what a backward is at |
 | gathered weights | 2 or 4 | zero 1 and 2: its stages; zero 3: what lies outside of the blocks, and two blocks |
 | activations | 2 or 4 | `workload.activations`, of as many micro-batches as the schedule's own lists hold at once |
@@ -29,11 +29,10 @@ from typing import Literal, NamedTuple
 from pretrain.batch_size import local_batches
 from pretrain.config import ModelConfig, Precision, RunConfig, ScheduleKind
 from pretrain.parallel.base.mesh import layout
-from pretrain.parallel.base.params import part_specs
 from pretrain.parallel.base.stages import Stage
 from pretrain.schedules import SCHEDULES
 from pretrain.workload.activations import activations_of
-from pretrain.workload.parameters import rooms_outside
+from pretrain.workload.parameters import rooms_outside, specs_by_room
 from pretrain.workload.pipeline import most_held, own_stages, stages_of
 
 Device = Literal["cpu", "cuda"]
@@ -213,11 +212,11 @@ class _Run:
         has_mask, on_cpu = config.model.document_mask or config.data.prefix_lm, device == "cpu"
         kind = (parallel.tp, parallel.sequence_parallel, parallel.recompute)
         self.kept = activations_of(config.model, *kind, self.item, has_mask, on_cpu)
-        self.block = self.group("layers")
+        self.block = self.group("layer")
         self.places: dict[tuple[object, ...], _Place] = {}
 
     def group(self, *rooms: str) -> _Group:
-        """Parameters of some rooms (of a layer, for `layers`) on one rank of a tensor-parallel group."""
+        """Parameters of some rooms (`layer`: of one) on one rank of a tensor-parallel group."""
         return _group(self.config.model, rooms, self.parallel.tp, self.shards if self.is_wrapped else 1)
 
     def place(self, pp_rank: int) -> _Place:
@@ -346,21 +345,12 @@ class _Place:
         return numbers + (MESSAGES * run.tokens * run.kept.message if run.parallel.pp > 1 else 0)
 
 
-@lru_cache(maxsize=64)
-def _specs(model: ModelConfig) -> dict[str, list[tuple[int | str, tuple[int, ...]]]]:
-    """(dimension of tensor parallelism, shape) of each parameter by the first word of its name; of layers, of one."""
-    rooms: dict[str, list[tuple[int | str, tuple[int, ...]]]] = {}
-    for spec in part_specs(model.model_copy(update={"num_layers": 1})):  # layers are alike
-        rooms.setdefault(spec.name.partition(".")[0], []).append((spec.tp_dim, spec.shape))
-    return rooms
-
-
 @lru_cache(maxsize=4096)
 def _group(model: ModelConfig, rooms: tuple[str, ...], tp: int, num_shards: int) -> _Group:
     shards, wholes = [], []
     for room in rooms:
-        for tp_dim, shape in _specs(model).get(room, ()):
-            local = [length // tp if dim == tp_dim else length for dim, length in enumerate(shape)]
+        for spec in specs_by_room(model).get(room, ()):
+            local = [length // tp if dim == spec.tp_dim else length for dim, length in enumerate(spec.shape)]
             rows, columns = local[0], math.prod(local[1:])
             shards.append(
                 -(-rows // num_shards) * columns

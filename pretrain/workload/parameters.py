@@ -6,19 +6,23 @@ import math
 from functools import lru_cache
 
 from pretrain.config import ModelConfig
-from pretrain.parallel.base.params import param_specs, part_specs
+from pretrain.parallel.base.params import ParamSpec, param_specs, part_specs
 from pretrain.parallel.base.stages import Stage
 
 
 @lru_cache(maxsize=64)
-def by_room(model: ModelConfig) -> dict[str, int]:
-    """Parameters by the first word of their name; those of one layer under "layer"."""
-    one_layer = model.model_copy(update={"num_layers": 1})  # layers are alike
-    rooms: dict[str, int] = {}
-    for spec in part_specs(one_layer):
-        room = spec.name.partition(".")[0].replace("layers", "layer")
-        rooms[room] = rooms.get(room, 0) + math.prod(spec.shape)
+def specs_by_room(model: ModelConfig) -> dict[str, list[ParamSpec]]:
+    """The parameter table by the first word of the names; that of one layer under "layer"."""
+    rooms: dict[str, list[ParamSpec]] = {}
+    for spec in part_specs(model.model_copy(update={"num_layers": 1})):  # layers are alike
+        rooms.setdefault(spec.name.partition(".")[0].replace("layers", "layer"), []).append(spec)
     return rooms
+
+
+@lru_cache(maxsize=64)
+def by_room(model: ModelConfig) -> dict[str, int]:
+    """Numbers of parameters, likewise."""
+    return {room: sum(math.prod(spec.shape) for spec in specs) for room, specs in specs_by_room(model).items()}
 
 
 @lru_cache(maxsize=64)

@@ -87,7 +87,8 @@ MEGATRON_2022 = replace(
 DEEPSPEED_2021 = replace(
     MEGATRON_2021,
     name="deepspeed-2021",
-    description="Megatron-DeepSpeed, fp16: Megatron-LM of 2021 with the optimizer, or with ZeRO-3 everything, in shards",
+    description="Megatron-DeepSpeed, fp16: Megatron-LM of 2021 with the optimizer, or with ZeRO-3 everything, "
+    "in shards",
     scatters_messages=False,
     shards=True,
     exchanges_ahead=False,
@@ -106,7 +107,8 @@ BLOOM_2022 = replace(
 DEEPSPEED_2022 = replace(
     DEEPSPEED_2021,
     name="deepspeed-2022",
-    description="DeepSpeed 0.5 on Megatron-LM 1.1.5 (ASC22): no fused kernels, updates on the host by an un-fused AdamW",
+    description="DeepSpeed 0.5 on Megatron-LM 1.1.5 (ASC22): no fused kernels, updates on the host by an "
+    "un-fused AdamW",
     fuses_kernels=False,
     exchanges_ahead=True,
     host_traffic=112,
@@ -121,7 +123,8 @@ DEEPSPEED_2023 = replace(
 MEGATRON_2024 = replace(
     MEGATRON_2022,
     name="megatron-2024",
-    description="Megatron-LM of 2024 and what is like it: fused attention, exchanges beside arithmetic, the optimizer in shards",
+    description="Megatron-LM of 2024 and what is like it: fused attention, exchanges beside arithmetic, the "
+    "optimizer in shards",
     fuses_accumulation=True,
     waits_for_messages=False,
     data_overlap=1.0,

@@ -7,19 +7,19 @@ column what each row is. `[same]` holds what all rows share. A measured figure o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from corpus.engine.config import Strict, load_toml, parse
-from corpus.engine.errors import UsageError
 from pretrain.config import Precision, Recompute, RunConfig, Zero
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.prediction import Prediction
 from pretrain.workload.software import Software, find_software
+
+TABLES = Path(__file__).parent / "tables"
 
 
 class Row(Strict):
@@ -163,22 +163,16 @@ class Published:
 
 def published_tables() -> list[str]:
     """Names of the tables that come with the package."""
-    return sorted(path.name.removesuffix(".toml") for path in _published().iterdir() if path.name.endswith(".toml"))
+    return sorted(path.stem for path in TABLES.glob("*.toml"))
 
 
 def load_published(name: str) -> Published:
-    """One of them.
-
-    Raises:
-        UsageError: there is no such table, or it has errors.
-    """
-    if name not in published_tables():
-        raise UsageError(f"published table {name}: known are {', '.join(published_tables())}")
-    file = parse(_File, load_toml(_published() / f"{name}.toml"), f"published table {name}")
+    """One of them; raises `UsageError`, which names the errors of its file."""
+    file = parse(_File, load_toml(TABLES / f"{name}.toml"), f"published table {name}")
     shared = {"software": file.software, **file.same} if file.software else file.same
     rows = tuple(
         parse(Row, {**shared, **dict(zip(file.rows, values, strict=True))}, f"published table {name}, row {number}")
-        for number, values in enumerate(_transposed(file.rows, name))
+        for number, values in enumerate(zip(*file.rows.values(), strict=True))
     )
     return Published(name, file.title, file.recalled, file.cluster, rows)
 
@@ -194,14 +188,3 @@ def layers_per_stage(layers: int, stages: int) -> list[int]:
         return [share - 1, *[share] * (stages - 2), share - 1]
     share, rest = divmod(layers, stages)
     return [share + 1] * rest + [share] * (stages - rest)
-
-
-def _transposed(columns: Mapping[str, list[Any]], name: str) -> list[tuple[Any, ...]]:
-    lengths = {len(column) for column in columns.values()}
-    if len(lengths) != 1:
-        raise UsageError(f"published table {name}: columns of {', '.join(map(str, sorted(lengths)))} entries")
-    return list(zip(*columns.values(), strict=True))
-
-
-def _published() -> Path:
-    return Path(__file__).parent / "tables"

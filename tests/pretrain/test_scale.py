@@ -12,11 +12,10 @@ import pytest
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from pretrain import scale, scale_report
+from pretrain import scale
 from pretrain.__main__ import main
 from pretrain.config import load_config
-from pretrain.scale import config_of
-from pretrain.scale_report import Point, note, rows, write_report
+from pretrain.scale import Point, config_of, rows, write_report
 from tests.pretrain.ranks import reused_ranks
 
 TINY = """
@@ -48,7 +47,7 @@ def config(tmp_path: Path) -> str:
     return str(tmp_path / "tiny.toml")
 
 
-def point(kind: scale_report.Kind, ranks: int, tokens_per_second: float, **fields: object) -> Point:
+def point(kind: scale.Kind, ranks: int, tokens_per_second: float, **fields: object) -> Point:
     values = {
         "kind": kind,
         "ranks": ranks,
@@ -109,13 +108,6 @@ def test_efficiency_is_speed_a_rank_beside_the_fewest() -> None:
         (8, 1.5, 0.75),
         (16, 2.0, 0.5),
     ]
-
-
-def test_a_machine_with_fewer_cores_than_ranks_is_named() -> None:
-    few, many = [point("weak", 1, 10.0), point("weak", 2, 9.0)], [point("weak", 1, 10.0), point("weak", 4, 9.0)]
-    assert "2 cores that share memory." in note(few)
-    assert "2 cores that share memory: 4 ranks cannot be faster than 2." in note(many)
-    assert "cores" not in note([point("weak", 8, 1.0, device="cuda")])
 
 
 def test_the_report_names_frontier_and_the_median_step(tmp_path: Path) -> None:

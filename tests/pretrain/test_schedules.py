@@ -11,6 +11,7 @@ from pretrain.__main__ import main
 from pretrain.parallel.base import simulate
 from pretrain.plan.cost import predict
 from pretrain.plan.search.search import Constraints, search
+from pretrain.plan.time import pipeline_time
 from pretrain.schedules import SCHEDULES, Kind, Place, ScheduleSpec, Step, actions, stage_ranks
 from pretrain.workload import memory
 from tests.pretrain.plan.layouts import cluster, config
@@ -60,10 +61,7 @@ def test_a_new_schedule_is_one_entry(
     assert [round(simulate.most_held(one, [1] * 4)) for one in lists] == held
 
     prediction = predict(run, 4, own)
-    seconds = {"F": "forward", "I": "inputs", "W": "weights", "B": "backward"}
-    timeline = simulate.simulate(
-        lists, range(4), lambda action: getattr(prediction.stages[action.stage], seconds[action.kind])
-    )
+    timeline = pipeline_time.timeline("late", prediction.step.stages, range(4), 8, send=0.0)
     assert prediction.step_seconds > timeline.total  # and the update, messages, copies
     assert prediction.seconds.bubble > 0.9 * (timeline.total - timeline.ideal)
     assert predict(run, 4, own, exact=False).step_seconds == pytest.approx(prediction.step_seconds)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import math
 import os
-import random
 import re
-import statistics
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
@@ -30,7 +27,7 @@ from pretrain.__main__ import main
 from pretrain.config import RunConfig
 from pretrain.plan.tuning.measure import Measurement, RankReport
 from pretrain.sweep import cells_of
-from pretrain.sweep_report import Cell, Grid, Kernels, Row, rank_correlation, svg, table
+from pretrain.sweep_report import Cell, Grid, Kernels, Row, table
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_scale import TINY
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
@@ -333,39 +330,3 @@ def test_the_table_says_how_well_steps_were_predicted() -> None:
     assert "- predicted steps: mean error 20.0%, worst 50.0%, rank correlation 0.50 (3 layouts, fused kernels)" in lines
     assert "- of these layouts the planner has a first: measured 100.0% slower than b" in lines
     assert lines[-1] == "- no predictions: who knows"
-
-
-def test_a_busy_machine_is_named() -> None:
-    def words(load: float, **fields: Any) -> str:
-        first = row("a", 2.0, None)
-        return "\n".join(table(grid(**fields), [Row(first.cell.model_copy(update={"load": load}), None)], None, ""))
-
-    assert "- others ran here (load up to 2.6 on 2 cores): do not compare these times" in words(2.6)
-    assert "others ran" not in words(2.4) + words(4.4, ranks=4) + words(9.0, device="cuda")
-
-
-def test_the_drawing_has_every_cell() -> None:
-    drawn = ElementTree.fromstring(svg(grid(), list(rows())))
-    space = "{http://www.w3.org/2000/svg}"
-    bars = [each for each in drawn.iter(f"{space}rect") if each.get("class") != "ground"]
-    widths = [float(each.get("width", "")) for each in bars]
-    assert widths == pytest.approx([widths[0] / times for times in (1, 2, 3, 4)], abs=0.1)
-    dots = {each[0].text: each for each in drawn.iter(f"{space}circle")}
-    assert set(dots) >= {"c: 4.000 s, predicted 4.000 s"} and len(dots) == 3
-    empty = ElementTree.fromstring(svg(grid(), []))
-    assert not list(empty.iter(f"{space}circle"))
-
-
-def test_rank_correlation_is_of_ranks_alone() -> None:
-    numbers = random.Random(1)
-    for _ in range(50):
-        first = [float(numbers.randrange(6)) for _ in range(8)]
-        second = [float(numbers.randrange(6)) for _ in range(8)]
-        ranks = [
-            [statistics.mean(i for i, other in enumerate(sorted(values)) if other == value) for value in values]
-            for values in (first, second)
-        ]
-        expected = 0.0 if min(len(set(each)) for each in ranks) < 2 else statistics.correlation(*ranks)
-        assert rank_correlation(first, second) == pytest.approx(expected)
-        assert rank_correlation([math.exp(value) for value in first], second) == pytest.approx(expected)
-    assert rank_correlation([1.0, 1.0], [1.0, 2.0]) == 0.0

@@ -5,7 +5,7 @@
 | products | matrix products of several sizes, in each precision | floating-point operations |
 | memory | sums of two tensors into a third | bytes read and written |
 | operation | sums of a few numbers: what an operation takes beside its work | one |
-| all_reduce, all_gather, reduce_scatter, send | messages of several sizes between all ranks | bytes of the whole tensor |
+| all_reduce, all_gather, reduce_scatter, send | messages of several sizes, all ranks | bytes of the whole tensor |
 | host | copies to the GPU from pinned memory | bytes |
 | steps | training steps of small models (`training_configs`), data-parallel over the ranks | |
 
@@ -21,7 +21,7 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -81,25 +81,16 @@ class Sample(Strict):
 
     @property
     def spread(self) -> float:
-        """Between the quartiles, relative to the median."""
-        return spread(self.seconds)
+        """Between the quartiles, relative to the median; of one measurement nobody knows it."""
+        if len(self.seconds) < 2:
+            return 0.0
+        low, median, high = statistics.quantiles(self.seconds, n=4)
+        return (high - low) / median
 
     @property
     def rate(self) -> float:
         """Work a second."""
         return self.work / self.median
-
-
-def spread(seconds: Sequence[float]) -> float:
-    """Between the quartiles, relative to the median; of one measurement nobody knows it.
-
-    >>> spread([1.0, 2.0, 3.0]), spread([1.0])
-    (1.0, 0.0)
-    """
-    if len(seconds) < 2:
-        return 0.0
-    low, median, high = statistics.quantiles(seconds, n=4)
-    return (high - low) / median
 
 
 class Findings(Strict):

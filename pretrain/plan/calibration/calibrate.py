@@ -9,11 +9,11 @@ GPU). Then:
 | figure | from |
 |---|---|
 | device.peak | the fastest matrix product of a precision, of one rank; on a GPU the vendor's figure where it is known |
-| efficiency.half_depth | how products of a CPU speed up with their size; a GPU has that of the clusters of the package |
+| efficiency.half_depth | how a CPU's products speed up with their size; a GPU has that of the package's clusters |
 | device.memory_bandwidth | the fastest sum of two tensors, of one rank |
 | cores.products, cores.memory | the same with all ranks at work, relative to one of them alone |
 | networks: latency, bandwidth, half_factor | straight lines through the seconds of each collective over its bytes |
-| efficiency, networks' too | fitted to training steps of small models (`plan.tuning.refit`), which starts at the figures above |
+| efficiency, networks' too | fitted to steps of small models (`plan.tuning.refit`), from the figures above |
 
 On a busy machine the figures are those of a busy machine: the spread between quartiles is printed beside each.
 """
@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from corpus.engine import durable, toml
+from corpus.engine import durable
 from corpus.engine.config import parse
 from corpus.engine.errors import WenhaiError
 from pretrain.columns import aligned
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Measure, write the file, and print what was measured."""
     calibration = calibrate(args.name or args.out.stem)
-    text = toml.dump(calibration.cluster.model_dump(mode="json", exclude_none=True))
+    text = calibration.cluster.as_toml()
     durable.write_bytes(args.out, f"# Measured by `python -m pretrain plan calibrate`.\n{text}\n".encode())
     for line in lines(calibration):
         print(line)
@@ -217,8 +217,8 @@ def lines(calibration: Calibration) -> Iterator[str]:
     spread = statistics.median(sample.spread for sample in calibration.alone.samples)
     if spread > MOST_SPREAD:
         yield (
-            f"WARNING: a typical measurement of one rank varies by {spread:.0%}: this machine is busy with something else. "
-            "Measure again when it is not"
+            f"WARNING: a typical measurement of one rank varies by {spread:.0%}: this machine is busy with "
+            "something else. Measure again when it is not"
         )
     for found in (calibration.alone, calibration.together):
         if found is not None:
@@ -237,7 +237,7 @@ def lines(calibration: Calibration) -> Iterator[str]:
         [("training step", "measured ms", "spread", "predicted ms", "error"), *rows], left=("training step",)
     )
     yield ""
-    yield from toml.dump(cluster.model_dump(mode="json", exclude_none=True)).splitlines()
+    yield from cluster.as_toml().splitlines()
     yield ""
 
 

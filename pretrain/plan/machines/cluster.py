@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
 
+from corpus.engine import toml
 from corpus.engine.config import Strict, load_toml, parse
 from corpus.engine.errors import UsageError
 from pretrain.config import Count, NonNegative, Positive, Precision
@@ -44,8 +45,8 @@ class Device(Strict):
         peak = self.peak_flops(precision)
         if peak is None:
             raise UsageError(
-                f"nobody has said what a {self.name} does in {precision}. Give [device.peak] {precision} in its cluster's file, "
-                "or another training.precision"
+                f"nobody has said what a {self.name} does in {precision}. Give [device.peak] {precision} in "
+                "its cluster's file, or another training.precision"
             )
         return peak
 
@@ -136,6 +137,13 @@ class Cluster(Strict):
     efficiency: Efficiency = Efficiency()
     host_reduce: HostReduce | None = None
     cores: Cores | None = None  # None: each device is its own
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.networks, self.efficiency))  # peaks are a dict, which has none
+
+    def as_toml(self) -> str:
+        """The file that `--cluster` reads."""
+        return toml.dump(self.model_dump(mode="json", exclude_none=True))
 
     def pace(self, num_devices: int) -> Pace:
         """Of each of `num_devices` ranks that work at the same time; more of them than cores take turns."""

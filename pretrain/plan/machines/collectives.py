@@ -2,9 +2,12 @@
 
 | way | bytes past each of n ranks | latencies |
 |---|---|---|
-| ring | 2 (n - 1) / n of an all-reduce's, half of it for a gather or scatter (Thakur, Rabenseifner and Gropp 2005) | every hop from the first rank to the last, once or twice |
-| tree | as many: two trees, each of half the bytes (Sanders, Speck and Träff 2009; NCCL since 2.4) | hops inside a unit, and the logarithm of the outermost units |
-| hfreduce | what was measured (`HostReduce`; An et al. 2024): devices' sums on the CPU of each node, then over the network | inside of that |
+| ring | 2 (n - 1) / n of an all-reduce's, half of it for a gather or scatter | every hop, once or twice |
+| tree | as many: two trees, each of half the bytes | hops inside a unit, the logarithm of the outermost units |
+| hfreduce | what was measured (`HostReduce`): sums on the CPU of each node, then over the network | inside of that |
+
+Rings: Thakur, Rabenseifner and Gropp 2005. Trees: Sanders, Speck and Träff 2009; NCCL since 2.4. hfreduce: An et al.
+2024.
 
 Groups that a unit of devices holds parts of at the same time share what leaves the unit: with tensor parallelism over a
 node of 8, each of 8 data-parallel groups has an eighth of its network cards.

@@ -1,25 +1,35 @@
-"""A question to the planner answered: as text or JSON on stdout, and as a page."""
+"""A question to the planner answered: as text or JSON (seconds, bytes, shares of 1) on stdout, and as a page."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from pretrain.columns import aligned
+from pretrain.config import RunConfig
+from pretrain.parallel.base.mesh import layout
 from pretrain.plan import naming
-from pretrain.plan.pages import explain, record, report, rules, scaling, text
+from pretrain.plan.pages import explain, report, rules, scaling, text
 from pretrain.plan.pages.question import Question, ask
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout
 from pretrain.plan.search.search import Plans
 from pretrain.plan.tuning import tune
 from pretrain.plan.tuning.tune import Tuned
+from pretrain.workload import parameters
 
 MOST_REASONS = 16  # of layouts that are not there
+SHORT = ("step_seconds", "tflops_per_gpu", "mfu", "memory_bytes", "fits")  # figures of a prediction
+FIGURES = (
+    *("micro_batch_size", "micro_batches", "tokens_per_second", "model_tflops_per_gpu", "hfu", "bubble"),
+    *("missing_bytes", "host_bytes_per_node"),
+)
 
 
 def answer(args: argparse.Namespace) -> None:
@@ -40,7 +50,7 @@ def answer(args: argparse.Namespace) -> None:
             question.tokens,
             name=question.name,
             marked={"configured": question.configured} if isinstance(question.configured, Prediction) else {},
-            scaled=question.curves(tuple(args.scaling)) if args.scaling else None,
+            scaled=question.curves if args.scaling else None,
             ruled=question.rules if args.rules else (),
         )
         durable.write_bytes(args.report, page.encode())
@@ -51,18 +61,18 @@ def _json(question: Question, args: argparse.Namespace, tuned: Tuned | None) -> 
     """Everything as data; of `--layout` that one alone, without a search for others."""
     if args.layout:
         found = question.find(args.layout, "--layout")
-        answer = record.as_json(question.config, question.tokens, [(None, found)], None)
-        answer["by_other_software"] = {name: record.short(each) for name, each in question.by_others(found).items()}
+        answer = search_as_json(question.config, question.tokens, [(None, found)], None)
+        answer["by_other_software"] = {name: short_json(each) for name, each in question.by_others(found).items()}
     else:
         plans = question.plans
-        answer = record.as_json(question.config, question.tokens, list(enumerate(plans.layouts[: args.top], 1)), plans)
+        answer = search_as_json(question.config, question.tokens, list(enumerate(plans.layouts[: args.top], 1)), plans)
         if isinstance(question.configured, Prediction):
             rank = plans.rank_of(question.configured).place
-            answer["configured"] = record.of_layout(question.configured, question.tokens, rank, question.config)
+            answer["configured"] = layout_as_json(question.configured, question.tokens, rank, question.config)
     if tuned is not None:
         answer["measured"] = tune.as_json(tuned)
     if args.scaling:
-        answer["scaling"] = scaling.as_json(question.curves(tuple(args.scaling)))
+        answer["scaling"] = scaling.as_json(question.curves)
     if args.rules:
         answer["rules"] = rules.as_json(question.rules)
     return answer
@@ -84,7 +94,7 @@ def _lines(question: Question, args: argparse.Namespace, tuned: Tuned | None) ->
     elif not (args.scaling or args.rules):
         parts.append(_ranked(question, args.top))
     if args.scaling:
-        parts.append(_scaled(question, tuple(args.scaling)))
+        parts.append(_scaled(question))
     if args.rules:
         parts.append(aligned([rules.COLUMNS, *(rule.cells for rule in question.rules)], left=rules.WORDS))
     for number, part in enumerate(parts):
@@ -96,8 +106,8 @@ def _header(question: Question, prediction: Prediction) -> Iterator[str]:
     return text.header(question.config, prediction, question.tokens, question.name)
 
 
-def _scaled(question: Question, numbers: tuple[int, ...]) -> Iterator[str]:
-    found = question.curves(numbers)
+def _scaled(question: Question) -> Iterator[str]:
+    found = question.curves
     yield f"Predicted on {question.cluster.name}, software {question.software.name}. The layout kept is {found.kept}."
     yield ""
     yield from aligned([scaling.COLUMNS, *scaling.table(found)], left=("scaling", "layout"))
@@ -110,8 +120,8 @@ def _ranked(question: Question, top: int) -> Iterator[str]:
     plans, configured = question.plans, question.configured
     yield from _header(question, plans.best)
     yield (
-        f"{plans.considered:,} legal layouts in {plans.seconds:.1f} s; {len(plans.layouts):,} shapes (tp, pp, mbs) fit and are worth "
-        "a row, each in its best layout:"
+        f"{plans.considered:,} legal layouts in {plans.seconds:.1f} s; {len(plans.layouts):,} shapes (tp, pp, "
+        "mbs) fit and are worth a row, each in its best layout:"
     )
     yield ""
     rows = [(str(place), prediction) for place, prediction in enumerate(plans.layouts[:top], 1)]
@@ -183,5 +193,62 @@ def _measured(question: Question, args: argparse.Namespace) -> Tuned:
     """Runs on this machine, told as they end."""
     tuned = tune.measure_best(question.plans, args.measure, say=lambda line: print(line, file=sys.stderr, flush=True))
     if args.refitted is not None:
-        durable.write_bytes(args.refitted, tune.cluster_toml(tuned.cluster).encode())
+        durable.write_bytes(args.refitted, tuned.cluster.as_toml().encode())
     return tuned
+
+
+def search_as_json(
+    config: RunConfig, tokens: int, layouts: Sequence[tuple[int | None, Prediction]], plans: Plans | None
+) -> dict[str, Any]:
+    """The answer to a question: `layouts` with their places among all that fit, and what of the search there is."""
+    [(_, first), *_] = layouts
+    return {
+        "num_parameters": parameters.of_model(config.model),
+        "cluster": first.cluster.name,
+        "device": first.cluster.device.name,
+        "devices": first.devices,
+        "devices_per_node": first.cluster.devices_per_node,
+        "software": first.software.name,
+        "precision": config.training.precision,
+        "tokens": tokens,
+        "tokens_per_step": first.tokens_per_step,
+        "considered": plans.considered if plans else 0,
+        "fitting": len(plans.layouts) if plans else 0,
+        "search_seconds": plans.seconds if plans else 0.0,
+        "layouts": [layout_as_json(prediction, tokens, rank, config) for rank, prediction in layouts],
+        "rejected": [asdict(rejected) for rejected in plans.rejected] if plans else [],
+    }
+
+
+def short_json(prediction: Prediction) -> dict[str, Any]:
+    """What a layout costs, in a few numbers."""
+    return {name: getattr(prediction, name) for name in SHORT}
+
+
+def layout_as_json(
+    prediction: Prediction, tokens: int, rank: int | None = None, base: RunConfig | None = None
+) -> dict[str, Any]:
+    """One layout, what it costs and where that goes."""
+    config, parallel, worst = prediction.config, prediction.config.parallel, prediction.worst
+    _, replicas, shards, _ = layout(parallel, prediction.devices)
+    return {
+        "rank": rank,
+        "layout": naming.layout_name(config, prediction.devices, base),
+        "tensor_parallel": parallel.tp,
+        "pipeline_parallel": parallel.pp,
+        "data_parallel": replicas * shards,
+        "data_parallel_replicate": replicas,
+        "data_parallel_shard": shards,
+        "global_batch_size": config.training.global_batch_size,
+        "schedule": parallel.schedule if parallel.pp > 1 else None,
+        "stages_per_rank": parallel.chunks,
+        "layers_per_stage": list(parallel.layers_per_stage) if parallel.layers_per_stage else None,
+        "sequence_parallel": parallel.sequence_parallel and parallel.tp > 1,
+        **{name: getattr(parallel, name) for name in ("zero", "offload", "recompute", "recompute_every")},
+        **{name: getattr(prediction, name) for name in (*SHORT, *FIGURES)},
+        "days": prediction.days(tokens),
+        "seconds": prediction.seconds.named,
+        "communication": {axis: asdict(traffic) for axis, traffic in prediction.communication.items()},
+        "memory": dict(worst.rows()),
+        "memory_pipeline_rank": worst.pp_rank,
+    }

@@ -21,9 +21,11 @@ TIME = {  # part of the step: its formula, and where that comes from
     "memory": "norms, activations, residuals, loss: bytes / bandwidth",
     "launches": "starting kernels, as far as it takes longer than they do",
     "recompute": "the forward again (Chen et al. 2016; selective: Korthikanti et al. 2022)",
-    "tensor": "four all-reduces a layer (Shoeybi et al. 2019), of 2 (t - 1) / t of the bytes (rings: Thakur et al. 2005)",
+    "tensor": "four all-reduces a layer (Shoeybi et al. 2019), of 2 (t - 1) / t of the bytes (rings: Thakur "
+    "et al. 2005)",
     "messages": "between stages, where a rank waits for them: latency + bytes / bandwidth",
-    "bubble": "waiting for other stages, simulated; 1f1b of equal stages: (p - 1) / m of own work (Narayanan et al. 2021)",
+    "bubble": "waiting for other stages, simulated; 1f1b of equal stages: (p - 1) / m of own work (Narayanan "
+    "et al. 2021)",
     "data": "gathering weights, reducing gradients (ZeRO: Rajbhandari et al. 2020), beyond what arithmetic hides; "
     "waiting for other stages to do so",
     "optimizer": "AdamW: bytes of weights, gradients and moments / bandwidth",

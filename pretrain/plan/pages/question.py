@@ -48,6 +48,7 @@ class Question:
     tokens: int
     constraints: Constraints
     keep: int  # layouts whose pipeline is simulated
+    scaling: Sequence[int]  # numbers of devices
 
     @cached_property
     def plans(self) -> Plans:
@@ -61,15 +62,10 @@ class Question:
         """Of design, for this model and cluster."""
         return rules.rules(self.config, self.devices, self.cluster, self.software)
 
-    def curves(self, numbers: tuple[int, ...]) -> Scaling:
-        """Over numbers of devices; computed once."""
-        if numbers not in self._curves:
-            self._curves[numbers] = scaling.curves(self.config, numbers, self.cluster, self.software)
-        return self._curves[numbers]
-
     @cached_property
-    def _curves(self) -> dict[tuple[int, ...], Scaling]:
-        return {}
+    def curves(self) -> Scaling:
+        """Over numbers of devices."""
+        return scaling.curves(self.config, self.scaling, self.cluster, self.software)
 
     def predict(self, config: RunConfig) -> Prediction:
         """One layout."""
@@ -127,7 +123,8 @@ def ask(args: argparse.Namespace) -> Question:
     for number in (devices, *(args.scaling or ())):
         if cluster.most_devices is not None and number > cluster.most_devices:
             raise UsageError(
-                f"{number:,} devices: {cluster.name} has {cluster.most_devices:,}. Lower --gpus, or name a larger --cluster"
+                f"{number:,} devices: {cluster.name} has {cluster.most_devices:,}. Lower --gpus, or name a "
+                "larger --cluster"
             )
     if args.measure and args.layout:
         raise UsageError("--measure runs the best layouts of a search, and --layout names one: leave one of them out")
@@ -142,6 +139,7 @@ def ask(args: argparse.Namespace) -> Question:
         tokens=parse_tokens(args.tokens) if args.tokens else configured_tokens(config),
         constraints=_constraints(args, software),
         keep=max(50, args.top),
+        scaling=args.scaling or (),
     )
 
 
@@ -212,7 +210,8 @@ def _outlined(values: Mapping[str, Any], layout: str | None, where: str) -> dict
     batch = (naming.parse_words(layout, "--layout") if layout else {}).get("global_batch_size")
     if filled["training"].setdefault("global_batch_size", batch) is None:
         raise UsageError(
-            f"{where}: how many samples has a step? Add global_batch_size = 1536 below [training], or gbs=1536 to --layout"
+            f"{where}: how many samples has a step? Add global_batch_size = 1536 below [training], or gbs=1536 "
+            "to --layout"
         )
     model = _section(values, "model")
     if isinstance(entries := model.get("vocab_size"), int) and "padded_vocab_size" not in model:

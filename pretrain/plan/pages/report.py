@@ -11,7 +11,6 @@ from html import escape
 from importlib import resources
 from typing import get_args
 
-from corpus.engine import toml
 from corpus.engine.page import document
 from pretrain.monitor.facts import Row
 from pretrain.monitor.page import style, table
@@ -194,7 +193,7 @@ def _assumptions(best: Prediction) -> Iterator[str]:
     yield from _section(
         "What this assumes", ("", ""), [("software", f"{best.software.name}: {best.software.description}")]
     )
-    yield f"<pre>{escape(toml.dump(best.cluster.model_dump(mode='json', exclude_none=True)))}</pre>\n"
+    yield f"<pre>{escape(best.cluster.as_toml())}</pre>\n"
 
 
 def _drawn(heading: str, drawings: Sequence[charts.Drawing]) -> str:

@@ -40,12 +40,12 @@ def header(config: RunConfig, prediction: Prediction, tokens: int, name: str) ->
     cluster, training = prediction.cluster, config.training
     nodes = -(-prediction.devices // cluster.devices_per_node)
     yield (
-        f"{name}: {big(parameters.of_model(config.model))} parameters on {prediction.devices:,} x {cluster.device.name} "
-        f"({cluster.name}, {nodes:,} node{'s' * (nodes > 1)} of {cluster.devices_per_node})"
+        f"{name}: {big(parameters.of_model(config.model))} parameters on {prediction.devices:,} x "
+        f"{cluster.device.name} ({cluster.name}, {nodes:,} node{'s' * (nodes > 1)} of {cluster.devices_per_node})"
     )
     yield (
-        f"{training.global_batch_size:,} samples x {config.model.sequence_length:,} tokens a step, {big(tokens)} tokens in all, "
-        f"{training.precision}; software: {prediction.software.name}"
+        f"{training.global_batch_size:,} samples x {config.model.sequence_length:,} tokens a step, "
+        f"{big(tokens)} tokens in all, {training.precision}; software: {prediction.software.name}"
     )
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pretrain.monitor.charts import round_step
-from pretrain.parallel.base.simulate import Timeline, simulate
+from pretrain.parallel.base.simulate import Timeline
 from pretrain.plan.pages.charts import Drawing
 from pretrain.plan.prediction import Prediction
-from pretrain.schedules import Kind, actions
+from pretrain.plan.time import pipeline_time
+from pretrain.schedules import Kind
 
 WIDTH, LEFT, ROW, GAP, BOTTOM = 1040, 56, 20, 48, 24  # pixels; GAP: of what is left out
 MOST_ROWS = 20
@@ -58,10 +59,9 @@ class Window(NamedTuple):
 def of(prediction: Prediction) -> Timeline:
     """The step's pipeline in seconds: messages take no time, gradients of data parallelism and the update come after
     it."""
-    parallel, stages = prediction.config.parallel, prediction.stages
-    kinds = [{"F": one.forward, "I": one.inputs, "W": one.weights, "B": one.backward} for one in stages]
-    lists = actions(parallel.schedule, parallel.pp, parallel.chunks, prediction.micro_batches)
-    return simulate(lists, [one.rank for one in stages], lambda action: kinds[action.stage][action.kind])
+    schedule, owners = prediction.config.parallel.schedule, prediction.step.places.owners
+    stages = [stage._replace(first=0.0, last=0.0) for stage in prediction.step.stages]
+    return pipeline_time.timeline(schedule, stages, owners, prediction.micro_batches, send=0.0)
 
 
 def draw(timeline: Timeline, title: str) -> Drawing:

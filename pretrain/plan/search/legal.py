@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from pretrain.config import ParallelConfig, Recompute, RunConfig, ScheduleKind, TrainingConfig, Zero
@@ -199,7 +198,7 @@ class Space:
                 if (
                     not self._can_cut(pp)
                     or any(size % data for size in sizes)
-                    or data not in _one(data, chosen.data_parallel)
+                    or not _allowed(data, chosen.data_parallel)
                 ):
                     continue
                 for size in _among(divisors(sizes[-1] // data), chosen.micro_batch_size):
@@ -228,7 +227,7 @@ class Space:
         to others."""
         spec, chosen = SCHEDULES[schedule], self.constraints
         tried = spec.searched_chunks or ((spec.fewest_chunks,) if chosen.schedule is not None else ())
-        if not tried or schedule not in _one(schedule, chosen.schedule):
+        if not tried or not _allowed(schedule, chosen.schedule):
             return []
         if spec.splits_backward and (not self.is_ours or self.config.training.compile):
             return []
@@ -275,25 +274,13 @@ class Space:
             kinds.remove(("selective", 1))
         chosen = self.constraints
         return [
-            kind
-            for kind in kinds
-            if kind[0] in _one(kind[0], chosen.recompute) and kind[1] in _one(kind[1], chosen.recompute_every)
+            kind for kind in kinds if _allowed(kind[0], chosen.recompute) and _allowed(kind[1], chosen.recompute_every)
         ]
 
     def size(self, shape: Layout) -> int:
         """Layouts of a shape, without offload."""
         each = (self.schedules(shape), self.sequence_parallel(shape), self.sharding(shape), self.recomputes())
         return math.prod(len(values) for values in each)
-
-    def layouts(self, shape: Layout, offload: bool = False) -> Iterator[Layout]:
-        """All of a shape."""
-        data = shape.data_parallel
-        for (schedule, chunks), sequence, (zero, replicas), (recompute, every) in product(
-            self.schedules(shape), self.sequence_parallel(shape), self.sharding(shape), self.recomputes()
-        ):
-            plain = self.cut(shape, schedule, chunks).but(sequence_parallel=sequence, offload=offload)
-            shards = {"zero": zero, "dp_replicate": replicas, "dp_shard": data // replicas}
-            yield plain.but(**shards, recompute=recompute, recompute_every=every)
 
     def cut(self, shape: Layout, schedule: ScheduleKind, chunks: int) -> Layout:
         """A shape in stages."""
@@ -309,10 +296,10 @@ def batch_sizes(training: TrainingConfig) -> list[int]:
     return [*growing, training.global_batch_size]
 
 
+def _allowed(value: T, chosen: Collection[T] | None) -> bool:
+    """Whether a constraint leaves it."""
+    return chosen is None or value in chosen
+
+
 def _among(values: list[T], chosen: Collection[T] | None) -> list[T]:
-    return values if chosen is None else [value for value in values if value in chosen]
-
-
-def _one(value: T, chosen: Collection[T] | None) -> Collection[T]:
-    """What `value` has to be one of."""
-    return (value,) if chosen is None else chosen
+    return [value for value in values if _allowed(value, chosen)]

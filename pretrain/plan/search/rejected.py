@@ -126,8 +126,9 @@ def check_cluster(devices: int, cluster: Cluster) -> None:
         raise UsageError(f"{devices} devices: a step takes one at least")
     if cluster.most_devices is not None and devices > cluster.most_devices:
         raise UsageError(
-            f"cluster {cluster.name} has {cluster.most_devices:,} devices, {devices - cluster.most_devices:,} fewer than the "
-            f"{devices:,} that are asked for. Ask for {cluster.most_devices:,} at most, or name a larger cluster"
+            f"cluster {cluster.name} has {cluster.most_devices:,} devices, {devices - cluster.most_devices:,} "
+            f"fewer than the {devices:,} that are asked for. Ask for {cluster.most_devices:,} at most, or name a "
+            "larger cluster"
         )
 
 
@@ -191,8 +192,9 @@ def _nearest_number(space: Space) -> str:
     batch, layers = space.config.training.global_batch_size, space.config.model.num_layers
     nearest = min((-(-batch // data) * data for data in _data_ranks(space)), default=batch)
     return (
-        f"no layout of {space.devices:,} devices cuts {layers} layers into stages and a batch of {batch:,} samples over what "
-        f"remains. The nearest numbers of devices that have one are {_listed(numbers)}; a batch of {nearest:,}, "
+        f"no layout of {space.devices:,} devices cuts {layers} layers into stages and a batch of {batch:,} "
+        f"samples over what remains. The nearest numbers of devices that have one are {_listed(numbers)}; a batch "
+        f"of {nearest:,}, "
         f"{nearest - batch:,} more, would divide here"
     )
 

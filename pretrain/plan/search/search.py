@@ -5,8 +5,8 @@ best layout of each shape by branch and bound on closed forms, to within `GAIN`:
 
 | cut off | because |
 |---|---|
-| shapes | their arithmetic and bubble alone, without recompute or data parallelism, take `SLOWEST` times the best step |
-| schedules, sequence parallelism, recompute | the same bound of theirs is above what is found; or what keeps least does not fit |
+| shapes | arithmetic and bubble alone, no recompute or data parallelism, take `SLOWEST` times the best step |
+| schedules, sequence parallelism, recompute | the same bound is above what is found; or what keeps least does not fit |
 | micro-batches above one that does not fit | they need more |
 | ZeRO, replicas | less data-parallel communication would not make them faster; or one that recomputes less fits |
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 import gc
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -185,12 +185,12 @@ class Search:
     _fitting: dict[Layout, bool] = field(default_factory=dict)
     _of_micro_batches: dict[tuple[object, ...], float] = field(default_factory=dict)
 
-    def run(self, shapes: Iterable[Layout] | None = None) -> None:
-        """Find the best layout of all shapes, or of these."""
+    def run(self) -> None:
+        """Find the best layout of all shapes."""
         offloads = self.space.constraints.offload
         if offloads is not None:
             self.offload = offloads == (True,)
-        bounds = [(self.least_of_shape(shape), shape) for shape in (self.space.shapes() if shapes is None else shapes)]
+        bounds = [(self._cuts(shape)[0][0], shape) for shape in self.space.shapes()]
         self.considered = sum(self.space.size(shape) for _, shape in bounds)
         fastest = float("inf")
         smallest: dict[tuple[int, int], int] = {}  # micro-batch by (tp, pp) that does not fit: larger ones need more
@@ -319,10 +319,6 @@ class Search:
             lost = 0.0
         return whole * (num / layout.pp + lost * (1 - 1 / layout.pp))
 
-    def least_of_shape(self, shape: Layout) -> float:
-        """Of its layouts."""
-        return self._cuts(shape)[0][0]
-
     def _of_micro_batch(self, layout: Layout) -> float:
         """Seconds of forward and backward on one tensor-parallel group."""
         size, again = layout.micro_batch_size, (layout.recompute, layout.recompute_every)
@@ -333,6 +329,6 @@ class Search:
             alone = Layout(layout.tp, 1, 1, 1, size, sequence_parallel=layout.sequence_parallel)
             alone = alone.but(recompute=layout.recompute, recompute_every=layout.recompute_every)
             config = alone.configure(config.model_copy(update={"training": training}))
-            (stage,) = predict(config, layout.tp, self.space.cluster, self.space.software, exact=False).stages
-            self._of_micro_batches[key] = stage.forward + stage.backward
+            (stage,) = predict(config, layout.tp, self.space.cluster, self.space.software, exact=False).step.stages
+            self._of_micro_batches[key] = stage.each
         return self._of_micro_batches[key]

@@ -110,22 +110,7 @@ class Machine:
         return found
 
 
-class Same:
-    """A value as a key: equal to itself alone, which a cluster's tables, that have no hash, allow too."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Cluster) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.value is self.value
-
-
 @lru_cache(maxsize=64)
-def machine_of(cluster: Same, software: Software, precision: Precision, devices: int) -> Machine:
+def machine_of(cluster: Cluster, software: Software, precision: Precision, devices: int) -> Machine:
     """A machine once for all layouts that a search asks for; raises as `Machine` does."""
-    return Machine(cluster.value, software, precision, devices)
+    return Machine(cluster, software, precision, devices)

@@ -6,13 +6,13 @@ for m micro-batches, where a sum is over all stages and a maximum that of the bu
 | schedule | lost a step | messages on the way of the last micro-batch, where a rank computes while it sends |
 |---|---|---|
 | gpipe | sum (F + B) - max (F + B) | 2 (p - 1) |
-| 1f1b | the same; less where the busiest rank is not the last one (`_lost_by_turns`) | 2 (p - 1) m / p + 2 (p - 2): no forward is held in reserve, so that each turn waits for its messages |
+| 1f1b | the same; less where the busiest rank is not the last one (`_lost_by_turns`) | 2 (p - 1) m / p + 2 (p - 2) |
 | interleaved | the same / v | 2 (p v - 1) |
 | zero-bubble | (sum (F + I - W) - max (F + I - W)) / v | 4 (p - 1); with v > 1 2 (p v - 1) + p - 2 |
 | zbv | (sum I - max I) / 2 | 5 (p - 1) - 2 |
 
-The entries of `SCHEDULES` have them. A long step is simulated in part: once
-full, a pipeline repeats itself every p micro-batches.
+Under 1f1b no forward is held in reserve: each turn waits for its messages. The entries of `SCHEDULES` have both.
+A long step is simulated in part: once full, a pipeline repeats itself every p micro-batches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pretrain.config import ScheduleKind
-from pretrain.parallel.base.simulate import simulate
+from pretrain.parallel.base.simulate import Timeline, simulate
 from pretrain.schedules import SCHEDULES, Action, actions
 
 FULL = 4  # times as many micro-batches as ranks after which a pipeline repeats itself
@@ -77,10 +77,10 @@ def simulated(schedule: ScheduleKind, stages: Sequence[Times], owners: Sequence[
     """Seconds until all of `num` micro-batches are through, by the schedule's own lists."""
     num_ranks = max(owners) + 1
     first, *rest = _simulations(num_ranks, num)
-    short = _simulated(schedule, stages, owners, first, send)
+    short = timeline(schedule, stages, owners, first, send).total
     if not rest:
         return short
-    longer = _simulated(schedule, stages, owners, rest[0], send)
+    longer = timeline(schedule, stages, owners, rest[0], send).total
     most = max(own_seconds(stages, owners))
     return short + (num - first) // num_ranks * max(longer - short, num_ranks * most)
 
@@ -179,12 +179,12 @@ def own_seconds(stages: Sequence[Times], owners: Sequence[int]) -> list[float]:
     return own
 
 
-def _simulated(schedule: ScheduleKind, stages: Sequence[Times], owners: Sequence[int], num: int, send: float) -> float:
+def timeline(schedule: str, stages: Sequence[Times], owners: Sequence[int], num: int, send: float) -> Timeline:
+    """All actions of a step of `num` micro-batches, by the schedule's own lists."""
     durations = [
         {"F": stage.forward, "I": stage.inputs, "W": stage.weights, "B": stage.inputs + stage.weights}
         for stage in stages
     ]
-
     firsts = gathering(stages, send)
 
     def of_action(action: Action) -> float:
@@ -197,7 +197,7 @@ def _simulated(schedule: ScheduleKind, stages: Sequence[Times], owners: Sequence
         return stages[stage].last if micro_batch == num - 1 and kind in "BW" else 0.0
 
     num_ranks = max(owners) + 1
-    return simulate(_lists(schedule, num_ranks, len(stages) // num_ranks, num), owners, of_action, send, after).total
+    return simulate(_lists(schedule, num_ranks, len(stages) // num_ranks, num), owners, of_action, send, after)
 
 
 @lru_cache(maxsize=8)

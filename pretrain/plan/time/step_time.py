@@ -10,10 +10,10 @@ from pretrain.config import RunConfig
 from pretrain.parallel.base.mesh import layout
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.machines.collectives import Group
-from pretrain.plan.prediction import NO_SECONDS, Axis, OperationSeconds, Phase, Seconds, StageSeconds, Traffic
+from pretrain.plan.prediction import NO_SECONDS, Axis, OperationSeconds, Phase, Seconds, Traffic
 from pretrain.plan.time import pipeline_time
 from pretrain.plan.time.data_time import DataTime, Extra, Numbers
-from pretrain.plan.time.machine import Same, machine_of
+from pretrain.plan.time.machine import machine_of
 from pretrain.plan.time.pipeline_time import Times
 from pretrain.plan.time.stage_time import Kind, Micro, places_of, stage_time
 from pretrain.workload import parameters
@@ -62,7 +62,7 @@ class StepTime:
         ranks = self.replicas * self.shards
         samples, self.micro_batch_size = local_batches(training, training.global_batch_size, ranks)
         self.micro_batches = samples // self.micro_batch_size
-        self.machine = machine_of(Same(cluster), software, training.precision, devices)
+        self.machine = machine_of(cluster, software, training.precision, devices)
         self.shape = Shape(
             model=self.model,
             tokens=self.micro_batch_size * self.model.sequence_length,
@@ -102,7 +102,7 @@ class StepTime:
         """All parts of the step."""
         busy = self.busiest[1]
         send = 0.0 if self.software.waits_for_messages else self.message
-        stages = [self.of(kind).times for kind in self.places.kinds]
+        stages = self.stages
         schedule, owners, number = self.parallel.schedule, self.places.owners, self.micro_batches
         lost = pipeline_time.closed(schedule, stages, owners, number, send)
         if exact and self.pp > 1:
@@ -110,6 +110,11 @@ class StepTime:
             lost = lost.within(max(0.0, total - busy.total))
         waited = Seconds(bubble=lost.bubble, messages=lost.messages, data=lost.ends)
         return busy + waited + self.at_the_end
+
+    @property
+    def stages(self) -> list[Times]:
+        """What each stage of the pipeline takes of a micro-batch, what it waits for included, and of a step."""
+        return [self.of(kind).times for kind in self.places.kinds]
 
     def communication(self, seconds: Seconds) -> dict[Axis, Traffic]:
         """What the busiest rank exchanges in a step, and how much of it computation hides."""
@@ -193,14 +198,6 @@ class StepTime:
         data = self.data.at_the_end(self._most_numbers)
         hiding = self.stage_time.of(self.places.kinds[-1]).backward.total
         return data - min(data * self.software.data_overlap, hiding), data
-
-    def stage_seconds(self) -> list[StageSeconds]:
-        """Of each stage."""
-        found = []
-        for index, (kind, rank) in enumerate(zip(self.places.kinds, self.places.owners, strict=True)):
-            times = self.of(kind).times
-            found.append(StageSeconds(index, rank, kind.num_layers, times.forward, times.inputs, times.weights))
-        return found
 
     def operation_seconds(self) -> list[OperationSeconds]:
         """Of the busiest rank, those that take most first."""

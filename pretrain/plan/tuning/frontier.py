@@ -80,8 +80,8 @@ def main(args: argparse.Namespace) -> None:
     best = max(values, key=lambda point: values[point])
     if not values[best]:
         raise UsageError(
-            f"no point of the space fits {cluster.name} (--software {software.name}). Give a smaller model (--config) or a "
-            "larger machine (--cluster)."
+            f"no point of the space fits {cluster.name} (--software {software.name}). Give a smaller model "
+            "(--config) or a larger machine (--cluster)."
         )
     said = [f"{sum(result == why for result in results.values()):,} {why}" for why in (NO_MEMORY, NO_LAYOUT)]
     print(f"{len(results):,} points (space recalled from Dash et al. 2023), of which {', '.join(said)}")
@@ -180,7 +180,10 @@ def sensitivity_lines(results: Results) -> Iterator[str]:
         )
         for name in sorted(everywhere, key=lambda name: -everywhere[name])
     ]
-    yield "share of the variance of TFLOP/s: of all points, failures as 0; of those that run; and Frontier's order, recalled"
+    yield (
+        "share of the variance of TFLOP/s: of all points, failures as 0; of those that run; and Frontier's "
+        "order, recalled"
+    )
     yield from aligned([("parameter", "all", "that run", "place"), *rows], left=("parameter",))
 
 

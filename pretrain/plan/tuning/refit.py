@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pretrain.plan.cost import predict
@@ -31,6 +32,7 @@ SHORTEST_START = 1e-7  # seconds per operation where a cluster says 0: a logarit
 STEPS = 6
 HALVINGS = 4
 DIFFERENCE = 0.02
+RESOLUTION = 1e-5  # of the logarithm of the factor on memory
 
 Floats = NDArray[np.float64]
 
@@ -137,14 +139,12 @@ def refit_held(cluster: Cluster, runs: Sequence[Run]) -> float:
             seen.append((math.log(run.measurement.peak_bytes) - predicted, run.held_error))
     if not seen and not bounds:
         return cluster.efficiency.held
-    present = (math.log(cluster.efficiency.held), HELD_ERROR)
-
-    def badness(value: float) -> float:
-        squares = sum(((value - one) / error) ** 2 for one, error in [present, *seen])
-        return squares / 2 - sum(_log_normal_below((value - bound) / error) for bound, error in bounds)
-
-    values = [one for one, _ in [present, *seen, *bounds]]
-    return math.exp(_least(badness, min(values) - 1, max(values) + 1))
+    seen.append((math.log(cluster.efficiency.held), HELD_ERROR))
+    values = [one for one, _ in (*seen, *bounds)]
+    factors = torch.arange(min(values) - 1, max(values) + 1, RESOLUTION, dtype=torch.float64)
+    likelihood = -sum(((factors - one) / error) ** 2 for one, error in seen) / 2
+    likelihood += sum(torch.special.log_ndtr((factors - bound) / error) for bound, error in bounds)
+    return math.exp(factors[likelihood.argmax()])
 
 
 def _room(prediction: Prediction) -> float:
@@ -186,25 +186,3 @@ def _put_network(number: int, name: str, cluster: Cluster, value: float) -> Clus
     networks: list[Network] = list(cluster.networks)
     networks[number] = networks[number].model_copy(update={name: value})
     return cluster.model_copy(update={"networks": tuple(networks)})
-
-
-def _log_normal_below(x: float) -> float:
-    """Logarithm of the share of a normal distribution that lies below x.
-
-    >>> [round(_log_normal_below(x), 4) for x in (-40.0, 0.0, 3.0)]
-    [-804.6084, -0.6931, -0.0014]
-    """
-    if x > -30:
-        return math.log(math.erfc(-x / math.sqrt(2)) / 2)
-    return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log1p(-1 / (x * x))  # its tail, where erfc is 0
-
-
-def _least(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a convex function of one number is least."""
-    while high - low > 1e-6:
-        left, right = low + (high - low) / 3, high - (high - low) / 3
-        if function(left) <= function(right):
-            high = right
-        else:
-            low = left
-    return (low + high) / 2

@@ -15,10 +15,8 @@ import json
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from corpus.engine import toml
 from corpus.engine.errors import WenhaiError
 from pretrain.columns import aligned
 from pretrain.config import RunConfig
@@ -36,10 +34,7 @@ GIB = 2**30
 COLUMNS = ("layout", "predicted", "refitted", "measured", "GiB predicted", "refitted", "measured", "")
 
 
-class Measure(Protocol):
-    """As `measure.measure`: runs a configuration on a number of ranks."""
-
-    def __call__(self, config: RunConfig, num_ranks: int) -> measure.Measurement: ...
+Measure = Callable[[RunConfig, int], measure.Measurement]  # runs a configuration on a number of ranks
 
 
 @dataclass(frozen=True)
@@ -64,22 +59,19 @@ def measure_best(
     k: int,
     *,
     run: Measure | None = None,
-    steps: int = 5,
-    warm_up: int = 2,
-    timeout: float = 600.0,
     say: Callable[[str], None] | None = None,
 ) -> Tuned:
     """Run the best layouts of a search on this machine, as the module says.
 
     Args:
         k: layouts that must stay the best when they have been measured; at most `MOST_RUNS` times as many are run.
-        run: what runs a layout.
+        run: what runs a layout; None: `measure.measure`.
         say: hears one line about each run.
 
     Raises:
         WenhaiError: not one of the first k could be run; with what the last of them said.
     """
-    run = run or partial(measure.measure, steps=steps, warm_up=warm_up, timeout=timeout)
+    run = run or measure.measure
     cluster, layouts = plans.best.cluster, list(plans.layouts[:CANDIDATES])
     now, runs = layouts, dict[int, Run]()
     settled = False
@@ -123,11 +115,6 @@ def speed(run: Run) -> float:
     """Measured tokens per second, of all devices; 0 for a run that did not end."""
     seconds = run.measurement.step_seconds
     return run.prediction.tokens_per_step / seconds if seconds else 0.0
-
-
-def cluster_toml(cluster: Cluster) -> str:
-    """The file that `--cluster` reads."""
-    return toml.dump(cluster.model_dump(mode="json", exclude_none=True))
 
 
 def lines(tuned: Tuned) -> Iterator[str]:

@@ -7,6 +7,13 @@ from typing import Any
 import pytest
 
 from pretrain.__main__ import main
+from pretrain.plan.machines.cluster import Cluster, load_cluster
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """Selene, on which most published figures were measured."""
+    return load_cluster("selene-a100-80")
 
 
 @pytest.fixture

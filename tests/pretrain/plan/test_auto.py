@@ -63,11 +63,6 @@ def test_what_auto_cannot_be(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_a_layout_that_is_given_stays() -> None:
-    config = tiny_config(parallel={"tp": 2})
-    assert resolve(config, 2, pytest.fail) is config
-
-
 @pytest.mark.parametrize("num_ranks", [1, 2, 8])
 def test_the_choice_can_be_trained_and_pinned(num_ranks: int) -> None:
     rampup = {"start": 8, "increment": 8, "num_samples": 100}

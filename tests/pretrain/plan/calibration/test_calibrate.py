@@ -13,7 +13,7 @@ from pretrain.config import ParallelConfig
 from pretrain.parallel.base import mesh
 from pretrain.plan.calibration import benchmarks, calibrate
 from pretrain.plan.calibration.benchmarks import DTYPES, Findings, Sample, findings, training_configs
-from pretrain.plan.calibration.calibrate import Calibration, cluster_of, lines
+from pretrain.plan.calibration.calibrate import Calibration, cluster_of
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.machines.collectives import Collectives, Group
@@ -157,18 +157,6 @@ def test_the_file_reads_back_and_the_figures_are_printed(
     assert "products fp32 1e+09 10000.0 us 0% 100.00 GFLOP/s" in " ".join(printed.split())
     assert "1 x 4 layers of 64, window 32, zero 2" in printed
     assert f"--cluster {path}" in printed and "WARNING" not in printed
-
-
-def test_a_busy_machine_is_told() -> None:
-    calibration = _calibration()
-    noisy = [sample(one.kind, one.work, one.median, one.precision, spread=0.3) for one in calibration.alone.samples]
-    busy = Calibration(
-        calibration.cluster,
-        calibration.alone.model_copy(update={"samples": noisy}),
-        calibration.together,
-        calibration.runs,
-    )
-    assert any(line.startswith("WARNING: a typical measurement of one rank varies by 60%") for line in lines(busy))
 
 
 def _calibration() -> Calibration:

@@ -177,16 +177,6 @@ def test_trees_are_as_wide_as_rings_and_not_as_long() -> None:
     assert "tree" not in Collectives(FIREFLY).all_reduce_ways(Group(64, 1), 8.0)
 
 
-def test_hybrid_shards() -> None:
-    """HSDP: shards within a node, copies of them across; what crosses the cards is an eighth for each of 8 groups."""
-    collectives = Collectives(SELENE)
-    num_bytes, line = 8e9, 200e9 * 0.87 * 0.46  # of cards that 8 groups use side by side
-    inside = collectives.reduce_scatter(Group(8, 1), num_bytes)
-    across = collectives.all_reduce_ways(Group(16, 8), num_bytes / 8)["ring"]
-    assert inside == pytest.approx(7 / 8 * num_bytes * 1.5 / (300e9 * 0.775), rel=1e-3)
-    assert across == pytest.approx(2 * 15 / 16 * num_bytes / line, rel=2e-2)
-
-
 def bandwidth(seconds: float) -> float:
     return GRADIENTS / seconds / 1e9
 

@@ -7,16 +7,10 @@ import math
 
 import pytest
 
-from corpus.engine.errors import UsageError
 from pretrain.config import load_config
 from pretrain.plan.cost import predict
-from pretrain.plan.machines.cluster import Cluster, load_cluster
+from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.pages.rules import COLUMNS, as_json, of_width, rules
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Cluster:
-    return load_cluster("selene-a100-80")
 
 
 def test_yuan_on_its_cluster(cluster: Cluster) -> None:
@@ -58,9 +52,3 @@ def test_wider_models_keep_their_heads() -> None:
         assert wide.hidden_size == pytest.approx(1.4 * model.hidden_size, rel=0.1)
         assert wide.head_size == model.head_size and wide.num_heads % ranks == 0
         assert wide.num_heads * model.kv_heads == wide.kv_heads * model.num_heads
-
-
-def test_unknown_peak_is_one_sentence(cluster: Cluster) -> None:
-    unknown = cluster.model_copy(update={"device": cluster.device.model_copy(update={"name": "Abacus", "peak": {}})})
-    with pytest.raises(UsageError, match="what a Abacus does in bf16"):
-        rules(load_config("yuan-245b"), 2128, unknown)

@@ -10,7 +10,7 @@ import pytest
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig, load_config
 from pretrain.plan.cost import predict
-from pretrain.plan.machines.cluster import Cluster, load_cluster
+from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.pages import scaling
 from pretrain.plan.pages.changes import changes
 from pretrain.plan.pages.scaling import Scaling, curves
@@ -19,11 +19,6 @@ from pretrain.plan.search.search import Plans
 from pretrain.workload.software import OURS, Software
 
 NUMBERS = (128, 256, 512)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Cluster:
-    return load_cluster("selene-a100-80")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.naming import parse_layout
 from pretrain.plan.pages import explain, text
 from pretrain.plan.prediction import Prediction, Seconds
-from pretrain.plan.search.legal import Rejected
 
 TOKENS = 10**10
 
@@ -31,52 +30,12 @@ def with_seconds(prediction: Prediction, **parts: float) -> Prediction:
     return replace(prediction, seconds=Seconds(**parts))
 
 
-def row_of(prediction: Prediction) -> dict[str, str]:
-    """The table's row by column; no cell of it may be empty."""
-    heading, row = text.table([("7", prediction)], TOKENS)
-    names = heading.replace("step s", "step").split()
-    return dict(zip(["place", *names], row.replace(" k", "k").replace(" M", "M").split(), strict=True))
-
-
 def narrow(lines: Iterable[str]) -> str:
     """The lines as one text, all of which fit."""
     told = list(lines)
     assert max(map(len, told)) <= text.WIDTH, max(told, key=len)
     assert not any(line != line.rstrip() for line in told)
     return "\n".join(told)
-
-
-def test_a_row_of_the_table() -> None:
-    prediction = predicted(
-        "tp=4,pp=2,replicate=2,sp=off,mbs=2,schedule=interleaved,recompute=full,recompute_every=2,zero=3,offload=on"
-    )
-    row = row_of(prediction)
-    assert row["place"] == "7"
-    assert (row["tp"], row["pp"], row["dp"], row["mbs"]) == ("4-", "2", "2x8", "2")
-    assert (row["schedule"], row["ZeRO"], row["recomp"]) == ("inter/2", "3+o", "full/2")
-    assert float(row["step"]) == pytest.approx(prediction.step_seconds, rel=0.01)
-    assert float(row["tok/s"].rstrip("k")) * 1000 == pytest.approx(prediction.tokens_per_second, rel=0.01)
-    assert row["MFU"] == f"{prediction.mfu:.1%}" and row["HFU"] == f"{prediction.hfu:.1%}"
-    assert row["MFU"] != row["HFU"]
-    assert float(row["days"]) == pytest.approx(prediction.days(TOKENS), rel=0.02)
-    assert float(row["GiB"]) == pytest.approx(prediction.memory_bytes / 2**30, rel=0.02)
-    assert float(row["host"]) == pytest.approx(prediction.host_bytes_per_node / 2**30, abs=0.5)
-    assert row["bubble"] == f"{prediction.bubble:.1%}"
-
-
-@pytest.mark.parametrize(
-    ("layout", "cells"),
-    [
-        ("tp=4", {"tp": "4", "schedule": "-", "ZeRO": "1", "recomp": "select", "bubble": "-", "dp": "32"}),
-        ("tp=1,sp=off,recompute=none", {"tp": "1", "recomp": "-"}),
-        ("tp=4,pp=2,schedule=zbv,mbs=1", {"schedule": "zbv"}),
-        ("tp=4,pp=2,schedule=zero-bubble,mbs=1", {"schedule": "zb"}),
-        ("tp=4,pp=2,schedule=1f1b,mbs=1", {"schedule": "1f1b"}),
-    ],
-)
-def test_short_words(layout: str, cells: dict[str, str]) -> None:
-    row = row_of(predicted(layout))
-    assert {name: row[name] for name in cells} == cells
 
 
 @pytest.mark.parametrize(
@@ -112,43 +71,7 @@ def test_operations_are_limited_by_what_takes_longer() -> None:
     assert products == {"arithmetic"}
 
 
-def test_the_parts_of_a_step_are_shares_of_it() -> None:
-    prediction = predicted("tp=4,pp=2,schedule=1f1b,mbs=1")
-    heading, row, *_ = text.split([("1", prediction)])
-    cells = dict(
-        zip(
-            heading.replace("tp s", "tp_s").replace("pp s", "pp_s").replace("dp s", "dp_s").split(),
-            row.split()[1:],
-            strict=True,
-        )
-    )
-    assert cells["matmul"] == f"{prediction.seconds.products / prediction.step_seconds:.1%}"
-    assert cells["bubble"] == f"{prediction.seconds.bubble / prediction.step_seconds:.1%}"
-    shares = [float(cell.rstrip("%")) for cell in cells.values() if cell.endswith("%")]
-    assert sum(shares) == pytest.approx(100, abs=1)
-    assert float(cells["tp_s"]) == pytest.approx(prediction.communication["tensor"].total, rel=0.05)
-
-
-def test_a_part_or_an_axis_that_no_row_has_is_no_column() -> None:
-    heading, *_, last = text.split([("1", predicted("tp=1,pp=1,mbs=4"))])
-    assert "bubble" not in heading and "tensor" not in heading and "tp s" not in heading
-    alone = predicted("tp=1", "demo", 1)
-    assert "hidden or not" not in "".join(text.split([("1", alone)]))
-    assert last
-
-
-def test_reasons_are_told_in_their_order_and_the_rest_counted() -> None:
-    families = [Rejected(f"family {number}", "its reason " * 20, 10 * number) for number in (1, 3, 2, 4)]
-    said = list(text.rejections(families, 2))
-    assert said[0] == "not there, and why:"
-    assert [line for line in said if "family" in line] == [line for line in said if line.startswith("  family")]
-    assert said[1].startswith("  family 1 (10 layouts): its reason")
-    assert said[-1] == "  and 2 more, with 60 layouts: --top 4 shows them, and --json"
-    assert narrow(said)
-    assert list(text.rejections([], 2)) == []
-
-
-def test_explain_adds_up_and_cites() -> None:
+def test_explain_adds_up() -> None:
     prediction = predicted("tp=4,pp=2,schedule=1f1b,mbs=1,recompute=full")
     said = narrow(explain.explain(prediction, TOKENS, "layout 3"))
     lines = said.splitlines()
@@ -158,18 +81,7 @@ def test_explain_adds_up_and_cites() -> None:
         value = getattr(prediction.seconds, part)
         assert f"{text.number(value)} " in row and f"{value / prediction.step_seconds:.1%}" in row
         assert row.count("#") == round(explain.BAR * value / prediction.step_seconds)
-    for source in (
-        "Williams et al. 2009",
-        "Chen et al. 2016",
-        "Shoeybi et al. 2019",
-        "Narayanan et al. 2021",
-        "Rajbhandari et al. 2020",
-    ):
-        assert source in " ".join(said.split())
     assert f"{prediction.memory_bytes / 2**30:.2f} 100.0%  73.6 of 80 GiB may be taken; pipeline rank" in said
-    assert "with one parameter changed: " in said
-    assert "does not fit" not in said
-    assert "longest operations" in said
 
 
 def test_the_longest_operations_come_first_with_their_rates() -> None:
@@ -199,12 +111,6 @@ def test_what_does_not_fit_says_how_much_is_missing() -> None:
         assert "on a node's host memory" in explain.missing(offloaded)
 
 
-def test_offloaded_state_is_not_on_the_device() -> None:
-    said = list(explain.explain(predicted("tp=1,pp=1,mbs=1,zero=3,offload=on"), TOKENS, "layout"))
-    at = next(index for index, line in enumerate(said) if line.startswith("memory of the fullest device"))
-    assert not [line for line in said[at:] if line.startswith(("weights", "gradients", "optimizer"))]
-
-
 def test_the_difference_is_told_by_its_largest_parts() -> None:
     one = with_seconds(predicted("tp=4,pp=1,mbs=4"), products=10.0, tensor=1.0, bubble=2.0, data=0.01)
     other = with_seconds(one, products=10.5, tensor=4.0, bubble=1.0, data=0.02)
@@ -219,23 +125,3 @@ def test_the_difference_is_told_by_its_largest_parts() -> None:
     assert explain.difference(one, near) == "B takes as long as A: 13.0 s."
     longer = with_seconds(one, products=11.0, tensor=1.0, bubble=2.0, data=0.01)
     assert explain.difference(one, longer) == "B takes 1.00 s (7.7%) longer than A: products +1.00 s."
-
-
-def test_compare_shows_both_and_signs() -> None:
-    first, second = predicted("tp=4,pp=1,mbs=4"), predicted("tp=1,pp=1,mbs=4,recompute=full")
-    said = narrow(explain.compare(first, second, ("1", "5")))
-    assert said.startswith("1: tp=4,pp=1,dp=32,mbs=4,zero=1,recompute=selective\n5: tp=1,pp=1,dp=128,mbs=4")
-    rows = {line.split()[0]: line for line in said.splitlines()[2:-3] if line}
-    step = rows["step"].split()
-    assert [step[1], step[2]] == [text.number(first.step_seconds), text.number(second.step_seconds)]
-    assert step[3] == explain.signed(second.step_seconds - first.step_seconds)
-    assert "-" * 2 in rows["tensor"] and "+" * 2 in rows["recompute"]
-    assert f"{first.memory_bytes / 2**30:.2f}" in rows["device"]
-    assert said.splitlines()[-1].startswith("5 takes ") or "than 1" in said
-
-
-def test_small_runs_are_told_in_smaller_units() -> None:
-    said = "\n".join(explain.explain(predicted("tp=1", "demo", 1), TOKENS, "layout"))
-    assert "MiB      %" in said and " ms a step" in said and "e-0" not in said
-    [heading, _] = text.table([("1", predicted("tp=1", "demo", 1))], TOKENS)
-    assert "step ms" in heading and " MiB " in heading

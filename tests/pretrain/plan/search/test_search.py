@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,15 +12,12 @@ from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import check_batch_sizes
-from pretrain.config import ParallelConfig, RunConfig, ScheduleKind, load_config, to_json
+from pretrain.config import ParallelConfig, RunConfig, load_config, to_json
 from pretrain.parallel.base.mesh import layout as mesh_layout
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster
-from pretrain.plan.prediction import Seconds
 from pretrain.plan.search.legal import Constraints, Layout, Space
 from pretrain.plan.search.search import GAIN, SLOWEST, Search, search
-from pretrain.plan.time import pipeline_time
-from pretrain.schedules import actions
 from pretrain.workload import memory
 from pretrain.workload.software import MEGATRON_2021, MEGATRON_2022, OURS, Software
 
@@ -43,6 +42,16 @@ def config_of(model: dict[str, Any] | None = None, **training: Any) -> RunConfig
     return RunConfig.model_validate(sections)
 
 
+def layouts(space: Space, shape: Layout) -> Iterator[Layout]:
+    """All of a shape, without offload."""
+    for (schedule, chunks), sequence, (zero, replicas), (recompute, every) in product(
+        space.schedules(shape), space.sequence_parallel(shape), space.sharding(shape), space.recomputes()
+    ):
+        shards = {"zero": zero, "dp_replicate": replicas, "dp_shard": shape.data_parallel // replicas}
+        plain = space.cut(shape, schedule, chunks).but(sequence_parallel=sequence, **shards)
+        yield plain.but(recompute=recompute, recompute_every=every)
+
+
 def cluster_of(memory_gib: float, devices_per_node: int = 4) -> Cluster:
     cluster = load_cluster("selene-a100-80")
     device = cluster.device.model_copy(update={"memory_gib": memory_gib})
@@ -61,11 +70,11 @@ def test_the_best_of_each_shape_is_that_of_all_its_layouts(memory_gib: float, so
     assert found.best and (memory_gib == 80 or found.too_large)
     considered = 0
     for shape in found.space.shapes():
-        layouts = list(found.space.layouts(shape))
-        assert len(layouts) == found.space.size(shape)
-        considered += len(layouts)
+        own = list(layouts(found.space, shape))
+        assert len(own) == found.space.size(shape)
+        considered += len(own)
         fitting = []
-        for layout in layouts:
+        for layout in own:
             prediction = predict(layout.configure(config), devices, cluster, software, exact=False)
             assert prediction.fits == found.fits(layout), layout
             assert prediction.step_seconds >= found.least_seconds(layout) * 0.999, layout
@@ -111,7 +120,7 @@ def test_every_layout_is_one_that_training_accepts(
     if not shapes:
         return
     shape = data.draw(st.sampled_from(shapes))
-    layout = data.draw(st.sampled_from(list(space.layouts(shape))))
+    layout = data.draw(st.sampled_from(list(layouts(space, shape))))
     checked = RunConfig.model_validate(to_json(layout.configure(config)))
     assert mesh_layout(checked.parallel, devices) == (layout.pp, layout.dp_replicate, layout.dp_shard, layout.tp)
     check_batch_sizes(checked.training, layout.data_parallel)
@@ -177,34 +186,13 @@ def test_memory_is_that_of_the_machine_at_hand() -> None:
         assert found.fits(layout) == predict(layout.configure(config), 4, gpus).fits == fits
 
 
-def test_what_a_search_evaluates_and_simulates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few of the layouts that it considers; pipelines only as many as there is room for."""
-    evaluated: list[Layout] = []
-    simulated: list[float] = []
-    whole, one = Search.seconds, pipeline_time.simulated
-
-    def seconds(search: Search, layout: Layout) -> Seconds:
-        evaluated.append(layout)
-        return whole(search, layout)
-
-    def simulate(*args: Any) -> float:
-        simulated.append(one(*args))
-        return simulated[-1]
-
-    monkeypatch.setattr(Search, "seconds", seconds)
-    monkeypatch.setattr(pipeline_time, "simulated", simulate)
-    plans = search(config_of(), 8, cluster_of(80), keep=1)
-    assert len(evaluated) < plans.considered / 4
-    assert len(simulated) <= 1
-
-
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_bytes_of_the_fullest_ranks_are_those_of_all_ranks(device: memory.Device) -> None:
     """Every schedule and recompute of a pipeline whose ranks are partly alike."""
     config = config_of({"num_layers": 16, "tied": True}, global_batch_size=12)
     space = Space(config, 10, cluster_of(80))
     shape = Layout(tp=1, pp=5, dp_replicate=1, dp_shard=2, micro_batch_size=1)
-    for layout in space.layouts(shape):
+    for layout in layouts(space, shape):
         num_stages = layout.pp * layout.stages_per_rank
         cut = (1, *[3] * (num_stages - 2), 1)  # so that it is a rank between the first and the last
         model = config.model.model_copy(update={"num_layers": sum(cut)})
@@ -212,16 +200,6 @@ def test_bytes_of_the_fullest_ranks_are_those_of_all_ranks(device: memory.Device
         estimates = memory.estimate(run, 10, device)
         expected = max(each.device_bytes for each in estimates), max(each.host_bytes for each in estimates)
         assert memory.most_bytes(run, 10, device) == expected, layout
-
-
-def test_actions_are_counted_as_they_are_simulated() -> None:
-    kinds: list[tuple[ScheduleKind, int]] = [("1f1b", 1), ("interleaved", 2), ("zero-bubble", 2), ("zbv", 2)]
-    for schedule, chunks in kinds:
-        for num in (2, 9, 40):
-            runs = pipeline_time._simulations(3, num)
-            lists = [actions(schedule, 3, chunks, run) for run in runs]
-            total = sum(len(own) for ranks in lists for own in ranks)
-            assert pipeline_time.num_actions(schedule, 3, chunks, num) == total
 
 
 def test_families_have_reasons() -> None:

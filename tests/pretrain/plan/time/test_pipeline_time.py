@@ -163,7 +163,7 @@ def test_long_steps_are_simulated_in_part(schedule: ScheduleKind, chunks: int, e
     ranks, micro_batches = 3, 39 + extra
     stages = [Times(1.0 + 0.1 * (index == 1), 1.2, 0.9, 0.3, 0.2) for index in range(ranks * chunks)]
     owners = stage_ranks(schedule, ranks, chunks)
-    whole = pipeline_time._simulated(schedule, stages, owners, micro_batches, 0.05)
+    whole = pipeline_time.timeline(schedule, stages, owners, micro_batches, 0.05).total
     assert simulated(schedule, stages, owners, micro_batches, 0.05) == pytest.approx(
         whole, rel=0.01 if schedule == "interleaved" else 1e-9
     )
