@@ -162,7 +162,8 @@ def _order(a: Int64s, b: Int64s) -> Int64s:
 def _repeated(values: npt.NDArray[Any]) -> Flags:
     """Which of sorted values occur more than once."""
     new = differs(values)
-    return ~(new & np.append(new[1:], True)[: len(values)])
+    repeated: Flags = ~(new & np.append(new[1:], True)[: len(values)])  # not first and last of its run
+    return repeated
 
 
 def _compare(
