@@ -32,7 +32,7 @@ cost `buckets` 0.6 GB and `candidates` 2.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ import numpy.typing as npt
 
 from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
-from corpus.engine.stage import Task
+from corpus.engine.stage import Output, Task
 from corpus.engine.storage import File
 
 MAGIC = b"WHCUTS01"
@@ -77,6 +77,12 @@ def partition_tasks(inputs: tuple[File, ...], files: Sequence[File]) -> list[Tas
     return [Task(f"{p:05d}", inputs, {"partition": p, "bits": bits}) for p in range(1 << bits)]
 
 
+def partition_runs(task: Task, files: Sequence[File]) -> Runs:
+    """The records of the range of one of these tasks, a run for each band file."""
+    slots = band_slots(int(task.params["partition"]), int(task.params["bits"]))
+    return Runs([section(file, *slots, RECORD_DTYPE) for file in files], RECORD_DTYPE)
+
+
 def partition_records(num_files: int) -> int:
     """Return how many records a partition has at most, of this number of files."""
     return PARTITION_RECORDS * max(1, min(MAX_GROWTH, num_files // WIDE_FILES))
@@ -86,6 +92,12 @@ def spread(buckets: Sequence[File]) -> int:
     """Return into how many sections, a power of two, the members of a partition are dealt for comparison."""
     members = sum(file.rows for file in buckets) // max(1, len(buckets))
     return 1 << (max(0, members - 1) // MAX_MEMBERS).bit_length()
+
+
+def save(out: Output, name: str, rows: int, write: Callable[..., None], *parts: Any) -> None:
+    """Create a file of a stage by `write(path, *parts)`."""
+    with out.create(name, rows=rows) as path:
+        write(path, *parts)
 
 
 def write_bands(path: Path, keys: npt.NDArray[np.uint64], rows: npt.NDArray[np.uint32]) -> None:
@@ -106,19 +118,20 @@ def band_slots(partition: int, bits: int) -> tuple[int, int]:
     return partition << (SLOT_BITS - bits), (partition + 1) << (SLOT_BITS - bits)
 
 
-def signature_dtype(num_permutations: int) -> np.dtype[Any]:
-    """A signature as one record."""
-    return np.dtype(("<u4", (num_permutations,)))
-
-
-def sketch_dtype(num_permutations: int) -> np.dtype[Any]:
-    """The low halves of a signature's minima as one record."""
-    return np.dtype(("<u2", (num_permutations,)))
-
-
 def cuts_of(counts: npt.NDArray[np.integer[Any]]) -> Ordinals:
     """Return int64[n + 1]: where each of n sections of these sizes begins, and where the last one ends."""
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+
+
+def differs(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """bool[n]: which of sorted rows are not those before them; the first is not.
+
+    >>> differs(np.array([1, 1, 1, 2]), np.array([5, 5, 6, 6]))
+    array([ True, False,  True,  True])
+    """
+    new = np.ones(len(columns[0]), bool)
+    new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return new
 
 
 def pick(records: Array, positions: Ordinals) -> Array:

@@ -14,7 +14,7 @@ import ast
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -55,23 +55,23 @@ def sources_digest(module: str) -> str:
 
 
 def _reached(module: str, seen: set[str]) -> set[str]:
-    if module not in seen and (source := _source(module)) is not None:
+    if module not in seen and _source(module) is not None:
         seen.add(module)
-        for imported in _imports(module, source):
+        for imported in _imports(module):
             _reached(imported, seen)
     return seen
 
 
-def _imports(module: str, source: bytes) -> Iterator[str]:
+@lru_cache(maxsize=1024)
+def _imports(module: str) -> tuple[str, ...]:
     """What a module imports from its own top-level package when it is loaded; what is for type checkers only is not."""
-    top = module.partition(".")[0]
-    for node in ast.parse(source).body:
-        names = []
+    names: list[str] = []
+    for node in ast.parse(_source(module) or b"").body:
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        yield from (name for name in names if name.partition(".")[0] == top)
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return tuple(name for name in names if name.partition(".")[0] == module.partition(".")[0])
 
 
 @lru_cache(maxsize=1024)

@@ -164,17 +164,14 @@ def remove_lines(
         found: dict[int, tuple[int, str]] = {}  # start of a line -> its end and kind
         for (start, end), word in zip(lines[chosen].tolist(), hits.words[chosen].tolist(), strict=True):
             line = "" if start in found else bytes(buffer[start:end]).decode().strip()
-            kind = _kind(line, patterns[word]) if line and len(line) <= MAX_LINE_CHARS else None
+            forms = patterns[word] if line and len(line) <= MAX_LINE_CHARS else []
+            kind = next((pattern.kind for pattern in forms if pattern.form.fullmatch(line)), None)
             if kind:
                 found[start] = end, kind
                 if len(found) == MAX_REMOVED_LINES:
                     break
         if found:
             yield row, *_cut(buffer, int(offsets[row]), int(offsets[row + 1]), found)
-
-
-def _kind(line: str, patterns: list[Pattern]) -> str | None:
-    return next((pattern.kind for pattern in patterns if pattern.form.fullmatch(line)), None)
 
 
 @kernel(leaf=True)

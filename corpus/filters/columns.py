@@ -1,5 +1,4 @@
-"""From what a caller has (Arrow tables of any kind, Python lists) to one Arrow text column, in slices of bounded
-size."""
+"""From what a caller has (Arrow tables of any kind, Python lists) to one Arrow column, in slices of bounded size."""
 
 from __future__ import annotations
 
@@ -7,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,19 +31,9 @@ def text_column(documents: Any, column: str) -> pa.LargeStringArray:
         raise UsageError("one string is not a sequence of documents: give [text].")
     else:
         texts = pa.array([storable(text) for text in documents], pa.large_string())
-    kind = texts.type.value_type if pa.types.is_dictionary(texts.type) else texts.type
-    if not (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_null(kind)
-    ):
+    if not (_is_text(texts.type) or pa.types.is_null(texts.type)):
         raise UsageError(f"column {column!r} holds {texts.type}, not strings.")
-    if isinstance(texts, pa.ChunkedArray):
-        texts = texts.chunk(0) if texts.num_chunks == 1 else texts.combine_chunks()  # which copies
-        if isinstance(texts, pa.ChunkedArray):  # an empty table has no chunk
-            texts = texts.chunk(0) if texts.num_chunks else pa.array([], texts.type)
-    texts = texts.cast(pa.large_string())
+    texts = one_chunk(texts.cast(pa.large_string()))
     if texts.null_count:
         texts = pc.fill_null(texts, "")
     try:
@@ -59,11 +49,27 @@ def url_column(documents: Any) -> pa.StringArray | None:
     if not isinstance(documents, pa.Table | pa.RecordBatch) or "url" not in documents.schema.names:
         return None
     urls = _only_column(documents, "url")
-    if isinstance(urls, pa.ChunkedArray):
-        urls = pa.concat_arrays(urls.chunks) if urls.num_chunks else pa.array([], urls.type)
-    kind = urls.type.value_type if pa.types.is_dictionary(urls.type) else urls.type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    return urls.cast(pa.string()) if is_text else None
+    return one_chunk(urls.cast(pa.string())) if _is_text(urls.type) else None
+
+
+def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column as one array; a single chunk is not copied."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    chunks = column.chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
+
+
+def id_array(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.uint8]:
+    """uint8[n, 16] of a fixed-size binary(16) column."""
+    ids = one_chunk(column)
+    data = np.frombuffer(ids.buffers()[1] or b"", np.uint8)
+    return data.reshape(-1, 16)[ids.offset : ids.offset + len(ids)]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _only_column(documents: pa.Table | pa.RecordBatch, name: str) -> Any:

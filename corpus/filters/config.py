@@ -119,15 +119,15 @@ class Sections(Strict):
         }
 
 
-def _family_model(family: str) -> type[Strict]:
+def _family_model(family: str) -> Any:
     names = [key.removeprefix(f"{family}.") for key in STATISTICS if key.startswith(f"{family}.")]
     ranges: dict[str, Any] = dict.fromkeys(names, (Allowed, None))
     options = Sections.model_fields.get(family)
-    base = options.annotation if options else Strict
+    base: Any = options.annotation if options else Strict
     return pydantic.create_model(f"{family.capitalize()}Config", __base__=base, __module__=__name__, **ranges)
 
 
-_MODELS = {family: _family_model(family) for family in FAMILIES}
+_MODELS: dict[str, type[Strict]] = {family: _family_model(family) for family in FAMILIES}
 globals().update({model.__name__: model for model in _MODELS.values()})  # where pickle looks for them
 
 if TYPE_CHECKING:

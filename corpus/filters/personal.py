@@ -26,7 +26,7 @@ COUNTED: dict[Kind, str] = {
     >>> measure("personal.id_card", ["身份证号：11010519491231002X", "编号110105194912310020"])
     array([1., 0.])
     """,
-    "bank_card": """Bank card numbers: 16 to 19 digits with Luhn's check digit (ISO/IEC 7812-1) of an issuer used in China.
+    "bank_card": """Bank card numbers: 16 to 19 digits, Luhn's check digit (ISO/IEC 7812-1), an issuer used in China.
 
     >>> from corpus.filters import measure
     >>> measure("personal.bank_card", ["卡号6222020012345678903", "卡号6222020012345678904"])

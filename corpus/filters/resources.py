@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from corpus.engine.errors import UsageError
 from corpus.filters.blocklist import BUILT_IN, Blocklist, load_blocklist
 from corpus.filters.quality.bigrams import Bigrams, load_bigrams
-from corpus.filters.quality.language_model import RULE, LanguageModel, load_language_model, require_language_model
+from corpus.filters.quality.language_model import LanguageModel, load_language_model
 from corpus.filters.quality.model import MODEL_STATISTICS, Model, load_model, require_model
 from corpus.filters.url_rules import NO_URL_RULES, UrlRules, load_url_rules
 
@@ -41,13 +42,17 @@ def load_resources(config: Sections) -> Resources:
     """The resources that a recipe names.
 
     Raises:
-        UsageError: a file of the recipe cannot be read, or is not what it should be.
+        UsageError: a file of the recipe cannot be read, is not what it should be, or a rule has no model.
     """
     model = load_model(config.quality.model) if config.quality.model is not None else None
     require_model(model, [name for name in MODEL_STATISTICS if getattr(config.quality, name, None) is not None])
     path = config.quality.language_model
     language_model = load_language_model(path) if path is not None else None
-    require_language_model(language_model, getattr(config.quality, RULE, None) is not None)
+    if language_model is None and getattr(config.quality, "language_model_perplexity", None) is not None:
+        raise UsageError(
+            "filter.quality.language_model_perplexity: the rule needs a model: [filter.quality] language_model = "
+            '"path".'
+        )
     return Resources(
         blocklist=load_blocklist(config.blocklist.lists),
         bigrams=load_bigrams(),

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from corpus.filters.columns import id_array
 from corpus.filters.decide import PASSES, Limit
 from corpus.filters.measure import STATISTICS
 from corpus.safe import plain_url, snippet
@@ -141,10 +142,4 @@ class Sampler:
 
 def _priorities(ids: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
     """uint64[documents]: the first bytes of the ids, which are hashes of the documents."""
-    chunks = [
-        np.frombuffer(chunk.buffers()[1], np.uint8)[16 * chunk.offset : 16 * (chunk.offset + len(chunk))]
-        for chunk in ids.chunks
-        if len(chunk)
-    ]
-    raw = np.concatenate(chunks) if chunks else np.empty(0, np.uint8)
-    return np.ascontiguousarray(raw.reshape(-1, 16)[:, :8]).view(">u8").ravel().astype(np.uint64)
+    return np.ascontiguousarray(id_array(ids)[:, :8]).view(">u8").ravel().astype(np.uint64)

@@ -17,7 +17,6 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -84,7 +83,8 @@ class Filtering(Stage):
                 )
                 sizes = pc.binary_length(verdicts["text"]).cast(pa.uint32())
                 measured.write(verdicts.append_column("row", documents["row"]).append_column("text_bytes", sizes))
-                sampler.add(documents, verdicts, _failed(judge, verdicts))
+                values = {limit.key: verdicts[limit.key].to_numpy().astype(np.float64) for limit in judge.limits}
+                sampler.add(documents, verdicts, first_failed(values, judge.limits, verdicts.num_rows))
                 count_documents(counts, documents, survivors)
                 _count(counts, verdicts)
             samples.write(sampler.table())
@@ -96,16 +96,9 @@ def _filter(config: FilterConfig) -> Filter:
     return Filter(config)
 
 
-def _failed(judge: Filter, verdicts: pa.Table) -> npt.NDArray[np.int64]:
-    """int64[documents]: the limit that each failed first."""
-    measured = {limit.key: np.asarray(verdicts[limit.key].to_numpy(), np.float64) for limit in judge.limits}
-    return first_failed(measured, judge.limits, verdicts.num_rows)
-
-
 def _count(counts: Counts, verdicts: pa.Table) -> None:
     for entry in pc.value_counts(verdicts["rule"].drop_null()).to_pylist():
         counts.drop(entry["values"], entry["counts"])
     kinds = verdicts["edits"].combine_chunks().flatten().field("kind")
     for entry in pc.value_counts(kinds).to_pylist():
-        key = f"edited.{entry['values']}"
-        counts.extra[key] = counts.extra.get(key, 0) + entry["counts"]
+        counts.add(Counts(extra={f"edited.{entry['values']}": entry["counts"]}))

@@ -119,7 +119,8 @@ def _read_hosts(file: Path) -> Iterator[str]:
     for host in read_list(file, "filter.url.hosts", MAX_HOST_CHARS):
         if not _HOST.fullmatch(host):
             raise UsageError(
-                f"filter.url.hosts: {file}: {host!r} is no host. One host a line, without scheme, port, path, pattern or "
+                f"filter.url.hosts: {file}: {host!r} is no host. One host a line, without scheme, port, path, pattern "
+                "or "
                 "comment; example.com names all hosts below it too."
             )
         yield host

@@ -94,7 +94,8 @@ class MixtureConfig(Strict):
             raise ValueError("total_bytes is the whole that shares are of: give shares, or leave it out")
         if self.shares and abs(math.fsum(self.shares.values()) - 1) > SHARES_TOLERANCE:
             raise ValueError(
-                f'shares add up to {math.fsum(self.shares.values()):g}, not to 1: change them; the share of "*" is that of '
+                f'shares add up to {math.fsum(self.shares.values()):g}, not to 1: change them; the share of "*" is '
+                "that of "
                 "all sources that no other key matches"
             )
         if not self.sources and not self.shares and not self.buckets:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from corpus.document import TableWriter, read_table
+from corpus.document import read_table, write_table
 from corpus.engine.errors import UsageError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import fetch
@@ -131,11 +131,8 @@ class Mixture(Stage):
             "groups": _groups(weighed, self.mixture, copies),
         }
         for kind, table in tables.items():
-            with (
-                out.create(f"{kind}/{task.name}.parquet", rows=table.num_rows) as path,
-                TableWriter(path, table.schema) as writer,
-            ):
-                writer.write(table)
+            with out.create(f"{kind}/{task.name}.parquet", rows=table.num_rows) as path:
+                write_table(path, table)
         chosen, num_bytes = copies > 0, weighed.text_bytes
         counts = Counts(len(copies), int(chosen.sum()), int(num_bytes.sum()), int(num_bytes[chosen].sum()))
         if not chosen.all():
@@ -160,7 +157,8 @@ def _source_weights(mixture: MixtureConfig, upstream: Mapping[str, Folder]) -> d
     for pattern in mixture.patterns:
         if documents and pattern != ANY_SOURCE and not found.get(f"documents.{pattern}"):
             raise UsageError(
-                f"[mixture] {pattern!r} is no source of the text that is left, or a longer pattern takes all it matches; "
+                f"[mixture] {pattern!r} is no source of the text that is left, or a longer pattern takes all it "
+                "matches; "
                 f"its sources: {_source_names(upstream['text'])}. Correct the pattern, or take it out."
             )
     for table in mixture.buckets:
@@ -219,15 +217,9 @@ def _groups(weighed: Weighed, mixture: MixtureConfig, copies: npt.NDArray[np.uin
             "copies": copies.astype(np.int64),
             "copied_bytes": weighed.text_bytes * copies,
         }
-        sums = {name: _sum_by(group, value, len(labels)) for name, value in values.items()}
+        sums = {name: np.bincount(group, value, len(labels)).astype(np.int64) for name, value in values.items()}
         places = [0 if kind == SOURCE else place for place in range(len(labels))]
         columns = {"kind": [kind] * len(labels), "name": labels, "place": places, **sums}
         whole = pa.table(columns, schema=GROUPS_SCHEMA)
         parts.append(whole.filter(pc.greater(whole["documents"], 0)))
     return pa.concat_tables(parts)
-
-
-def _sum_by(group: npt.NDArray[np.int64], values: npt.NDArray[np.int64], groups: int) -> npt.NDArray[np.int64]:
-    sums = np.zeros(groups, np.int64)
-    np.add.at(sums, group, values)
-    return sums

@@ -7,9 +7,9 @@ depend on what is masked.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,25 +19,19 @@ from corpus.personal_data.accounts import accounts, plate
 from corpus.personal_data.addresses import email, ipv4, ipv6
 from corpus.personal_data.gate import ACCOUNT, AT, DOTTED, GROUPS, NUMBER, PLATE, find_places
 from corpus.personal_data.numbers import number
-from corpus.personal_data.window import MAX_JOINT_CHARS, Span, Surroundings, is_in_url, is_named
+from corpus.personal_data.window import MAX_JOINT_CHARS, Span, Surroundings, Window, is_in_url, is_named
 
 Kind = Literal[
     "email", "id_card", "bank_card", "mobile", "landline", "ipv4", "ipv6", "wechat", "qq", "passport", "plate"
 ]
-KINDS: tuple[Kind, ...] = (
-    "email",
-    "id_card",
-    "bank_card",
-    "mobile",
-    "landline",
-    "ipv4",
-    "ipv6",
-    "wechat",
-    "qq",
-    "passport",
-    "plate",
-)
+KINDS: tuple[Kind, ...] = get_args(Kind)
 PLACEHOLDERS: dict[str, str] = {kind: f"<{kind.upper()}>" for kind in KINDS}
+_FORMS: dict[int, Callable[[Window], Span | None]] = {
+    NUMBER: lambda view: number(view) or ipv4(view),
+    DOTTED: ipv4,
+    GROUPS: ipv6,
+    PLATE: plate,
+}
 _NOTHING = Span(0, 0, "")
 _RANK: dict[str, int] = {kind: rank for rank, kind in enumerate(KINDS)}
 
@@ -86,17 +80,7 @@ def confirm(surroundings: Surroundings, at: int, kind: int, last: Span = _NOTHIN
     if kind == ACCOUNT:
         yield from (span for span in accounts(view) if not is_in_url(text, span.start))
         return
-    if kind == AT:
-        found = email(text, view)
-    elif kind == NUMBER:
-        found = number(view) or ipv4(view)
-    elif kind == DOTTED:
-        found = ipv4(view)
-    elif kind == GROUPS:
-        found = ipv6(view)
-    else:
-        assert kind == PLATE
-        found = plate(view)
+    found = email(text, view) if kind == AT else _FORMS[kind](view)
     address = known if last.kind == "email" else 0  # a@b.com/13800138000 is no web address
     if found and (kind == AT or is_named(text, found.start) or not is_in_url(text, found.start, address)):
         yield found

@@ -16,7 +16,8 @@ from corpus.personal_data.window import Span, Window
 _LETTER_PLATE = "[A-HJ-NP-Za-hj-np-z]"
 _PLATE = re.compile(
     rf"[{PROVINCES}]{_LETTER_PLATE}[ ·.-]?"
-    r"(?:(?P<last>[A-HJ-NP-Za-hj-np-z0-9]{4}[挂学警港澳])|(?P<new>[A-HJKa-hjk][A-HJ-NP-Za-hj-np-z0-9][0-9]{4}|[0-9]{5}[A-HJKa-hjk])|"
+    r"(?:(?P<last>[A-HJ-NP-Za-hj-np-z0-9]{4}[挂学警港澳])|(?P<new>[A-HJKa-hjk][A-HJ-NP-Za-hj-np-z0-9][0-9]{4}|"
+    r"[0-9]{5}[A-HJKa-hjk])|"
     r"(?P<old>[A-HJ-NP-Za-hj-np-z0-9]{5}))(?![0-9A-Za-z_%])"
 )
 _OTHER_WORD = re.compile(r"(?:[最全更刷创翻崭重]新|(?:阿里|腾讯|华为|百度)云|[北南东]京)$")
@@ -36,10 +37,12 @@ def plate(view: Window) -> Span | None:
 
 _PASSPORT = re.compile(
     r"(?:护照|[Pp][Aa][Ss][Ss][Pp][Oo][Rr][Tt])[^0-9\n。;]{0,24}?"
-    r"(?<![0-9A-Za-z])((?:[EGDSPHMegdsphm] ?[0-9]{8}|[EDSPedsp][A-HJ-NP-Za-hj-np-z] ?[0-9]{7}|1[45][0-9]{7}))(?![0-9A-Za-z_])"
+    r"(?<![0-9A-Za-z])((?:[EGDSPHMegdsphm] ?[0-9]{8}|[EDSPedsp][A-HJ-NP-Za-hj-np-z] ?[0-9]{7}|"
+    r"1[45][0-9]{7}))(?![0-9A-Za-z_])"
 )
 _WECHAT_WORD = re.compile(
-    r"[加+] ?(?:[VvWw] ?[Xx]|[Vv]|[微薇])[ *·❤♥\ufe0f]{0,2}信?(?P<account>信?号|信)?|[微薇威徽][ *·❤♥\ufe0f]{0,2}信|[VvWw][ *·❤♥\ufe0f]{0,2}信|"
+    r"[加+] ?(?:[VvWw] ?[Xx]|[Vv]|[微薇])[ *·❤♥\ufe0f]{0,2}信?(?P<account>信?号|信)?|[微薇威徽][ *·❤♥\ufe0f]{0,2}信|[VvWw][ "
+    r"*·❤♥\ufe0f]{0,2}信|"
     r"[VvWw][Xx]|[Ww][Ee][Cc][Hh][Aa][Tt]|[Ww][Ee][Ii][Xx][Ii][Nn]|薇(?=[❤♥:])|[Vv](?=[❤♥\ufe0f]{0,2} ?:)|[Vv](?=[❤♥])"
 )
 _WECHAT_REST = re.compile(r" ?(?:(?:账号|帐号|号码|同号|联系|客服|咨询|群|号|[Ii][Dd])(?:/QQ)?){0,2}")
@@ -48,13 +51,15 @@ _WECHAT_ID = re.compile(
     r"[A-Za-z][A-Za-z0-9_-]{5,19}(?![A-Za-z0-9_@-]|\.[A-Za-z])|[1-9][0-9]{4,10}(?![0-9A-Za-z_@-]|\.[0-9])"
 )
 _NO_WECHAT_ID = frozenset(
-    "wechat weixin android iphone windows harmonyos official string number boolean object integer undefined github required optional".split()
+    "wechat weixin android iphone windows harmonyos official string number boolean object integer undefined github "
+    "required optional".split()
 )
 _MOBILE_ALONE = re.compile(r"1[3-9][0-9]{9}")
 _QQ_WORD = re.compile(r"[加+] ?[Qq]{1,2}|[Qq]{2}|扣扣|叩叩|球球|企鹅|[Qq](?= ?[群号:])")
 _QQ_REST = re.compile(r" ?(?:官方|技术|交流|客服|咨询|在线|联系|账号|号码|群号|群|号|[一二三四五1-5](?=群|号?:)){0,5}")
 _QQ_ID = re.compile(
-    r"[1-9][0-9]{1,4}(?:[ -][0-9]{2,7}){1,2}(?![0-9A-Za-z_@]|[ .-][0-9])|[1-9][0-9]{4,10}(?![0-9A-Za-z_@]|[.-][0-9A-Za-z])"
+    r"[1-9][0-9]{1,4}(?:[ -][0-9]{2,7}){1,2}(?![0-9A-Za-z_@]|[ .-][0-9])|[1-9][0-9]{4,10}(?![0-9A-Za-z_@]|"
+    r"[.-][0-9A-Za-z])"
 )
 _UNIT = re.compile(r" ?(?:万|亿|人|个|名|用户|版|年|次|位|元|只|款|条|天|号段|多)")
 _LOCAL_WORD = re.compile(r"(?:电话|電話|座机|固话|热线|传真|[Tt][Ee][Ll])")

@@ -14,7 +14,8 @@ _AT_DOMAIN = re.compile(
     r"((?:[A-Za-z0-9][A-Za-z0-9-]{0,62}(?:\.| ?[(\[{] ?[Dd][Oo][Tt] ?[)\]}] ?)){1,6}([A-Za-z]{2,24}))(?![A-Za-z0-9@])"
 )
 _FILE_ENDINGS = frozenset(
-    "png jpg jpeg gif webp svg ico css js ts jsx tsx json html htm xml txt md py java cpp php sh conf cfg ini log service socket "
+    "png jpg jpeg gif webp svg ico css js ts jsx tsx json html htm xml txt md py java cpp php sh conf cfg ini log "
+    "service socket "
     "timer target mount slice device path scope swap automount".split()
 )
 _NO_PERSON = frozenset({"git", "hg", "svn"})  # git@github.com:owner/repository
@@ -41,11 +42,13 @@ def email(text: str, view: Window) -> Span | None:
 _IPV4 = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})(?![0-9A-Za-z_]|[./-][0-9])")
 _IP_WORD = re.compile(r"(?:[Ii][Pp]|地址|服务器|主机|节点|来自|登录|访问|攻击|[Hh]ost|ping|ssh|from|server)[^\n]{0,8}$")
 _VERSION_WORD = re.compile(
-    r"(?:版本|版|固件|驱动|升级|更新|补丁|内核|章节|第|[Vv]er(?:sion)?|[Bb]uild|[Rr]elease|OID|[A-Za-z]{2,24})(?:号|到|至|为|是|[ :_/.-]){0,3}$"
+    r"(?:版本|版|固件|驱动|升级|更新|补丁|内核|章节|第|[Vv]er(?:sion)?|[Bb]uild|[Rr]elease|OID|[A-Za-z]{2,24})(?:号|到|至|为|是|[ "
+    r":_/.-]){0,3}$"
 )
 _SMALL_OCTET = 32  # section numbers and versions stay below
 _RESOLVERS = frozenset(  # public name servers: every reader of a manual meets them
-    "1.1.1.1 1.0.0.1 8.8.8.8 8.8.4.4 9.9.9.9 114.114.114.114 114.114.115.115 223.5.5.5 223.6.6.6 119.29.29.29 180.76.76.76 "
+    "1.1.1.1 1.0.0.1 8.8.8.8 8.8.4.4 9.9.9.9 114.114.114.114 114.114.115.115 223.5.5.5 223.6.6.6 119.29.29.29 "
+    "180.76.76.76 "
     "208.67.222.222 208.67.220.220".split()
 )
 _RESERVED_V4 = tuple(  # RFC 6890: never a person's; kept here because ipaddress changes between Python versions

@@ -73,7 +73,8 @@ class Surroundings:
 _URL_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#@!$&'*+,;=%()[]"
 _URL = re.compile(r"://|(?:^|[^A-Za-z0-9])www\.|\.(?:com|cn|net|org|gov|edu|io|cc|top|info|me|tv|hk|tw)[/:?]")
 _NAMED = re.compile(
-    r"(?:\A|[^A-Za-z])(?:tel|sms|smsto|callto|phone|phone_?(?:no|num|number)|mobile|mobile_?(?:no|num|number)|cellphone|shouji|"
+    r"(?:\A|[^A-Za-z])(?:tel|sms|smsto|callto|phone|phone_?(?:no|num|number)|mobile|mobile_?(?:no|num|number)|"
+    r"cellphone|shouji|"
     r"id_?card|bank_?card|card_?no)(?:=|:(?://)?)\Z",
     re.IGNORECASE,
 )

@@ -65,12 +65,14 @@ def assess(probabilities: Floats, labels: Ints, names: Sequence[str]) -> Assessm
         auc = area_under_curve(probabilities[:, index], labels == index)
         classes.append(ClassQuality(name, int(confusion[index].sum()), precision, recall, f1, auc))
     confidence = probabilities.max(axis=1)
+    bins = np.minimum((confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    gaps = np.bincount(bins, confidence - (guesses == labels), CALIBRATION_BINS)
     return Assessment(
         classes=tuple(classes),
         confusion=tuple(tuple(row) for row in confusion.tolist()),
         accuracy=_ratio(np.trace(confusion), len(labels)),
         log_loss=log_loss(probabilities, labels),
-        calibration_error=_calibration_error(confidence, guesses == labels),
+        calibration_error=_ratio(np.abs(gaps).sum(), len(labels)),
     )
 
 
@@ -116,12 +118,6 @@ def render(assessment: Assessment) -> str:
         f"calibration error {assessment.calibration_error:.3f}",
     ]
     return "\n".join(lines)
-
-
-def _calibration_error(confidence: Floats, right: npt.NDArray[np.bool_]) -> float:
-    bins = np.minimum((confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-    sums = np.bincount(bins, confidence - right, CALIBRATION_BINS)
-    return _ratio(np.abs(sums).sum(), len(confidence))
 
 
 def _ratio(part: Any, whole: Any) -> float:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -113,24 +114,19 @@ def prepared(texts: Iterable[str]) -> Iterator[str]:
                 yield text.encode()[:MAX_TEXT_BYTES].decode("utf-8", "ignore")
 
 
-def deal(texts: Iterable[str], seed: int) -> Ints:
-    """int64[documents]: the tenth that each text falls into."""
-    hashes = [xxhash.xxh3_64_intdigest(text.encode(), seed + 1) % TENTHS for text in texts]
-    return np.array(hashes, np.int64)
-
-
 def train(labelled: Labelled, names: tuple[str, ...], options: Options) -> tuple[quality.Model, Assessment]:
     """A model of some documents, and its quality on the tenth that was held out.
 
     Raises:
         UsageError: scikit-learn is not installed, or a tenth lacks a class.
     """
-    tenths = deal(labelled.texts, options.seed)
-    held_out = labelled.select(tenths == HELD_OUT)
-    for part in (held_out, labelled.select(tenths == CALIBRATE), labelled.select(tenths < CALIBRATE)):
-        if len(set(part.labels)) < len(names):
-            raise UsageError("too few documents to hold some of each class out; give more.")
-    model = fit(labelled.select(tenths < CALIBRATE), labelled.select(tenths == CALIBRATE), names, options)
+    hashes = (xxhash.xxh3_64_intdigest(text.encode(), options.seed + 1) for text in labelled.texts)
+    tenths = np.array([number % TENTHS for number in hashes], np.int64)
+    chosen = (tenths < CALIBRATE, tenths == CALIBRATE, tenths == HELD_OUT)
+    training, calibration, held_out = parts = [labelled.select(tenth) for tenth in chosen]
+    if any(len(set(part.labels)) < len(names) for part in parts):
+        raise UsageError("too few documents to hold some of each class out; give more.")
+    model = fit(training, calibration, names, options)
     result = assess(probabilities(model, held_out.texts), np.array(held_out.labels), names)
     trained = model.header.trained | {"held_out": result.as_json(), "documents": labelled.digest()}
     return quality.Model(model.header.model_copy(update={"trained": trained}), model.weights), result
@@ -218,13 +214,8 @@ def _logistic_regression(matrix: Any, labels: Ints, options: Options) -> tuple[F
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == BATCH_ROWS:
-            yield batch
-            batch = []
-    if batch:
+    rest = iter(texts)
+    while batch := list(islice(rest, BATCH_ROWS)):
         yield batch
 
 

@@ -38,9 +38,10 @@ def main(arguments: argparse.Namespace) -> None:
     """Print the prediction."""
     prediction, thresholds = retune(arguments.out, arguments.set, arguments.unset, arguments.write)
     if arguments.json:
-        print_json(as_json(arguments.out, prediction, thresholds, arguments.write))
+        following = next_commands(arguments.out, thresholds, arguments.write)[-1]
+        print_json(prediction.as_json() | {"set": thresholds.overrides, "next": following})
     else:
-        print(render(arguments.out, prediction, thresholds, arguments.write))
+        print("\n".join(_lines(arguments.out, prediction, thresholds, arguments.write)))
 
 
 def write_recipe(path: Path, text: str, base: Mapping[str, Any], values: Mapping[str, Any]) -> None:
@@ -87,16 +88,6 @@ def retune(out: str, sets: Sequence[str], unsets: Sequence[str], write: str | No
     return prediction, thresholds
 
 
-def as_json(out: str, prediction: Prediction, thresholds: Thresholds, write: str | None) -> dict[str, Any]:
-    """A JSON value: the prediction, the `--set` values that mean the new rules, and the command that makes it so."""
-    return prediction.as_json() | {"set": thresholds.overrides, "next": next_commands(out, thresholds, write)[-1]}
-
-
-def render(out: str, prediction: Prediction, thresholds: Thresholds, write: str | None) -> str:
-    """The prediction as text."""
-    return "\n".join(_lines(out, prediction, thresholds, write))
-
-
 def next_commands(out: str, thresholds: Thresholds, write: str | None) -> list[str]:
     """What to type next: how to keep the new rules as a recipe, and how to build with them."""
     sets = "".join(f" --set {shlex.quote(override)}" for override in thresholds.overrides)
@@ -123,7 +114,8 @@ def _lines(out: str, prediction: Prediction, thresholds: Thresholds, write: str 
     ):
         yield f"  {label:<22}{old:>18,}{new:>18,}{new - old:>+16,}"
     change = after.text_bytes - before.text_bytes
-    yield f"  {'text':<22}{size(before.text_bytes):>18}{size(after.text_bytes):>18}{('-' if change < 0 else '+') + size(abs(change)):>16}"
+    grown = ("-" if change < 0 else "+") + size(abs(change))
+    yield f"  {'text':<22}{size(before.text_bytes):>18}{size(after.text_bytes):>18}{grown:>16}"
     yield f"  {'share of documents':<22}{share(before.documents, total):>18}{share(after.documents, total):>18}"
     yield ""
     yield f"{'dropped first by':<{RULE_WIDTH + 2}}{'before':>12}{'after':>12}{'change':>12}  limit"
@@ -132,10 +124,13 @@ def _lines(out: str, prediction: Prediction, thresholds: Thresholds, write: str 
         changed = rule.limits_before != rule.limits_after
         if changed or rule.dropped_before != rule.dropped_after:
             limit = f"{old_limit} -> {new_limit}" if changed else old_limit
-            difference = rule.dropped_after - rule.dropped_before
-            yield f"  {rule.rule:<{RULE_WIDTH}}{rule.dropped_before:>12,}{rule.dropped_after:>12,}{difference:>+12,}  {limit}"
+            old, new = rule.dropped_before, rule.dropped_after
+            yield f"  {rule.rule:<{RULE_WIDTH}}{old:>12,}{new:>12,}{new - old:>+12,}  {limit}"
     yield ""
-    yield f"{prediction.kept_anew:,} documents come in, {prediction.dropped_anew:,} go, {prediction.dropped_by_another:,} are dropped by another rule than before."
+    yield (
+        f"{prediction.kept_anew:,} documents come in, {prediction.dropped_anew:,} go, "
+        f"{prediction.dropped_by_another:,} are dropped by another rule than before."
+    )
     for title, examples in (("come in", prediction.examples_kept), ("go", prediction.examples_dropped)):
         if examples:
             yield ""

@@ -103,7 +103,9 @@ def predict(folder: Folder, thresholds: Thresholds, documents: Folder | None = N
     samples = {shard_name(file): file for file in folder.files("samples")}
     for file in folder.files("statistics"):
         shard = shard_name(file)
-        sampled = _sampled_rows(samples.get(shard))
+        sampled = np.empty(0, np.int64)
+        if shard in samples:
+            sampled = read_table(storage.fetch(samples[shard].url), ["row"])["row"].to_numpy().astype(np.int64)
         for table in read_batches(storage.fetch(file.url), count.columns(file)):
             count.add(shard, table, sampled)
     count.require_measured()
@@ -220,12 +222,6 @@ class _Count:
                 for tried in (self._old, self._new)
             )
             yield RuleChange(key, old, new, int(self._dropped_before[index + 1]), int(self._dropped_after[index + 1]))
-
-
-def _sampled_rows(file: File | None) -> Ints:
-    if file is None:
-        return np.empty(0, np.int64)
-    return np.asarray(read_table(storage.fetch(file.url), ["row"])["row"].to_numpy(), np.int64)
 
 
 def _describe(samples: Mapping[str, File], documents: Folder | None, chosen: Sequence[_Chosen]) -> Iterator[Example]:

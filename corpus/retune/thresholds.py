@@ -132,7 +132,8 @@ def _stored_rules(folder: Folder) -> tuple[Rule, ...]:
         raise WenhaiError(f"{url}: its rules cannot be read. Was this build made by another version?") from error
     if version != Filtering.version:
         raise UsageError(
-            f"{folder.url}: made by version {version} of the filter, and this is version {Filtering.version}, which may "
+            f"{folder.url}: made by version {version} of the filter, and this is version {Filtering.version}, which "
+            "may "
             "measure other numbers. Run `python -m corpus run` with the recipe again first."
         )
     return rules

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corpus.dedup.contamination.items import read_items
+from corpus.dedup.records import differs
 from corpus.dedup.text.fold import Codes, Offsets, fold
 from corpus.dedup.text.hashing import GOLDEN, Keys, mix
 from corpus.dedup.text.keys import text_buffers
@@ -73,8 +74,7 @@ def build_index(names: Sequence[str], texts: Sequence[str], ngram: int) -> Index
     owners = np.repeat(np.arange(len(texts)), np.diff(offsets))
     order = np.lexsort((owners, hashes))
     hashes, owners = hashes[order], owners[order]
-    new = np.ones(len(hashes), bool)
-    new[1:] = (hashes[1:] != hashes[:-1]) | (owners[1:] != owners[:-1])
+    new = differs(hashes, owners)
     hashes, owners = hashes[new], owners[new]
     starts = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]))
     owned = np.diff(np.append(starts, len(hashes)))
@@ -124,10 +124,7 @@ def _hits(codes: Codes, offsets: Offsets, ngram: int, bits: npt.NDArray[np.uint8
     return hashes[:found], documents[:found]
 
 
-@kernel(
-    "int64(Array(uint32, 1, 'C', True), Array(int64, 1, 'C', True), int64, Array(uint8, 1, 'C', True),"
-    " uint64, uint64[::1], int64[::1])"
-)
+@kernel()
 def _scan(
     codes: Codes,
     offsets: Offsets,

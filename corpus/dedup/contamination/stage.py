@@ -14,8 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
+
 from corpus.dedup.config import ContaminationConfig
 from corpus.dedup.contamination.items import short_name
+from corpus.dedup.contamination.overlap import find, load_index
+from corpus.dedup.text.fold_table import fold_digest
+from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, count_documents, fate_table, read_batches, write_shard
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import File, fetch, list_inputs
 
@@ -38,8 +44,6 @@ class Contamination(Stage):
     def config(self) -> dict[str, Any]:
         """n, what is done, the limit as a rule, the files by the names in fates, and the table that folds
         characters."""
-        from corpus.dedup.text.fold_table import fold_digest
-
         values = self.contamination.model_dump(include={"ngram", "action"})
         values |= {"fold": fold_digest(), "files": [short_name(file.url) for file in self.inputs()]}
         return values | {"rules": [[RULE, None, self.contamination.max_share]]}
@@ -56,19 +60,6 @@ class Contamination(Stage):
 
     def run(self, task: Task, out: Output) -> Counts:
         """Judge row group by row group."""
-        import numpy as np
-        import pyarrow as pa
-
-        from corpus.dedup.contamination.overlap import find, load_index
-        from corpus.document import (
-            DOCUMENT_SCHEMA,
-            FATE_SCHEMA,
-            count_documents,
-            fate_table,
-            read_batches,
-            write_shard,
-        )
-
         settings = self.contamination
         index = load_index(task.inputs[1:], settings.ngram)
         counts = Counts(extra={"contaminated": 0})

@@ -25,19 +25,19 @@ SLOT_FACTOR = 8  # slots a record, at least: one record in so many is taken for 
 Buckets = npt.NDArray[np.uint32]
 
 
-def shared_records(runs: Runs, num_new: int | None = None) -> tuple[Array, Ordinals, dict[str, int]]:
+def shared_records(runs: Runs, num_new: int) -> tuple[Array, Ordinals, dict[str, int]]:
     """Return the records of one partition whose key another record has, in the order of the runs.
 
     Args:
         runs: a run of `RECORD_DTYPE` for each shard.
-        num_new: the first of them are of new documents; a bucket of older ones alone tells nothing (None: all are).
+        num_new: the first of them are of new documents; a bucket of older ones alone tells nothing.
 
     Returns:
         `SHARED_DTYPE` records, where those of each run begin (int64[runs + 1]), and counts.
     """
     records = runs.read()
     shared, buckets, count = number_buckets(records)
-    if num_new is not None and num_new < len(runs.runs):
+    if num_new < len(runs.runs):
         has_new = np.zeros(count + 1, bool)
         has_new[buckets[shared < runs.bases[num_new]] & ~EXACT_FLAG] = True
         stays = has_new[buckets & ~EXACT_FLAG]
@@ -57,7 +57,7 @@ def number_buckets(records: Array) -> tuple[Ordinals, Buckets, int]:
     return shared, buckets, int(count)
 
 
-@kernel("uint64[::1](uint32[::1], uint64[::1], int64)")
+@kernel()
 def _contents(buckets: Buckets, documents: Keys, num_buckets: int) -> Keys:
     """For each member the sum of its bucket's hashed documents: equal for buckets of the same documents."""
     sums, contents = np.zeros(num_buckets + 1, np.uint64), np.empty(len(buckets), np.uint64)
@@ -68,12 +68,12 @@ def _contents(buckets: Buckets, documents: Keys, num_buckets: int) -> Keys:
     return contents
 
 
-@kernel("uint64(Array(uint32, 2, 'C', True), int64)")
+@kernel()
 def _key(words: Buckets, i: int) -> np.uint64:
     return np.uint64(words[i, 0]) | (np.uint64(words[i, 1]) << np.uint64(32))
 
 
-@kernel("int64[::1](Array(uint32, 2, 'C', True), uint64)")
+@kernel()
 def _colliding(words: Buckets, left: np.uint64) -> Ordinals:
     """The records that share a slot of the key space with another; those that share a key do."""
     slot_bits = 6
@@ -94,7 +94,7 @@ def _colliding(words: Buckets, left: np.uint64) -> Ordinals:
     return found[:count].copy()
 
 
-@kernel("Tuple((int64[::1], uint32[::1], int64))(Array(uint32, 2, 'C', True))")
+@kernel()
 def _number(words: Buckets) -> tuple[Ordinals, Buckets, int]:
     differ = np.uint64(1)
     for i in range(len(words)):

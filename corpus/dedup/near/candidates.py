@@ -26,7 +26,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from corpus.dedup.near.buckets import EXACT_FLAG, Buckets, number_buckets
 from corpus.dedup.near.minhash import SignatureArray, min_matches
-from corpus.dedup.records import RECORD_DTYPE, Array, Ordinals, pick
+from corpus.dedup.records import RECORD_DTYPE, Array, Ordinals, differs, pick
 from corpus.dedup.text.hashing import Keys
 from corpus.dedup.text.keys import EARLIER, KEY_DTYPE, DocumentKeys
 from corpus.engine.compiled import kernel
@@ -146,10 +146,7 @@ def unique_edges(edges: Array) -> Array:
 def _unique_pairs(a: Int64s, b: Int64s) -> Int64s:
     """Positions in the order of (a, b), one of each pair."""
     order = _order(a, b)
-    first, second = a[order], b[order]
-    new = np.ones(len(order), bool)
-    new[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
-    return order[new]
+    return order[differs(a[order], b[order])]
 
 
 def _order(a: Int64s, b: Int64s) -> Int64s:
@@ -164,10 +161,8 @@ def _order(a: Int64s, b: Int64s) -> Int64s:
 
 def _repeated(values: npt.NDArray[Any]) -> Flags:
     """Which of sorted values occur more than once."""
-    equal = values[1:] == values[:-1]
-    repeated = np.zeros(len(values), bool)
-    repeated[1:] |= equal
-    repeated[:-1] |= equal
+    new = differs(values)
+    repeated: Flags = ~(new & np.append(new[1:], True)[: len(values)])  # not first and last of its run
     return repeated
 
 
@@ -207,7 +202,7 @@ def _compare(
         carried = members[leaders] if continues else np.empty(0, np.int64)
 
 
-@kernel("boolean(Array(uint64, 2, 'C', True), int64, int64)")
+@kernel()
 def _outranks(words: Keys, x: int, y: int) -> bool:
     """Whether x comes before y: as `keys.rank`, on KEY_DTYPE as eight integers."""
     for column in range(2, 8):
@@ -216,7 +211,7 @@ def _outranks(words: Keys, x: int, y: int) -> bool:
     return False
 
 
-@kernel("void(int64[::1], int64, int64, int64[::1], Array(uint64, 2, 'C', True))")
+@kernel()
 def _rank_sort(order: Int64s, start: int, end: int, spare: Int64s, words: Keys) -> None:
     """Stable merge sort of order[start:end] by rank."""
     for first in range(start, end, SORTED_AT_ONCE):
@@ -242,7 +237,7 @@ def _rank_sort(order: Int64s, start: int, end: int, spare: Int64s, words: Keys) 
         width *= 2
 
 
-@kernel("Tuple((int64[::1], int64[::1]))(Array(uint32, 1, 'C', True), Array(uint64, 2, 'C', True))")
+@kernel()
 def _arrange(bucket: Buckets, words: Keys) -> tuple[Int64s, Int64s]:
     count = len(bucket)
     starts = np.zeros(np.int64(bucket.max() if count else 0) + 2, np.int64)
@@ -279,11 +274,7 @@ def _arrange(bucket: Buckets, words: Keys) -> tuple[Int64s, Int64s]:
     return order, original
 
 
-@kernel(
-    "Tuple((int64[::1], int64[::1], int64[::1], int64[::1], int64, int64))"
-    "(Array(uint32, 1, 'C', True), Array(int64, 1, 'C', True), Array(boolean, 1, 'C', True), "
-    "Array(uint16, 2, 'C', True), int64, int64)"
-)
+@kernel()
 def _lead(
     bucket: Buckets, rows: Int64s, earlier: Flags, sketches: SketchArray, least: int, max_leaders: int
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, int, int]:

@@ -245,7 +245,7 @@ def _deal(files: Sequence[Runs], found: components.Components, paths: Sequence[P
                 output.write(dealt[first:last].data)
 
 
-@kernel("uint16[::1](uint32[::1], int64)")
+@kernel()
 def _groups(roots: Parents, groups: int) -> npt.NDArray[np.uint16]:
     """A number below `groups` for each component."""
     found = np.empty(len(roots), np.uint16)
@@ -254,7 +254,7 @@ def _groups(roots: Parents, groups: int) -> npt.NDArray[np.uint16]:
     return found
 
 
-@kernel("int64[::1](uint32[::1], float32[::1], uint64[:, ::1], int64)")
+@kernel()
 def _best(lower: Parents, similarity: npt.NDArray[np.float32], ids: Keys, num_documents: int) -> Int64s:
     """Positions of the edges that name a survivor: the most similar one, the smallest id among equals."""
     best = np.full(num_documents, -1, np.int64)
@@ -269,7 +269,7 @@ def _best(lower: Parents, similarity: npt.NDArray[np.float32], ids: Keys, num_do
     return best[best >= 0]
 
 
-@kernel("boolean[::1](Array(int64, 1, 'C', True), uint32[::1])")
+@kernel()
 def _survivors(starts: Ordinals, lower: Parents) -> npt.NDArray[np.bool_]:
     """Documents in topological order: one that no survivor above it has dropped survives and drops those below it."""
     num_documents = len(starts) - 1

@@ -62,14 +62,14 @@ class Components:
         return _numbers(self._bits, self._before, np.ascontiguousarray(documents))
 
 
-@kernel("void(uint32[::1])")
+@kernel()
 def number_all(parents: Parents) -> None:
     """Make everyone a root."""
     for x in range(len(parents)):
         parents[x] = x
 
 
-@kernel("void(uint32[::1], Array(uint32, 1, 'C', True), Array(uint32, 1, 'C', True))")
+@kernel()
 def unite(parents: Parents, a: Parents, b: Parents) -> None:
     """Union-find with path halving: joins the components of both ends of each edge, the smaller root staying."""
     for i in range(len(a)):
@@ -83,14 +83,14 @@ def unite(parents: Parents, a: Parents, b: Parents) -> None:
         parents[max(x, y)] = min(x, y)
 
 
-@kernel("void(uint32[::1])")
+@kernel()
 def flatten(parents: Parents) -> None:
     """Point everyone at the smallest of its component: a parent is never larger than its child, so one pass does."""
     for x in range(len(parents)):
         parents[x] = parents[parents[x]]
 
 
-@kernel("uint32[::1](uint32[::1], uint32[::1])")
+@kernel()
 def _roots(parents: Parents, numbers: Parents) -> Parents:
     found = np.empty_like(numbers)
     for i in range(len(numbers)):
@@ -102,7 +102,7 @@ def _roots(parents: Parents, numbers: Parents) -> Parents:
     return found
 
 
-@kernel("uint64(uint64)")
+@kernel()
 def _popcount(x: np.uint64) -> np.uint64:
     """Set bits, added up in parallel (Warren, Hacker's Delight, 5-2)."""
     x -= (x >> np.uint64(1)) & np.uint64(0x5555555555555555)
@@ -111,13 +111,13 @@ def _popcount(x: np.uint64) -> np.uint64:
     return (x * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
-@kernel("void(uint64[::1], int64[::1])")
+@kernel()
 def _mark(bits: Keys, documents: Ordinals) -> None:
     for i in range(len(documents)):
         bits[documents[i] >> 6] |= np.uint64(1) << np.uint64(documents[i] & 63)
 
 
-@kernel("int64[::1](uint64[::1])")
+@kernel()
 def _counts(bits: Keys) -> Ordinals:
     """How many are marked before each block of words, and in all."""
     blocks = (len(bits) + BLOCK_WORDS - 1) // BLOCK_WORDS
@@ -127,7 +127,7 @@ def _counts(bits: Keys) -> Ordinals:
     return np.cumsum(before)
 
 
-@kernel("uint32[::1](uint64[::1], int64[::1], int64[::1])")
+@kernel()
 def _numbers(bits: Keys, before: Ordinals, documents: Ordinals) -> Parents:
     """How many are marked before each document."""
     numbers = np.empty(len(documents), np.uint32)

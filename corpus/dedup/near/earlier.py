@@ -25,21 +25,20 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from corpus.dedup.config import DedupConfig
+from corpus.dedup.near.clusters import BUILD_DTYPE
 from corpus.dedup.near.signing import Signatures
+from corpus.dedup.records import Array, Ordinals, cuts_of, map_array, pick
 from corpus.engine import durable, storage
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.run import RUN_NAME, read_run
 from corpus.engine.stage import MANIFEST_NAME, Folder
 from corpus.engine.storage import File, join
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from corpus.dedup.records import Array, Ordinals
 
 NAME_DIGITS = 12  # of a build's digest, as clusters.BUILD_DTYPE
 COUNT_PREFIX = "earlier."  # before the name of a build in the counts of `clusters`
@@ -107,7 +106,8 @@ def check_earlier(dedup: DedupConfig, out: str) -> EarlierBuilds:
     for url in dedup.earlier:
         if _real(url) == _real(out):
             raise UsageError(
-                f"{url}: is --out itself, and cannot be an earlier build (dedup.earlier). Build into another folder, or "
+                f"{url}: is --out itself, and cannot be an earlier build (dedup.earlier). Build into another folder, "
+                "or "
                 "take it out of the list."
             )
     earlier = EarlierBuilds(dedup)
@@ -122,10 +122,6 @@ def build_name(signatures_digest: str, clusters_digest: str) -> str:
 
 def surviving(parts: Sequence[Array], drops: File, num_documents: int) -> list[Array]:
     """Return the records of each part whose `row` did not fall in its own build."""
-    import numpy as np
-
-    from corpus.dedup.records import map_array, pick
-
     stays = np.ones(num_documents, bool)
     stays[map_array(drops)["row"]] = False
     return [pick(part, np.flatnonzero(stays[part["row"]])) for part in parts]
@@ -142,11 +138,6 @@ class Numbering:
     def of(cls, signatures: Folder, earlier: Sequence[Folder]) -> Numbering:
         """The numbering of a build with these signatures; `earlier` are the signatures and clusters of each other
         one."""
-        import numpy as np
-
-        from corpus.dedup.near.clusters import BUILD_DTYPE
-        from corpus.dedup.records import cuts_of
-
         signed = [signatures, *earlier[::2]]
         names = [build_name(*(folder.digest for folder in pair)) for pair in zip(*[iter(earlier)] * 2, strict=True)]
         documents = [sum(file.rows for file in folder.files("keys")) for folder in signed]
@@ -159,8 +150,6 @@ class Numbering:
 
     def builds(self, ordinals: Ordinals) -> npt.NDArray[np.bytes_]:
         """Return the name of the build that each document stands in."""
-        import numpy as np
-
         return self.names[np.searchsorted(self.bases, ordinals, side="right") - 1]
 
     def count(self, builds: npt.NDArray[np.bytes_]) -> dict[str, int]:
@@ -172,13 +161,15 @@ def _open(url: str) -> EarlierBuild:
     out = url if storage.is_remote(url) else os.path.abspath(storage.local_path(url))
     if not storage.exists(join(out, RUN_NAME)):
         raise WenhaiError(
-            f"{url}: no build stands here, but dedup.earlier lists it. Give the OUT folder of a finished run, or take it "
+            f"{url}: no build stands here, but dedup.earlier lists it. Give the OUT folder of a finished run, or take "
+            "it "
             "out of the list."
         )
     entries = read_run(out)["stages"]
     if missing := [name for name in STAGES if name not in entries]:
         raise WenhaiError(
-            f"{url}: stage {missing[0]!r} is not complete, so it cannot be an earlier build (dedup.earlier). Finish its "
+            f"{url}: stage {missing[0]!r} is not complete, so it cannot be an earlier build (dedup.earlier). Finish "
+            "its "
             "run first."
         )
     folders = {name: _open_stage(url, join(out, entries[name]["folder"]), kinds) for name, kinds in NEEDED.items()}
@@ -197,7 +188,8 @@ def _open_stage(url: str, folder: str, kinds: Sequence[str]) -> Folder:
     else:
         lost = [join(folder, MANIFEST_NAME)]
     raise WenhaiError(
-        f"{lost[0]}: missing or of another size, but dedup.earlier lists the build {url}. Run that build's command again, "
+        f"{lost[0]}: missing or of another size, but dedup.earlier lists the build {url}. Run that build's command "
+        "again, "
         "or put its folder back: the signatures-* and clusters-* folders of an earlier build must stay."
     )
 
@@ -230,7 +222,8 @@ def _check_together(builds: Sequence[EarlierBuild]) -> None:
         inputs = storage.read_json(join(build.clusters.url, "stage.json")).get("inputs", [])
         if any(digest not in listed for _, _, digest in inputs):
             raise WenhaiError(
-                f"{build.out}: was itself deduplicated against an earlier build that dedup.earlier does not list (or has "
+                f"{build.out}: was itself deduplicated against an earlier build that dedup.earlier does not list (or "
+                "has "
                 "another state of). List that one too; if it was run again since, run this one again first."
             )
 

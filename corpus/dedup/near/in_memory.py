@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
+
 from corpus.dedup.config import DedupConfig
+from corpus.dedup.near.candidates import EXACT, find_edges
+from corpus.dedup.near.clusters import SURVIVOR, resolve
+from corpus.dedup.near.ranks import read_facts
+from corpus.dedup.near.signatures import sign_texts
 
 
 @dataclass(frozen=True)
@@ -26,14 +33,6 @@ def near_duplicates(texts: Sequence[str], config: DedupConfig | None = None) -> 
     >>> near_duplicates(["學而時習之，不亦說乎？", "学而时习之 不亦说乎", "有朋自远方来，不亦乐乎？"])
     [Duplicate(index=0, survivor=1, similarity=1.0, exact=True)]
     """
-    import numpy as np
-    import pyarrow as pa
-
-    from corpus.dedup.near.candidates import EXACT, find_edges
-    from corpus.dedup.near.clusters import SURVIVOR, resolve
-    from corpus.dedup.near.ranks import read_facts
-    from corpus.dedup.near.signatures import sign_texts
-
     config = config or DedupConfig()
     ids = pa.array([bytes(16)] * len(texts), pa.binary(16))
     column, nothing = pa.array(texts, pa.large_string()), pa.nulls(len(texts), pa.string())

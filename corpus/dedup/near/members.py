@@ -39,7 +39,7 @@ def join_keys(parts: Sequence[Array], keys: Runs, spread: int = 1) -> tuple[Arra
     shared = np.concatenate(parts)
     partition = np.repeat(np.arange(len(parts), dtype=np.int64), [len(part) for part in parts])
     section = partition * spread + (shared["bucket"] & np.uint32(spread - 1))
-    rows, which = distinct(shared["row"], keys.bases[-1])
+    rows, which = np.unique(shared["row"], return_inverse=True)
     document_keys = keys.take(rows)
     order, original = arrange(np.zeros(len(rows), np.uint32), document_keys)
     is_copy = np.zeros(len(rows), bool)
@@ -53,17 +53,14 @@ def join_keys(parts: Sequence[Array], keys: Runs, spread: int = 1) -> tuple[Arra
 def join_signatures(members: Array, cuts: Ordinals, signatures: Runs) -> tuple[Iterator[SketchArray], Ordinals]:
     """Return the sketches of the members that are compared, in their order, and where each partition's begin."""
     compared = ~is_exact(members["bucket"])
-    rows, which = distinct(members["row"][compared], signatures.bases[-1])
+    rows, which = np.unique(members["row"][compared], return_inverse=True)
     mine = sketches(signatures.take(rows))
     before = cuts_of(compared.astype(np.int64))
     chunks = (mine[which[start : start + GATHERED_ROWS]] for start in range(0, len(which), GATHERED_ROWS))
     return chunks, before[cuts]
 
 
-@kernel(
-    "Tuple((uint64[:, ::1], int64[::1]))(uint64[:, ::1], int64[::1], int64[::1], int64, boolean[::1],"
-    " Array(uint64, 2, 'C', True))"
-)
+@kernel()
 def _join(
     shared: Keys, which: Int64s, section: Int64s, num_sections: int, is_copy: npt.NDArray[np.bool_], keys: Keys
 ) -> tuple[Keys, Ordinals]:
@@ -107,25 +104,3 @@ def is_exact(bucket: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
     """Which numbers are those of buckets of the exact key."""
     exact: npt.NDArray[np.bool_] = (bucket & EXACT_FLAG) != 0
     return exact
-
-
-def distinct(rows: npt.NDArray[np.uint32], num_rows: int) -> tuple[Int64s, Int64s]:
-    """`np.unique(rows, return_inverse=True)` for small numbers, without a sort."""
-    found, which = _distinct(np.ascontiguousarray(rows), int(num_rows))
-    return found, which
-
-
-@kernel("Tuple((int64[::1], int64[::1]))(uint32[::1], int64)")
-def _distinct(rows: npt.NDArray[np.uint32], num_rows: int) -> tuple[Int64s, Int64s]:
-    place = np.full(num_rows, -1, np.int32)
-    for i in range(len(rows)):
-        place[rows[i]] = 0
-    found, count = np.empty(min(num_rows, len(rows)), np.int64), 0
-    for row in range(num_rows):
-        if place[row] == 0:
-            place[row], found[count] = count, row
-            count += 1
-    which = np.empty(len(rows), np.int64)
-    for i in range(len(rows)):
-        which[i] = place[rows[i]]
-    return found[:count].copy(), which

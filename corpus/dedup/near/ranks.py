@@ -30,9 +30,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus.dedup.config import DedupConfig
+from corpus.filters.measure import STATISTICS as KNOWN
+from corpus.filters.resources import built_in
+from corpus.filters.statistic import Batch, Floats
 
 Words = npt.NDArray[np.uint64]
-Floats = npt.NDArray[np.float64]
 
 LENGTH, TALK, BLOCKED, SCORE, SCRIPT = STATISTICS = (
     "length.num_chars",
@@ -88,10 +90,6 @@ def read_facts(documents: pa.Table, measured: pa.Table | None, config: DedupConf
 
 def measure(texts: pa.ChunkedArray | pa.Array) -> dict[str, Floats]:
     """`STATISTICS` of texts as they are, but for the score, which takes a model."""
-    from corpus.filters.measure import STATISTICS as KNOWN
-    from corpus.filters.resources import built_in
-    from corpus.filters.statistic import Batch
-
     column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     batch = Batch(column.cast(pa.large_string()), built_in())
     unknown = np.full(len(column), np.nan)

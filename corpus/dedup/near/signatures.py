@@ -16,14 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corpus.dedup.config import DedupConfig
-from corpus.dedup.near import datasketch_scheme
-from corpus.dedup.near.minhash import SignatureArray, band_keys, exact_band_keys, minhash
+from corpus.dedup.near.minhash import SCHEMES, SignatureArray, band_keys, exact_band_keys
 from corpus.dedup.near.ranks import Facts, rank_words
 from corpus.dedup.text.fold import fold
 from corpus.dedup.text.hashing import Keys
-from corpus.dedup.text.keys import KEY_DTYPE, DocumentKeys, document_keys, id_array, text_buffers
+from corpus.dedup.text.keys import KEY_DTYPE, DocumentKeys, document_keys, text_buffers
+from corpus.filters.columns import id_array
 
-SCHEMES = {"classic": minhash, "datasketch": datasketch_scheme.minhash}
 APART = 0x9E3779B9  # of which both halves differ from 0: sketches are the lower one
 
 

@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from corpus.dedup import records
 from corpus.dedup.config import DedupConfig
+from corpus.dedup.near import ranks, signatures
+from corpus.dedup.text.fold_table import fold_digest
+from corpus.document import read_batches, read_table
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
+from corpus.engine.storage import fetch
 
 SIGNED = {"scheme", "ngram", "num_permutations", "bands", "rows", "scripts"}  # fields of DedupConfig that change keys
 RANKED = {"prefer_sources", "prefer_script"}  # and ranks, which earlier builds need not share
@@ -29,10 +34,8 @@ class Signatures(Stage):
 
     def config(self) -> dict[str, Any]:
         """Everything that changes keys: the shingle, the bands, the table that folds characters; and the ranks."""
-        from corpus.dedup.text.fold_table import fold_digest
-
-        ranks = self.dedup.model_dump(mode="json", include=RANKED)
-        return {**self.dedup.model_dump(include=SIGNED), "fold": fold_digest(), "ranks": ranks}
+        ranked = self.dedup.model_dump(mode="json", include=RANKED)
+        return {**self.dedup.model_dump(include=SIGNED), "fold": fold_digest(), "ranks": ranked}
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a shard: its documents, and what the filter measured of them."""
@@ -42,11 +45,6 @@ class Signatures(Stage):
 
     def run(self, task: Task, out: Output) -> Counts:
         """Read ids and texts row group by row group, write the shard's keys, signatures and bands."""
-        from corpus.dedup import records
-        from corpus.dedup.near import ranks, signatures
-        from corpus.document import read_batches, read_table
-        from corpus.engine.storage import fetch
-
         tables = [read_table(fetch(file.url), ["row", *ranks.STATISTICS]) for file in task.inputs[1:]]
         measured = tables[0] if tables else None
         batches = []
@@ -54,11 +52,10 @@ class Signatures(Stage):
             facts = ranks.read_facts(batch, measured, self.dedup)
             batches.append(signatures.sign_texts(batch["id"], batch["text"], self.dedup, facts))
         shard = signatures.sign(batches, self.dedup)
-        with out.create(f"keys/{task.name}.npy", rows=len(shard.keys)) as path:
-            records.write_array(path, shard.keys)
-        with out.create(f"signatures/{task.name}.npy", rows=len(shard.keys)) as path:
-            records.write_array(path, shard.signatures)
-        with out.create(f"bands/{task.name}.bin", rows=len(shard.band_keys)) as path:
-            records.write_bands(path, shard.band_keys, shard.band_rows)
+        records.save(out, f"keys/{task.name}.npy", len(shard.keys), records.write_array, shard.keys)
+        records.save(out, f"signatures/{task.name}.npy", len(shard.keys), records.write_array, shard.signatures)
+        records.save(
+            out, f"bands/{task.name}.bin", len(shard.band_keys), records.write_bands, shard.band_keys, shard.band_rows
+        )
         documents, num_bytes = len(shard.keys), int(shard.keys["num_bytes"].sum())
         return Counts(documents, documents, num_bytes, num_bytes, extra={"band_records": len(shard.band_keys)})

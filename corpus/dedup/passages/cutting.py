@@ -6,7 +6,7 @@ length after it. `corpus explain` reads it as it reads the filter's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,8 @@ from corpus.dedup.text.keys import text_buffers
 from corpus.document import DOCUMENT_SCHEMA, EDITS, FATE_SCHEMA, count_documents, fate_table, read_batches, write_shard
 from corpus.engine.stage import Counts, Output, Task
 from corpus.engine.storage import fetch
+from corpus.filters import edits
+from corpus.filters.columns import one_chunk
 
 
 class Cut(NamedTuple):
@@ -96,12 +98,13 @@ def _cut_shard(
     fields = [pa.field("row", pa.uint32(), nullable=False), EDITS]
     fields += [pa.field(name, pa.float64(), nullable=False) for name in (gate, f"{stage}.removed_char_ratio")]
     schema = pa.schema(fields, metadata={f"wenhai.{stage}": "1"})
-    dropped = []
+    place, dropped = DOCUMENT_SCHEMA.get_field_index("text"), []
     schemas = {"data": DOCUMENT_SCHEMA, "fates": FATE_SCHEMA, "statistics": schema}
     with write_shard(out, task.name, schemas) as (kept, ended, measured):
         for documents in read_batches(fetch(task.inputs[0].url)):
             found = cut(documents, counts.documents_in)
-            edited = _with_texts(documents, found.texts)
+            texts = edits.replace(one_chunk(documents["text"]), found.texts)
+            edited = documents.set_column(place, DOCUMENT_SCHEMA.field("text"), texts)
             before, after = _num_chars(documents), _num_chars(edited)
             short = (after < least) & (after < before) & ~found.stay
             survivors = edited.filter(pa.array(~short))
@@ -124,19 +127,6 @@ def _cut_shard(
             if short.any():
                 counts.drop(gate, int(short.sum()))
     return np.concatenate([np.zeros(0, bool), *dropped])
-
-
-def _with_texts(documents: pa.Table, texts: Mapping[int, str]) -> pa.Table:
-    """The documents, some with new texts; `texts` has them by row, in rising order."""
-    if not texts:
-        return documents
-    chosen = np.zeros(documents.num_rows, bool)
-    chosen[list(texts)] = True
-    column = documents["text"].combine_chunks()
-    column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
-    column = pc.replace_with_mask(column, pa.array(chosen), pa.array(list(texts.values()), pa.large_string()))
-    place = documents.schema.get_field_index("text")
-    return documents.set_column(place, DOCUMENT_SCHEMA.field("text"), column)
 
 
 def _num_chars(table: pa.Table) -> npt.NDArray[np.int64]:

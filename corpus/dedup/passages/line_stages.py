@@ -19,7 +19,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
+from corpus.dedup import records
 from corpus.dedup.config import RepeatedLinesConfig
+from corpus.dedup.passages import repeated_lines
+from corpus.dedup.passages.cutting import cut_lines
+from corpus.dedup.text.fold_table import fold_digest
+from corpus.dedup.text.keys import text_buffers
+from corpus.document import read_batches
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import fetch
 
@@ -38,8 +46,6 @@ class LineKeys(Stage):
 
     def config(self) -> dict[str, Any]:
         """Which lines are counted, and the table that folds characters."""
-        from corpus.dedup.text.fold_table import fold_digest
-
         return {**self.lines.model_dump(include={"min_chars", "max_chars"}), "fold": fold_digest()}
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
@@ -48,13 +54,6 @@ class LineKeys(Stage):
 
     def run(self, task: Task, out: Output) -> Counts:
         """Read texts row group by row group, write the shard's sorted records."""
-        import numpy as np
-
-        from corpus.dedup.passages import repeated_lines
-        from corpus.dedup.records import write_bands
-        from corpus.dedup.text.keys import text_buffers
-        from corpus.document import read_batches
-
         parts = [(np.empty(0, np.uint64), np.empty(0, np.uint32))]
         for batch in read_batches(fetch(task.inputs[0].url), ["source", "url", "text"]):
             lines = repeated_lines.read_lines(
@@ -63,8 +62,7 @@ class LineKeys(Stage):
             parts.append(repeated_lines.records(lines))
         keys, digests = (np.concatenate(column) for column in zip(*parts, strict=True))
         keys, digests = repeated_lines.smallest(keys, digests)
-        with out.create(f"lines/{task.name}.bin", rows=len(keys)) as path:
-            write_bands(path, keys, digests)
+        records.save(out, f"lines/{task.name}.bin", len(keys), records.write_bands, keys, digests)
         return Counts(extra={"records": len(keys)})
 
 
@@ -84,27 +82,15 @@ class LineCounts(Stage):
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a range; their number follows the number of records."""
-        from corpus.dedup.records import partition_tasks
-
-        return partition_tasks((upstream["line_keys"].file,), upstream["line_keys"].files("lines"))
+        return records.partition_tasks((upstream["line_keys"].file,), upstream["line_keys"].files("lines"))
 
     def run(self, task: Task, out: Output) -> Counts:
         """Read this range of every shard's records, count, write what is repeated."""
-        import numpy as np
-
-        from corpus.dedup import records
-        from corpus.dedup.passages.repeated_lines import count_documents
-
-        slots = records.band_slots(int(task.params["partition"]), int(task.params["bits"]))
-        files = Folder.of(task.inputs[0]).files("lines")
-        runs = records.Runs(
-            [records.section(file, *slots, records.RECORD_DTYPE) for file in files], records.RECORD_DTYPE
-        )
+        runs = records.partition_runs(task, Folder.of(task.inputs[0]).files("lines"))
         ranges = records.key_ranges(runs.read(), runs.bases)
         least = self.lines.min_documents
-        counts = np.concatenate([count_documents(found["key"], found["row"], least) for found in ranges])
-        with out.create(f"counts/{task.name}.npy", rows=len(counts)) as path:
-            records.write_array(path, counts)
+        counts = np.concatenate([repeated_lines.count_documents(found["key"], found["row"], least) for found in ranges])
+        records.save(out, f"counts/{task.name}.npy", len(counts), records.write_array, counts)
         return Counts(extra={"repeated_keys": len(counts)})
 
 
@@ -129,9 +115,5 @@ class RepeatedLines(Stage):
 
     def run(self, task: Task, out: Output) -> Counts:
         """Cut the lines row group by row group, measure again, drop what has become too short."""
-        from corpus.dedup.passages.cutting import cut_lines
-        from corpus.dedup.passages.repeated_lines import Counts as LineTable
-        from corpus.dedup.records import map_array
-
-        tables = [map_array(file) for file in Folder.of(task.inputs[1]).files("counts")]
-        return cut_lines(task, out, LineTable(tables), self.lines)
+        tables = [records.map_array(file) for file in Folder.of(task.inputs[1]).files("counts")]
+        return cut_lines(task, out, repeated_lines.Counts(tables), self.lines)

@@ -21,10 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from corpus.dedup.records import Array
+from corpus.dedup.records import Array, differs
 from corpus.dedup.text.fold import Bytes, Codes, Offsets, fold
 from corpus.dedup.text.hashing import GOLDEN, Keys, mix
 from corpus.engine.compiled import kernel
+from corpus.filters.columns import one_chunk
 
 SKETCH = 1024  # digests kept of a key
 MAX_TIMES = 2  # in one document, at its head and its foot; what is more frequent there is structure: ```rust, 注意
@@ -42,7 +43,9 @@ class Lines(NamedTuple):
 
     offsets: Offsets  # int64[lines + 1], into the texts' bytes
     documents: Int64s  # int64[lines]
-    keys: Keys  # uint64[lines], `NO_LINE` where a line is too short, too long, too frequent, a rule (====) or all punctuation
+    keys: (
+        Keys  # uint64[lines], `NO_LINE` where a line is too short, too long, too frequent, a rule (====) or punctuation
+    )
     digests: Digests  # uint32[n], of the documents
     sites: Keys  # uint64[n], the key of each document's site
 
@@ -65,16 +68,15 @@ def read_lines(
 def site_keys(urls: pa.ChunkedArray, sources: pa.ChunkedArray) -> Keys:
     """Return uint64[n]: a key for each document's site, the lower-case host of its URL, else its source.
 
-    >>> urls, sources = pa.chunked_array([["https://A.cn/1", "http://a.cn:80/2", None]]), pa.chunked_array([["x", "y", "a.cn"]])
+    >>> urls = pa.chunked_array([["https://A.cn/1", "http://a.cn:80/2", None]])
+    >>> sources = pa.chunked_array([["x", "y", "a.cn"]])
     >>> a, b, c = site_keys(urls, sources)
     >>> bool(a == b), bool(a == c)
     (True, False)
     """
     hosts = pc.struct_field(pc.extract_regex(urls.cast(pa.string()), HOST), "host")
     names = pc.coalesce(pc.utf8_lower(hosts), pc.binary_join_element_wise("", sources.cast(pa.string()), " "))
-    encoded = pa.chunked_array(names.chunks, pa.string()).combine_chunks().dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = pa.concat_arrays(encoded.chunks)
+    encoded = one_chunk(names).dictionary_encode()
     keys = np.array(
         [xxhash.xxh3_64_intdigest(name.encode(), SITE_SEED) for name in encoded.dictionary.to_pylist()], np.uint64
     )
@@ -93,10 +95,9 @@ def smallest(keys: Keys, digests: Digests) -> tuple[Keys, Digests]:
     """Different pairs sorted by key and digest, of each key the `SKETCH` smallest digests."""
     order = np.lexsort((digests, keys))
     keys, digests = keys[order], digests[order]
-    new = np.ones(len(keys), bool)
-    new[1:] = (keys[1:] != keys[:-1]) | (digests[1:] != digests[:-1])
+    new = differs(keys, digests)
     keys, digests = keys[new], digests[new]
-    starts = _starts(keys)
+    starts = np.flatnonzero(differs(keys))
     place = np.arange(len(keys)) - np.repeat(starts, np.diff(np.append(starts, len(keys))))
     return keys[place < SKETCH], digests[place < SKETCH]
 
@@ -104,7 +105,7 @@ def smallest(keys: Keys, digests: Digests) -> tuple[Keys, Digests]:
 def count_documents(keys: Keys, digests: Digests, least: int) -> Array:
     """`COUNT_DTYPE` records, sorted by key, of the keys that at least `least` documents have; pairs in any order."""
     keys, digests = smallest(keys, digests)
-    starts = _starts(keys)
+    starts = np.flatnonzero(differs(keys))
     sizes = np.diff(np.append(starts, len(keys)))
     found = np.empty(len(starts), COUNT_DTYPE)
     found["key"], found["documents"] = keys[starts], sizes
@@ -159,26 +160,14 @@ def without(lines: Lines, drop: npt.NDArray[np.bool_], data: Bytes) -> Iterator[
 def _often(documents: Int64s, keys: Keys) -> npt.NDArray[np.bool_]:
     """bool[lines]: those that their document has more than `MAX_TIMES` times."""
     order = np.lexsort((keys, documents))
-    new = np.ones(len(order), bool)
-    new[1:] = (documents[order][1:] != documents[order][:-1]) | (keys[order][1:] != keys[order][:-1])
-    starts = np.flatnonzero(new)
+    starts = np.flatnonzero(differs(documents[order], keys[order]))
     sizes = np.diff(np.append(starts, len(order)))
     often = np.empty(len(order), bool)
     often[order] = np.repeat(sizes > MAX_TIMES, sizes)
     return often
 
 
-def _starts(keys: Keys) -> Int64s:
-    """Positions at which the runs of sorted keys start."""
-    new = np.ones(len(keys), bool)
-    new[1:] = keys[1:] != keys[:-1]
-    return np.flatnonzero(new)
-
-
-@kernel(
-    "void(Array(uint32, 1, 'C', True), Array(int64, 1, 'C', True), Array(int64, 1, 'C', True),"
-    " Array(uint64, 1, 'C', True), int64, int64, uint64[::1], uint64[::1])"
-)
+@kernel()
 def _line_keys(
     codes: Codes,
     offsets: Offsets,

@@ -1,7 +1,6 @@
 """The table that cutting into sentences looks up: what each code point does at their ends.
 
-It depends on the Unicode version, so its digest is part of the configuration of the stages that cut; like the table of
-folding it stands apart from the kernel, so that planning loads no numba.
+It depends on the Unicode version, so its digest is part of the configuration of the stages that cut.
 """
 
 from __future__ import annotations

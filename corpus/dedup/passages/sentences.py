@@ -68,10 +68,7 @@ def read_sentences(offsets: Offsets, data: Bytes) -> Sentences:
     )
 
 
-@kernel(
-    "UniTuple(int64, 2)(Array(int64, 1, 'C', True), Array(uint8, 1, 'C', True), Array(uint32, 1, 'C', True),"
-    " Array(uint8, 1, 'C', True), uint32[::1], int64[::1], int64[::1], uint8[::1])"
-)
+@kernel()
 def _breaks(
     offsets: Offsets,
     data: Bytes,

@@ -25,16 +25,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
+
+from corpus.dedup import records
 from corpus.dedup.config import SubstringsConfig
 from corpus.dedup.near.stages import Survivors
+from corpus.dedup.passages import substrings
+from corpus.dedup.passages.cutting import cut_passages, moved
+from corpus.dedup.passages.sentence_classes import class_digest
+from corpus.dedup.passages.sentences import read_sentences
+from corpus.dedup.records import RECORD_DTYPE, Runs
+from corpus.dedup.text.fold_table import fold_digest
+from corpus.dedup.text.keys import text_buffers
+from corpus.document import read_batches, read_table, write_table
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import File, fetch
-
-if TYPE_CHECKING:
-    from corpus.dedup.passages.substrings import Ranks
-    from corpus.dedup.records import Array
 
 GATE = "substrings.num_chars"
 
@@ -54,9 +62,6 @@ class PassageKeys(Stage):
 
     def config(self) -> dict[str, Any]:
         """The length of a window, and the tables that fold characters and end sentences."""
-        from corpus.dedup.passages.sentence_classes import class_digest
-        from corpus.dedup.text.fold_table import fold_digest
-
         tables = {"fold": fold_digest(), "classes": class_digest()}
         return {**self.substrings.model_dump(include={"min_chars"}), **tables}
 
@@ -66,16 +71,7 @@ class PassageKeys(Stage):
 
     def run(self, task: Task, out: Output) -> Counts:
         """Read texts row group by row group, write the shard's sorted records."""
-        import numpy as np
-        import pyarrow as pa
-
-        from corpus.dedup import records
-        from corpus.dedup.passages import substrings
-        from corpus.dedup.passages.sentences import read_sentences
-        from corpus.dedup.text.keys import text_buffers
-        from corpus.document import read_batches
-
-        ranks, drops = _ranks(task.inputs[1]), records.map_array(task.inputs[2])
+        ranks, drops = substrings.document_ranks(records.map_array(task.inputs[1])), records.map_array(task.inputs[2])
         stays = np.ones(len(ranks), bool)
         stays[drops["row"]] = False
         parts = [(np.empty(0, np.uint64), np.empty(0, np.uint32))]
@@ -89,10 +85,8 @@ class PassageKeys(Stage):
             start = here.stop
         keys, key_ranks = (np.concatenate(column) for column in zip(*parts, strict=True))
         best, differ = substrings.best_ranks(keys, key_ranks)
-        with out.create(f"windows/{task.name}.bin", rows=len(best)) as path:
-            records.write_bands(path, best["key"], best["row"])
-        with out.create(f"repeated/{task.name}.npy", rows=int(differ.sum())) as path:
-            records.write_array(path, best[differ])
+        records.save(out, f"windows/{task.name}.bin", len(best), records.write_bands, best["key"], best["row"])
+        records.save(out, f"repeated/{task.name}.npy", int(differ.sum()), records.write_array, best[differ])
         return Counts(extra={"windows": len(keys), "records": len(best)})
 
 
@@ -110,21 +104,13 @@ class PassageRanks(Stage):
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a range; their number follows the number of records."""
-        from corpus.dedup.records import partition_tasks
-
-        return partition_tasks((upstream["passage_keys"].file,), upstream["passage_keys"].files("windows"))
+        return records.partition_tasks((upstream["passage_keys"].file,), upstream["passage_keys"].files("windows"))
 
     def run(self, task: Task, out: Output) -> Counts:
         """Read this range of every shard's records, write what is shared, a section a shard."""
-        from corpus.dedup import records
-        from corpus.dedup.passages.substrings import shared_windows
-
-        slots = records.band_slots(int(task.params["partition"]), int(task.params["bits"]))
-        files = Folder.of(task.inputs[0]).files("windows")
-        runs = [records.section(file, *slots, records.RECORD_DTYPE) for file in files]
-        shared, cuts = shared_windows(records.Runs(runs, records.RECORD_DTYPE))
-        with out.create(f"best/{task.name}.bin", rows=len(shared)) as path:
-            records.write_sections(path, cuts, [shared])
+        runs = records.partition_runs(task, Folder.of(task.inputs[0]).files("windows"))
+        shared, cuts = substrings.shared_windows(runs)
+        records.save(out, f"best/{task.name}.bin", len(shared), records.write_sections, cuts, [shared])
         return Counts(extra={"shared": len(shared)})
 
 
@@ -159,28 +145,21 @@ class Substrings(Stage):
 
     def run(self, task: Task, out: Output) -> Counts:
         """Cut the passages row group by row group, drop what has become too short, move the lists of duplicates."""
-        import pyarrow as pa
-
-        from corpus.dedup import records
-        from corpus.dedup.passages.cutting import cut_passages, moved
-        from corpus.dedup.passages.substrings import merge
-        from corpus.document import read_table, write_table
-
         drops, clusters = records.map_array(task.inputs[2]), read_table(fetch(task.inputs[3].url))
-        ranks = _ranks(task.inputs[1])
+        ranks = substrings.document_ranks(records.map_array(task.inputs[1]))
         ranks[drops["row"]] = 0
-        mine = [records.map_array(task.inputs[4]), *_sections(Folder.of(task.inputs[5]), int(task.params["shard"]))]
-        counts, dropped = cut_passages(task, out, ranks, merge(mine), self.substrings)
+        shard, ranges = int(task.params["shard"]), Folder.of(task.inputs[5]).files("best")
+        shared = [Runs([records.section(file, shard, shard + 1, RECORD_DTYPE)], RECORD_DTYPE).read() for file in ranges]
+        table = substrings.merge([records.map_array(task.inputs[4]), *shared])
+        counts, dropped = cut_passages(task, out, ranks, table, self.substrings)
         drops = drops.copy()
         drops["row"] = moved(drops["row"], dropped)
         clusters = clusters.filter(pa.array(~dropped[clusters["row"].to_numpy()]))
         place = clusters.schema.get_field_index("row")
         rows = pa.array(moved(clusters["row"].to_numpy(), dropped))
         clusters = clusters.set_column(place, clusters.schema.field(place), rows)
-        with out.create(f"drops/{task.name}.npy", rows=len(drops)) as path:
-            records.write_array(path, drops)
-        with out.create(f"clusters/{task.name}.parquet", rows=clusters.num_rows) as path:
-            write_table(path, clusters)
+        records.save(out, f"drops/{task.name}.npy", len(drops), records.write_array, drops)
+        records.save(out, f"clusters/{task.name}.parquet", clusters.num_rows, write_table, clusters)
         return counts
 
 
@@ -202,18 +181,3 @@ def _shards(stage: Stage, upstream: Mapping[str, Folder], *kinds: str) -> list[t
     documents, signatures, clusters, *_ = (upstream[name] for name in stage.upstream)
     lists = (documents.files(), signatures.files("keys"), *(clusters.files(kind) for kind in kinds))
     return list(zip(*lists, strict=True))
-
-
-def _ranks(keys: File) -> Ranks:
-    from corpus.dedup.passages.substrings import document_ranks
-    from corpus.dedup.records import map_array
-
-    return document_ranks(map_array(keys))
-
-
-def _sections(folder: Folder, shard: int) -> list[Array]:
-    """A shard's records of all ranges."""
-    from corpus.dedup.records import RECORD_DTYPE, Runs, section
-
-    sections = [section(file, shard, shard + 1, RECORD_DTYPE) for file in folder.files("best")]
-    return [Runs([run], RECORD_DTYPE).read() for run in sections]

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from corpus.dedup.near.ranks import WORTH_BIT
 from corpus.dedup.passages.sentences import Sentences
-from corpus.dedup.records import PARTITION_RECORDS, RECORD_DTYPE, Array, Ordinals, Runs, key_ranges
+from corpus.dedup.records import PARTITION_RECORDS, RECORD_DTYPE, Array, Ordinals, Runs, differs, key_ranges
 from corpus.dedup.text.fold import Bytes, Codes, Offsets
 from corpus.dedup.text.hashing import GOLDEN, Keys, mix
 from corpus.dedup.text.keys import DocumentKeys
@@ -85,9 +85,7 @@ def best_ranks(keys: Keys, ranks: Ranks) -> tuple[Array, Mask]:
     it."""
     order = np.argsort(keys)
     keys, ranks = keys[order], ranks[order]
-    new = np.ones(len(keys), bool)
-    new[1:] = keys[1:] != keys[:-1]
-    starts = np.flatnonzero(new)
+    starts = np.flatnonzero(differs(keys))
     found = np.empty(len(starts), RECORD_DTYPE)
     if len(starts):
         found["key"], found["row"] = keys[starts], np.minimum.reduceat(ranks, starts)
@@ -179,7 +177,7 @@ def _covered(first: Int64s, last: Int64s, count: int) -> Mask:
     return np.asarray(np.cumsum(steps)[:count] > 0)
 
 
-@kernel("void(Array(uint64, 2, 'C', True), Array(uint64, 2, 'C', True), uint64[::1])")
+@kernel()
 def _mix_all(ids: Keys, digests: Keys, hashes: Keys) -> None:
     for i in range(len(hashes)):
         state = np.uint64(0)
@@ -188,10 +186,7 @@ def _mix_all(ids: Keys, digests: Keys, hashes: Keys) -> None:
         hashes[i] = mix(state)
 
 
-@kernel(
-    "int64(Array(uint32, 1, 'C', True), Array(int64, 1, 'C', True), Array(int64, 1, 'C', True), int64, uint64[::1],"
-    " int64[:, ::1])"
-)
+@kernel()
 def _windows(codes: Codes, offsets: Offsets, edges: Int64s, min_chars: int, keys: Keys, spans: Int64s) -> int:
     """Write each window's key, document, first and last sentence; returns their number, at most two a sentence."""
     sums, powers = np.zeros(len(offsets), np.uint64), np.ones(len(offsets), np.uint64)  # of a rolling polynomial

@@ -35,7 +35,7 @@ def fold(offsets: Offsets, data: Bytes) -> tuple[Codes, Offsets]:
     return codes[: _fold_texts(offsets, data, fold_table(), codes, code_offsets)], code_offsets
 
 
-@kernel("UniTuple(int64, 2)(Array(uint8, 1, 'C', True), int64, int64)", leaf=True)
+@kernel(leaf=True)
 def decode(data: Bytes, i: int, end: int) -> tuple[int, int]:
     """The code point whose lead byte is `data[i]`, of any length, and its bytes."""
     first = int(data[i])
@@ -48,10 +48,7 @@ def decode(data: Bytes, i: int, end: int) -> tuple[int, int]:
     return (code if code < NUM_CODE_POINTS else REPLACEMENT), length
 
 
-@kernel(
-    "int64(Array(int64, 1, 'C', True), Array(uint8, 1, 'C', True), Array(uint32, 1, 'C', True),"
-    " uint32[::1], int64[::1])"
-)
+@kernel()
 def _fold_texts(offsets: Offsets, data: Bytes, table: Codes, codes: Codes, code_offsets: Offsets) -> int:
     """Writes at most one code a byte that is no continuation byte, so `codes` cannot overflow on malformed text."""
     used = 0

@@ -7,8 +7,7 @@ nothing; its exact key then falls back to its raw bytes.
 
 Trade-off: a table of single characters sees no phrases (支援, as Taiwan says 支持, stays another word) and never expands
 one character into several (㎏ stays), but a character costs one lookup. It is built once a process. It depends on the
-Unicode and OpenCC versions, so its digest is part of the `signatures` stage's configuration; it stands apart from the
-kernel so that planning loads no numba.
+Unicode and OpenCC versions, so its digest is part of the `signatures` stage's configuration.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ import xxhash
 
 from corpus.dedup.text.fold import Bytes, Codes, Offsets
 from corpus.dedup.text.hashing import Keys
+from corpus.filters.columns import one_chunk
+from corpus.filters.statistic import buffers
 
 KEY_DTYPE = np.dtype(
     [
@@ -59,21 +61,6 @@ def document_keys(ids: Bytes, offsets: Offsets, data: Bytes, codes: Codes, code_
     return keys
 
 
-def rank(keys: DocumentKeys) -> npt.NDArray[np.int64]:
-    """Return int64[n], 0 for the document that outranks all others; equal records keep their order."""
-    columns = [
-        keys["digest"][:, 1],
-        keys["digest"][:, 0],
-        keys["id"][:, 1],
-        keys["id"][:, 0],
-        ~keys["num_bytes"],
-        ~keys["rank"],
-    ]
-    ranks = np.empty(len(keys), np.int64)
-    ranks[np.lexsort(columns)] = np.arange(len(keys))
-    return ranks
-
-
 def id_bytes(keys: DocumentKeys) -> Bytes:
     """Return uint8[n, 16]: the documents' ids as they were given."""
     return id_words_bytes(keys["id"])
@@ -86,27 +73,7 @@ def id_words_bytes(words: Keys) -> Bytes:
 
 def text_buffers(column: pa.ChunkedArray | pa.Array) -> tuple[Offsets, Bytes]:
     """Return the offsets (int64[n + 1]) and bytes of a large_string column, without copying a single chunk."""
-    array = _one_chunk(column.cast(pa.large_string()))
-    _, offsets, data = array.buffers()
-    if offsets is None or not len(array):
-        return np.zeros(1, np.int64), np.empty(0, np.uint8)
-    bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    return bounds, np.frombuffer(data or b"", np.uint8)
-
-
-def id_array(column: pa.ChunkedArray | pa.Array) -> Bytes:
-    """Return uint8[n, 16] of a fixed-size binary(16) column."""
-    array = _one_chunk(column)
-    if not len(array):
-        return np.empty((0, 16), np.uint8)
-    return np.frombuffer(array.buffers()[1], np.uint8).reshape(-1, 16)[array.offset : array.offset + len(array)]
-
-
-def _one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    chunks = column.chunks
-    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
+    return buffers(one_chunk(column.cast(pa.large_string())))
 
 
 def _pairs(digests: bytes | bytearray) -> Keys:

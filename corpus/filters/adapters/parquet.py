@@ -61,7 +61,8 @@ def filter_parquet(
             survivors.write(schema.empty_table())
             row = 0
             for table, verdicts in judge_in_order(judge, _batches(file, summary), lambda it: it, column, threads):
-                summary.add(_text_bytes(table, column), verdicts)
+                sizes = pc.binary_length(table[column].cast(pa.large_string()))
+                summary.add(int(pc.sum(sizes).as_py() or 0), verdicts)
                 survivors.write(kept_rows(table, verdicts, column))
                 if dropped:
                     ended.write(dropped_rows(table, verdicts, column))
@@ -148,10 +149,3 @@ def _batches(file: pq.ParquetFile, summary: Summary) -> Iterator[pa.Table]:
             lost = metadata.num_rows - done
             where = f"row group {group}, row {done:,}: {lost:,} rows cannot be read ({type(error).__name__})"
             summary.add_bad("parquet", where, lost)
-
-
-def _text_bytes(table: pa.Table, column: str) -> int:
-    texts = table[column]
-    if pa.types.is_dictionary(texts.type) or pa.types.is_string_view(texts.type):
-        texts = texts.cast(pa.large_string())
-    return int(pc.sum(pc.binary_length(texts)).as_py() or 0)

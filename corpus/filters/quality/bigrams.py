@@ -11,19 +11,20 @@ documentation, classical verse and a word list, and serves web pages.
 what an unseen one does. Loading unfolds it to one byte a pair (16 MB), so the kernel does one lookup a character. Sums
 are integers: a document's value depends on nothing but its text.
 
-File: the line `wenhai bigrams 1`, a line of JSON (`digest`: sha256 of the payload; `chars`, `pairs`, `unit`: scores
-are in 1/unit nat; `smoothing`, `total`), then zlib of the payload: the characters as UTF-16, their log counts (int16,
-1/unit nat), the pairs as differences of row * 4096 + column in LEB128, their scores (int8).
+File: an .npz archive, whose members have checksums: `characters` as UTF-16, their `log_counts` (int16, 1/unit nat), the
+pairs as differences of row * 4096 + column (`gaps`, uint16), their `scores` (int8, 1/unit nat), `unit`, `smoothing`,
+`total`, and a `digest` of these.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import io
 import zlib
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +37,7 @@ from corpus.kernels.tables import script_pairs
 Array = npt.NDArray[Any]
 
 PATH = Path(__file__).with_name("bigrams.table")
-MAGIC = b"wenhai bigrams 1\n"
 SIZE = 4096  # rows and columns; 0 is every other character
-MAX_PAYLOAD_BYTES = 4 << 20
 MAX_SCORE = 127
 PRIOR_PAIRS = 20  # pairs of score 0 that every document is given, so that little evidence decides little
 MIN_PAIRS = 10  # below it there is no perplexity
@@ -55,28 +54,15 @@ class Bigrams:
 
     def __init__(self, path: Path = PATH) -> None:
         try:
-            self._read(path.read_bytes())
-        except (OSError, LookupError, TypeError, ValueError, RecursionError, zlib.error) as error:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as table:
+                self.digest = str(table["digest"])
+                self.unit, self.smoothing = int(table["unit"]), float(table["smoothing"])
+                self.log_total = float(np.log(table["total"]))
+                self.characters = table["characters"].tobytes().decode("utf-16-le")
+                self.log_counts, self.scores = table["log_counts"], table["scores"]
+                self.pairs = np.cumsum(table["gaps"], dtype=np.int64)
+        except (OSError, LookupError, AttributeError, TypeError, ValueError, EOFError, BadZipFile, zlib.error) as error:
             raise WenhaiError(f"{path}: not the table that was shipped. Install the package again.") from error
-
-    def _read(self, data: bytes) -> None:
-        header, _, packed = data.removeprefix(MAGIC).partition(b"\n")
-        about = json.loads(header)
-        payload = zlib.decompressobj().decompress(packed, MAX_PAYLOAD_BYTES)
-        if not data.startswith(MAGIC) or hashlib.sha256(payload).hexdigest() != about["digest"]:
-            raise ValueError("its first line, or the sha256 of its payload, differs")
-        self.digest: str = about["digest"]
-        self.unit, self.smoothing, total = int(about["unit"]), float(about["smoothing"]), float(about["total"])
-        chars, pairs = about["chars"], about["pairs"]
-        if min(self.unit, self.smoothing, total, chars, pairs) <= 0:
-            raise ValueError("a number of its header is not above 0")
-        self.log_total: float = float(np.log(total))
-        self.characters = payload[: 2 * chars].decode("utf-16-le")
-        self.log_counts = np.frombuffer(payload, "<i2", chars, 2 * chars)
-        self.scores = np.frombuffer(payload, np.int8, pairs, len(payload) - pairs)
-        self.pairs = np.cumsum(_leb128(np.frombuffer(payload, np.uint8)[4 * chars : len(payload) - pairs]))
-        if len(self.pairs) != pairs:
-            raise ValueError("its numbers of pairs and of scores differ")
 
     @cached_property
     def numbers(self) -> npt.NDArray[np.uint16]:
@@ -130,40 +116,18 @@ def expected_score(count: Any, expected: Any, smoothing: float) -> Any:
 
 def pack(header: dict[str, Any], characters: str, log_counts: Array, pairs: Array, scores: Array) -> bytes:
     """The bytes of a table file; `Bigrams` reads them back."""
-    payload = (
-        characters.encode("utf-16-le")
-        + log_counts.astype("<i2").tobytes()
-        + _to_leb128(np.diff(pairs, prepend=0))
-        + scores.astype(np.int8).tobytes()
-    )
-    about = header | {
-        "digest": hashlib.sha256(payload).hexdigest(),
-        "chars": len(characters),
-        "pairs": len(pairs),
+    gaps = np.diff(pairs, prepend=0)
+    assert gaps.max(initial=0) < 1 << 16
+    arrays = {
+        "characters": np.frombuffer(characters.encode("utf-16-le"), "<u2"),
+        "log_counts": log_counts.astype("<i2"),
+        "gaps": gaps.astype("<u2"),
+        "scores": scores.astype(np.int8),
     }
-    return MAGIC + json.dumps(about, sort_keys=True).encode() + b"\n" + zlib.compress(payload, 9)
-
-
-def _to_leb128(values: Array) -> bytes:
-    out = bytearray()
-    for value in values.tolist():
-        while value >= 0x80:
-            out.append(value & 0x7F | 0x80)
-            value >>= 7
-        out.append(value)
-    return bytes(out)
-
-
-def _leb128(data: Array) -> Array:
-    """Numbers of at most four bytes, seven bits each, low ones first."""
-    last = np.flatnonzero(data < 0x80)
-    first = np.concatenate(([0], last[:-1] + 1))
-    values = np.zeros(len(last), np.int64)
-    for k in range(4):
-        position = first + k
-        inside = position <= last
-        values[inside] |= (data[position[inside]].astype(np.int64) & 0x7F) << (7 * k)
-    return values
+    digest = hashlib.sha256(b"".join(array.tobytes() for array in arrays.values())).hexdigest()
+    file = io.BytesIO()
+    np.savez_compressed(file, digest=digest, **header | arrays)
+    return file.getvalue()
 
 
 @kernel()

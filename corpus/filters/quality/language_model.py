@@ -24,7 +24,6 @@ from corpus.engine.errors import UsageError
 from corpus.filters.statistic import Batch, Floats, Ints, statistic
 
 SAMPLE_BYTES = 1024
-RULE = "language_model_perplexity"
 
 
 class LanguageModel:
@@ -50,16 +49,9 @@ class LanguageModel:
 
     def measure(self, offsets: Ints, data: npt.NDArray[np.uint8]) -> Floats:
         """float64[documents]: perplexity a character of the samples; 0 where there is no character."""
-        return np.array(
-            [self._perplexity(sample(data[start:end])) for start, end in pairwise(offsets.tolist())],
-            np.float64,
-        )
-
-    def _perplexity(self, characters: str) -> float:
-        if not characters:
-            return 0.0
-        log10 = self._model.score(" ".join(characters), bos=False, eos=False)
-        return float(10 ** (-log10 / len(characters)))
+        samples = [sample(data[start:end]) for start, end in pairwise(offsets.tolist())]
+        log10 = [self._model.score(" ".join(one), bos=False, eos=False) / max(len(one), 1) for one in samples]
+        return np.array([10**-mean if one else 0.0 for one, mean in zip(samples, log10, strict=True)], np.float64)
 
 
 def sample(data: npt.NDArray[Any]) -> str:
@@ -81,16 +73,6 @@ def load_language_model(path: str) -> LanguageModel:
         UsageError: KenLM is not installed, or cannot read the file.
     """
     return LanguageModel(path)
-
-
-def require_language_model(model: LanguageModel | None, rule: bool) -> None:
-    """Refuse a rule without a model, with what to write into the recipe.
-
-    Raises:
-        UsageError: there is a rule and no model.
-    """
-    if rule and model is None:
-        raise UsageError(f'filter.quality.{RULE}: the rule needs a model: [filter.quality] language_model = "path".')
 
 
 @statistic(unit="perplexity", optional=True)

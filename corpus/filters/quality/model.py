@@ -159,7 +159,8 @@ def require_model(model: Model | None, rules: Sequence[str]) -> None:
     """
     if model is None and rules:
         raise UsageError(
-            f'filter.quality.{rules[0]}: a rule on a model\'s statistic needs a model: [filter.quality] model = "path". {MAKE_ONE}'
+            f"filter.quality.{rules[0]}: a rule on a model's statistic needs a model: [filter.quality] model = "
+            f'"path". {MAKE_ONE}'
         )
     if model is not None and ADVERTISEMENT in rules and ADVERTISEMENT not in model.classes:
         raise UsageError(
@@ -253,21 +254,14 @@ def score_ngrams(
     for row in range(len(offsets) - 1):
         i, end = offsets[row], offsets[row + 1]
         earlier, known = np.uint64(SPACE), 0
-        first = second = 0
         while i < end:
             count, i, earlier, known = next_buckets(data, i, end, earlier, known, table, orders, seed, shift, block)
             out[row, columns] += count
-            for place in range(count):
-                at = block[place] * columns
-                if columns <= 2:
-                    first += weights[at]
-                    second += weights[at + columns - 1]
-                else:
-                    for k in range(columns):
-                        out[row, k] += weights[at + k]
-        if columns <= 2:
-            out[row, 0] = first
-            out[row, columns - 1] = second
+            for k in range(columns):
+                total = 0
+                for place in range(count):
+                    total += weights[block[place] * columns + k]
+                out[row, k] += total
 
 
 @kernel()

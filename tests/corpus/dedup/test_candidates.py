@@ -14,7 +14,8 @@ from corpus.dedup.near.candidates import EXACT, NEAR, Take, find_edges
 from corpus.dedup.near.minhash import EXACT_BAND, NO_SHINGLE, SignatureArray, band_keys, exact_band_keys
 from corpus.dedup.records import Array, Ordinals
 from corpus.dedup.text.hashing import Keys
-from corpus.dedup.text.keys import EARLIER, KEY_DTYPE, DocumentKeys, rank
+from corpus.dedup.text.keys import EARLIER, KEY_DTYPE, DocumentKeys
+from tests.corpus.dedup.texts import rank
 
 K, BANDS, ROWS, THRESHOLD = 8, 4, 2, 0.5
 
@@ -95,13 +96,6 @@ def test_edges_are_the_oracles(
         assert edge["similarity"] == np.float32((signatures[edge["a"]] == signatures[edge["b"]]).mean())
 
 
-def test_edges_run_down_in_rank() -> None:
-    keys, signatures = documents(np.random.default_rng(5), 200, 3)
-    edges, _ = find_edges(*records(keys, signatures), keys.__getitem__, signatures.__getitem__, THRESHOLD, 256)
-    order = rank(keys)
-    assert len(edges) > 100 and (order[edges["a"]] < order[edges["b"]]).all()
-
-
 def test_documents_that_share_bands_but_not_minima_are_not_merged() -> None:
     """A site's template gives every page the same first band; the pages are different."""
     generator = np.random.default_rng(0)
@@ -113,23 +107,6 @@ def test_documents_that_share_bands_but_not_minima_are_not_merged() -> None:
     assert len(edges) == 0
     assert counts["buckets"] == 1 and counts["overflow"] == 200
     assert counts["comparisons"] == 99 * 100 // 2 + 201 * 100 - 100
-
-
-def test_earlier_documents_take_no_place_from_new_ones() -> None:
-    """A template's bucket that is full of an earlier build's pages: new pages are still compared with each other."""
-    generator = np.random.default_rng(0)
-    keys, _ = documents(generator, 300, 1 << 30)
-    keys["exact"][:, 0] = generator.permutation(300).astype(np.uint64) << np.uint64(32)
-    keys["rank"][:290] |= EARLIER
-    signatures = generator.integers(0, 1 << 32, (300, K), dtype=np.uint32)
-    signatures[295:] = signatures[290:295]
-    signatures[295:, 1::2] += 1  # half of each band: they meet nowhere else
-    signatures[:, :ROWS] = 1
-    edges, counts = find_edges(*records(keys, signatures), keys.__getitem__, signatures.__getitem__, THRESHOLD, 5)
-    assert {(min(a, b), max(a, b)) for a, b in zip(edges["a"].tolist(), edges["b"].tolist(), strict=True)} == {
-        (290 + i, 295 + i) for i in range(5)
-    }
-    assert counts["overflow"] == 285
 
 
 def test_a_collision_of_exact_band_keys_is_not_a_duplicate() -> None:

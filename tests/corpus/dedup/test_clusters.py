@@ -41,20 +41,12 @@ def fates(edges: Array) -> dict[int, tuple[int, float, int]]:
     return {int(f["document"]): (int(f["survivor"]), round(float(f["similarity"]), 4), int(f["kind"])) for f in found}
 
 
-def test_the_ends_of_a_chain_both_stay() -> None:
-    assert fates(edges_of((0, 1, 0.9, NEAR), (1, 2, 0.85, NEAR))) == {1: (0, 0.9, NEAR)}
-
-
 def test_a_long_chain_keeps_every_second_document() -> None:
     chain = edges_of(*((i, i + 1, 0.9, NEAR) for i in range(9999)))
     found = resolve(chain)
     assert found["document"][found["kind"] != SURVIVOR].tolist() == list(range(1, 10_000, 2))
     assert count(found) == {"clusters": 1, "clustered_documents": 10_000, "exact": 0, "near": 5_000}
     assert (found["component"] == 0).all() and (found["members"] == 10_000).all()
-
-
-def test_a_star_keeps_its_centre() -> None:
-    assert set(fates(edges_of(*((0, i, 0.9, NEAR) for i in range(1, 50))))) == set(range(1, 50))
 
 
 def test_copies_share_the_fate_of_their_original() -> None:

@@ -25,7 +25,6 @@ def test_defaults_open_the_bands_below_the_threshold() -> None:
         {"ngram": 0},
         {"max_leaders": 0},
         {"ngrams": 5},
-        {"scheme": "datasketch", "ngram": 14},
     ],
 )
 def test_what_cannot_work_is_refused(values: dict[str, float | str]) -> None:

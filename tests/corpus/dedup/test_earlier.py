@@ -16,11 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus.dedup.near.candidates import find_edges, sketches
+from corpus.dedup.near.candidates import sketches
 from corpus.dedup.near.earlier import check_earlier
 from corpus.dedup.near.minhash import min_matches
 from corpus.dedup.near.signatures import sign_texts
-from corpus.dedup.text.keys import EARLIER
 from corpus.engine import storage
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.run import plan_stages, run_stages
@@ -148,30 +147,6 @@ def test_earlier_documents_are_not_compared_with_each_other(build: Build) -> Non
     assert second.texts == [] and len(second.fates) == 1
     assert second.counts("candidates").extra["edges"] == 3
     assert second.counts("candidates").extra["comparisons"] <= 3 * config().bands
-
-
-def test_a_bucket_larger_than_what_is_held_at_once(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = np.random.default_rng(8)
-    text = random_text(generator, 1500)
-    alike = [edited(generator, text, 0.004) for _ in range(7)]
-    first = build([alike], threshold=1.0)
-    new = [text, edited(generator, text, 0.004)]
-    whole = build([new], [out_of(first)])
-    monkeypatch.setattr("corpus.dedup.near.candidates.CHUNK_MEMBERS", 2)
-    monkeypatch.setattr("corpus.dedup.near.candidates.CHUNK_ROWS", 1)
-    parts = build([new], [out_of(first)])
-    assert whole.counts("candidates").extra["edges"] == parts.counts("candidates").extra["edges"] == 14
-    assert ends(whole) == ends(parts) and whole.texts == []
-
-
-def test_earlier_members_make_no_exact_edge_among_themselves() -> None:
-    texts = [POEM, POEM + "。", TRADITIONAL_POEM, ANALECTS]
-    ids = pa.array([document_id(text) for text in texts], pa.binary(16))
-    signed = sign_texts(ids, pa.array(texts, pa.large_string()), config())
-    signed.keys["rank"][:2] |= EARLIER
-    ordinals = signed.band_rows.astype(np.int64)
-    edges, _ = find_edges(signed.band_keys, ordinals, signed.keys.__getitem__, signed.signatures.__getitem__, 0.8, 256)
-    assert edges["b"].tolist() == [2] and edges["a"][0] in (0, 1)
 
 
 @settings(max_examples=2)

@@ -148,16 +148,6 @@ def fates(result: Result) -> Counter[tuple[bytes, str, float, str]]:
     return Counter((fate["id"], fate["rule"], fate["value"], fate["detail"]) for fate in result.fates)
 
 
-def test_bytes_are_the_same_in_a_process_of_another(deduplicate: Deduplicate) -> None:
-    """Two workers: test_stages.py."""
-    generator = np.random.default_rng(0)
-    texts = [*chain(generator, 400, 6, 40), *template(generator, 5), POEM, TRADITIONAL_POEM, *TINY, *TINY]
-    shards = [texts[::3], texts[1::3], [], texts[2::3]]
-    reference, result = deduplicate(shards), deduplicate(shards, workers=1)
-    for name, folder in reference.folders.items():
-        assert result.folders[name].manifest == folder.manifest, name
-
-
 @settings(max_examples=6)
 @given(seed=st.integers(0, 2**32 - 1), pages=st.integers(10, 40))
 def test_a_chain_of_pages_never_swallows_its_site(deduplicate: Deduplicate, seed: int, pages: int) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from corpus.dedup import DedupConfig
 from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA
@@ -77,27 +74,6 @@ def test_counts_are_conserved_and_drops_are_counted_in_text_only(deduplicate: De
         assert sum(file.rows for file in result.folders["text"].files(kind)) == len(rows)
 
 
-@settings(max_examples=6)
-@given(seed=st.integers(0, 3), data=st.data())
-def test_survivors_do_not_depend_on_order_or_split(deduplicate: Deduplicate, seed: int, data: st.DataObject) -> None:
-    texts = corpus(seed)
-    reference = deduplicate([texts])
-    shuffled = data.draw(st.permutations(texts))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(texts)), max_size=4)))
-    bounds = [0, *cuts, len(texts)]
-    shards = [shuffled[a:b] for a, b in itertools.pairwise(bounds)]
-    result = deduplicate(shards)
-    assert sorted(result.texts) == sorted(reference.texts)
-    assert {(f["id"], f["rule"], f["value"], f["detail"]) for f in result.fates} == {
-        (f["id"], f["rule"], f["value"], f["detail"]) for f in reference.fates
-    }
-
-
-def test_survivors_do_not_change_when_an_input_comes_twice(deduplicate: Deduplicate) -> None:
-    texts = corpus(2)
-    assert sorted(deduplicate([texts, texts]).texts) == sorted(deduplicate([texts]).texts)
-
-
 def test_bytes_do_not_depend_on_the_number_of_partitions_or_workers(
     deduplicate: Deduplicate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,36 +118,11 @@ def test_letters_are_equal_in_any_width_and_case(deduplicate: Deduplicate) -> No
     assert "用 PyTorch 2.1 训练模型" in result.texts
 
 
-def test_templated_pages_are_not_merged(deduplicate: Deduplicate) -> None:
-    """Header and footer are two fifths of each page, so pages share shingles (Jaccard 0.25) but are not duplicates."""
-    generator = np.random.default_rng(4)
-    header, footer = random_text(generator, 150), random_text(generator, 50)
-    pages = [header + random_text(generator, 300) + footer for _ in range(60)]
-    result = deduplicate([pages[:30], pages[30:]])
-    assert sorted(result.texts) == sorted(pages)
-
-
-def test_a_chain_of_revisions_keeps_its_ends(deduplicate: Deduplicate) -> None:
-    """A ~ B ~ C at Jaccard 0.88, A and C at 0.77; the longest outranks."""
-    generator = np.random.default_rng(5)
-    middle = random_text(generator, 1200)
-    a = random_text(generator, 160) + middle
-    b = middle + random_text(generator, 4)
-    c = middle[160:] + random_text(generator, 160 - 60)
-    result = deduplicate([[a, b, c]], DedupConfig(threshold=0.8))
-    assert sorted(result.texts) == sorted([a, c])
-    assert [(fate["id"], fate["detail"]) for fate in result.fates] == [(document_id(b), document_id(a).hex())]
-
-
 @pytest.mark.parametrize("shards", [[], [[]], [[], []]])
 def test_no_documents(deduplicate: Deduplicate, shards: list[list[str]]) -> None:
     result = deduplicate(shards)
     assert result.counts("text").documents_in == 0
     assert len(result.folders["text"].files()) == len(shards)
-
-
-def test_one_document_and_an_empty_shard(deduplicate: Deduplicate) -> None:
-    assert deduplicate([[], [POEM], []]).texts == [POEM]
 
 
 def test_texts_shorter_than_the_shingle_are_exact_or_kept(deduplicate: Deduplicate) -> None:

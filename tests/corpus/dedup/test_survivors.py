@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.dedup import DedupConfig
-from corpus.dedup.near.survivors import INDEX_SCHEMA, cluster_index
+from corpus.dedup.near.survivors import INDEX_SCHEMA
 from tests.corpus.dedup.build import Deduplicate, document_id
 from tests.corpus.dedup.test_stages import corpus
 from tests.corpus.dedup.texts import POEM, TRADITIONAL_POEM, edited, random_text
@@ -84,27 +82,3 @@ def test_other_stages_do_not_run_again_for_another_keep(deduplicate: Deduplicate
     few, everything = deduplicate([[POEM, POEM]]), deduplicate([[POEM, POEM]], ALL)
     assert few.folders["clusters"].digest == everything.folders["clusters"].digest
     assert few.folders["text"].digest != everything.folders["text"].digest
-
-
-@pytest.mark.parametrize("places", [[], [0, 2, 5]])
-def test_a_shard_without_clusters(places: list[int]) -> None:
-    clusters = pa.table(
-        {
-            "row": pa.array([], pa.uint32()),
-            "survivor": pa.array([], pa.binary(16)),
-            "size": pa.array([], pa.int64()),
-            "kind": pa.array([], pa.string()),
-        }
-    )
-    texts = pa.array(["文"] * len(places), pa.large_string())
-    documents = pa.table(
-        {
-            "id": pa.array([bytes(16)] * len(places), pa.binary(16)),
-            "row": pa.array(places, pa.uint32()),
-            "source": pa.array(["web"] * len(places), pa.string()),
-            "text": texts,
-        }
-    )
-    rows = cluster_index(documents, np.array(places, np.int64), clusters).to_pylist()
-    expected = {"id": bytes(16), "source": "web", "text_bytes": 3, "cluster": None, "cluster_size": 1, "survivor": True}
-    assert rows == [{"row": place} | expected for place in places]

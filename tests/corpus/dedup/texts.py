@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from corpus.dedup.near.ranks import Facts
+from corpus.dedup.text.keys import DocumentKeys
 
 POEM = (
     "床前明月光，疑是地上霜。举头望明月，低头思故乡。白日依山尽，黄河入海流。欲穷千里目，更上一层楼。"
@@ -44,3 +46,18 @@ def shingles(text: str, ngram: int = 5) -> set[str]:
 def jaccard(a: set[str], b: set[str]) -> float:
     """|a and b| / |a or b|."""
     return len(a & b) / len(a | b)
+
+
+def rank(keys: DocumentKeys) -> npt.NDArray[np.int64]:
+    """Return int64[n], 0 for the document that outranks all others; equal records keep their order."""
+    columns = [
+        keys["digest"][:, 1],
+        keys["digest"][:, 0],
+        keys["id"][:, 1],
+        keys["id"][:, 0],
+        ~keys["num_bytes"],
+        ~keys["rank"],
+    ]
+    ranks = np.empty(len(keys), np.int64)
+    ranks[np.lexsort(columns)] = np.arange(len(keys))
+    return ranks

@@ -152,12 +152,6 @@ def test_a_recipe_extends_another_key_by_key(tmp_path: Path) -> None:
     assert [rule.key for rule in load(mine, ["filter.lines.num_lines=off"]).rules] == ["length.num_chars"]
 
 
-def test_a_recipe_extends_a_built_in_one(tmp_path: Path) -> None:
-    recipe = write(tmp_path, 'extends = "web_zh"\n[filter.length]\nnum_chars = { min = 5 }\n')
-    expected = [rule for rule in load("web_zh").rules if rule.key != "length.num_chars"]
-    assert [rule for rule in load(recipe).rules if rule.key != "length.num_chars"] == expected
-
-
 @pytest.mark.parametrize(
     ("base", "message"),
     [

@@ -6,7 +6,6 @@ import pickle
 import threading
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -116,17 +115,6 @@ def test_rejected_text_is_masked_too(web_zh: Filter) -> None:
     assert verdict.text == "电话<MOBILE>"
 
 
-@pytest.mark.parametrize(
-    "documents",
-    [[], pa.table({"text": pa.array([], pa.string())}), pa.table({"text": pa.chunked_array([], pa.string())})],
-)
-def test_no_documents(web_zh: Filter, documents: object) -> None:
-    verdicts = web_zh.apply(documents)
-    assert len(verdicts) == 0
-    assert verdicts.table.schema.equals(VERDICT_SCHEMA)
-    assert verdicts.kept.tolist() == []
-
-
 @pytest.mark.parametrize("text", ["", None, " \n\t", "\u200b", "\x00"])
 def test_an_empty_document_is_dropped_by_its_length_whatever_the_recipe(text: str | None, tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text("[filter.length]\nnum_chars = { max = 10 }\n")
@@ -189,7 +177,3 @@ def test_a_configuration_can_be_sent_to_a_worker() -> None:
     assert again == config
     assert hash(again) == hash(config)
     assert again.meaning() == config.meaning()
-
-
-def test_kept_is_numpy_bool(web_zh: Filter) -> None:
-    assert web_zh.apply(TEXTS).kept.dtype == np.bool_

@@ -95,8 +95,3 @@ def test_nothing_raw_is_in_them_although_the_recipe_masks_nothing(found: pa.Tabl
     for raw in (MOBILE, "0138000", MAIL, "\x1b", "\u200b"):
         assert raw not in excerpts and raw not in urls
     assert max(map(len, found["excerpt"].to_pylist())) <= 200
-
-
-def test_an_empty_shard_has_none(judge: Filter) -> None:
-    assert samples(judge, documents(0), 1).num_rows == 0
-    assert Sampler(judge.limits).table().num_rows == 0

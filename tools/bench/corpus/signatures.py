@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from corpus.dedup import DedupConfig
-from corpus.dedup.near.minhash import band_keys, hash_shingles, longest_text, minhash
-from corpus.dedup.near.signatures import SCHEMES, sign_texts
+from corpus.dedup.near.minhash import SCHEMES, band_keys, hash_shingles, longest_text, minhash
+from corpus.dedup.near.signatures import sign_texts
 from corpus.dedup.text.fold import Codes, Offsets, fold
-from corpus.dedup.text.keys import document_keys, id_array, text_buffers
+from corpus.dedup.text.keys import document_keys, text_buffers
 from corpus.engine.compiled import kernel
+from corpus.filters.columns import id_array
 from tools.bench.inputs import read_documents, spread
 from tools.bench.peers import environment
 from tools.bench.timing import num_bytes, one_core, show, speed

@@ -3,11 +3,9 @@ age."""
 
 from __future__ import annotations
 
-import json
 import random
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -103,24 +101,10 @@ def test_a_table_comes_back_as_it_was_packed(tmp_path: Path) -> None:
 def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
     data = bigrams.PATH.read_bytes()
     path = tmp_path / "t.bin"
-    body = data.partition(b"\n")[2].partition(b"\n")[2]
-    about = json.loads(data.splitlines()[1])
-    headers: tuple[Any, ...] = (
-        [],
-        None,
-        3,
-        {},
-        about | {"chars": -1},
-        about | {"unit": "x"},
-        about | {"unit": 0},
-        about | {"pairs": 5},
-        {"digest": about["digest"]},
-    )
-    others = [bigrams.MAGIC + json.dumps(header).encode() + b"\n" + body for header in headers]
-    deep = bigrams.MAGIC + b"[" * 100_000 + b"\n"
-    for damage in (data[:100], data[:-40], b"wenhai bigrams 2\n" + data[17:], b"", deep, *others):
+    flipped = bytes([*data[:5000], data[5000] ^ 1, *data[5001:]])
+    for damage in (data[:100], data[:-40], data[17:], b"", b"\x93NUMPY", flipped):
         path.write_bytes(damage)
         with pytest.raises(WenhaiError, match=r"t\.bin"):
-            _ = Bigrams(path).matrix
+            Bigrams(path)
     with pytest.raises(WenhaiError, match=r"none\.bin"):
         Bigrams(tmp_path / "none.bin")

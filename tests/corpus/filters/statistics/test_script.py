@@ -19,9 +19,11 @@ CHINESE = {
 OTHERS = {
     "japanese": "朝の市場では、野菜を売るおじいさんが一束ずつ青菜を並べ、知り合いを見かけると声をかけていた。今日の大根は甘いから、二本買って帰って煮物にするといいと言う。橋のそばでは子供たちが船を見ていた。",
     "japanese_titles": "東京駅前広場整備計画発表\n広島県立図書館開館時間変更\n国際経済会議、来週開催へ\n鉄道会社、運賃値上検討開始\n両国関係改善、外相会談実現\n気象庁、大雪警報発令、交通機関乱\n",
-    "korean": "아침 시장에서 채소를 파는 할아버지는 배추를 한 단씩 늘어놓고 아는 사람을 보면 인사를 건넸다. 오늘 무가 달다며 두 개 사 가서 국을 끓이라고 했다. 다리 옆에서는 아이들이 배를 보고 있었다.",
+    "korean": "아침 시장에서 채소를 파는 할아버지는 배추를 한 단씩 늘어놓고 아는 사람을 보면 인사를 건넸다. 오늘 무가 달다며 두 개 사 가서 국을 끓이라고 했다. 다리 옆에서는 아이들이 배를 "
+    "보고 있었다.",
     "korean_with_hanja": "孔子(공자)는 學而時習之(학이시습지)라고 말했다. 배우고 때때로 익히면 또한 기쁘지 아니한가。벗이 먼 곳에서 찾아오면 또한 즐겁지 아니한가。",
-    "english": "In the morning market an old man lays out his vegetables bundle by bundle and greets everyone he knows. The radish is sweet today (萝卜), he says, take two of them home for the soup.",
+    "english": "In the morning market an old man lays out his vegetables bundle by bundle and greets everyone he "
+    "knows. The radish is sweet today (萝卜), he says, take two of them home for the soup.",
 }  # fmt: skip
 
 
