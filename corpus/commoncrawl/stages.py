@@ -157,8 +157,8 @@ class Fetch(Stage):
             return
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.errors.items()))
         raise WenhaiError(
-            f"{failed:,} of {counts.documents_in:,} captures cannot be had from {self.base} ({kinds}). Is it the archive of "
-            f"this index? If it is, keep the rest with --set fetch.max_error_ratio=1."
+            f"{failed:,} of {counts.documents_in:,} captures cannot be had from {self.base} ({kinds}). Is it the archive "
+            f"of this index? If it is, keep the rest with --set fetch.max_error_ratio=1."
         )
 
 

@@ -132,7 +132,7 @@ class Child:
 
     def __init__(self, words: Sequence[str], file_bytes: int | None = None) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["corpus.crawl.session", "corpus.crawl.books"])
+        context.set_forkserver_preload(["corpus.crawl.session", "corpus.crawl.run"])
         with tempfile.NamedTemporaryFile(delete=False) as file:
             self._said = Path(file.name)
         self._process = context.Process(target=_run, args=(list(words), str(self._said), file_bytes))

@@ -24,8 +24,8 @@ from pathlib import Path
 import xxhash
 
 from corpus.crawl.config import BudgetConfig, CrawlConfig
-from corpus.crawl.fates import FETCHED, Claim, Link, Outcome, Reference
-from corpus.crawl.frontier.frontier import Frontier, Place
+from corpus.crawl.fates import FETCHED, Claim, Link, Outcome, Place, Reference
+from corpus.crawl.frontier.frontier import Frontier
 
 LINKS_PER_PAGE = 100
 OWN_RATIO = 0.8
