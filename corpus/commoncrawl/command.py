@@ -212,5 +212,6 @@ def _render(told: Mapping[str, Any]) -> str:
     return (
         f"{told['captures']:,} captures, {size(told['record_bytes'])}, in {told['tasks']:,} tasks\n"
         f"{told['requests']:,} requests ({told['saved_requests']:,} saved by joining neighbours, for "
-        f"{size(told['gap_bytes'])} more)\n{speed}. Nothing was fetched; the same command without --dry-run goes on from here."
+        f"{size(told['gap_bytes'])} more)\n{speed}. Nothing was fetched; the same command "
+        "without --dry-run goes on from here."
     )

@@ -89,7 +89,10 @@ def serve(answers: Mapping[str, Answer] | Handler) -> Iterator[Site]:
         def do_GET(self) -> None:
             with lock:
                 site.requests.append((self.headers.get("Host", "").partition(":")[0], self.path))
-            answer = answers(self.path, self.headers) if callable(answers) else answers.get(self.path, Answer(b"", 404))  # type: ignore[arg-type]
+            if callable(answers):
+                answer = answers(self.path, self.headers)  # type: ignore[arg-type]
+            else:
+                answer = answers.get(self.path, Answer(b"", 404))
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)
