@@ -171,8 +171,8 @@ class Client:
             except Temporary:
                 continue
         self._is_gone(
-            f"{self.base}: does not answer ({error}); {self._config.attempts} attempts were made. Look at the network and "
-            "the server, then run the same command again: finished work is kept."
+            f"{self.base}: does not answer ({error}); {self._config.attempts} attempts were made. Look at the "
+            "network and the server, then run the same command again: finished work is kept."
         )
 
     def _is_gone(self, words: str) -> NoReturn:
@@ -193,8 +193,8 @@ class Client:
             return
         if error.retry_after > self._config.max_retry_after_seconds:
             self._is_gone(
-                f"{self.base}: asks to be left alone for {error.retry_after:,.0f} s ({error}). Run the same command again "
-                "after that, perhaps with a lower --concurrency: finished work is kept."
+                f"{self.base}: asks to be left alone for {error.retry_after:,.0f} s ({error}). Run the same command "
+                "again after that, perhaps with a lower --concurrency: finished work is kept."
             )
         self._silent_until = max(self._silent_until, time.monotonic() + error.retry_after)
 
@@ -205,7 +205,8 @@ def _require_room(target: Path, num_bytes: int) -> None:
     if num_bytes > space.free_bytes - space.reserve_bytes:
         raise DiskError(
             f"{target.parent}: the next file has {num_bytes:,} bytes, and {space.free_bytes:,} are free "
-            f"({space.reserve_bytes:,} stay in reserve). Free space, then run the same command again: finished work is kept."
+            f"({space.reserve_bytes:,} stay in reserve). Free space, then run the same command again: "
+            "finished work is kept."
         )
 
 

@@ -199,7 +199,8 @@ def _result(folder: Folder) -> dict[str, Any]:
 def _render(told: Mapping[str, Any]) -> str:
     if "data" in told:
         lines = [
-            f"{told['fetched']:,} of {told['wanted']:,} fetched, {size(told['fetched_bytes'])} in {told['files']:,} files"
+            f"{told['fetched']:,} of {told['wanted']:,} fetched, "
+            f"{size(told['fetched_bytes'])} in {told['files']:,} files"
         ]
         lines += [f"  {count:,} {kind}" for kind, count in told["errors"].items()]
         if told["errors"]:
@@ -210,6 +211,7 @@ def _render(told: Mapping[str, Any]) -> str:
         return f"{told['files']:,} files, about {size(told['file_bytes'])}: {speed}. Nothing was fetched."
     return (
         f"{told['captures']:,} captures, {size(told['record_bytes'])}, in {told['tasks']:,} tasks\n"
-        f"{told['requests']:,} requests ({told['saved_requests']:,} saved by joining neighbours, for {size(told['gap_bytes'])} "
-        f"more)\n{speed}. Nothing was fetched; the same command without --dry-run goes on from here."
+        f"{told['requests']:,} requests ({told['saved_requests']:,} saved by joining neighbours, for "
+        f"{size(told['gap_bytes'])} more)\n{speed}. Nothing was fetched; the same command "
+        "without --dry-run goes on from here."
     )

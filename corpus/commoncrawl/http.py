@@ -165,22 +165,18 @@ class Http:
         """One request; a kept connection that the server has closed meanwhile is opened again, once."""
         was_open = connection.sock is not None
         headers = {"User-Agent": self._agent, "Accept-Encoding": "identity", **headers}
-        try:
-            self._connect(connection)
-            connection.request(method, target, headers=headers)
-            return connection.getresponse()
-        except (ConnectionError, http.client.HTTPException):
-            connection.close()
-            if not was_open:
-                raise
-            self._connect(connection)
-            connection.request(method, target, headers=headers)
-            return connection.getresponse()
-
-    def _connect(self, connection: http.client.HTTPConnection) -> None:
-        if connection.sock is None:
-            connection.connect()
-            connection.sock.settimeout(self._config.read_seconds)  # type: ignore[attr-defined]
+        while True:
+            try:
+                if connection.sock is None:
+                    connection.connect()
+                    connection.sock.settimeout(self._config.read_seconds)  # type: ignore[attr-defined]
+                connection.request(method, target, headers=headers)
+                return connection.getresponse()
+            except (ConnectionError, http.client.HTTPException):
+                connection.close()
+                if not was_open:
+                    raise
+                was_open = False
 
     def _take(self, site: tuple[str, str]) -> http.client.HTTPConnection:
         with self._lock:
@@ -272,8 +268,8 @@ def _check_status(response: http.client.HTTPResponse, url: str, wanted: tuple[in
         )
     if status in REFUSED_STATUS:
         raise ServerGone(
-            f"{url}: refused ({said}). If the server has had too many requests, wait some hours and run the same command "
-            "with a lower --concurrency: finished work is kept."
+            f"{url}: refused ({said}). If the server has had too many requests, wait some hours and run the same "
+            "command with a lower --concurrency: finished work is kept."
         )
     if status in MISSING_STATUS:
         raise Bad("missing", said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,6 @@ import pyarrow.parquet as pq
 from corpus.commoncrawl.client import Client
 from corpus.commoncrawl.config import HttpConfig
 from corpus.commoncrawl.http import Bad
-from corpus.commoncrawl.rules import may_hold, surt_ranges
 from corpus.engine.errors import WenhaiError
 from corpus.engine.storage import File
 
@@ -32,6 +32,7 @@ NEEDED = {  # columns of the index, and what they are called here
     "content_mime_type": "declared_mime",
 }
 OPTIONAL = {"content_charset": "charset", "content_truncated": "truncated", "subset": "subset"}
+WWW = re.compile(r"www\d*\.")
 HOST_COLUMNS = {"url_host_name": "host"}
 
 
@@ -112,6 +113,33 @@ class RangeFile(io.RawIOBase):
             raise WenhaiError(f"{self._url}: cannot be read ({bad}). Run the same command again.") from bad
         self._place = end
         return data
+
+
+def surt_ranges(suffixes: Sequence[str]) -> list[tuple[str, str]]:
+    """Between which url_surtkeys (first, end) the pages of hosts with these suffixes lie.
+
+    After a host's name stands `)`, `,` (a host below it) or `:` (a port), and a leading www is left out.
+
+    >>> surt_ranges(["edu.cn"])
+    [('cn,edu)', 'cn,edu;')]
+    """
+    names = [",".join(reversed(WWW.sub("", suffix, count=1).split("."))) for suffix in suffixes]
+    return [(name + ")", name + ";") for name in names]
+
+
+def may_hold(group: Any, ranges: Sequence[tuple[str, str]]) -> bool:
+    """Whether a row group may hold keys of these ranges; without ranges or statistics it may."""
+    if not ranges:
+        return True
+    for index in range(group.num_columns):
+        column = group.column(index)
+        if column.path_in_schema == "url_surtkey":
+            statistics = column.statistics
+            if statistics is None or not statistics.has_min_max:
+                return True
+            low, high = str(statistics.min), str(statistics.max)
+            return any(low < end and first <= high for first, end in ranges)
+    return True
 
 
 def _columns(there: Sequence[str], url: str, with_hosts: bool) -> dict[str, str]:

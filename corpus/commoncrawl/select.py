@@ -11,7 +11,8 @@ groups that were not read are dropped by `host`, or by `limit`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -19,18 +20,34 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
+from corpus.commoncrawl.client import is_path
 from corpus.commoncrawl.config import FetchConfig, HttpConfig, SelectConfig
 from corpus.commoncrawl.index import Index
 from corpus.commoncrawl.ranges import cut, join
-from corpus.commoncrawl.rules import CAPTURES_SCHEMA, choose
 from corpus.document import TableWriter, read_table
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File, fetch
 
 FLUSH_ROWS = 256 << 10  # captures that are held in memory, some 60 MB
 SORT_ROWS = 500_000  # captures of a sort task, where buckets are small
+MAX_OFFSET = 1 << 48
+
+CAPTURES_SCHEMA = pa.schema(
+    [
+        pa.field("url", pa.string(), nullable=False),
+        pa.field("filename", pa.string(), nullable=False),  # below the archive's base
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("length", pa.int64(), nullable=False),
+        pa.field("digest", pa.string()),  # SHA-1 of the payload, base32
+        pa.field("languages", pa.string()),
+        pa.field("charset", pa.string()),
+        pa.field("fetched", pa.int64(), nullable=False),  # seconds since 1970
+    ],
+    metadata={"wenhai.captures": "1"},
+)
 
 
 @dataclass(frozen=True)
@@ -155,23 +172,20 @@ class Sort(Stage):
         return counts
 
 
-class _Buckets:
+class _Buckets(ExitStack):
     """The captures of one task, in a file for each bucket that has any."""
 
     def __init__(self, task: str, out: Output, num_buckets: int) -> None:
+        super().__init__()
         self._task, self._out, self._num_buckets = task, out, num_buckets
         self._tables: list[pa.Table] = []
         self._rows = 0
         self._writers: dict[int, TableWriter] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> _Buckets:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         if kind is None:
             self._flush()
-        self._stack.__exit__(kind, error, trace)
+        super().__exit__(kind, error, trace)
         if kind is None:
             for bucket, writer in self._writers.items():
                 self._out.set_rows(self._name(bucket), writer.rows)
@@ -197,8 +211,8 @@ class _Buckets:
         for bucket in np.unique(of_row):
             rows = table.filter(pa.array(of_row == bucket))
             if int(bucket) not in self._writers:
-                path = self._stack.enter_context(self._out.create(self._name(int(bucket))))
-                self._writers[int(bucket)] = self._stack.enter_context(TableWriter(path, CAPTURES_SCHEMA))
+                path = self.enter_context(self._out.create(self._name(int(bucket))))
+                self._writers[int(bucket)] = self.enter_context(TableWriter(path, CAPTURES_SCHEMA))
             self._writers[int(bucket)].write(rows)
 
 
@@ -217,3 +231,62 @@ def _repeats(table: pa.Table) -> npt.NDArray[np.bool_]:
     names = table["filename"].combine_chunks().dictionary_encode().indices.to_numpy()
     same = (offsets[1:] == offsets[:-1]) & (names[1:] == names[:-1])
     return np.concatenate([np.zeros(min(1, len(offsets)), bool), same])
+
+
+# -------------------------------------------------------------------------------------------------------------- rules
+
+
+def choose(table: pa.Table, select: SelectConfig, max_record_bytes: int, counts: Counts) -> pa.Table:
+    """The captures that are wanted of some rows of the index; the others are counted, each under the first rule it
+    fails.
+    """
+    keep = np.ones(table.num_rows, bool)
+    for rule, passes in _rules(table, select):
+        fails = keep & ~passes
+        if fails.any():
+            counts.drop(rule, int(fails.sum()))
+        keep &= passes
+    table = table.filter(pa.array(keep)).select(CAPTURES_SCHEMA.names)
+    needed = [field.name for field in CAPTURES_SCHEMA if not field.nullable]
+    whole = np.logical_and.reduce([pc.is_valid(table[name]).to_numpy() for name in needed])
+    table = _without(table, whole, counts.error, "place").cast(CAPTURES_SCHEMA)
+    if select.sample < 1:
+        inside = np.array([_share(url) < select.sample for url in table["url"].to_pylist()], bool)
+        table = _without(table, inside, counts.drop, "sample")
+    length, offset = table["length"].to_numpy(), table["offset"].to_numpy()
+    proper = np.array([is_path(name) for name in table["filename"].to_pylist()], bool)
+    proper &= (offset >= 0) & (offset < MAX_OFFSET) & (length > 0)
+    table = _without(table, proper, counts.error, "place")
+    return _without(table, table["length"].to_numpy() <= max_record_bytes, counts.error, "too_long")
+
+
+def _rules(table: pa.Table, select: SelectConfig) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+    """What a capture must pass, in order: a rule's name and which rows pass."""
+
+    def where(mask: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(pc.fill_null(mask, False).to_numpy(), bool)
+
+    yield "subset", where(pc.fill_null(pc.equal(table["subset"], "warc"), True))
+    yield "status", where(pc.equal(table["status"], 200))
+    yield "truncated", where(pc.is_null(table["truncated"]))
+    mime = pc.coalesce(table["mime"], table["declared_mime"])
+    yield "mime", where(pc.is_in(mime, pa.array(select.mime_types, pa.string())))
+    languages = "|".join(select.languages)
+    pattern = f"^({languages})(,|$)" if select.primary else f"(^|,)({languages})(,|$)"
+    yield "language", where(pc.match_substring_regex(table["languages"], pattern))
+    if select.host_suffixes:
+        hosts = "|".join(map(re.escape, select.host_suffixes))
+        yield "host", where(pc.match_substring_regex(table["host"], rf"(^|\.)({hosts})$"))
+
+
+def _without(table: pa.Table, mask: npt.NDArray[np.bool_], count: Callable[[str, int], None], rule: str) -> pa.Table:
+    """The rows of the mask; the others are counted."""
+    if mask.all():
+        return table
+    count(rule, int((~mask).sum()))
+    return table.filter(pa.array(mask))
+
+
+def _share(url: str) -> float:
+    """A number in [0, 1) that is the URL's own."""
+    return float(xxhash.xxh3_64_intdigest(url.encode()) / 2**64)

@@ -1,7 +1,7 @@
 """Stages `cc_fetch` and `cc_files`: captures, or whole files, of an archive as they lie there.
 
-    cc_fetch  captures of one file of cc_sort   data/T.warc.gz: a warcinfo, then the captures' own gzip members, byte for
-                                                byte; fates/T.parquet: captures that could not be had, and why
+    cc_fetch  captures of one file of cc_sort   data/T.warc.gz: a warcinfo, then the captures' own gzip members, byte
+                                                for byte; fates/T.parquet: captures that could not be had, and why
     cc_files  a WET or WARC file                data/T-NAME: the file; fates/T.parquet: a row if it could not be had
 
 In = out + errors. What is wrong with a capture (missing, truncated, not_gzip, wrong_record, digest, too_long,
@@ -157,8 +157,8 @@ class Fetch(Stage):
             return
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.errors.items()))
         raise WenhaiError(
-            f"{failed:,} of {counts.documents_in:,} captures cannot be had from {self.base} ({kinds}). Is it the archive of "
-            f"this index? If it is, keep the rest with --set fetch.max_error_ratio=1."
+            f"{failed:,} of {counts.documents_in:,} captures cannot be had from {self.base} ({kinds}). Is it the "
+            f"archive of this index? If it is, keep the rest with --set fetch.max_error_ratio=1."
         )
 
 

@@ -20,7 +20,6 @@ PAGE_TYPES = ("text/html", "application/xhtml+xml", "text/plain")
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MAX_REDIRECTS = 10
 KEEPING_RULES = ("opt_out", "noarchive", "noindex")  # of a page that asks not to be kept, by weight
-MAX_VALIDATOR_BYTES = 512  # of an ETag or Last-Modified that is worth keeping
 MAX_DETAIL = 200  # characters
 _MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,80}")
 _QUOTED = re.compile(r"""b?['":]""")
@@ -37,9 +36,7 @@ class Judge:
         """What became of a claim that `url` answered for; a page to keep has fate `fetched` and no record yet."""
         status = fetched.status
         if status == 304 and claim.refers_to is not None:
-            return Outcome(
-                NOT_MODIFIED, status, digest=claim.digest, etag=claim.etag, last_modified=claim.last_modified
-            )
+            return Outcome(NOT_MODIFIED, status)  # what was known of the page stays
         if status in REDIRECTS:
             return self._moved(claim, url, fetched)
         if status != 200:  # what corpus/sources/warc.py takes for a page; a 203 is a proxy's version of one
@@ -63,9 +60,8 @@ class Judge:
 
     def _page(self, claim: Claim, url: str, fetched: Fetched) -> Outcome:
         outcome = Outcome(FETCHED, fetched.status, fetched.wire_bytes)
-        content_type = fetched.header(b"content-type")
         try:
-            page = read_page(fetched.body, content_type.decode("latin-1") if content_type else None, url)
+            page = read_page(fetched.body, _text(fetched.header(b"content-type")), url)
         except UndecodableError:
             return replace(outcome, fate="error:encoding")
         asked = directives(fetched.raw_headers, page.meta_robots, self.config.agent)
@@ -77,8 +73,8 @@ class Judge:
             chinese_bytes=page.chinese_bytes,
             text_bytes=page.text_bytes,
             content=page.content if fate == FETCHED else None,
-            etag=_validator(fetched.header(b"etag")),
-            last_modified=_validator(fetched.header(b"last-modified")),
+            etag=_text(fetched.header(b"etag")),
+            last_modified=_text(fetched.header(b"last-modified")),
             detail=", ".join(asked.reasons),
             links=() if "nofollow" in asked.forbidden or page.soft_404 else self._links(claim, url, page),
         )
@@ -129,7 +125,5 @@ def location(fetched: Fetched) -> str | None:
     return (fetched.header(b"location") or b"").decode("utf-8", "surrogateescape") or None
 
 
-def _validator(value: bytes | None) -> str | None:
-    if not value or len(value) > MAX_VALIDATOR_BYTES:
-        return None
-    return value.decode("latin-1")
+def _text(value: bytes | None) -> str | None:
+    return value.decode("latin-1") if value else None

@@ -73,6 +73,15 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where and when the record of a visit stands."""
+
+    file: str
+    offset: int
+    date: str  # WARC-Date
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a claim; the frontier stores it."""
 
@@ -88,3 +97,16 @@ class Outcome:
     record: Reference | None = None  # the record that holds this URL's payload
     detail: str = ""
     links: tuple[Link, ...] = field(default=())
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the crawl has done in all its runs; saved with each checkpoint."""
+
+    pages: int = 0  # answers but those of robots.txt
+    robots: int = 0
+    fetched_bytes: int = 0  # of all bodies, over the wire
+    chinese_bytes: int = 0  # of the text of pages that are kept, UTF-8
+    text_bytes: int = 0
+    seconds: float = 0.0  # that processes worked on it
+    failures: dict[str, int] = field(default_factory=dict)  # exceptions of our own, by type

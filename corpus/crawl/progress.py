@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import deque
@@ -27,24 +28,6 @@ class Pulse:
     text_bytes: int
 
 
-class Speed:
-    """Pages and bytes a second over the last seconds."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int, int]] = deque()
-
-    def note(self, now: float, pulse: Pulse) -> tuple[float, float]:
-        """Add a moment; returns (pages/s, bytes/s) over the window."""
-        self._seen.append((now, pulse.pages, pulse.fetched_bytes))
-        while len(self._seen) > 2 and now - self._seen[1][0] >= WINDOW_SECONDS:
-            self._seen.popleft()
-        then, pages, num_bytes = self._seen[0]
-        elapsed = now - then
-        if elapsed <= 0:
-            return 0.0, 0.0
-        return (pulse.pages - pages) / elapsed, (pulse.fetched_bytes - num_bytes) / elapsed
-
-
 def line(pulse: Pulse, pages_per_second: float, bytes_per_second: float) -> str:
     """One moment in words."""
     share = f", {pulse.chinese_bytes / pulse.text_bytes:.0%} Chinese" if pulse.text_bytes else ""
@@ -57,28 +40,36 @@ def line(pulse: Pulse, pages_per_second: float, bytes_per_second: float) -> str:
 @contextmanager
 def shown(quiet: bool) -> Iterator[Callable[[Pulse], None]]:
     """Yields a function that is told a pulse about once a second and draws what is to be drawn."""
-    speed = Speed()
+    seen: deque[tuple[float, Pulse]] = deque()
+    last = time.monotonic()
+
+    def words(pulse: Pulse) -> str:
+        now = time.monotonic()
+        seen.append((now, pulse))
+        while len(seen) > 2 and now - seen[1][0] >= WINDOW_SECONDS:
+            seen.popleft()
+        then, first = seen[0]
+        elapsed = now - then or math.inf
+        return line(pulse, (pulse.pages - first.pages) / elapsed, (pulse.fetched_bytes - first.fetched_bytes) / elapsed)
+
+    def print_line(pulse: Pulse) -> None:
+        nonlocal last
+        text = words(pulse)
+        if time.monotonic() - last >= PLAIN_SECONDS:
+            last = time.monotonic()
+            print(f"crawl        {text}", file=sys.stderr, flush=True)
+
     if quiet:
         yield lambda pulse: None
     elif sys.stderr.isatty():
-        with _bar(speed) as draw:
+        with _bar(words) as draw:
             yield draw
     else:
-        last = time.monotonic()
-
-        def lines(pulse: Pulse) -> None:
-            nonlocal last
-            now = time.monotonic()
-            speeds = speed.note(now, pulse)
-            if now - last >= PLAIN_SECONDS:
-                last = now
-                print(f"crawl        {line(pulse, *speeds)}", file=sys.stderr, flush=True)
-
-        yield lines
+        yield print_line
 
 
 @contextmanager
-def _bar(speed: Speed) -> Iterator[Callable[[Pulse], None]]:
+def _bar(words: Callable[[Pulse], str]) -> Iterator[Callable[[Pulse], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
@@ -88,9 +79,6 @@ def _bar(speed: Speed) -> Iterator[Callable[[Pulse], None]]:
     columns = (TextColumn("crawl"), BarColumn(bar_width=12), text, TimeElapsedColumn())
     with Bars(*columns, console=Console(stderr=True), transient=True, expand=True) as bars:
         task = bars.add_task("", total=None)
-
-        def draw(pulse: Pulse) -> None:
-            text = line(pulse, *speed.note(time.monotonic(), pulse))
-            bars.update(task, total=pulse.done + pulse.pending, completed=pulse.done, description=text)
-
-        yield draw
+        yield lambda pulse: bars.update(
+            task, total=pulse.done + pulse.pending, completed=pulse.done, description=words(pulse)
+        )

@@ -9,6 +9,9 @@
       urls.parquet          when finished: what became of each URL
       MANIFEST.json         when finished, last
 
+A crawl is one task of a stage `crawl` whose documents are URLs: in = kept + moved + dropped + errors. What a budget of
+pages kept from being asked for is dropped by `max_pages`.
+
 The crawler's libraries are an extra, so this module imports them only when a crawl runs.
 """
 
@@ -17,25 +20,56 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from corpus.crawl.config import CrawlConfig
+from corpus.crawl.fates import KEPT, MOVED, Tally
 from corpus.crawl.folders import CRAWL, IDENTITY_NAME, STATUS_NAME
+from corpus.crawl.summary import PENDING, TOP_HOSTS, Status, read_status, render, status_of
 from corpus.engine import durable, storage
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
-from corpus.engine.stage import MANIFEST_NAME
+from corpus.engine.stage import MANIFEST_NAME, Counts, manifest_of
 
 if TYPE_CHECKING:
+    from corpus.crawl.archive.archive import ArchiveFile
     from corpus.crawl.session import Session
-    from corpus.crawl.summary import Status
 
 FORMAT = 1
 LIBRARIES = ("aiohttp", "idna", "scrapy", "tldextract")
-SAME_BUDGETS = ("max_depth", "max_hosts_per_domain", "max_urls_per_pattern", "max_query_patterns", "max_repeats", "max_page_bytes")  # fmt: skip
+SAME_BUDGETS = (
+    *("max_depth", "max_hosts_per_domain", "max_urls_per_pattern", "max_query_patterns", "max_repeats"),
+    "max_page_bytes",
+)
+STAGE, VERSION, TASK = "crawl", 1, "crawl"
+LEDGER_NAME = "urls.parquet"
+NOT_REACHED = "max_pages"
+ROWS_AT_A_TIME = 50_000
+LEDGER = pa.schema(
+    [
+        pa.field("url", pa.string(), nullable=False),
+        pa.field("host", pa.string()),
+        pa.field("fate", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("depth", pa.int32(), nullable=False),
+        pa.field("attempts", pa.int32(), nullable=False),
+        pa.field("round", pa.int32()),  # of the last visit
+        pa.field("status", pa.int32()),
+        pa.field("bytes", pa.int64()),  # of the body, over the wire
+        pa.field("digest", pa.string()),  # of the payload, as in the archive
+        pa.field("file", pa.string()),  # where the record stands
+        pa.field("offset", pa.int64()),
+        pa.field("fetched", pa.timestamp("s", tz="UTC")),
+        pa.field("detail", pa.string()),
+    ]
+)
 CONTACT = re.compile(r"[^\s@<>()/]+@[^\s@<>()/]+\.[^\s@<>()/.]+|https?://[^\s<>()]+\.[^\s<>()]+")
 
 
@@ -87,19 +121,17 @@ def crawl(
 
 
 def _bring_to_end(session: Session, folder: Path, config: CrawlConfig, quiet: bool, advise: bool) -> Status:
-    from corpus.crawl.summary import read_status, render
-
     manifest = folder / MANIFEST_NAME
-    if session.done and manifest.exists():
+    if session.frontier.done and manifest.exists():
         status = _finished_status(session, config)
         if not quiet:
-            kept = sum(session.frontier.counts().get(fate, 0) for fate in ("fetched", "revisit", "not_modified"))
+            kept = sum(session.frontier.counts().get(fate, 0) for fate in KEPT)
             print(f"{'crawl':<12} up to date: {kept:,} pages kept", file=sys.stderr)
         return status
     manifest.unlink(missing_ok=True)
-    if not session.done:
+    if not session.frontier.done:
         session.run(quiet=quiet)
-    if session.stopped and not session.done:
+    if session.stopped and not session.frontier.done:
         if not quiet:
             print(render(read_status(folder)), file=sys.stderr)
         raise Stopped(f"{folder}: stopped; what was fetched is kept. Run the same command again to resume.")
@@ -112,8 +144,6 @@ def _bring_to_end(session: Session, folder: Path, config: CrawlConfig, quiet: bo
 
 def _finish(session: Session, folder: Path, config: CrawlConfig) -> None:
     """Close the archive and write the books."""
-    from corpus.crawl.books import counts_of, write_books
-
     session.close_files()
     frontier = session.frontier
     frontier.check_books()
@@ -123,14 +153,12 @@ def _finish(session: Session, folder: Path, config: CrawlConfig) -> None:
 
 def _finished_status(session: Session, config: CrawlConfig) -> Status:
     """The last status, with the largest hosts and why the crawl ended."""
-    from corpus.crawl.summary import PENDING, TOP_HOSTS, status_of
-
     frontier = session.frontier
     fates = frontier.counts()
     reason = (
         f"the budget of {config.budget.max_pages:,} pages is spent" if fates[PENDING] else "nothing is left to ask for"
     )
-    hosts = [asdict(host) for host in frontier.top_hosts(TOP_HOSTS) if host.pages]
+    hosts = [host for host in frontier.top_hosts(TOP_HOSTS) if host["pages"]]
     status = status_of(fates, session.tally(), hosts, reason)
     durable.write_json(session.folder / STATUS_NAME, status)
     return status
@@ -142,6 +170,66 @@ def next_step(folder: Path, session: Session) -> str:
         return "nothing was kept; see above what became of the seeds, and read robots.txt of their hosts"
     files = shlex.quote(str(folder / "data")) + "/*.warc.gz"
     return f"python -m corpus run --recipe web_zh --input '{files}' --out ..."
+
+
+# --------------------------------------------------------------------------------------------------------------- books
+
+
+def counts_of(fates: dict[str, int], tally: Tally) -> Counts:
+    """The crawl's counts: documents are URLs."""
+    counts = Counts(bytes_in=tally.text_bytes, bytes_out=tally.text_bytes)
+    for fate, urls in fates.items():
+        counts.documents_in += urls
+        kind, _, name = fate.partition(":")
+        if fate in KEPT:
+            counts.documents_out += urls
+        elif kind == "error":
+            counts.error(name, urls)
+        elif urls:
+            counts.drop({MOVED: MOVED, PENDING: NOT_REACHED}.get(fate, name), urls)
+    counts.extra = {
+        "answers": tally.pages,
+        "robots": tally.robots,
+        "fetched_bytes": tally.fetched_bytes,
+        "text_bytes": tally.text_bytes,
+        "chinese_bytes": tally.chinese_bytes,
+    }
+    return counts
+
+
+def write_books(
+    folder: Path, fingerprint: str, counts: Counts, files: Iterable[ArchiveFile], urls: Iterable[dict[str, Any]]
+) -> None:
+    """Write `urls.parquet`, the task's record and the manifest, in this order: the manifest says the crawl is finished.
+
+    Raises:
+        ConservationError: the counts do not balance; nothing says then that the crawl is finished.
+    """
+    counts.check(str(folder))
+    listed: dict[str, Any] = {
+        file.name: {"bytes": file.bytes, "sha256": file.sha256, "rows": file.records} for file in files
+    }
+    with durable.commit(folder / LEDGER_NAME) as path:
+        rows, counts.extra["hosts"] = write_ledger(path, urls)
+        listed[LEDGER_NAME] = {"bytes": path.stat().st_size, "sha256": durable.sha256_file(path), "rows": rows}
+    record = {"task": TASK, "digest": fingerprint, "counts": asdict(counts), "files": listed}
+    durable.write_json(folder / "done" / f"{TASK}.json", record)
+    durable.write_json(folder / MANIFEST_NAME, manifest_of(STAGE, VERSION, fingerprint, [record]))
+
+
+def write_ledger(path: Path, urls: Iterable[dict[str, Any]]) -> tuple[int, int]:
+    """One row a URL, in order of discovery; returns how many, and of how many hosts (50 bytes of memory each)."""
+    rows, hosts = 0, set[int]()
+    with pq.ParquetWriter(path, LEDGER, compression="zstd", write_page_checksum=True) as writer:
+        rest = iter(urls)
+        while batch := list(islice(rest, ROWS_AT_A_TIME)):
+            for row in batch:
+                row["fate"] = f"drop:{NOT_REACHED}" if row["fate"] == PENDING else row["fate"]
+            table = pa.Table.from_pylist(batch, schema=LEDGER)
+            writer.write_table(table)
+            rows += len(table)
+            hosts.update(hash(name) for name in table["host"].unique().to_pylist() if name)
+    return rows, len(hosts)
 
 
 # ---------------------------------------------------------------------------------------------------------- conditions

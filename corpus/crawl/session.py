@@ -23,19 +23,19 @@ from corpus.crawl.answers import Judge
 from corpus.crawl.archive.archive import Archive, ArchiveFile
 from corpus.crawl.archive.records import warc_info
 from corpus.crawl.config import CrawlConfig
+from corpus.crawl.fates import Tally
 from corpus.crawl.folders import FRONTIER_NAME, STATUS_NAME
 from corpus.crawl.frontier.frontier import Frontier
 from corpus.crawl.network.address import Guard
-from corpus.crawl.pages import focus
+from corpus.crawl.network.handler import tls_context
 from corpus.crawl.pages.page import warm_up
 from corpus.crawl.progress import Pulse, shown
 from corpus.crawl.seeds import seed_links
 from corpus.crawl.spider import CrawlSpider, settings
 from corpus.crawl.summary import status_of
 from corpus.crawl.urls.url import Scope
-from corpus.crawl.visits import Tally, Visits, user_agent
+from corpus.crawl.visits import Visits, user_agent
 from corpus.engine import durable
-from corpus.engine.errors import UsageError
 
 GRACE_SECONDS = 5.0  # for what is under way when the crawl is asked to stop
 PULSE_SECONDS = 1.0
@@ -60,11 +60,11 @@ class Session:
         *,
         goes_on: bool = False,
     ) -> None:
-        check_network(config)
+        Guard(config.network), tls_context(config.network.ca_file)  # refuse now what the download handler would
         self.config, self.folder = config, folder
         self.stopped = False
         self._opened = time.monotonic()
-        self.frontier = Frontier(folder / FRONTIER_NAME, config, time.monotonic, focus.host_evidence)
+        self.frontier = Frontier(folder / FRONTIER_NAME, config, time.monotonic)
         saved = self.frontier.saved()
         tally, saved_seeds = Tally(**saved.pop(TALLY, {})), saved.pop(SEEDS, "")
         self.files = {name: ArchiveFile(name, *entry) for name, entry in saved.items()}
@@ -82,11 +82,6 @@ class Session:
             self.frontier.begin_round(since)
         self._unsaved: dict[str, Any] = {SEEDS: digest}
         self.checkpoint()
-
-    @property
-    def done(self) -> bool:
-        """Nothing is left to ask for, or no budget."""
-        return self.frontier.done
 
     def tally(self) -> dict[str, Any]:
         """What the crawl has done, this run included, as JSON."""
@@ -197,17 +192,3 @@ async def _every(seconds: float, action: Callable[[], None], failed: Callable[[B
             action()
     except Exception as error:
         failed(error)
-
-
-def check_network(config: CrawlConfig) -> None:
-    """Refuse networks and certificates that cannot be read; raises `UsageError`."""
-    import ssl
-
-    try:
-        Guard(config.network)
-    except ValueError as error:
-        raise UsageError(f"crawl.network.allow_addresses: {error}. Give networks, for example 192.0.2.0/24.") from error
-    try:
-        ssl.create_default_context(cafile=config.network.ca_file)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"crawl.network.ca_file: {config.network.ca_file}: cannot be read ({error}).") from error

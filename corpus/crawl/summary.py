@@ -98,7 +98,8 @@ def _lines(status: Status, next_step: str) -> Iterator[str]:
             for name, count in ranked[:SHOWN]:
                 yield f"    {name:<{WIDTH - 2}}{count:>12,}"
             if len(ranked) > SHOWN:
-                yield f"    {f'{len(ranked) - SHOWN} others':<{WIDTH - 2}}{sum(count for _, count in ranked[SHOWN:]):>12,}"
+                others = sum(count for _, count in ranked[SHOWN:])
+                yield f"    {f'{len(ranked) - SHOWN} others':<{WIDTH - 2}}{others:>12,}"
     if pending:
         yield f"  {'not asked for yet':<{WIDTH}}{pending:>12,}{_share(pending, total):>9}"
     if status["hosts"]:

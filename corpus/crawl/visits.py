@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from corpus.crawl.answers import MAX_REDIRECTS, PAGE_TYPES, REDIRECTS, Judge, detail_of, location
-from corpus.crawl.archive.archive import Archive, Written
+from corpus.crawl.archive.archive import Archive
 from corpus.crawl.archive.records import payload_digest
 from corpus.crawl.config import CrawlConfig
-from corpus.crawl.fates import FETCHED, KEPT, NOT_MODIFIED, REVISIT, Claim, Outcome
+from corpus.crawl.fates import FETCHED, KEPT, NOT_MODIFIED, REVISIT, Claim, Outcome, Place, Tally
 from corpus.crawl.frontier.frontier import Frontier
-from corpus.crawl.frontier.visits import Place
 from corpus.crawl.manners.politeness import HostClock, HostState
 from corpus.crawl.manners.robots import MAX_REDIRECTS as MAX_ROBOTS_REDIRECTS
 from corpus.crawl.manners.robots import Robots, RobotsCache
@@ -60,19 +59,6 @@ class Silence:
 
     tries: int
     outcome: Outcome | None = None  # of all its URLs, when it is not tried again
-
-
-@dataclass(slots=True)
-class Tally:
-    """What the crawl has done in all its runs; saved with each checkpoint."""
-
-    pages: int = 0  # answers but those of robots.txt
-    robots: int = 0
-    fetched_bytes: int = 0  # of all bodies, over the wire
-    chinese_bytes: int = 0  # of the text of pages that are kept, UTF-8
-    text_bytes: int = 0
-    seconds: float = 0.0  # that processes worked on it
-    failures: dict[str, int] = field(default_factory=dict)  # exceptions of our own, by type
 
 
 class Visits:
@@ -248,11 +234,11 @@ class Visits:
             url = self._same_page(visit, answer)
             if url is not None and visit.rules is not None:
                 return self._page_visit(claim, url, visit.rules, visit.hops + 1, wait)
-            outcome, written = self._kept(visit, answer, self._outcome(visit, answer))
+            outcome, place = self._kept(visit, answer, self._outcome(visit, answer))
             if outcome.fate in KEPT:
                 self.tally.chinese_bytes += outcome.chinese_bytes
                 self.tally.text_bytes += outcome.text_bytes
-            self._finish(claim, outcome, wait, state, written)
+            self._finish(claim, outcome, wait, state, place)
         if state.given_up:
             self._frontier.give_up_host(claim.host, HOST_DOWN, state.given_up)
         return None
@@ -283,21 +269,21 @@ class Visits:
         name = type(error).__name__
         self.tally.failures[name] = self.tally.failures.get(name, 0) + 1
 
-    def _kept(self, visit: Visit, answer: Fetched, outcome: Outcome) -> tuple[Outcome, Written | None]:
+    def _kept(self, visit: Visit, answer: Fetched, outcome: Outcome) -> tuple[Outcome, Place | None]:
         """Write the record of a page that is kept: whole, or as a revisit of an earlier one."""
         claim = visit.claim
         if outcome.fate == NOT_MODIFIED and claim.refers_to is not None:
-            written = self._pages.write_revisit(visit.url, answer, claim.refers_to, claim.digest, not_modified=True)
-            return replace(outcome, record=claim.refers_to), written
+            _, place = self._pages.write_revisit(visit.url, answer, claim.refers_to, claim.digest, not_modified=True)
+            return replace(outcome, record=claim.refers_to), place
         if outcome.fate != FETCHED:
             return outcome, None
         digest = payload_digest(answer.body)
         earlier = self._frontier.seen_digest(digest)
         if earlier is not None:
-            written = self._pages.write_revisit(visit.url, answer, earlier, digest)
-            return replace(outcome, fate=REVISIT, digest=digest, record=earlier), written
-        written = self._pages.write_page(visit.url, answer, digest)
-        return replace(outcome, digest=digest, record=written.reference), written
+            _, place = self._pages.write_revisit(visit.url, answer, earlier, digest)
+            return replace(outcome, fate=REVISIT, digest=digest, record=earlier), place
+        record, place = self._pages.write_page(visit.url, answer, digest)
+        return replace(outcome, digest=digest, record=record), place
 
     # -------------------------------------------------------------------------------------------------------- frontier
 
@@ -306,9 +292,8 @@ class Visits:
         return HostState(**saved) if saved else HostState()
 
     def _finish(
-        self, claim: Claim, outcome: Outcome, wait: float, state: HostState, written: Written | None = None
+        self, claim: Claim, outcome: Outcome, wait: float, state: HostState, place: Place | None = None
     ) -> None:
-        place = Place(written.file, written.offset, written.reference.date) if written else None
         self._frontier.finish(claim, outcome, self._clock() + wait, place=place, state=plain(state))
 
     def _give_back(self, claim: Claim, wait: float, state: HostState) -> None:

@@ -20,7 +20,17 @@ from multidict import CIMultiDict
 from corpus.crawl.config import NetworkConfig
 from corpus.crawl.network import handler as handler_module
 from corpus.crawl.network.fetched import Fetched, FetchError
-from tests.corpus.crawl.network.raw_server import chunked, downloader, fetch, kind, loopback, outcome, response, serve
+from tests.corpus.crawl.network.raw_server import (
+    asynchronous,
+    chunked,
+    downloader,
+    fetch,
+    kind,
+    loopback,
+    outcome,
+    response,
+    serve,
+)
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 PATIENT = {"min_bytes_per_second": 0}
@@ -266,17 +276,15 @@ def test_a_length_too_short() -> None:
     assert result.kind == "http" if isinstance(result, FetchError) else result.body == b"hello"
 
 
-def test_a_broken_answer_does_not_spoil_the_next() -> None:
+@asynchronous
+async def test_a_broken_answer_does_not_spoil_the_next() -> None:
     """Answers that follow unasked are not taken for answers to the next request."""
 
-    async def run() -> None:
-        double = response(b"first") + response(b"unasked")
-        async with serve(double, keep_alive=True) as server, downloader(loopback(server)) as handler:
-            for _ in range(3):
-                result = await outcome(handler, server.url())
-                assert isinstance(result, FetchError) or result.body == b"first"
-
-    asyncio.run(run())
+    double = response(b"first") + response(b"unasked")
+    async with serve(double, keep_alive=True) as server, downloader(loopback(server)) as handler:
+        for _ in range(3):
+            result = await outcome(handler, server.url())
+            assert isinstance(result, FetchError) or result.body == b"first"
 
 
 def test_strange_but_harmless_answers() -> None:

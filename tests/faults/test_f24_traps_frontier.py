@@ -33,7 +33,7 @@ def begin(tmp_path: Path) -> Iterator[Any]:
 
 
 def fates(frontier: Frontier, host: str = "") -> dict[str, int]:
-    return dict(Counter(known.fate for known in frontier.iter_urls() if host in known.url))
+    return dict(Counter(known["fate"] for known in frontier.iter_urls() if host in known["url"]))
 
 
 def test_depth(begin: Any) -> None:
@@ -65,9 +65,10 @@ def test_answers_that_are_no_pages_count_for_their_host_and_silence_does_not(beg
 
 def test_a_host_cannot_fill_the_disk_with_what_waits(begin: Any) -> None:
     frontier = begin(max_pages_per_host=10)
-    added = frontier.add([link(f"http://a.cn/{n}/") for n in range(100)])
-    assert added.new == 10 * QUEUED_PER_PAGE and added.refused == 100 - added.new
-    assert frontier.add([link("http://b.cn/")]).new == 1
+    frontier.add([link(f"http://a.cn/{n}/") for n in range(100)])
+    assert fates(frontier) == {"pending": 40, "drop:max_pages_per_host": 60} and QUEUED_PER_PAGE == 4
+    frontier.add([link("http://b.cn/")])
+    assert fates(frontier, "b.cn") == {"pending": 1}
 
 
 def test_bytes_of_a_host(begin: Any) -> None:
@@ -147,9 +148,9 @@ def test_refusals_beyond_what_is_remembered_only_count(begin: Any, monkeypatch: 
     monkeypatch.setattr(frontier_books, "REMEMBERED", 10)
     frontier = begin()
     refused = [link(f"http://out.com/{n}", refused="scope") for n in range(15)]
-    first, second = frontier.add(refused), frontier.add(refused)
-    assert (first.refused, first.again, first.beyond) == (10, 0, 5)
-    assert (second.refused, second.again, second.beyond) == (0, 10, 5)
-    assert frontier.add([link("http://out.com/t", refused="trap_url")]).refused == 1
+    for again, beyond in ((0, 5), (10, 10)):
+        frontier.add(refused)
+        assert frontier.offered() == (10, again, {"drop:scope": beyond})
+    frontier.add([link("http://out.com/t", refused="trap_url")])
     assert frontier.counts() == {"pending": 0, "drop:scope": 10, "drop:trap_url": 1}
-    assert frontier.beyond() == {"drop:scope": 10}
+    assert frontier.offered() == (11, 10, {"drop:scope": 10})

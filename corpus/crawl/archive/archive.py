@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corpus.crawl.archive import records as warc
-from corpus.crawl.fates import Reference
+from corpus.crawl.fates import Place, Reference
 from corpus.crawl.network.fetched import Fetched
 from corpus.engine.durable import HASH_BLOCK_BYTES, sync_folder
 from corpus.engine.errors import DiskError, WenhaiError
@@ -36,15 +36,6 @@ class ArchiveFile:
     bytes: int
     records: int
     sha256: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """Where a page's record stands."""
-
-    reference: Reference
-    file: str
-    offset: int
 
 
 class Archive:
@@ -101,14 +92,15 @@ class Archive:
                     path.unlink()
             sync_folder(self.folder)
 
-    def write_page(self, url: str, fetched: Fetched, digest: str | None = None) -> Written:
-        """Append the request and the response; `digest` is the body's `warc.payload_digest` where it is known."""
+    def write_page(self, url: str, fetched: Fetched, digest: str | None = None) -> tuple[Reference, Place]:
+        """Append the request and the response; `digest` is the body's `warc.payload_digest` where it is known.
+        Returns the record, as later ones refer to it, and where it stands."""
         fields = [("WARC-Payload-Digest", digest or warc.payload_digest(fetched.body))]
         return self._write(url, fetched, "response", fields, warc.response_head(fetched) + fetched.body)
 
     def write_revisit(
         self, url: str, fetched: Fetched, original: Reference, digest: str | None, *, not_modified: bool = False
-    ) -> Written:
+    ) -> tuple[Reference, Place]:
         """Append the request and a revisit: the answer's headers, and where its payload, of `digest`, was recorded.
 
         `not_modified`: the server said so (304); else the same payload came again.
@@ -139,7 +131,9 @@ class Archive:
             self._close_file()
         return self.sync()
 
-    def _write(self, url: str, fetched: Fetched, kind: str, fields: warc.Fields, block: bytes) -> Written:
+    def _write(
+        self, url: str, fetched: Fetched, kind: str, fields: warc.Fields, block: bytes
+    ) -> tuple[Reference, Place]:
         if self._broken:
             raise self._broken
         if self._fd is None:
@@ -153,11 +147,11 @@ class Archive:
         concurrent = ("WARC-Concurrent-To", f"<{record_id}>")
         request = warc.pack("request", self._new_id().urn, [*shared, concurrent], warc.REQUEST, fetched.request_head)
         answer = warc.pack(kind, record_id, [*shared, *fields], warc.RESPONSE, block)
-        written = Written(Reference(record_id, url, fetched.date), self._name, self._length + len(request))
+        place = Place(self._name, self._length + len(request), fetched.date)
         self._append(request + answer, 2)
         if self._length >= self._file_bytes:
             self._close_file()
-        return written
+        return Reference(record_id, url, fetched.date), place
 
     def _begin_file(self, date: str) -> None:
         """Open the next file and write what it is, as of the date of its first record."""

@@ -14,32 +14,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import chain
+from typing import Any
 
-from corpus.crawl.frontier.hosts import Host
+from corpus.crawl.fates import FETCHED, KEPT, MOVED, NOT_MODIFIED, Outcome, Place, Reference
 from corpus.engine.durable import canonical_json, parse_json
 from corpus.engine.errors import WenhaiError
 
 PENDING = "pending"
 REMEMBERED = 100_000
+MAX_TEXT = 500  # characters of a validator that is kept, and of a detail
+MAX_CIRCLE = 100  # redirects that are followed in the books to see whether they lead back
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A known URL and what became of it."""
-
-    url: str
-    host: str | None  # None: refused, of a host that is not crawled
-    fate: str
-    depth: int
-    attempts: int
-    round: int | None  # of the last visit, from 0
-    status: int | None
-    bytes: int | None
-    digest: str | None
-    file: str | None
-    offset: int | None
-    fetched: int | None  # seconds since 1970
-    detail: str | None
+# Of a known URL, as the ledger has it. `host` is None of a refused URL whose host is not crawled, `round` (of the last
+# visit) begins at 0, `fetched` is in seconds since 1970.
+_URL = "url, name AS host, fate, depth, attempts, round, status, urls.bytes, digest, file, offset, fetched, detail"
+_HOST = "name, domain, pending, pages, bytes, chinese_bytes, text_bytes, errors, closed"
 
 
 @dataclass(slots=True)
@@ -120,6 +110,54 @@ class Books:
         self.state.pending += numbers.total()
         return numbers.total()
 
+    def store(self, url: int, outcome: Outcome, place: Place | None) -> int:
+        """Write the outcome to the URL's row; the row's pattern."""
+        row: dict[str, Any] = {
+            "fate": self.fate(outcome.fate),
+            "round": self.state.round,
+            "status": outcome.status,
+            "bytes": outcome.fetched_bytes,
+            "target": outcome.links[0].key if outcome.fate == MOVED and outcome.links else None,
+            "detail": _storable(outcome.detail[:MAX_TEXT]) or None,
+        }
+        if outcome.fate in KEPT:
+            said = {"digest": outcome.digest, "etag": outcome.etag, "last_modified": outcome.last_modified}
+            for name, text in said.items():
+                if text is not None or outcome.fate != NOT_MODIFIED:  # what a 304 does not say is as it was
+                    row[name] = None if text is None or len(text) > MAX_TEXT else _storable(text)
+        if place is not None:
+            row |= {
+                "file": place.file,
+                "offset": place.offset,
+                "fetched": int(datetime.fromisoformat(place.date).timestamp()),
+            }
+        names = ", ".join(f"{name} = ?" for name in row)
+        (pattern,) = self.db.execute(
+            f"UPDATE urls SET attempts = attempts + 1, {names} WHERE id = ? RETURNING pattern", (*row.values(), url)
+        ).fetchone()
+        if outcome.fate == FETCHED and outcome.digest is not None and outcome.record is not None:
+            record = (outcome.digest, outcome.record.record_id, outcome.record.url, outcome.record.date)
+            self.db.execute("INSERT OR IGNORE INTO payloads VALUES (?, ?, ?, ?)", record)
+        return int(pattern)
+
+    def leads_back(self, url: bytes, target: bytes) -> bool:
+        """Whether redirects that are known lead from `target` to the URL of key `url`, which leads to `target`."""
+        for _ in range(MAX_CIRCLE):
+            if target == url:
+                return True
+            row = self.db.execute(
+                "SELECT target FROM urls WHERE key = ? AND fate = ?", (target, self.fate(MOVED))
+            ).fetchone()
+            if row is None or row[0] is None:
+                return False
+            (target,) = row
+        return True
+
+    def payload(self, digest: str) -> Reference | None:
+        """The record that holds the payload of this digest, the first there was."""
+        row = self.db.execute("SELECT record_id, url, date FROM payloads WHERE digest = ?", (digest,)).fetchone()
+        return None if row is None else Reference(*row)
+
     def last_id(self, table: str) -> int:
         """The last number of a row of `urls` or `hosts`; 0 when there is none."""
         (last,) = self.db.execute(f"SELECT max(id) FROM {table}").fetchone()
@@ -138,28 +176,31 @@ class Books:
         numbers = Counter(chain.from_iterable(self.db.execute("SELECT fate FROM urls")))  # GROUP BY would sort them all
         found = {PENDING: numbers.pop(None, 0)} | {self.names[fate]: urls for fate, urls in numbers.items()}
         pending, wrong = self.db.execute(
-            "SELECT total(pending), total(pending <> (SELECT count(*) FROM urls WHERE host = hosts.id AND fate IS NULL))"
-            " FROM hosts"
+            "SELECT total(pending), total(pending <>"
+            " (SELECT count(*) FROM urls WHERE host = hosts.id AND fate IS NULL)) FROM hosts"
         ).fetchone()
         if found != self.counts() or sum(found.values()) != self.state.known or wrong or pending != found[PENDING]:
             raise WenhaiError(
-                f"frontier: the books do not balance (written {self.counts()}, found {found}, {wrong:.0f} hosts wrong): "
-                "a fault of this program. Begin the crawl anew in an empty folder, and report this line."
+                f"frontier: the books do not balance (written {self.counts()}, found {found}, {wrong:.0f} hosts "
+                "wrong): a fault of this program. Begin the crawl anew in an empty folder, and report this line."
             )
 
-    def urls(self) -> Iterator[Known]:
-        """All known URLs, in order of discovery."""
-        for url, host, fate, *rest in self.db.execute(
-            "SELECT url, name, fate, depth, attempts, round, status, urls.bytes, digest, file, offset, fetched, detail"
-            " FROM urls LEFT JOIN hosts ON hosts.id = urls.host ORDER BY urls.id"
-        ):
-            yield Known(url, host, PENDING if fate is None else self.names[fate], *rest)
+    def urls(self) -> Iterator[dict[str, Any]]:
+        """All known URLs, in order of discovery: the columns of `_URL`."""
+        for row in self._rows(f"SELECT {_URL} FROM urls LEFT JOIN hosts ON hosts.id = urls.host ORDER BY urls.id"):
+            yield row | {"fate": PENDING if row["fate"] is None else self.names[row["fate"]]}
 
-    def top_hosts(self, count: int) -> list[Host]:
-        """The hosts with most pages. Reads all hosts."""
-        rows = self.db.execute(
-            "SELECT name, domain, pending, pages, bytes, chinese_bytes, text_bytes, errors, closed FROM hosts"
-            " ORDER BY pages DESC, id LIMIT ?",
-            (count,),
-        ).fetchall()
-        return [Host(*(*row[:8], self.names.get(row[8]))) for row in rows]
+    def top_hosts(self, count: int) -> list[dict[str, Any]]:
+        """The hosts with most pages: the columns of `_HOST`, bytes of text in UTF-8. Reads all hosts."""
+        rows = self._rows(f"SELECT {_HOST} FROM hosts ORDER BY pages DESC, id LIMIT ?", count)
+        return [row | {"closed": self.names.get(row["closed"])} for row in rows]
+
+    def _rows(self, query: str, *values: int) -> Iterator[dict[str, Any]]:
+        cursor = self.db.execute(query, values)
+        names = [column for column, *_ in cursor.description]
+        return (dict(zip(names, row, strict=True)) for row in cursor)
+
+
+def _storable(text: str) -> str:
+    """Lone surrogates, which headers may hold, as backslash escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()

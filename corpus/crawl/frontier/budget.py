@@ -1,4 +1,5 @@
-"""Which URLs are not let in: budgets of hosts and domains, and patterns that only a trap makes (FAULTS row 24).
+"""Links into the frontier, and which are not let in: budgets of hosts and domains, and patterns that only a trap makes
+(FAULTS row 24).
 
 A pattern is what URLs of a host have in common but for their numbers and values. It takes so many URLs; one path of a
 host takes so many sets of parameter names; and a pattern whose pages keep saying what an earlier page of it said is
@@ -9,10 +10,14 @@ are exempt from what counts links (depth, patterns, hosts of a domain): somebody
 from __future__ import annotations
 
 import sqlite3
-from typing import Literal, Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
 
 from corpus.crawl.config import BudgetConfig
 from corpus.crawl.fates import Link
+from corpus.crawl.frontier.books import Books
+from corpus.crawl.frontier.hosts import Hosts
 
 QUEUED_PER_PAGE = 4
 """A host may have this many times the pages that it may yet give waiting, so that its best URLs are fetched, not its
@@ -23,39 +28,100 @@ HOST_REPEATS = 10
 NO_QUERY = bytes(8)
 
 
-class HostBudget(Protocol):
-    """What a budget asks of a host."""
+@dataclass(slots=True)
+class _Host:
+    """A host while links are added to it."""
 
     id: int
     closed: str | None
     queued: int
     round_pages: int
+    added: int = 0
+    seed: bool = False
 
 
 class Budgets:
-    """The counters of patterns, query paths and domains, in the frontier's tables."""
+    """Takes links in, and counts them by pattern, query path and domain in the frontier's tables; what it writes
+    belongs to the caller's transaction."""
 
-    def __init__(self, db: sqlite3.Connection, config: BudgetConfig):
-        self.db = db
-        self.config = config
+    def __init__(self, db: sqlite3.Connection, config: BudgetConfig, books: Books, hosts: Hosts) -> None:
+        self.db, self.config, self.books, self.hosts = db, config, books, hosts
 
-    def refusal(self, link: Link, host: HostBudget | None) -> str | None:
-        """The fate of a link that is not let in; None: it is (`admit`). `host` is None when it is new."""
+    def add(self, links: Iterable[Link]) -> None:
+        """Take links in, in order: each is known from then on (pending, or refused by a budget), or counted."""
+        hosts = dict[str, _Host | None]()
+        for link in links:
+            if self.db.execute("SELECT 1 FROM urls WHERE key = ?", (link.key,)).fetchone():
+                self.books.state.again += 1
+                continue
+            if link.host not in hosts:
+                hosts[link.host] = self._find_host(link.host)
+            host = hosts[link.host]
+            fate = self._refusal(link, host)
+            if fate is None:
+                host = hosts[link.host] = host or self._new_host(link)
+                fate = self._admit(link, host.id)
+            if fate is None:
+                assert host is not None
+                host.queued += 1
+                host.added += 1
+                host.seed |= link.depth == 0
+            elif not self.books.remembers(fate):
+                continue
+            self._insert(link, host, fate)
+        for host in hosts.values():
+            if host is not None and host.added:
+                self._queued(host)
+
+    def _find_host(self, name: str) -> _Host | None:
+        row = self.db.execute("SELECT id, closed, pending, round_pages FROM hosts WHERE name = ?", (name,)).fetchone()
+        return None if row is None else _Host(row[0], self.books.names.get(row[1]), row[2], row[3])
+
+    def _new_host(self, link: Link) -> _Host:
+        self.db.execute("INSERT INTO domains VALUES (?, 1) ON CONFLICT DO UPDATE SET hosts = hosts + 1", (link.domain,))
+        (id,) = self.db.execute(
+            "INSERT INTO hosts (name, domain, hint, turn) VALUES (?, ?, ?, ?) RETURNING id",
+            (link.host, link.domain, link.priority, self.hosts.first_turn(link.priority)),
+        ).fetchone()
+        return _Host(id, None, 0, 0)
+
+    def _insert(self, link: Link, host: _Host | None, fate: str | None) -> None:
+        self.db.execute(
+            "INSERT INTO urls (key, url, host, pattern, depth, redirects, priority, fate)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(link.key, link.url, None if host is None else host.id, signed(link.pattern)),
+                *(link.depth, link.redirects, round(1_000 * link.priority)),
+                None if fate is None else self.books.fate(fate),
+            ),
+        )
+        self.books.known(fate)
+
+    def _queued(self, host: _Host) -> None:
+        """Its new URLs are pending."""
+        self.db.execute(
+            "UPDATE hosts SET pending = pending + ?, seed = seed OR ? WHERE id = ?", (host.added, host.seed, host.id)
+        )
+        self.hosts.gain(host.id, host.added, was_idle=host.queued == host.added)
+
+    def _refusal(self, link: Link, host: _Host | None) -> str | None:
+        """The fate of a link that is not let in; None: it is (`_admit`). `host` is None when it is new."""
         if link.refused is not None:
             return f"drop:{link.refused}"
         if not link.seed and link.depth > self.config.max_depth:
             return "drop:max_depth"
         if host is None:
-            full = not link.seed and self._hosts_of(link.domain) >= self.config.max_hosts_per_domain
-            return "drop:max_hosts_per_domain" if full else None
+            row = self.db.execute("SELECT hosts FROM domains WHERE name = ?", (link.domain,)).fetchone()
+            full = row is not None and row[0] >= self.config.max_hosts_per_domain
+            return "drop:max_hosts_per_domain" if full and not link.seed else None
         if host.closed is not None:
             return host.closed
         if host.queued >= QUEUED_PER_PAGE * (self.config.max_pages_per_host - host.round_pages):
             return "drop:max_pages_per_host"
         return None
 
-    def admit(self, link: Link, host: int) -> str | None:
-        """Count a link that `refusal` lets in against its pattern; the fate, if the pattern takes no more."""
+    def _admit(self, link: Link, host: int) -> str | None:
+        """Count a link that `_refusal` lets in against its pattern; the fate, if the pattern takes no more."""
         pattern = signed(link.pattern)
         row = self.db.execute(
             "SELECT urls, closed FROM patterns WHERE host = ? AND pattern = ?", (host, pattern)
@@ -71,10 +137,6 @@ class Budgets:
             (host, pattern),
         )
         return None
-
-    def count_host(self, domain: str) -> None:
-        """A domain has one host more."""
-        self.db.execute("INSERT INTO domains VALUES (?, 1) ON CONFLICT DO UPDATE SET hosts = hosts + 1", (domain,))
 
     def repeats(self, host: int, pattern: int, content: bytes) -> Literal["pattern", "host"] | None:
         """Note what a page says; what is to be closed by it. A pattern is closed here, a host by the caller."""
@@ -112,11 +174,6 @@ class Budgets:
             return "drop:max_bytes_per_host"
         return None
 
-    def begin_round(self) -> None:
-        """Pages that are fetched again say what they said before: that is no trap. The first new one ends a row,
-        too."""
-        self.db.execute("DELETE FROM contents")
-
     def _new_query(self, link: Link) -> bool:
         path = link.query_path
         row = self.db.execute("SELECT patterns FROM query_paths WHERE path = ?", (path,)).fetchone()
@@ -126,10 +183,6 @@ class Budgets:
             "INSERT INTO query_paths VALUES (?, 1) ON CONFLICT DO UPDATE SET patterns = patterns + 1", (path,)
         )
         return True
-
-    def _hosts_of(self, domain: str) -> int:
-        row = self.db.execute("SELECT hosts FROM domains WHERE name = ?", (domain,)).fetchone()
-        return 0 if row is None else int(row[0])
 
 
 def signed(pattern: bytes) -> int:

@@ -5,8 +5,8 @@ checkpoint, and what was claimed since is pending again. No call reads a wall cl
 which stands still while no process works: after a restart a host is owed the whole rest of its delay, whatever
 happened to the machine's clock meanwhile.
 
-Beside it: schema.py (the file), books.py (what balances), budget.py (what is not let in), links.py and visits.py (what
-is written of a link and of a visit), hosts.py (whose turn it is).
+Beside it: schema.py (the file), books.py (what balances, and what is written of a visit), budget.py (links, and which
+are not let in), hosts.py (whose turn it is).
 """
 
 from __future__ import annotations
@@ -21,17 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from corpus.crawl.config import CrawlConfig
-from corpus.crawl.fates import KEPT, MOVED, Claim, Link, Outcome, Reference
-from corpus.crawl.frontier.books import Books, Known
+from corpus.crawl.fates import KEPT, MOVED, Claim, Link, Outcome, Place, Reference
+from corpus.crawl.frontier.books import Books
 from corpus.crawl.frontier.budget import Budgets
-from corpus.crawl.frontier.hosts import Evidence, Host, Hosts, Slot, byte_share
-from corpus.crawl.frontier.links import Added, Intake
+from corpus.crawl.frontier.hosts import Hosts, Slot
 from corpus.crawl.frontier.schema import commit, connect, explained
-from corpus.crawl.frontier.visits import Place, Visits
+from corpus.crawl.pages.focus import host_evidence
 from corpus.engine.durable import canonical_json
 from corpus.engine.errors import WenhaiError
-
-__all__ = ["Added", "Frontier", "Known", "Place"]
 
 TRANSIENT = tuple(
     f"error:{kind}" for kind in ("dns", "connect", "timeout", "slow", "truncated", "host_down", "robots_unreachable")
@@ -51,9 +48,7 @@ class Frontier:
         DiskError: the disk is full or refuses (any call; the last checkpoint stands).
     """
 
-    def __init__(
-        self, path: Path, config: CrawlConfig, clock: Callable[[], float], evidence: Evidence = byte_share
-    ) -> None:
+    def __init__(self, path: Path, config: CrawlConfig, clock: Callable[[], float]) -> None:
         self.path = path
         self._clock = clock
         self._max_pages = config.budget.max_pages
@@ -71,12 +66,8 @@ class Frontier:
         manners = config.politeness
         delays = (manners.min_delay_seconds, manners.max_delay_seconds, manners.max_crawl_delay_seconds)
         self._longest = max(*delays, manners.max_retry_after_seconds)
-        self._hosts = Hosts(
-            self._db, evidence, self._state.time, self._state.turn, max(delays), manners.max_hosts_per_domain
-        )
-        self._budgets = Budgets(self._db, config.budget)
-        self._visits = Visits(self._db, self._books)
-        self._intake = Intake(self._db, self._books, self._budgets, self._hosts)
+        self._hosts = Hosts(self._db, self._state.time, self._state.turn, max(delays), manners.max_hosts_per_domain)
+        self._budgets = Budgets(self._db, config.budget, self._books, self._hosts)
         if self._state.reopened is not None:
             with self._work():
                 self._reopen()
@@ -115,10 +106,10 @@ class Frontier:
 
     # ----------------------------------------------------------------------------------------------------------- links
 
-    def add(self, links: Iterable[Link]) -> Added:
+    def add(self, links: Iterable[Link]) -> None:
         """Take links in, in order: each is known afterwards, or counted."""
         with self._work():
-            return self._intake.add(links)
+            self._budgets.add(links)
 
     # ---------------------------------------------------------------------------------------------------------- claims
 
@@ -138,7 +129,7 @@ class Frontier:
                 (slot.id,),
             ).fetchone()
             self._claims[id] = slot
-            refers_to = None if digest is None else self._visits.payload(digest)
+            refers_to = None if digest is None else self._books.payload(digest)
             last = (etag, last_modified, digest, refers_to)
             return Claim(id, url, key, slot.name, slot.domain, depth, redirects, attempts, *last)
 
@@ -165,16 +156,16 @@ class Frontier:
         *,
         place: Place | None = None,
         state: dict[str, Any] | None = None,
-    ) -> Added:
+    ) -> None:
         """Store what came of a claim and take its links in; its host is due again at `due_at`.
 
         `place` is where its record stands, `state` (JSON) what politeness remembers of the host.
         """
         slot = self._slot(claim)
         with self._work():
-            if outcome.fate == MOVED and any(self._visits.leads_back(claim.key, link.key) for link in outcome.links):
+            if outcome.fate == MOVED and any(self._books.leads_back(claim.key, link.key) for link in outcome.links):
                 outcome = replace(outcome, fate=REDIRECT_LOOP, links=())
-            pattern = self._visits.store(claim.id, outcome, place)
+            pattern = self._books.store(claim.id, outcome, place)
             self._ended(slot.id, outcome.fate)
             self._visited(slot, outcome)
             closed = outcome.content and self._budgets.repeats(slot.id, pattern, outcome.content)
@@ -182,9 +173,8 @@ class Frontier:
                 self._close(slot.id, TRAP_REPEATS)
             elif closed == "pattern":
                 self._drop(slot.id, TRAP_REPEATS, pattern)
-            added = self._intake.add(outcome.links)
+            self._budgets.add(outcome.links)
             self._release(claim, slot, due_at, state)
-            return added
 
     def give_back(self, claim: Claim, due_at: float, attempt: bool, *, state: dict[str, Any] | None = None) -> None:
         """Let the URL be pending again; `attempt` says whether this counts as one.
@@ -231,7 +221,7 @@ class Frontier:
         """Bring the beginning of a round to its end, from wherever a kill left it: URLs, then hosts."""
         assert self._state.since is not None and self._state.reopened is not None
         since, due = datetime.fromisoformat(self._state.since), 0
-        self._budgets.begin_round()
+        self._db.execute("DELETE FROM contents")  # pages that are fetched again say what they said before: no trap
         for start in range(self._state.reopened + 1, self._books.last_id("urls") + 1, ROWS_AT_A_TIME):
             ids = range(start, start + ROWS_AT_A_TIME)
             due += self._books.reopen(KEPT, since, TRANSIENT, ids)
@@ -263,14 +253,14 @@ class Frontier:
         """Of this crawl; the first is 0."""
         return self._state.round
 
-    def beyond(self) -> dict[str, int]:
-        """Links that were refused and only counted, by fate (books.py)."""
-        return dict(self._state.beyond)
+    def offered(self) -> tuple[int, int, dict[str, int]]:
+        """Links so far (books.py): to URLs not known before, to known ones, and refused and only counted, by fate."""
+        return self._state.known, self._state.again, dict(self._state.beyond)
 
     def seen_digest(self, digest: str) -> Reference | None:
         """The record that holds this payload."""
         with self._work():
-            return self._visits.payload(digest)
+            return self._books.payload(digest)
 
     def host_evidence(self, host: str) -> float:
         """How likely it is that the next page of a host is Chinese, 0..1."""
@@ -279,7 +269,7 @@ class Frontier:
                 "SELECT chinese_bytes, text_bytes, pages FROM hosts WHERE name = ?", (host,)
             ).fetchone()
             chinese_bytes, text_bytes, pages = row or (0, 0, 0)
-            return self._hosts.evidence(chinese_bytes, text_bytes, pages, host)
+            return host_evidence(chinese_bytes, text_bytes, pages, host)
 
     def due(self, host: str) -> float | None:
         """When a host is due again, or was; None while it is claimed."""
@@ -300,13 +290,14 @@ class Frontier:
             row = self._db.execute("SELECT state FROM hosts WHERE name = ?", (host,)).fetchone()
             return None if row is None or row[0] is None else dict(json.loads(row[0]))
 
-    def top_hosts(self, count: int) -> list[Host]:
-        """The hosts with most pages. Reads all hosts: for the end of a run."""
+    def top_hosts(self, count: int) -> list[dict[str, Any]]:
+        """The hosts with most pages: columns of their table. Reads all hosts: for the end of a run."""
         with self._work():
             return self._books.top_hosts(count)
 
-    def iter_urls(self) -> Iterator[Known]:
-        """All known URLs, in order of discovery; no call that changes anything may come before the last."""
+    def iter_urls(self) -> Iterator[dict[str, Any]]:
+        """All known URLs, in order of discovery, by column of the ledger; no call that changes anything may come
+        before the last."""
         with explained(self.path):
             yield from self._books.urls()
 

@@ -15,42 +15,15 @@ import heapq
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from corpus.crawl.pages.focus import host_evidence
 
 WINDOW = 4_096
 FAR_SECONDS = 60.0
 TICK_SECONDS = 1e-6  # what sums of times may be wrong by
 MAX_WEIGHT = 16.0
-PRIOR_BYTES = 2_000  # of text, half of it Chinese: what an unknown host is taken for
-
-Evidence = Callable[[int, int, int, str], float]
-"""(chinese_bytes, text_bytes, pages, name) -> how likely it is that a host's next page is Chinese, 0..1."""
-
-
-def byte_share(chinese_bytes: int, text_bytes: int, pages: int, name: str) -> float:
-    """The plainest evidence: the share of Chinese bytes in the text so far, smoothed.
-
-    >>> byte_share(0, 0, 0, "a.cn"), byte_share(9_000, 9_000, 3, "a.cn") > 0.9
-    (0.5, True)
-    """
-    return (chinese_bytes + PRIOR_BYTES / 2) / (text_bytes + PRIOR_BYTES)
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """A row of the hosts table, for reports and decisions. Bytes are UTF-8 of the text but `bytes`, from the wire."""
-
-    name: str
-    domain: str
-    pending: int
-    pages: int
-    bytes: int
-    chinese_bytes: int
-    text_bytes: int
-    errors: int
-    closed: str | None  # the fate of its URLs from then on
 
 
 @dataclass(slots=True)
@@ -69,11 +42,8 @@ class Slot:
 class Hosts:
     """The window over the table, and its order. Times are crawl time; `opened` is when this process began."""
 
-    def __init__(
-        self, db: sqlite3.Connection, evidence: Evidence, opened: float, turn: float, max_floor: float, at_a_time: int
-    ):
+    def __init__(self, db: sqlite3.Connection, opened: float, turn: float, max_floor: float, at_a_time: int) -> None:
         self.db = db
-        self.evidence = evidence
         self.turn = turn
         """The present turn: that of the last host served."""
         self._opened = opened
@@ -151,7 +121,7 @@ class Hosts:
 
     def rank(self, name: str, hint: float, pages: int, chinese_bytes: int, text_bytes: int) -> float:
         """0..1: the first link's promise until there are pages to judge by."""
-        return self.evidence(chinese_bytes, text_bytes, pages, name) if pages else hint
+        return host_evidence(chinese_bytes, text_bytes, pages, name) if pages else hint
 
     def first_turn(self, hint: float) -> float:
         """Where a new host joins."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 import brotli  # type: ignore[import-untyped]
 
@@ -32,12 +31,6 @@ MAX_ZSTD_WINDOW_LOG = 23  # 8 MiB (RFC 9659)
 _GZIP_BITS, _ZLIB_BITS, _RAW_BITS = 31, 15, -15
 _GZIP_MAGIC = b"\x1f\x8b"
 _DEFLATE_METHOD = 8  # the lower half of the first byte of a zlib header
-
-
-class _Decoder(Protocol):
-    def decode(self, data: bytes) -> Iterator[bytes]: ...
-
-    def complete(self) -> bool: ...
 
 
 class Body:
@@ -97,7 +90,7 @@ class Body:
         return bytes(self._kept)
 
 
-def _decoder(name: str) -> _Decoder:
+def _decoder(name: str) -> _Zlib | _Brotli | _Zstd:
     match name:
         case "gzip" | "x-gzip":
             return _Zlib(_GZIP_BITS)

@@ -33,8 +33,6 @@ from corpus.crawl.network.decompress import ACCEPT_ENCODING, Body
 from corpus.crawl.network.fetched import Fetched, FetchError
 from corpus.engine.errors import UsageError
 
-__all__ = ["DEFAULT_MAX_BYTES", "NETWORK_SETTING", "FetchError", "Fetched", "GuardedHandler"]
-
 NETWORK_SETTING = "WENHAI_NETWORK"
 DEFAULT_MAX_BYTES = BudgetConfig().max_page_bytes
 KEEP_ALIVE_SECONDS = 15.0
@@ -60,7 +58,7 @@ class GuardedHandler(BaseDownloadHandler):  # type: ignore[misc]
         connector = aiohttp.TCPConnector(
             resolver=self._resolver,
             socket_factory=self._guard.open_socket,
-            ssl=_tls_context(network.ca_file),
+            ssl=tls_context(network.ca_file),
             limit=0,  # Scrapy limits them
             limit_per_host=1,
             keepalive_timeout=KEEP_ALIVE_SECONDS,
@@ -214,10 +212,11 @@ def _answer_class(header_seconds: float) -> type[_Answer]:
     return type("_AnswerWithin", (_Answer,), {"header_seconds": header_seconds})
 
 
-def _tls_context(ca_file: str | None) -> ssl.SSLContext:
+def tls_context(ca_file: str | None) -> ssl.SSLContext:
+    """Certificates to trust: the system's, or those of a file; raises `UsageError` where it holds none."""
     try:
         return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # ssl.SSLError is one: a file without certificates
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError: a file without certificates
         raise UsageError(
             f"[crawl.network] ca_file: {ca_file} cannot be read as certificates in PEM: {error}"
         ) from error

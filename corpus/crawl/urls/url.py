@@ -26,7 +26,8 @@ _ASP_SESSION = re.compile(r"(?<=/)\((?:[A-Za-z]\([^()/]*\)){1,4}\)/")  # ASP.NET
 _ALWAYS_OUT = re.compile(
     r"utm_\w+|(?:hm(?:sr|pl|cu|kw|ci))|(?:pk|piwik|mtm|matomo)_\w+|aspsessionid\w*|"
     r"jsessionid|phpsessid|sessionid|session_id|sessid|cfid|cftoken|"
-    r"spm|scm|bd_vid|qhclickid|sudaref|vd_source|share_token|share_source|share_medium|share_from|nsukey|isappinstalled|"
+    r"spm|scm|bd_vid|qhclickid|sudaref|vd_source|share_token|share_source|share_medium|share_from|nsukey|"
+    r"isappinstalled|"
     r"gclid|dclid|gbraid|wbraid|gad_source|srsltid|fbclid|msclkid|yclid|ttclid|twclid|igshid|_openstat|mc_cid|mc_eid|"
     r"mkt_tok|_ga|_gl|_hsenc|_hsmi",
     re.IGNORECASE,

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from corpus.commoncrawl import select as select_module
 from corpus.commoncrawl.config import FetchConfig, HttpConfig, SelectConfig
-from corpus.commoncrawl.rules import may_hold, surt_ranges
+from corpus.commoncrawl.index import may_hold, surt_ranges
 from corpus.commoncrawl.select import Select, Sort
 from corpus.document import read_table
 from corpus.engine import storage

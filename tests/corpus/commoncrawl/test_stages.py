@@ -15,7 +15,7 @@ import pytest
 from corpus.commoncrawl.config import FetchConfig, HttpConfig, SelectConfig
 from corpus.commoncrawl.http import Http
 from corpus.commoncrawl.select import Select, Sort
-from corpus.commoncrawl.stages import Fetch, WholeFiles, damage_of
+from corpus.commoncrawl.stages import Fetch, WholeFiles
 from corpus.document import read_table
 from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
@@ -265,15 +265,6 @@ def test_a_server_without_answers_stops_whole_files(archive: Archive, server: Se
     assert len(server.requests) <= HTTP.attempts + 2
     server.fault = lambda request: "" if request.number % 2 else "cut:4000"
     assert len(whole(archive, server.url, out).files()) == 2
-
-
-def test_every_member_is_looked_at(archive: Archive, tmp_path: Path) -> None:
-    path = tmp_path / "x.warc.gz"
-    data = (archive.folder / archive.wets[0]).read_bytes()
-    path.write_bytes(data)
-    assert damage_of(path) is None
-    path.write_bytes(data[:-6] + b"\0" + data[-5:])  # the checksum of the last one
-    assert damage_of(path) is not None
 
 
 def test_requests_under_way_are_bounded(

@@ -89,7 +89,10 @@ def serve(answers: Mapping[str, Answer] | Handler) -> Iterator[Site]:
         def do_GET(self) -> None:
             with lock:
                 site.requests.append((self.headers.get("Host", "").partition(":")[0], self.path))
-            answer = answers(self.path, self.headers) if callable(answers) else answers.get(self.path, Answer(b"", 404))  # type: ignore[arg-type]
+            if callable(answers):
+                answer = answers(self.path, self.headers)  # type: ignore[arg-type]
+            else:
+                answer = answers.get(self.path, Answer(b"", 404))
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)
@@ -132,7 +135,7 @@ class Child:
 
     def __init__(self, words: Sequence[str], file_bytes: int | None = None) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["corpus.crawl.session", "corpus.crawl.books"])
+        context.set_forkserver_preload(["corpus.crawl.session", "corpus.crawl.run"])
         with tempfile.NamedTemporaryFile(delete=False) as file:
             self._said = Path(file.name)
         self._process = context.Process(target=_run, args=(list(words), str(self._said), file_bytes))

@@ -14,7 +14,7 @@ from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import Claim
 from corpus.crawl.network.fetched import FetchError
 from corpus.crawl.network.handler import NETWORK_SETTING, GuardedHandler
-from corpus.crawl.spider import CrawlSpider, Queue, settings
+from corpus.crawl.spider import CrawlSpider, settings
 from corpus.crawl.visits import Visit
 from corpus.engine.errors import DiskError
 
@@ -148,10 +148,3 @@ def test_what_was_cut_off_has_no_fate() -> None:
     spider.deaf = True
     spider.failed(Failed(Request(VISIT.url, meta={"visit": VISIT}), asyncio.CancelledError()))
     assert not script.told and not script.mistakes
-
-
-def test_requests_go_on_in_order() -> None:
-    queue = Queue()
-    first, second = Request("http://a.cn/1"), Request("http://a.cn/2")
-    assert queue.enqueue_request(first) and queue.enqueue_request(second) and queue.has_pending_requests()
-    assert [queue.next_request(), queue.next_request(), queue.next_request()] == [first, second, None]

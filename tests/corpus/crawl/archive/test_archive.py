@@ -34,6 +34,7 @@ from tests.corpus.sources.files import page
 
 INFO = warc_info("Mozilla/5.0 (compatible; wenhaibot/0.1; +mailto:a@example.org)", "a@example.org")
 LARGE = 1 << 30
+DATE = "2026-11-22T01:02:03Z"
 
 
 def numbered() -> Callable[[], uuid.UUID]:
@@ -76,12 +77,12 @@ def one(tmp_path: Path, fetched: Fetched, url: str = "https://example.org/") -> 
 
 def a_mixed_file(tmp_path: Path) -> Path:
     archive = make(tmp_path)
-    first = archive.write_page("https://example.org/1", answer(page(1)))
+    first, _ = archive.write_page("https://example.org/1", answer(page(1)))
     archive.write_page("https://example.org/2", answer(page(2), HTML, (b"Content-Encoding", b"br")))
     digest = payload_digest(page(1))
-    archive.write_revisit("https://example.org/3", answer(page(1)), first.reference, digest)
+    archive.write_revisit("https://example.org/3", answer(page(1)), first, digest)
     not_modified = answer(b"", (b"ETag", b'"x"'), status=304, reason="Not Modified")
-    archive.write_revisit("https://example.org/1", not_modified, first.reference, digest, not_modified=True)
+    archive.write_revisit("https://example.org/1", not_modified, first, digest, not_modified=True)
     (file,) = archive.close()
     assert file.records == 9
     return tmp_path / "data" / "00000.warc.gz"
@@ -166,14 +167,11 @@ def test_each_record_is_a_member_at_the_offset_that_was_told(tmp_path: Path) -> 
     written = [archive.write_page(f"https://example.org/{index}", answer(page(index))) for index in range(5)]
     archive.sync()
     data = (tmp_path / "data" / ".00000.warc.gz.open").read_bytes()
-    for index, one_page in enumerate(written):
-        record = next(iter(ArchiveIterator(io.BytesIO(data[one_page.offset :]))))
-        assert record.rec_headers.get_header("WARC-Target-URI") == f"https://example.org/{index}"
-        assert record.rec_headers.get_header("WARC-Record-ID") == f"<{one_page.reference.record_id}>"
-        assert one_page.file == "data/00000.warc.gz"
-        assert one_page.reference == Reference(
-            one_page.reference.record_id, f"https://example.org/{index}", "2026-11-22T01:02:03Z"
-        )
+    for index, (reference, place) in enumerate(written):
+        record = next(iter(ArchiveIterator(io.BytesIO(data[place.offset :]))))
+        assert record.rec_headers.get_header("WARC-Target-URI") == reference.url == f"https://example.org/{index}"
+        assert record.rec_headers.get_header("WARC-Record-ID") == f"<{reference.record_id}>"
+        assert (place.file, place.date, reference.date) == ("data/00000.warc.gz", DATE, DATE)
 
 
 def test_headers_describe_the_decoded_body_and_keep_the_rest(tmp_path: Path) -> None:
@@ -188,8 +186,8 @@ def test_headers_describe_the_decoded_body_and_keep_the_rest(tmp_path: Path) -> 
         HTML,
     )
     assert block(one(tmp_path, answer(b"<p>x", *headers)), 2) == (
-        b"HTTP/1.1 200 OK\r\nServer: nginx\r\nX-Crawler-content-ENCODING: gzip\r\nX-Crawler-Transfer-Encoding: chunked\r\n"
-        b"X-Crawler-Content-length: 999\r\nX-\xd6\xd0: \xd6\xd0\xce\xc4 \xe6\x96\x87 \xff\x80\r\nSet-Cookie: a=1\r\n"
+        b"HTTP/1.1 200 OK\r\nServer: nginx\r\nX-Crawler-content-ENCODING: gzip\r\n"
+        b"X-Crawler-Transfer-Encoding: chunked\r\nX-Crawler-Content-length: 999\r\nX-\xd6\xd0: \xd6\xd0\xce\xc4 \xe6\x96\x87 \xff\x80\r\nSet-Cookie: a=1\r\n"
         b"set-cookie: b=2\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: 4\r\n\r\n<p>x"
     )
 
@@ -295,24 +293,6 @@ def test_large_files_are_closed_and_reported_once(tmp_path: Path) -> None:
         assert all(len(part) < 4_000 for part in (data,))
         assert gzip.decompress(data).startswith(b"WARC/1.1\r\nWARC-Type: warcinfo")
     assert urls(tmp_path) == [str(index) for index in range(12)]
-
-
-def test_sync_tells_length_and_records(tmp_path: Path) -> None:
-    archive = make(tmp_path)
-    write(archive, 1)
-    (file,) = archive.sync()
-    path = tmp_path / "data" / ".00000.warc.gz.open"
-    assert file == ArchiveFile("data/00000.warc.gz", path.stat().st_size, 3, None)
-
-
-def test_the_series_goes_on_after_those_that_are_closed(tmp_path: Path) -> None:
-    first = make(tmp_path)
-    write(first, 1)
-    files = first.close()
-    second = make(tmp_path, files=files)
-    write(second, 2)
-    (more,) = second.close()
-    assert more.name == "data/00001.warc.gz" and urls(tmp_path) == ["1", "2"]
 
 
 def test_the_next_number_after_99999(tmp_path: Path) -> None:

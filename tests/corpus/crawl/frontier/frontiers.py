@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from corpus.crawl.config import BudgetConfig, CrawlConfig
-from corpus.crawl.fates import FETCHED, Claim, Link, Outcome, Reference
-from corpus.crawl.frontier.frontier import Frontier, Place
+from corpus.crawl.fates import FETCHED, Claim, Link, Outcome, Place, Reference
+from corpus.crawl.frontier.frontier import Frontier
 
 DATE = "2026-01-02T03:04:05Z"
 
@@ -51,9 +51,14 @@ def link(url: str, **changes: Any) -> Link:
 
 
 def fetched(claim: Claim, **changes: Any) -> Outcome:
-    """A page of 100 bytes that nobody else has."""
+    """A Chinese page of 100 bytes that nobody else has."""
     digest = f"sha1:{claim.key.hex()}"
-    values = {"digest": digest, "record": Reference(f"urn:uuid:{claim.key.hex()}", claim.url, DATE), "status": 200}
+    values: dict[str, Any] = {
+        "digest": digest,
+        "record": Reference(f"urn:uuid:{claim.key.hex()}", claim.url, DATE),
+        "status": 200,
+    }
+    values |= {"text_bytes": 9_000, "chinese_bytes": 9_000}
     return Outcome(**({"fate": FETCHED, "fetched_bytes": 100, **values} | changes))
 
 
@@ -65,6 +70,13 @@ def claimed(frontier: Frontier, clock: Clock) -> Claim | None:
             return None
         assert wait > 0, "a frontier that says that something is due has it"
         clock.now += wait
+    return claim
+
+
+def taken(frontier: Frontier, clock: Clock) -> Claim:
+    """The next claim, which is due at once."""
+    claim = frontier.next(clock.now)
+    assert claim is not None
     return claim
 
 

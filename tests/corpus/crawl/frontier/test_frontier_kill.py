@@ -150,7 +150,10 @@ def test_a_file_that_may_not_grow(tmp_path: Path, states: dict[int, list[Any]]) 
     goes_on(tmp_path, last, states)
 
 
-def test_a_full_disk_and_space_freed_later(make_disk: Callable[[str], Disk], states: dict[int, list[Any]]) -> None:  # noqa: F811
+def test_a_full_disk_and_space_freed_later(
+    make_disk: Callable[[str], Disk],  # noqa: F811
+    states: dict[int, list[Any]],
+) -> None:
     disk = make_disk("size=480k")
     last = fill(disk.folder, lambda frontier: None)
     assert last > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -19,6 +20,16 @@ from corpus.crawl.network.handler import NETWORK_SETTING, GuardedHandler
 
 LOOPBACK = ("127.0.0.0/8",)
 Respond = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+def asynchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """A test that is a coroutine, run in a loop of its own."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **options: Any) -> None:
+        asyncio.run(test(*arguments, **options))  # type: ignore[arg-type]
+
+    return run
 
 
 @dataclass

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from corpus.crawl.config import NetworkConfig
 from corpus.crawl.network.address import MAX_ADDRESSES, Guard, GuardedResolver, Refused, is_public
 from corpus.engine.errors import UsageError
+from tests.corpus.crawl.network.raw_server import asynchronous
 from tools.evaluate.ssrf_cases import address_info
 
 V4 = st.integers(0, 2**32 - 1).map(ipaddress.IPv4Address)
@@ -95,24 +96,22 @@ def test_names_that_do_not_resolve_are_errors_of_the_system(error: Exception) ->
         resolve(NetworkConfig(), "a.example", error)
 
 
-def test_a_resolver_that_hangs_is_not_waited_for() -> None:
+@asynchronous
+async def test_a_resolver_that_hangs_is_not_waited_for() -> None:
     hangs = threading.Event()
 
     def getaddrinfo(*_: object) -> list[tuple[Any, ...]]:
         hangs.wait()
         return []
 
-    async def run() -> None:
-        network = NetworkConfig(connect_seconds=0.01)
-        resolver = GuardedResolver(Guard(network), network, getaddrinfo)
-        try:
-            with pytest.raises(OSError, match=r"no answer in 0\.01 seconds"):
-                await resolver.resolve("a.example", 80)
-        finally:
-            await resolver.close()
-            hangs.set()
-
-    asyncio.run(run())
+    network = NetworkConfig(connect_seconds=0.01)
+    resolver = GuardedResolver(Guard(network), network, getaddrinfo)
+    try:
+        with pytest.raises(OSError, match=r"no answer in 0\.01 seconds"):
+            await resolver.resolve("a.example", 80)
+    finally:
+        await resolver.close()
+        hangs.set()
 
 
 def test_sockets_are_for_checked_addresses_and_ports_only() -> None:

@@ -13,13 +13,13 @@ import pytest
 import zstandard
 from scrapy import Request
 
-from corpus.crawl.fates import ERRORS
 from corpus.crawl.network.address import Guard, GuardedResolver
-from corpus.crawl.network.fetched import RETRIED, Fetched, FetchError
+from corpus.crawl.network.fetched import Fetched, FetchError
 from corpus.crawl.network.handler import GuardedHandler
 from corpus.crawl.pages.page import read_page
 from corpus.crawl.urls.url import normalize
 from tests.corpus.crawl.network.raw_server import (
+    asynchronous,
     chunked,
     download,
     downloader,
@@ -41,42 +41,38 @@ def fetched(answer: bytes, **meta: Any) -> Fetched:
     return result
 
 
-def test_the_facts_of_an_answer() -> None:
-    async def run() -> None:
-        answer = response(PAGE, "SERVER: a  b ", "x-Two: 1", "Content-Type: text/html", "X-TWO: \xb0")
-        async with serve(answer) as server, downloader(loopback(server)) as handler:
-            headers = {"User-Agent": "wenhaibot", "If-None-Match": 'W/"é"'}
-            request = Request(server.url("/a?b"), headers=headers, meta={"accept": ("text/html",)})
-            scrapys = await handler.download_request(request)
-            facts = request.meta["fetched"]
-        assert (facts.status, facts.reason, facts.version) == (200, "OK", "HTTP/1.1")
-        assert facts.raw_headers == (
-            (b"SERVER", b"a  b"),
-            (b"x-Two", b"1"),
-            (b"Content-Type", b"text/html"),
-            (b"X-TWO", "\xb0".encode()),
-            (b"Content-Length", b"%d" % len(PAGE)),
-        )
-        assert facts.body == PAGE and facts.wire_bytes == len(PAGE)
-        assert facts.address == "127.0.0.1" and 0 < facts.seconds < 60
-        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", facts.date)
-        assert [facts.request_head] == server.requests
-        assert b"User-Agent: wenhaibot\r\n" in facts.request_head
-        assert b"Accept-Encoding: gzip, deflate, br, zstd\r\n" in facts.request_head
-        assert (scrapys.url, scrapys.status, scrapys.body) == (request.url, 200, PAGE)
-        assert scrapys.headers.getlist("X-Two") == [b"1", "\xb0".encode()]
-
-    asyncio.run(run())
+@asynchronous
+async def test_the_facts_of_an_answer() -> None:
+    answer = response(PAGE, "SERVER: a  b ", "x-Two: 1", "Content-Type: text/html", "X-TWO: \xb0")
+    async with serve(answer) as server, downloader(loopback(server)) as handler:
+        headers = {"User-Agent": "wenhaibot", "If-None-Match": 'W/"é"'}
+        request = Request(server.url("/a?b"), headers=headers, meta={"accept": ("text/html",)})
+        scrapys = await handler.download_request(request)
+        facts = request.meta["fetched"]
+    assert (facts.status, facts.reason, facts.version) == (200, "OK", "HTTP/1.1")
+    assert facts.raw_headers == (
+        (b"SERVER", b"a  b"),
+        (b"x-Two", b"1"),
+        (b"Content-Type", b"text/html"),
+        (b"X-TWO", "\xb0".encode()),
+        (b"Content-Length", b"%d" % len(PAGE)),
+    )
+    assert facts.body == PAGE and facts.wire_bytes == len(PAGE)
+    assert facts.address == "127.0.0.1" and 0 < facts.seconds < 60
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", facts.date)
+    assert [facts.request_head] == server.requests
+    assert b"User-Agent: wenhaibot\r\n" in facts.request_head
+    assert b"Accept-Encoding: gzip, deflate, br, zstd\r\n" in facts.request_head
+    assert (scrapys.url, scrapys.status, scrapys.body) == (request.url, 200, PAGE)
+    assert scrapys.headers.getlist("X-Two") == [b"1", "\xb0".encode()]
 
 
 @pytest.mark.parametrize("target", ["/", "/?a", "/a/../b/./c//d", "/%7e%E4%bd%a0?q=%b0+%a1&&b==;", "/a|b^`{}"])
-def test_urls_go_out_as_they_are(target: str) -> None:
-    async def run() -> None:
-        async with serve(response()) as server, downloader(loopback(server)) as handler:
-            await download(handler, server.url(target) + "#fragment")
-            assert server.requests[0].startswith(f"GET {target} HTTP/1.1\r\n".encode())
-
-    asyncio.run(run())
+@asynchronous
+async def test_urls_go_out_as_they_are(target: str) -> None:
+    async with serve(response()) as server, downloader(loopback(server)) as handler:
+        await download(handler, server.url(target) + "#fragment")
+        assert server.requests[0].startswith(f"GET {target} HTTP/1.1\r\n".encode())
 
 
 @pytest.mark.parametrize(
@@ -97,11 +93,6 @@ def test_encodings_are_undone(header: str, packed: bytes) -> None:
     assert facts.body == PAGE and facts.wire_bytes == len(packed)
     facts = fetched(chunked(packed[:5], packed[5:], fields=(f"content-encoding: {header}",)))
     assert facts.body == PAGE and facts.wire_bytes == len(packed)
-
-
-def test_encodings_in_several_headers() -> None:
-    packed = gzip.compress(zlib.compress(PAGE))
-    assert fetched(response(packed, "Content-Encoding: deflate", "Content-Encoding: gzip")).body == PAGE
 
 
 def test_a_body_that_ends_with_the_connection() -> None:
@@ -163,20 +154,18 @@ def test_bodies_as_long_as_the_cap() -> None:
     assert kind(chunked(PAGE), max_bytes=len(PAGE) - 1) == "too_large"
 
 
-def test_one_connection_to_a_host_used_again() -> None:
-    async def run() -> None:
-        async with (
-            serve(response(PAGE, "Set-Cookie: a=b"), keep_alive=True) as server,
-            downloader(loopback(server, resolve={"a.test": "127.0.0.1"})) as handler,
-        ):
-            await asyncio.gather(*(download(handler, server.url(f"/{i}", "a.test")) for i in range(4)))
-            await download(handler, server.url(host="a.test"))
-            assert (server.connections, len(server.requests)) == (1, 5)
-            assert not any(b"cookie" in head.lower() for head in server.requests)
-            [[(protocol, _)]] = connections(handler)
-            assert not protocol.closed._callbacks  # nothing of the answers is kept
-
-    asyncio.run(run())
+@asynchronous
+async def test_one_connection_to_a_host_used_again() -> None:
+    async with (
+        serve(response(PAGE, "Set-Cookie: a=b"), keep_alive=True) as server,
+        downloader(loopback(server, resolve={"a.test": "127.0.0.1"})) as handler,
+    ):
+        await asyncio.gather(*(download(handler, server.url(f"/{i}", "a.test")) for i in range(4)))
+        await download(handler, server.url(host="a.test"))
+        assert (server.connections, len(server.requests)) == (1, 5)
+        assert not any(b"cookie" in head.lower() for head in server.requests)
+        [[(protocol, _)]] = connections(handler)
+        assert not protocol.closed._callbacks  # nothing of the answers is kept
 
 
 def connections(handler: GuardedHandler) -> list[list[Any]]:
@@ -184,63 +173,46 @@ def connections(handler: GuardedHandler) -> list[list[Any]]:
     return [list(pool) for pool in connector._conns.values()]
 
 
-def test_a_connection_that_ends_without_an_answer_is_one_attempt() -> None:
+@asynchronous
+async def test_a_connection_that_ends_without_an_answer_is_one_attempt() -> None:
     """HTTP clients like to ask again at once where a connection was kept and is gone; the host's pause comes first."""
 
-    async def run() -> None:
-        async with serve(b"") as server, downloader(loopback(server)) as handler:
+    async with serve(b"") as server, downloader(loopback(server)) as handler:
+        result = await outcome(handler, server.url())
+        assert isinstance(result, FetchError) and (result.kind, result.retry) == ("http", True)
+        assert server.connections == 1
+
+
+@asynchronous
+async def test_a_connection_that_the_server_gave_up_meanwhile() -> None:
+    async with serve(response(PAGE)) as server, downloader(loopback(server)) as handler:
+        for _ in range(3):  # at once, so that its end may not be known yet; after a pause it is
             result = await outcome(handler, server.url())
-            assert isinstance(result, FetchError) and (result.kind, result.retry) == ("http", True)
-            assert server.connections == 1
-
-    asyncio.run(run())
+            assert isinstance(result, Fetched) or (result.kind, result.retry) == ("http", True)
+        assert server.connections <= 3
 
 
-def test_a_connection_that_the_server_gave_up_meanwhile() -> None:
-    async def run() -> None:
-        async with serve(response(PAGE)) as server, downloader(loopback(server)) as handler:
-            for _ in range(3):  # at once, so that its end may not be known yet; after a pause it is
-                result = await outcome(handler, server.url())
-                assert isinstance(result, Fetched) or (result.kind, result.retry) == ("http", True)
-            assert server.connections <= 3
-
-    asyncio.run(run())
-
-    asyncio.run(run())
-
-
-def test_a_port_where_nobody_listens() -> None:
-    async def run() -> None:
-        async with serve(response()) as server:
-            network = loopback(server)
-        async with downloader(network) as handler:
-            result = await outcome(handler, server.url())
-        assert isinstance(result, FetchError) and (result.kind, result.retry) == ("connect", True)
-
-    asyncio.run(run())
+@asynchronous
+async def test_a_port_where_nobody_listens() -> None:
+    async with serve(response()) as server:
+        network = loopback(server)
+    async with downloader(network) as handler:
+        result = await outcome(handler, server.url())
+    assert isinstance(result, FetchError) and (result.kind, result.retry) == ("connect", True)
 
 
 @pytest.mark.parametrize(("code", "retry"), [(socket.EAI_NONAME, False), (socket.EAI_AGAIN, True)])
-def test_names_that_do_not_resolve(code: int, retry: bool) -> None:
+@asynchronous
+async def test_names_that_do_not_resolve(code: int, retry: bool) -> None:
     def getaddrinfo(*_: object) -> list[Any]:
         raise socket.gaierror(code, "no address")
 
-    async def run() -> None:
-        async with serve(response()) as server:
-            network = loopback(server)
-            async with downloader(network) as handler:
-                use_resolver(handler, GuardedResolver(Guard(network), network, getaddrinfo))
-                result = await outcome(handler, server.url(host="name.example"))
-        assert isinstance(result, FetchError) and (result.kind, result.retry) == ("dns", retry)
-
-    asyncio.run(run())
-
-
-def test_kinds_of_errors_are_known() -> None:
-    assert set(ERRORS) >= RETRIED
-    with pytest.raises(AssertionError):
-        FetchError("anything", "")
-    assert not FetchError("dns", "no such name", retry=False).retry
+    async with serve(response()) as server:
+        network = loopback(server)
+        async with downloader(network) as handler:
+            use_resolver(handler, GuardedResolver(Guard(network), network, getaddrinfo))
+            result = await outcome(handler, server.url(host="name.example"))
+    assert isinstance(result, FetchError) and (result.kind, result.retry) == ("dns", retry)
 
 
 def test_redirects_are_answers() -> None:

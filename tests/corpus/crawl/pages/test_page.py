@@ -79,7 +79,8 @@ def test_what_a_link_says() -> None:
 def test_base_language_and_directives() -> None:
     found = read(
         "<!doctype html><html lang=' zh-CN '><head><title> 文&amp;海\n新闻 </title><title>x</title><base target=_top>"
-        "<base href='../b/'><base href=/c/><meta name=ROBOTS content='noindex, nofollow'><meta content=noai name=wenhaibot>"
+        "<base href='../b/'><base href=/c/><meta name=ROBOTS content='noindex, nofollow'>"
+        "<meta content=noai name=wenhaibot>"
         "<meta property=og:title content=x><meta name=empty><meta charset=utf-8>"
     )
     assert (found.base, found.language, found.title) == ("http://a.cn/b/", "zh-CN", "文&海 新闻")
