@@ -126,12 +126,9 @@ def link(source: Path, path: Path) -> None:
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes, read in blocks of 1 MiB."""
-    hasher = hashlib.sha256()
+    """SHA-256 (hex) of a file's bytes."""
     with open(path, "rb", buffering=0) as file:
-        while block := file.read(HASH_BLOCK_BYTES):
-            hasher.update(block)
-    return hasher.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sweep(folder: Path) -> int:

@@ -70,7 +70,8 @@ def copy_of(url: str, size: Callable[[], int], download: Callable[[Path], None])
     free = shutil.disk_usage(folder()).free
     if num_bytes + RESERVE_BYTES > free:
         raise DiskError(
-            f"{tempfile.gettempdir()}: {free / 1e9:,.1f} GB free, but the copy of {url} takes {num_bytes / 1e9:,.1f} GB. "
+            f"{tempfile.gettempdir()}: {free / 1e9:,.1f} GB free, "
+            f"but the copy of {url} takes {num_bytes / 1e9:,.1f} GB. "
             "Set TMPDIR to a larger disk, then run the same command again: finished work is kept."
         )
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -66,9 +66,10 @@ class Room:
         space = free_space(self._folder)
         if needed > space.free_bytes - space.reserve_bytes:
             return (
-                f"{self._folder}: {_size(space.free_bytes)} free, but task {task.name} and the {len(self._under_way)} under "
-                f"way are expected to write {_size(needed)} ({ratio:.2f} bytes for each they read), and "
-                f"{_size(space.reserve_bytes)} stay in reserve"
+                f"{self._folder}: {size_of(space.free_bytes)} free, but task {task.name} and "
+                f"the {len(self._under_way)} under way "
+                f"are expected to write {size_of(needed)} ({ratio:.2f} bytes for each they read), and "
+                f"{size_of(space.reserve_bytes)} stay in reserve"
             )
         if space.inodes is not None and space.inodes < MIN_FREE_INODES:
             return f"{self._folder}: only {space.inodes} inodes are free (no room for more files, whatever their size)"
@@ -84,8 +85,13 @@ def input_bytes(task: Task) -> int:
     return sum(file.bytes for file in task.inputs)
 
 
-def _size(count: int) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+def size_of(count: float) -> str:
+    """Bytes for a person.
+
+    >>> size_of(1_234_567), size_of(12)
+    ('1.2 MB', '12 bytes')
+    """
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
             return f"{count / scale:,.1f} {unit}"
-    return f"{count} bytes"
+    return f"{count:.0f} bytes"

@@ -136,11 +136,8 @@ def download(url: str, target: Path) -> None:
 
 def write_json(url: str, value: Any) -> None:
     """Write a JSON value under `url`, complete or not at all."""
-    if not is_remote(url):
-        durable.write_json(local_path(url), value)
-        return
     with create(url) as path:
-        durable.write_json(path, value)
+        path.write_bytes(durable.json_bytes(value))
 
 
 def put(url: str, data: bytes) -> None:
@@ -175,11 +172,8 @@ def copy(source: str, target: str) -> None:
 
 def sha256(url: str) -> str:
     """SHA-256 (hex) of a file's bytes; raises `OSError` when it cannot be read."""
-    hasher = hashlib.sha256()
     with open_stream(url) as stream:
-        while block := stream.read(durable.HASH_BLOCK_BYTES):
-            hasher.update(block)
-    return hasher.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]  # it has readinto
 
 
 def read_json(url: str) -> Any:

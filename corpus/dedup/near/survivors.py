@@ -79,7 +79,7 @@ def _count(counts: Counts, duplicates: Array, dropped: bool) -> None:
             counts.drop(RULES[kind])
         else:
             key = RULES[kind].replace("dedup.", "duplicates.")
-            counts.extra[key] = counts.extra.get(key, 0) + 1
+            counts.note(key)
 
 
 def cluster_index(documents: pa.Table, places: npt.NDArray[np.int64], clusters: pa.Table) -> pa.Table:
