@@ -17,8 +17,9 @@ import bz2
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 import zstandard
 
@@ -46,6 +47,15 @@ Found = TypeVar("Found")
 Compression = Literal["none", "gzip", "bzip2", "zstd"]
 
 
+SUFFIXES: dict[str, Compression] = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".bz2": "bzip2",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+}
+
+
 class DamagedStream(ValueError):
     """What follows cannot be read; `kind` says why, `offset` where in the compressed file, about.
 
@@ -62,12 +72,8 @@ class DamagedStream(ValueError):
 
 def compression_of(path: Path) -> Compression:
     """By the name's end, else by the first bytes."""
-    if path.suffix in (".gz", ".gzip"):
-        return "gzip"
-    if path.suffix == ".bz2":
-        return "bzip2"
-    if path.suffix in (".zst", ".zstd"):
-        return "zstd"
+    if path.suffix in SUFFIXES:
+        return SUFFIXES[path.suffix]
     with path.open("rb") as file:
         return magic_of(file.read(BZIP2_HEAD_BYTES))
 
@@ -93,6 +99,13 @@ def read_pieces(file: BinaryIO, compression: Compression, start: int = 0) -> Ite
     if compression == "zstd":
         return _unzstd(file, start)
     return iter(lambda: file.read(PIECE_BYTES), b"")
+
+
+def first_piece(path: Path) -> bytes:
+    """The first decompressed bytes of a file; none where damage stands before them."""
+    with path.open("rb") as file, suppress(DamagedStream):
+        return next(read_pieces(file, compression_of(path)), b"")
+    return b""
 
 
 def read_stretches(
@@ -131,25 +144,14 @@ def next_member(
     """
     if compression == "none":
         return None
-    if compression == "bzip2":
-        return next_bzip2(file, start)
-    magic = GZIP_MEMBER if compression == "gzip" else ZSTD_MAGIC
-    decoder = decoder or zstd_decoder()
+    magic = {"gzip": GZIP_MEMBER, "bzip2": BZIP2_MAGIC, "zstd": ZSTD_MAGIC}[compression]
     while (found := find(file, start, magic)) is not None:
         file.seek(found)
         data = file.read(HEAD_INPUT_BYTES)
-        head = _gzip_head(data) if compression == "gzip" else _zstd_head(data, decoder)
-        if head and plausible(head):
+        if compression == "bzip2" and BZIP2_HEAD.match(data):
             return found
-        start = found + 1
-    return None
-
-
-def next_bzip2(file: BinaryIO, start: int) -> int | None:
-    """The first place from `start` on where a bzip2 stream begins."""
-    while (found := find(file, start, BZIP2_MAGIC)) is not None:
-        file.seek(found)
-        if BZIP2_HEAD.match(file.read(BZIP2_HEAD_BYTES)):
+        head = _head(data, compression, decoder or zstd_decoder())
+        if head and plausible(head):
             return found
         start = found + 1
     return None
@@ -171,22 +173,21 @@ def find(file: BinaryIO, start: int, wanted: bytes) -> int | None:
 class Meter:
     """Counts bytes in and out of a decompressor; refuses a bomb."""
 
-    def __init__(self, free_bytes: int = FREE_BYTES) -> None:
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.free_bytes = free_bytes
+    def __init__(self) -> None:
+        self.bytes_in = self.bytes_out = 0
 
     def add(self, bytes_out: int, offset: int) -> None:
         """Count decompressed bytes; raises `DamagedStream` of kind `bomb`."""
         self.bytes_out += bytes_out
-        if self.bytes_out > self.free_bytes + MAX_RATIO * self.bytes_in:
+        if self.bytes_out > FREE_BYTES + MAX_RATIO * self.bytes_in:
             raise DamagedStream("bomb", offset, f"more than {MAX_RATIO} times its compressed size")
 
 
 class Bzip2Decoder:
-    """`bz2.BZ2Decompressor` with the methods of a zlib decoder; input it cannot use yet it keeps itself."""
+    """`bz2.BZ2Decompressor` with the interface of a zlib decoder; input it cannot use yet it keeps itself."""
 
-    unconsumed_tail = b""
+    unconsumed_tail = unused_data = b""
+    eof = False
 
     def __init__(self) -> None:
         self._decoder = bz2.BZ2Decompressor()
@@ -194,34 +195,14 @@ class Bzip2Decoder:
     def decompress(self, data: bytes, max_length: int) -> bytes:
         """At most `max_length` bytes; raises `zlib.error`."""
         try:
-            return self._decoder.decompress(data, max_length)
+            piece = self._decoder.decompress(data, max_length)
         except OSError as error:
             raise zlib.error(f"bzip2: {error}") from error
-
-    @property
-    def eof(self) -> bool:
-        """Whether the stream has ended."""
-        return self._decoder.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        """What follows the stream's end."""
-        return self._decoder.unused_data
+        self.eof, self.unused_data = self._decoder.eof, self._decoder.unused_data
+        return piece
 
 
-class Decoder(Protocol):
-    """What gzip members and bzip2 streams are read by: zlib's interface."""
-
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    @property
-    def unconsumed_tail(self) -> bytes: ...
-
-
-def new_decoder(compression: Compression) -> Decoder:
+def new_decoder(compression: Compression) -> Bzip2Decoder | zlib._Decompress:
     """A decoder for one gzip member or bzip2 stream."""
     return Bzip2Decoder() if compression == "bzip2" else zlib.decompressobj(GZIP_WINDOW_BITS)
 
@@ -266,17 +247,13 @@ def _more(file: BinaryIO, meter: Meter) -> bytes:
     return data
 
 
-def _gzip_head(data: bytes) -> bytes:
+def _head(data: bytes, compression: Compression, decoder: zstandard.ZstdDecompressor) -> bytes:
+    """The first bytes of a gzip member or zstd frame; none where it is not one."""
     try:
+        if compression == "zstd":
+            return decoder.stream_reader(data).read(HEAD_BYTES)
         return zlib.decompressobj(GZIP_WINDOW_BITS).decompress(data, HEAD_BYTES)
-    except zlib.error:
-        return b""
-
-
-def _zstd_head(data: bytes, decoder: zstandard.ZstdDecompressor) -> bytes:
-    try:
-        return decoder.stream_reader(data).read(HEAD_BYTES)
-    except zstandard.ZstdError:
+    except (zlib.error, zstandard.ZstdError):
         return b""
 
 
@@ -297,8 +274,7 @@ def unzstd_frame(
     file: BinaryIO, start: int, end: int, decoder: zstandard.ZstdDecompressor, meter: Meter
 ) -> Iterator[bytes]:
     """The decompressed bytes of one frame, which its headers say ends at `end`; raises `DamagedStream`."""
-    file.seek(start)
-    source = _Limited(file, end - start, meter)
+    source = Slice(file, start, end, meter)
     with decoder.stream_reader(source, read_across_frames=True, closefd=False) as reader:  # type: ignore[arg-type]
         while True:
             try:
@@ -309,23 +285,30 @@ def unzstd_frame(
                 break
             meter.add(len(piece), start)
             yield piece
-    if source.left:
-        raise DamagedStream("truncated", start + source.used, "the file ends inside a zstd frame", start)
+    if source.position < end:
+        raise DamagedStream("truncated", source.position, "the file ends inside a zstd frame", start)
 
 
-class _Limited:
-    """The next `left` bytes of a file, counted."""
+class Slice:
+    """The bytes of a file from `start` to `end` as a stream; `meter` counts them where it is given."""
 
-    def __init__(self, file: BinaryIO, left: int, meter: Meter) -> None:
-        self._file, self._meter = file, meter
-        self.left, self.used = left, 0
+    def __init__(self, file: BinaryIO, start: int, end: int, meter: Meter | None = None) -> None:
+        self._file, self._meter = file, meter or Meter()
+        self._start = self.position = start
+        self.end = end
 
-    def read(self, size: int) -> bytes:
-        data = self._file.read(min(size, self.left))
-        self.left -= len(data)
-        self.used += len(data)
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes, nothing at the end."""
+        left = self.end - self.position
+        self._file.seek(self.position)
+        data = self._file.read(left if size < 0 else min(size, left))
+        self.position += len(data)
         self._meter.bytes_in += len(data)
         return data
+
+    def tell(self) -> int:
+        """Bytes read so far."""
+        return self.position - self._start
 
 
 def zstd_frames(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, int]]:

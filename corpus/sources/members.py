@@ -83,15 +83,12 @@ class GzipMembers:
 
     def resync(self, start: int) -> bool:
         """Go to the next member from `start` on that begins as the first one should; False when there is none."""
-        found = next_member(self._file, self._compression, start, self._is_first)
+        found = next_member(self._file, self._compression, start, lambda head: head.startswith(self._first))
         self._file.seek(found or 0, io.SEEK_SET if found is not None else io.SEEK_END)
         self.start = self._position = self._file.tell()
         self._data = b""
         self._decoder = new_decoder(self._compression)
         return found is not None
-
-    def _is_first(self, head: bytes) -> bool:
-        return head.startswith(self._first)
 
     def _fill(self) -> bool:
         self._data = self._file.read(READ_BYTES)
