@@ -163,7 +163,8 @@ def test_only_masking(
 
 
 PIECES = (
-    "13800138000 １３９ 0013 8000 + (86) - @ . : / 1 2 6222020012345678903 110105 19491231 002X 010 62785001 a@b.cn QQ 微信 vx ： 号 加 薇 ❤ "
+    "13800138000 １３９ 0013 8000 + (86) - @ . : / 1 2 6222020012345678903 110105 19491231 002X 010 62785001 a@b.cn QQ 微信 "
+    "vx ： 号 加 薇 ❤ "
     "xiaoli88 护照 E12345678 京A 12345 240e:: :1 8.8.4.5 订单 电话 元 ， 字 \n 。 ① ＠ http://a.cn/ wx We chat 𠮷"
 ).split(" ")
 
@@ -222,7 +223,10 @@ def test_places_are_few_in_prose() -> None:
     assert len(find_places(*buffers(texts)).rows) < 20
 
 
-CODE = "pass\nif password: passwd v:0, I:5 v:12, @media (a) '@' 1.2.3.4567 300.1.1.1 0.9.12.tar 20:43 2d: 3-1:1.0 2021-08-09"
+CODE = (
+    "pass\nif password: passwd v:0, I:5 v:12, @media (a) '@' 1.2.3.4567 300.1.1.1 0.9.12.tar 20:43 2d: 3-1:1.0 "
+    "2021-08-09"
+)
 
 
 @pytest.mark.parametrize("text", CODE.split(" "))

@@ -19,7 +19,7 @@ from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Output, Task
 from corpus.engine.storage import File
 from corpus.engine.store_lock import Holder, StoreLock
-from tests.corpus.engine.toy import Joined, Lines
+from tests.corpus.engine.toy import Joined, Lines, text_files
 
 OUT = "memory://locked"
 URL = f"{OUT}/{store_lock.LOCK_NAME}"
@@ -194,9 +194,7 @@ def test_what_is_no_lock_is_not_taken_for_one(data: bytes) -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[File, ...]:
-    for index in range(4):
-        (tmp_path / f"{index}.txt").write_text("学而时习之\n" * 20)
-    return tuple(storage.list_inputs([str(tmp_path)]))
+    return text_files(tmp_path / "in", ["学而时习之\n" * 20] * 4)
 
 
 def test_runs_and_prune_keep_to_the_lock(files: tuple[File, ...]) -> None:
