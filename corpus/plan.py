@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from corpus.engine import storage
 from corpus.engine.run import TIMINGS_NAME, plan_stages, read_run
 from corpus.engine.running import duration
-from corpus.engine.space import free_space, size_of
+from corpus.engine.space import free_space, size
 from corpus.engine.stage import MANIFEST_NAME, Folder, Stage
 from corpus.engine.storage import File
 
@@ -153,7 +153,7 @@ def rates_by(out: str, num_bytes: int) -> dict[str, Rate]:
 def render(plan: Plan, workers: int) -> str:
     """The plan as a table of at most 90 columns, and whether the disk will do."""
     lines = [
-        f"{plan.input_files:,} input files, {size_of(plan.input_bytes)}",
+        f"{plan.input_files:,} input files, {size(plan.input_bytes)}",
         f"{'stage':<14}{'tasks':>8}{'to run':>8}{'disk':>11}{'memory':>11}{'CPU':>12}{'time':>12}  folder",
     ]
     seconds, disk, memory = 0.0, 0, 0
@@ -163,15 +163,13 @@ def render(plan: Plan, workers: int) -> str:
         busy = max(1, min(workers, one.to_run if one.to_run is not None else workers))
         wall, peak = one.cpu_seconds / busy, one.peak_bytes * (busy if one.to_run != 0 else 0)
         seconds, disk, memory = seconds + wall, disk + one.disk_bytes, max(memory, peak)
-        costs = f"{size_of(one.disk_bytes):>11}{size_of(peak):>11}{duration(one.cpu_seconds):>12}{duration(wall):>12}"
+        costs = f"{size(one.disk_bytes):>11}{size(peak):>11}{duration(one.cpu_seconds):>12}{duration(wall):>12}"
         lines.append(f"{one.stage:<14}{tasks:>8}{to_run:>8}{costs}  {folder}")
-    lines.append(
-        f"{'in all':<30}{size_of(disk):>11}{size_of(memory):>11}{'':>12}{duration(seconds):>12}  {workers} workers"
-    )
+    lines.append(f"{'in all':<30}{size(disk):>11}{size(memory):>11}{'':>12}{duration(seconds):>12}  {workers} workers")
     lines.append(f"rates: {plan.rates}")
     if plan.free_bytes is not None:
         verdict = "enough" if plan.free_bytes > disk else "NOT ENOUGH: give --out a larger disk"
-        lines.append(f"free: {size_of(plan.free_bytes)}, {verdict}")
+        lines.append(f"free: {size(plan.free_bytes)}, {verdict}")
     return "\n".join(lines)
 
 
