@@ -80,15 +80,12 @@ def copy_of(url: str, size: Callable[[], int], download: Callable[[Path], None])
     return target
 
 
-def sweep() -> int:
-    """Remove what processes that died have left; returns how many folders."""
-    removed = 0
+def sweep() -> None:
+    """Remove what processes that died have left."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False) and _is_orphan(entry):
                 shutil.rmtree(entry.path, ignore_errors=True)
-                removed += 1
-    return removed
 
 
 def _is_orphan(entry: os.DirEntry[str]) -> bool:

@@ -146,19 +146,17 @@ def put(url: str, data: bytes) -> None:
     filesystem.pipe_file(path, data)
 
 
-def put_new(url: str, data: bytes) -> bool:
-    """Write a small object of a store where there is none; False when there is one.
+def put_new(url: str, data: bytes) -> None:
+    """Write a small object of a store unless there is one: who reads it then knows whose it is.
 
-    Two callers at once are told apart by stores with conditional writes only; on others both get True.
+    Two callers at once are told apart by stores with conditional writes only; on others the later one's stays.
     """
     filesystem, path = _filesystem(url)
     try:
         filesystem.pipe_file(path, data, mode="create")
     except OSError:  # not of one kind: S3's "precondition failed" comes as a general error
-        if filesystem.exists(path):
-            return False
-        filesystem.pipe_file(path, data)  # some stores refuse the condition as such
-    return True
+        if not filesystem.exists(path):
+            filesystem.pipe_file(path, data)  # some stores refuse the condition as such
 
 
 def copy(source: str, target: str) -> None:

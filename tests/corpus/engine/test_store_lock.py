@@ -77,7 +77,7 @@ def test_of_two_that_break_one_lock_the_later_one_goes_on(monkeypatch: pytest.Mo
 def test_a_start_that_fails_leaves_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     real = storage.put_new
 
-    def lost_answer(url: str, data: bytes) -> bool:
+    def lost_answer(url: str, data: bytes) -> None:
         real(url, data)
         raise OSError("connection reset")
 
