@@ -43,7 +43,7 @@ NUM_LEVEL = 9
 FLAGS = (IS_ENDED, IS_HEADING, IS_ITEM, IS_PRE, IS_FOLDED, IN_FORM, HAS_YEAR)
 LINE_FEATURES = 24
 PLACE_FEATURES = 23
-f32 = np.float32
+f32 = np.float32  # what x holds: tuples of one type can be written into a row
 NUM_FEATURES = 2 * NUM_HINTS + 2 * NUM_KINDS + LINE_FEATURES + LEVELS * NUM_LEVEL + PLACE_FEATURES
 
 
