@@ -14,6 +14,7 @@ What damage costs is its own member or frame where there are several: `next_memb
 from __future__ import annotations
 
 import bz2
+import io
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ import zstandard
 from corpus.sources.record import BadRecord
 
 PIECE_BYTES = 256 << 10
+MEMBER_CHUNK_BYTES = 64 << 10  # read at a time where a member is a record: what is left over is copied
 MAX_RATIO = 200
 FREE_BYTES = 1 << 20
 MAX_ZSTD_WINDOW_BYTES = 128 << 20  # zstd's own limit for files packed without --ultra --long
@@ -36,6 +38,7 @@ BZIP2_MAGIC = b"BZh"
 BZIP2_HEAD = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")  # a stream, its level, and its first block or its end
 BZIP2_HEAD_BYTES = 10
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+MAGICS = {"gzip": GZIP_MAGIC, "bzip2": BZIP2_MAGIC, "zstd": ZSTD_MAGIC}
 SKIPPABLE_MAGICS = tuple(bytes([low, 0x2A, 0x4D, 0x18]) for low in range(0x50, 0x60))
 GZIP_WINDOW_BITS = 31
 SCAN_BYTES = 1 << 20
@@ -144,7 +147,7 @@ def next_member(
     """
     if compression == "none":
         return None
-    magic = {"gzip": GZIP_MEMBER, "bzip2": BZIP2_MAGIC, "zstd": ZSTD_MAGIC}[compression]
+    magic = GZIP_MEMBER if compression == "gzip" else MAGICS[compression]
     while (found := find(file, start, magic)) is not None:
         file.seek(found)
         data = file.read(HEAD_INPUT_BYTES)
@@ -207,44 +210,92 @@ def new_decoder(compression: Compression) -> Bzip2Decoder | zlib._Decompress:
     return Bzip2Decoder() if compression == "bzip2" else zlib.decompressobj(GZIP_WINDOW_BITS)
 
 
-def _unpack(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
-    meter = Meter()
-    first = file.tell()
-    magic = BZIP2_MAGIC if compression == "bzip2" else GZIP_MAGIC
-    members = 0
-    data = b""
-    while data := data or _more(file, meter):
-        if members:
-            data = data.lstrip(b"\0")
-            if not data:
-                continue
-        start = first + meter.bytes_in - len(data)
-        decoder = new_decoder(compression)
-        starved = False
-        while not decoder.eof:
-            if starved and not data:
-                data = _more(file, meter)
-                if not data:
-                    offset = first + meter.bytes_in
-                    raise DamagedStream("truncated", offset, f"the file ends inside a {compression} member", start)
+class GzipMembers:
+    """A gzip or bzip2 file as a row of members, each readable like a file; damage raises `DamagedStream`.
+
+    `first` are the bytes that a member's content begins with: how the next one is recognised after damage. Zero padding
+    is passed over. With `meter` all members count together, and what stands before the first is no padding.
+    """
+
+    def __init__(
+        self, file: BinaryIO, first: bytes, compression: Compression = "gzip", meter: Meter | None = None
+    ) -> None:
+        self._file, self._first, self._compression = file, first, compression
+        self.start = 0  # where the current member begins in the file
+        self._data = b""  # compressed bytes that were read and not yet used
+        self._position = self._counted_from = file.tell()  # of the end of _data in the file
+        self._decoder = new_decoder(compression)
+        self._is_full = False  # the last piece was as large as asked for: more may be ready
+        self._whole, self._meter = meter, meter or Meter()
+        self._chunk_bytes = MEMBER_CHUNK_BYTES if meter is None else PIECE_BYTES
+        self._told = 0
+
+    def advance(self) -> bool:
+        """Go to the next member, which begins where the last one ended (or at `resync`'s place); False at the end."""
+        padding = b"\0" if self._decoder.eof or self._whole is None else b""
+        self._data = (self._decoder.unused_data if self._decoder.eof else self._data).lstrip(padding)
+        while not self._data:
+            if not self._fill():
+                return False
+            self._data = self._data.lstrip(padding)
+        self.start = self._position - len(self._data)
+        self._decoder, self._is_full = new_decoder(self._compression), False
+        if self._whole is None:
+            self._meter, self._counted_from = Meter(), self.start
+        self._told = 0
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` decompressed bytes of the current member, nothing at its sound end."""
+        size = self._chunk_bytes if size < 0 else max(1, size)
+        while not self._decoder.eof:
+            if not self._data and not self._is_full and not self._fill():
+                detail = f"the file ends inside a {self._compression} member"
+                raise DamagedStream("truncated", self._position, detail, self.start)
+            self._meter.bytes_in = self._position - self._counted_from
             try:
-                piece = decoder.decompress(data, PIECE_BYTES)
+                piece = self._decoder.decompress(self._data, size)
             except zlib.error as error:
-                garbage = members > 0 and not data.startswith(magic) and not starved
-                offset = first + meter.bytes_in - len(data)
-                raise DamagedStream("trailing" if garbage else "corrupt", offset, str(error), start) from error
-            meter.add(len(piece), start)
+                offset = self._position - len(self._data)
+                raise DamagedStream("corrupt", offset, f"{self._compression}: {error}", self.start) from error
+            self._data, self._is_full = self._decoder.unconsumed_tail, len(piece) == size
+            self._meter.add(len(piece), self.start)
             if piece:
-                yield piece
-            data, starved = decoder.unconsumed_tail, len(piece) < PIECE_BYTES
-        data = decoder.unused_data
-        members += 1
+                self._told += len(piece)
+                return piece
+        return b""
+
+    def tell(self) -> int:
+        """Decompressed bytes of the current member that were read."""
+        return self._told
+
+    def resync(self, start: int) -> bool:
+        """Go to the next member from `start` on that begins as the first one should; False when there is none."""
+        found = next_member(self._file, self._compression, start, lambda head: head.startswith(self._first))
+        self._file.seek(found or 0, io.SEEK_SET if found is not None else io.SEEK_END)
+        self.start = self._position = self._file.tell()
+        self._data = b""
+        self._decoder = new_decoder(self._compression)
+        return found is not None
+
+    def _fill(self) -> bool:
+        self._data = self._file.read(self._chunk_bytes)
+        self._position += len(self._data)
+        return bool(self._data)
 
 
-def _more(file: BinaryIO, meter: Meter) -> bytes:
-    data = file.read(PIECE_BYTES)
-    meter.bytes_in += len(data)
-    return data
+def _unpack(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
+    first = file.tell()
+    members = GzipMembers(file, b"", compression, Meter())
+    while members.advance():
+        try:
+            yield from iter(members.read, b"")
+        except DamagedStream as damage:
+            file.seek(members.start)
+            is_garbage = first < members.start == damage.offset and not file.read(3).startswith(MAGICS[compression])
+            kind = "trailing" if is_garbage and damage.kind == "corrupt" else damage.kind
+            detail = damage.detail.removeprefix(f"{compression}: ")
+            raise DamagedStream(kind, damage.offset, detail, damage.start) from damage
 
 
 def _head(data: bytes, compression: Compression, decoder: zstandard.ZstdDecompressor) -> bytes:

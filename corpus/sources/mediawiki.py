@@ -26,12 +26,12 @@ from corpus.sources.compression import (
     BZIP2_HEAD_BYTES,
     Compression,
     DamagedStream,
+    GzipMembers,
     compression_of,
     magic_of,
     read_pieces,
 )
 from corpus.sources.config import SourcesConfig
-from corpus.sources.members import GzipMembers
 from corpus.sources.record import BadRecord, Record
 
 PAGE = re.compile(rb"<page>")
@@ -83,8 +83,8 @@ def read_mediawiki_span(url: str, config: SourcesConfig, start: int, end: int) -
 
 def _read_streams(file: BinaryIO, config: SourcesConfig, start: int, end: int) -> Iterator[Record | BadRecord]:
     site = _site(file, "bzip2")
-    streams = GzipMembers(file, b"", "bzip2")
     file.seek(0)
+    streams = GzipMembers(file, b"", "bzip2")
     if start and not streams.resync(start):
         return
     while True:

@@ -23,9 +23,9 @@ from typing import BinaryIO
 from fastwarc.stream_io import BrotliReader, ChunkedReader
 from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
-from corpus.sources.compression import GZIP_MAGIC, DamagedStream, Slice, compression_of, find
+from corpus.sources.compression import GZIP_MAGIC, DamagedStream, GzipMembers, Slice, compression_of, find
 from corpus.sources.config import SourcesConfig
-from corpus.sources.members import GzipMembers, ZstdMembers
+from corpus.sources.members import ZstdMembers
 from corpus.sources.record import BadRecord, Record, RecordError
 
 READ_BYTES = 64 << 10

@@ -15,10 +15,10 @@ from corpus.sources.compression import (
     MAX_RATIO,
     PIECE_BYTES,
     DamagedStream,
+    GzipMembers,
     compression_of,
     next_member,
 )
-from corpus.sources.members import GzipMembers
 from tests.corpus.sources.files import read_all, warc_record
 from tests.corpus.sources.test_compression import TEXT, unpack
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import random
 import zlib
 
 import pytest
@@ -72,6 +73,10 @@ def test_damage_and_garbage_are_told_apart(kind: Compression) -> None:
     assert unpack(data[:40] + bytes([data[40] ^ 0x10]) + data[41:], kind)[1] == "corrupt"
     assert unpack(data + b"garbage", kind) == (TEXT, "trailing")
     assert unpack(data + bytes(9) + b"garbage", kind) == (TEXT, "trailing")
+    text = "".join(map(chr, random.Random(0).choices(range(0x4E00, 0x5A00), k=400_000))).encode()  # of several pieces
+    long = bytearray(pack(text, kind))
+    long[len(long) * 2 // 3] ^= 0x10
+    assert unpack(data + long, kind)[1] == "corrupt"
 
 
 HEADS: dict[Compression, bytes] = {
