@@ -34,7 +34,7 @@ python -m corpus status build/my/crawl                                      # ho
         "fetch captures or whole files of Common Crawl into WARC files",
         """
 python -m corpus commoncrawl --crawl CC-MAIN-2026-43 --contact me@example.org --out build/cc --files 0:1 --limit 10000
-python -m corpus commoncrawl --crawl CC-MAIN-2026-43 --base s3://commoncrawl/ --primary --host-suffix cn --out s3://my/cc
+python -m corpus commoncrawl --crawl CC-MAIN-2026-43 --base s3://commoncrawl/ --primary --host-suffix cn --out s3://b/cc
 python -m corpus commoncrawl --crawl CC-MAIN-2026-43 --contact me@example.org --sample 0.01 --out build/cc --dry-run
 python -m corpus commoncrawl --crawl CC-MAIN-2026-43 --contact me@example.org --whole wet --files 0:100 --out build/wet
 """,

@@ -193,31 +193,25 @@ def _text_ends(table: pa.Table) -> npt.NDArray[np.int64]:
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a whole table with its page checksums verified; raises `WenhaiError` naming the file when one is wrong."""
-    try:
-        with _open(path) as file:
-            return file.read(columns=list(columns) if columns is not None else None, use_threads=False)
-    except (OSError, pa.ArrowException) as error:
-        raise _damaged(path, error) from error
+    with _open(path) as file:
+        return file.read(columns=None if columns is None else list(columns), use_threads=False)
 
 
 def read_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
     """Yield the row groups of a file one after another, page checksums verified."""
+    wanted = None if columns is None else list(columns)
+    with _open(path) as file:
+        for index in range(file.num_row_groups):
+            yield file.read_row_group(index, columns=wanted, use_threads=False)
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[pq.ParquetFile]:
     try:
-        with _open(path) as file:
-            for index in range(file.num_row_groups):
-                yield file.read_row_group(
-                    index, columns=list(columns) if columns is not None else None, use_threads=False
-                )
+        with pq.ParquetFile(path, page_checksum_verification=True, memory_map=False) as file:
+            yield file
     except (OSError, pa.ArrowException) as error:
-        raise _damaged(path, error) from error
-
-
-def _open(path: Path) -> pq.ParquetFile:
-    return pq.ParquetFile(path, page_checksum_verification=True, memory_map=False)
-
-
-def _damaged(path: Path, error: Exception) -> WenhaiError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return WenhaiError(
-        f"{path}: damaged ({reason}). Remove this file and run the same command again: only its task is repeated."
-    )
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise WenhaiError(
+            f"{path}: damaged ({reason}). Remove this file and run the same command again: only its task is repeated."
+        ) from error

@@ -37,6 +37,7 @@ from corpus.mojibake import (
     repair_mojibake,
     replace_surrogates,
     score,
+    utf8,
 )
 from corpus.whatwg import decode_as
 
@@ -49,6 +50,7 @@ __all__ = [
     "repair_mojibake",
     "replace_surrogates",
     "score",
+    "utf8",
     "without_damaged_lines",
 ]
 
@@ -70,17 +72,29 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # C1 is left out: d
 _CONTROL_BYTES = bytes(filter(lambda byte: _CONTROL.match(chr(byte)), range(128)))
 
 # Python's codec for a WHATWG name: a superset of what the label names, because pages use more than they declare.
-_SUPERSETS = {"gbk": "gb18030", "gb2312": "gb18030", "big5": "big5hkscs", "cp950": "big5hkscs"}
-_SUPERSETS |= {"shift_jis": "cp932", "euc_kr": "cp949", "iso8859-11": "cp874"}
-_EXTRA_LABELS = {"cp936": "gb18030", "windows-936": "gb18030", "ms936": "gb18030", "cp950": "big5hkscs"}
-_EXTRA_LABELS |= {
+_SUPERSETS = {
+    "gbk": "gb18030",
+    "gb2312": "gb18030",
+    "big5": "big5hkscs",
+    "cp950": "big5hkscs",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "iso8859-11": "cp874",
+}
+_EXTRA_LABELS = {
+    "cp936": "gb18030",
+    "windows-936": "gb18030",
+    "ms936": "gb18030",
+    "cp950": "big5hkscs",
     "ms950": "big5hkscs",
     "x-mac-cyrillic": "mac_cyrillic",
     "x-mac-ukrainian": "mac_cyrillic",
     "cp437": "cp437",
     "ibm437": "cp437",
+    "utf-32": "utf-32",
+    "utf-32le": "utf-32-le",
+    "utf-32be": "utf-32-be",
 }
-_EXTRA_LABELS |= {"utf-32": "utf-32", "utf-32le": "utf-32-le", "utf-32be": "utf-32-be"}
 _CHINESE = ("gb18030", "big5hkscs")
 # Seven-bit Chinese looks like ASCII and reads as nonsense: ISO-2022-CN (RFC 1922), and four characters of HZ (RFC
 # 1843).
@@ -101,14 +115,13 @@ class UndecodableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Text, the codec that made it, how sure we are (0..1), and whether double encoding was undone.
+    """Text, the codec that made it, and whether double encoding was undone.
 
     `utf8` are the bytes that were read where they are the text in UTF-8 as they stand.
     """
 
     text: str
     encoding: str
-    confidence: float
     repaired: bool
     utf8: bytes | None = None
 
@@ -130,7 +143,7 @@ def decode(data: bytes, header: str | None = None) -> Decoded:
             if text is None and name.startswith("utf-16"):
                 text = _lenient(data[len(bom) :], name)
             if text is not None:
-                return _repaired(text, name, 1.0)
+                return _repaired(text, name)
             if name == "utf-8":
                 data = data[len(bom) :]  # a few bad bytes behind it, or the mark of an editor before another encoding
     declared = _declared(data, header)
@@ -138,7 +151,7 @@ def decode(data: bytes, header: str | None = None) -> Decoded:
     if wide is not None and wide.startswith("utf-32") and (text := _strict(data, wide)) is not None:
         if _control_ratio(text) > MAX_CONTROL_RATIO:
             raise UndecodableError("control characters: a binary file?")
-        return Decoded(text, wide, 0.9, False)
+        return Decoded(text, wide, False)
     utf8 = _strict(data, "utf-8") if wide is None else None
     if utf8 is not None and utf8.isascii() and ("~{" in utf8 or "\x1b" in utf8) and _SEVEN_BIT.search(data):
         raise UndecodableError("HZ or ISO-2022-CN, which browsers refuse as well: convert it to UTF-8 first")
@@ -146,7 +159,7 @@ def decode(data: bytes, header: str | None = None) -> Decoded:
         head = data[: 4 * MAX_RATIO_CHARS]
         if len(head.translate(None, _CONTROL_BYTES)) < len(head) and _control_ratio(utf8) > MAX_CONTROL_RATIO:
             raise UndecodableError("control characters: a binary file?")
-        decoded = _repaired(utf8, "utf-8", 1.0)
+        decoded = _repaired(utf8, "utf-8")
         is_whole = not decoded.repaired and data[-1:] < b"\x80"  # no character was cut off at the end
         return replace(decoded, utf8=data) if is_whole else decoded
     return _best(data, declared, utf8)
@@ -243,27 +256,22 @@ def _best(data: bytes, declared: str | None, utf8: str | None) -> Decoded:
     best_score, best_name, best_text = max(tried, key=lambda entry: entry[0])
     first_score, first_name, first_text = tried[0]
     if first_name in (declared, "utf-8") and first_score > best_score - OVERRULE_MARGIN:
-        best_score, best_name, best_text = first_score, first_name, first_text
+        best_name, best_text = first_name, first_text
     if _control_ratio(best_text) > MAX_CONTROL_RATIO:
         raise UndecodableError("control characters: a binary file?")
-    if _score_of_sound(best_text) >= MIN_PLAUSIBLE_SCORE:
-        return _repaired(best_text, best_name, min(0.99, 0.5 + best_score / 2))
-    repaired = repair_mojibake(best_text)
-    if repaired is not None:
-        return Decoded(repaired, best_name, 0.5, True)
-    trusted = best_name == declared or best_name == "utf-8"
-    if not trusted and (best_name in _CHINESE or _SINGLE_BYTE.search(best_name)):
+    decoded = _repaired(best_text, best_name)
+    if decoded.repaired or _score_of_sound(best_text) >= MIN_PLAUSIBLE_SCORE:
+        return decoded
+    if best_name not in (declared, "utf-8") and (best_name in _CHINESE or _SINGLE_BYTE.search(best_name)):
         if first_name == declared:  # hardly damaged, only not Chinese
-            return Decoded(first_text, first_name, 0.3, False)
+            return Decoded(first_text, first_name, False)
         raise UndecodableError(f"nothing declared, and as {best_name} it does not read like text")
-    return Decoded(best_text, best_name, 0.5 if trusted else 0.3, False)
+    return decoded
 
 
-def _repaired(text: str, encoding: str, confidence: float) -> Decoded:
+def _repaired(text: str, encoding: str) -> Decoded:
     repaired = repair_mojibake(text)
-    if repaired is not None:
-        return Decoded(repaired, encoding, 0.5, True)
-    return Decoded(text, encoding, confidence, False)
+    return Decoded(text if repaired is None else repaired, encoding, repaired is not None)
 
 
 def _strict(data: bytes, name: str) -> str | None:

@@ -108,11 +108,15 @@ def reads_well(text: str) -> bool:
 
 def replace_surrogates(text: str) -> str:
     """The text with lone surrogates (as JSON escapes can make them) turned into U+FFFD."""
+    return utf8(text).decode()
+
+
+def utf8(text: str) -> bytes:
+    """The text in UTF-8, lone surrogates as U+FFFD."""
     try:
-        text.encode()
+        return text.encode()
     except UnicodeEncodeError:
-        return _SURROGATE.sub("\ufffd", text)
-    return text
+        return _SURROGATE.sub("\ufffd", text).encode()
 
 
 def _wrong_bytes(text: str) -> tuple[bytes, tuple[str, ...]]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -69,7 +70,8 @@ _COMPATIBILITY_IDEOGRAPHS = re.compile("([\uf900-\ufaff\U0002f800-\U0002fa1f]+)"
 _JOINERS = re.compile("[\u200c\u200d]+")
 _IS_EMOJI = re.compile(f"[{EMOJI}]")
 _SPACE_RUN = re.compile(
-    rf"(?<![ \t])(?:(?<=[^\x00-\x7f]) {{{MAX_INNER_SPACES + 1},}}(?=[^ \t])| {{{MAX_INNER_SPACES + 1},}}(?=[^\x00-\x7f]))"
+    rf"(?<![ \t])(?:(?<=[^\x00-\x7f]) {{{MAX_INNER_SPACES + 1},}}(?=[^ \t])| "
+    rf"{{{MAX_INNER_SPACES + 1},}}(?=[^\x00-\x7f]))"
 )
 _BLANK_LINES = re.compile(r"\n{3,}")
 
@@ -85,27 +87,27 @@ def normalize(text: str) -> str:
 
 def normalize_with_changes(text: str) -> tuple[str, dict[str, int]]:
     """`normalize`, and how many characters or runs of each kind it changed."""
-    changes: dict[str, int] = {}
+    changes: Counter[str] = Counter()
     text = _clean_characters(text, changes)
     shaped = _shape_lines(text)
     if shaped != text:
         changes["white_space"] = 1
-    return shaped, changes
+    return shaped, dict(+changes)
 
 
-def _clean_characters(text: str, changes: dict[str, int]) -> str:
+def _clean_characters(text: str, changes: Counter[str]) -> str:
     for kind, pattern, replacement in _MAPPED:
         text, count = pattern.subn(replacement, text)
-        _add(changes, kind, count)
+        changes[kind] += count
     text, count = _cut_joiners(text)
-    _add(changes, "joiners", count)
+    changes["joiners"] += count
     text, count = _cap_marks(text)
     composed = _compose(text)
     if composed != text:
         text, extra = _cap_marks(composed)  # U+0344 becomes two marks
-        _add(changes, "composed", 1)
+        changes["composed"] += 1
         count += extra
-    _add(changes, "marks", count)
+    changes["marks"] += count
     return text
 
 
@@ -130,11 +132,6 @@ def _shape_lines(text: str) -> str:
     if "\n\n\n" in text:
         text = _BLANK_LINES.sub("\n\n", text)
     return text.strip("\n")
-
-
-def _add(changes: dict[str, int], kind: str, count: int) -> None:
-    if count:
-        changes[kind] = changes.get(kind, 0) + count
 
 
 @lru_cache(maxsize=1)

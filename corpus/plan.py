@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from corpus.engine import storage
 from corpus.engine.run import TIMINGS_NAME, plan_stages, read_run
 from corpus.engine.running import duration
-from corpus.engine.space import free_space
+from corpus.engine.space import free_space, size
 from corpus.engine.stage import MANIFEST_NAME, Folder, Stage
 from corpus.engine.storage import File
 
@@ -106,10 +105,6 @@ class Plan:
     free_bytes: int | None
     rates: str
 
-    def as_json(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        return asdict(self)
-
 
 def plan(stages: Sequence[Stage], inputs: Sequence[File], out: str) -> Plan:
     """What `run` would do with these stages and inputs."""
@@ -158,7 +153,7 @@ def rates_by(out: str, num_bytes: int) -> dict[str, Rate]:
 def render(plan: Plan, workers: int) -> str:
     """The plan as a table of at most 90 columns, and whether the disk will do."""
     lines = [
-        f"{plan.input_files:,} input files, {_size(plan.input_bytes)}",
+        f"{plan.input_files:,} input files, {size(plan.input_bytes)}",
         f"{'stage':<14}{'tasks':>8}{'to run':>8}{'disk':>11}{'memory':>11}{'CPU':>12}{'time':>12}  folder",
     ]
     seconds, disk, memory = 0.0, 0, 0
@@ -168,15 +163,13 @@ def render(plan: Plan, workers: int) -> str:
         busy = max(1, min(workers, one.to_run if one.to_run is not None else workers))
         wall, peak = one.cpu_seconds / busy, one.peak_bytes * (busy if one.to_run != 0 else 0)
         seconds, disk, memory = seconds + wall, disk + one.disk_bytes, max(memory, peak)
-        costs = f"{_size(one.disk_bytes):>11}{_size(peak):>11}{duration(one.cpu_seconds):>12}{duration(wall):>12}"
+        costs = f"{size(one.disk_bytes):>11}{size(peak):>11}{duration(one.cpu_seconds):>12}{duration(wall):>12}"
         lines.append(f"{one.stage:<14}{tasks:>8}{to_run:>8}{costs}  {folder}")
-    lines.append(
-        f"{'in all':<30}{_size(disk):>11}{_size(memory):>11}{'':>12}{duration(seconds):>12}  {workers} workers"
-    )
+    lines.append(f"{'in all':<30}{size(disk):>11}{size(memory):>11}{'':>12}{duration(seconds):>12}  {workers} workers")
     lines.append(f"rates: {plan.rates}")
     if plan.free_bytes is not None:
         verdict = "enough" if plan.free_bytes > disk else "NOT ENOUGH: give --out a larger disk"
-        lines.append(f"free: {_size(plan.free_bytes)}, {verdict}")
+        lines.append(f"free: {size(plan.free_bytes)}, {verdict}")
     return "\n".join(lines)
 
 
@@ -211,10 +204,3 @@ def _text_ratio(url: str) -> float:
 
 def _unpacked_ratio(url: str) -> float:
     return next((ratio for suffix, ratio in COMPRESSED.items() if url.lower().endswith(suffix)), 1.0)
-
-
-def _size(count: float) -> str:
-    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if count >= scale:
-            return f"{count / scale:,.1f} {unit}"
-    return f"{count / 1e3:,.1f} kB"

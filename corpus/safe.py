@@ -50,8 +50,8 @@ def mask(text: str) -> str:
 def plain(text: str, limit: int = SNIPPET_CHARS) -> str:
     """`text` on one line without terminal escapes, control, bidirectional, private or unassigned characters."""
     text = TERMINAL_ESCAPE.sub("", text[:MAX_SCAN_CHARS])
-    visible = (" " if char in "\t\n\r\x0b\x0c\x85\u2028\u2029" else char for char in text if _is_shown(char))
-    text = " ".join("".join(visible).split())
+    spaced = (" " if char in "\t\n\r\x0b\x0c\x85\u2028\u2029" else char for char in text)
+    text = " ".join("".join(char for char in spaced if unicodedata.category(char) not in INVISIBLE).split())
     return cut(text, limit)
 
 
@@ -121,7 +121,3 @@ def escape_markdown(text: str) -> str:
 def code_markdown(name: str) -> str:
     """A name of ours (a rule, a folder) as code; anything else escaped."""
     return f"`{name}`" if PLAIN_NAME.fullmatch(name) else escape_markdown(name)
-
-
-def _is_shown(char: str) -> bool:
-    return char in "\t\n\r\x0b\x0c\x85\u2028\u2029" or unicodedata.category(char) not in INVISIBLE

@@ -1,7 +1,7 @@
 """A child process for work that may crash, hang or eat memory: one bad item costs itself only.
 
 Signals cannot interrupt C code, so a limit that holds needs a process that can be killed. `Sandbox.map` sends a batch
-of items through a pipe and gets one result each; before every item the child writes its number into a page of shared
+of items through a socket and gets one result each; before every item the child writes its number into a page of shared
 memory, so that a batch costs two messages and the guilty item is still known. When the child dies, that item becomes a
 `Death`, the items before it whose results were lost are done again, and a new child goes on behind it. An item that
 died in a child that had done others before is first tried alone in a fresh one: what is recorded does not depend on its
@@ -12,19 +12,17 @@ Limits: seconds of CPU per item, read by the parent from the child's clock (ten 
 that waits); address space beyond the child's size at its start (RLIMIT_AS), so that an allocation fails there and then.
 The kernel's out-of-memory killer is pointed at the child. It dies with its parent, and leaves after some idle seconds.
 
-Messages are lengths and bytes, nothing is unpickled.
+Messages are lists of bytes as MessagePack, nothing is unpickled.
 """
 
 from __future__ import annotations
 
 import atexit
 import ctypes
-import fcntl
 import importlib
 import mmap
 import os
 import resource
-import select
 import signal
 import struct
 import subprocess
@@ -34,8 +32,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate
-from types import TracebackType
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+
+import msgspec
 
 from corpus.engine.errors import WenhaiError
 
@@ -46,13 +46,12 @@ IDLE_SECONDS = 20.0  # after which a child without work leaves
 WAIT_RATIO = 10  # wall time that an item may take, over its CPU time
 RECYCLE_RATIO = 0.25  # share of the memory limit by which a child may have grown between batches
 FLUSH_BYTES = 256 << 10
-READ_BYTES = 1 << 20
-PIPE_BYTES = 1 << 20
 OWN_FAULTS = {"time", "memory", "signal SIGSEGV", "signal SIGABRT", "signal SIGFPE", "signal SIGILL"}  # of an item
 MEMORY_EXIT = 77  # how a child says that an allocation failed
-_LENGTH = struct.Struct("<I")
-_BATCH = struct.Struct("<II")  # items, bytes of all items
 _INDEX = struct.Struct("<Q")
+_encode = msgspec.msgpack.Encoder().encode
+_items = msgspec.msgpack.Decoder(list[bytes])
+_results: msgspec.msgpack.Decoder[list[bytes] | str] = msgspec.msgpack.Decoder(list[bytes] | str)  # a string: an error
 _PR_SET_PDEATHSIG = 1
 
 
@@ -72,7 +71,7 @@ class Death:
 
 
 class Sandbox:
-    """A restartable child that applies one function (`module:name`, bytes to bytes) to items; a context manager."""
+    """A restartable child that applies one function (`module:name`, bytes to bytes) to items, until it is closed."""
 
     def __init__(self, function: str, limits: Limits) -> None:
         self.function, self.limits = function, limits
@@ -80,23 +79,11 @@ class Sandbox:
         self._deaths_before = 0  # at the end of the last batch
         self._idle_deaths = 0  # one after another, of children that had no item
 
-    def __enter__(self) -> Sandbox:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """End the child."""
         if self._child is not None:
             self._child.end()
             self._child = None
-
-    def cpu_seconds(self) -> float:
-        """CPU time of the present child, for measurements."""
-        return self._started().cpu_seconds()
 
     def map(self, items: Sequence[bytes]) -> list[bytes | Death]:
         """One result an item, in order.
@@ -129,7 +116,11 @@ class Sandbox:
             segments.append((guilty + 1, last, False))
             if reason == "time" or (was_fresh and guilty == first):
                 results[guilty] = Death(reason)
-                self._count_deaths(results[: guilty + 1], reason)
+                if _deaths_at_end(results[: guilty + 1], self._deaths_before) >= DEATHS_IN_A_ROW:
+                    raise WenhaiError(
+                        f"{DEATHS_IN_A_ROW} pages in a row ended the process that reads them, and not by a limit "
+                        f"({reason}). The machine may be out of memory: run with fewer workers."
+                    )
             else:
                 segments.append((guilty, guilty + 1, True))
             segments.append((first + len(done), guilty, False))
@@ -145,13 +136,6 @@ class Sandbox:
         if self._child is None:
             self._child = _Child(self.function, self.limits)
         return self._child
-
-    def _count_deaths(self, results: Sequence[bytes | Death | None], reason: str) -> None:
-        if _deaths_at_end(results, self._deaths_before) >= DEATHS_IN_A_ROW:
-            raise WenhaiError(
-                f"{DEATHS_IN_A_ROW} pages in a row ended the process that reads them, and not by a limit ({reason}). The "
-                "machine may be out of memory: run with fewer workers."
-            )
 
 
 def _deaths_at_end(results: Sequence[bytes | Death | None], before: int) -> int:
@@ -184,7 +168,7 @@ def _close_shared() -> None:
 
 
 class _Child:
-    """The parent's side of one process: two pipes and a page of shared memory."""
+    """The parent's side of one process: a socket and a page of shared memory."""
 
     def __init__(self, function: str, limits: Limits) -> None:
         self.num_done = 0
@@ -193,9 +177,8 @@ class _Child:
         self._shared_file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by end)
         self._shared_file.truncate(mmap.PAGESIZE)
         self._progress = mmap.mmap(self._shared_file.fileno(), mmap.PAGESIZE)
-        theirs_in, self._to = os.pipe()
-        self._from, theirs_out = os.pipe()
-        fds = (theirs_in, theirs_out, self._shared_file.fileno())
+        self._pipe, theirs = Pipe()
+        fds = (theirs.fileno(), self._shared_file.fileno())
         command = [sys.executable, "-m", "corpus.sandbox", function, str(limits.megabytes), *map(str, fds)]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         try:
@@ -207,13 +190,8 @@ class _Child:
                 "workers, or raise the limit of processes (ulimit -u) or of memory."
             ) from error
         finally:
-            for fd in (theirs_in, theirs_out):
-                if sys.platform == "linux":
-                    with suppress(OSError):  # with the default of 64 KB both sides wait for each other
-                        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-                os.close(fd)
-        ready, _, _ = select.select([self._from], [], [], SECONDS_TO_START)
-        if not ready or os.read(self._from, 1) != b"+":
+            theirs.close()
+        if not self._pipe.poll(SECONDS_TO_START) or self._received() is None:
             self.end()
             raise WenhaiError("the process that reads pages did not start; its own message stands above.")
 
@@ -225,18 +203,12 @@ class _Child:
         """The results that came, and why the child died if it did."""
         _INDEX.pack_into(self._progress, 0, 0)
         self.index = -1
-        sizes = struct.pack(f"<{len(items)}I", *map(len, items))
-        message = b"".join((_BATCH.pack(len(items), sum(map(len, items))), sizes, *items))
         results: list[bytes] = []
-        with suppress(BrokenPipeError):  # it has died; below is found out of what
-            _write(self._to, message)
+        with suppress(OSError):  # it has died; below is found out of what
+            self._pipe.send_bytes(_encode(items))
         reason = self._collect(len(items), results)
         self.num_done += len(results)
         return results, reason
-
-    def cpu_seconds(self) -> float:
-        """CPU time of the process so far."""
-        return _cpu_seconds(self._process.pid)
 
     def end(self) -> None:
         """Kill the process, if it lives, and close everything."""
@@ -245,27 +217,33 @@ class _Child:
         self._close_files()
 
     def _close_files(self) -> None:
-        os.close(self._to)
-        os.close(self._from)
+        self._pipe.close()
         self._progress.close()
         self._shared_file.close()
 
     def _collect(self, wanted: int, results: list[bytes]) -> str | None:
-        received = bytearray()
         clock = _ItemClock(self._process.pid, self._limits.seconds)
         while len(results) < wanted:
-            ready, _, _ = select.select([self._from], [], [], clock.interval)
+            has_come = self._pipe.poll(clock.interval)
             self.index = _INDEX.unpack_from(self._progress, 0)[0] - 1
-            if ready:
-                data = os.read(self._from, READ_BYTES)
-                if not data:
+            if has_come:
+                if (found := self._received()) is None:
                     return _reason(self._process.wait(SECONDS_TO_DIE))
-                received += data
-                _take(received, results)
+                results += found
             elif clock.is_over(self.index):
                 self._process.kill()
                 return "time"
         return None
+
+    def _received(self) -> list[bytes] | None:
+        """The next message of the child; None when it has died."""
+        try:
+            found = _results.decode(self._pipe.recv_bytes())
+        except (EOFError, OSError):
+            return None
+        if isinstance(found, str):
+            raise RuntimeError(f"in the process that reads pages: {found}")
+        return found
 
 
 class _ItemClock:
@@ -295,37 +273,15 @@ def _cpu_seconds(pid: int) -> float:
         return time.monotonic()
 
 
-def _take(received: bytearray, results: list[bytes]) -> None:
-    """Move whole messages from the bytes received into the results; a negative first byte marks an exception."""
-    start = 0
-    while len(received) - start >= _LENGTH.size:
-        (size,) = _LENGTH.unpack_from(received, start)
-        end = start + _LENGTH.size + size
-        if len(received) < end:
-            break
-        payload = bytes(received[start + _LENGTH.size : end])
-        if payload[:1] == b"!":
-            raise RuntimeError(f"in the process that reads pages: {payload[1:].decode()}")
-        results.append(payload[1:])
-        start = end
-    del received[:start]
-
-
 def _reason(exit_code: int) -> str:
     if exit_code == MEMORY_EXIT:
         return "memory"
     return f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit {exit_code}"
 
 
-def _write(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
 # ----------------------------------------------------------------------------------------------------- the child's side
 def main(argv: Sequence[str]) -> None:
-    """The child: `function megabytes read-fd write-fd progress-fd`; reads batches until the parent hangs up."""
+    """The child: `function megabytes socket-fd progress-fd`; reads batches until the parent hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         parent = os.getppid()
@@ -340,51 +296,35 @@ def main(argv: Sequence[str]) -> None:
     warm_up = getattr(importlib.import_module(module), "warm_up", None)
     if warm_up is not None:
         warm_up()
-    megabytes, fd_in, fd_out, fd_progress = map(int, argv[1:5])
+    megabytes, fd, fd_progress = map(int, argv[1:4])
     limit = megabytes << 20
     start_bytes = _address_space()
     if start_bytes:
         resource.setrlimit(resource.RLIMIT_AS, (start_bytes + limit, start_bytes + limit))
     progress = mmap.mmap(fd_progress, mmap.PAGESIZE)
-    os.write(fd_out, b"+")
-    with suppress(BrokenPipeError, EOFError):
-        while select.select([fd_in], [], [], IDLE_SECONDS)[0]:
-            _serve(function, fd_in, fd_out, progress)
+    with suppress(OSError, EOFError), Connection(fd) as pipe:
+        pipe.send_bytes(_encode([]))  # it is ready
+        while pipe.poll(IDLE_SECONDS):
+            _serve(function, pipe, progress)
             if _address_space() > start_bytes + RECYCLE_RATIO * limit:
                 return
 
 
-def _serve(function: Callable[[bytes], bytes], fd_in: int, fd_out: int, progress: mmap.mmap) -> None:
-    num_items, num_bytes = _BATCH.unpack(_read(fd_in, _BATCH.size))
-    sizes = struct.unpack(f"<{num_items}I", _read(fd_in, _LENGTH.size * num_items))
-    data = memoryview(_read(fd_in, num_bytes))
-    ends = list(accumulate(sizes))
-    items = [data[end - size : end] for end, size in zip(ends, sizes, strict=True)]
-    out = bytearray()
-    for index, item in enumerate(items):
-        _INDEX.pack_into(progress, 0, index + 1)
+def _serve(function: Callable[[bytes], bytes], pipe: Connection, progress: mmap.mmap) -> None:
+    results: list[bytes] = []
+    for index, item in enumerate(_items.decode(pipe.recv_bytes()), 1):
+        _INDEX.pack_into(progress, 0, index)
         try:
-            payload = b"=" + function(bytes(item))
+            results.append(function(item))
         except MemoryError:
             os._exit(MEMORY_EXIT)
         except Exception as error:
-            payload = b"!" + f"{type(error).__name__}: {error}".encode(errors="replace")
-        out += _LENGTH.pack(len(payload)) + payload
-        if len(out) >= FLUSH_BYTES:
-            _write(fd_out, bytes(out))
-            out.clear()
-    _write(fd_out, bytes(out))
-
-
-def _read(fd: int, size: int) -> bytearray:
-    data = bytearray(size)
-    view = memoryview(data)
-    while view:
-        num_read = os.readv(fd, [view])
-        if not num_read:
-            raise EOFError
-        view = view[num_read:]
-    return data
+            pipe.send_bytes(_encode(f"{type(error).__name__}: {error}".encode(errors="replace").decode()))
+            return
+        if sum(map(len, results)) >= FLUSH_BYTES:
+            pipe.send_bytes(_encode(results))
+            results = []
+    pipe.send_bytes(_encode(results))
 
 
 def _address_space() -> int:

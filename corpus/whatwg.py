@@ -25,7 +25,10 @@ _BIG5_MISSING = (
     "a3c0␀␁␂␃␄␅␆␇␈␉␊␋␌␍␎␏␐␑␒␓␔␕␖␗␘␙␚␛␜␝␞␟␡€c6cf廴c6d3无c6d5癶c6d7隶c6de〃仝fa5f倩fa66偽fabd包fac5卄fad5卿fb48嘅"
     "fbb8婷fbf3幵fbf9廐fc4f彘fc6c悤fcb9撐fce2晴fcf1杞fdb7沜渝fdbb港fdf1煮fe52猪fe6f瑜feaa瓩fedd砉"
 )
-_GB18030_PRIVATE = "\ue5e5\ue78d\ue78e\ue78f\ue790\ue791\ue792\ue793\ue794\ue795\ue796\ue7c7\ue81e\ue826\ue82b\ue82c\ue832\ue843\ue854\ue864"
+_GB18030_PRIVATE = (
+    "\ue5e5\ue78d\ue78e\ue78f\ue790\ue791\ue792\ue793\ue794\ue795\ue796\ue7c7\ue81e\ue826\ue82b\ue82c\ue832\ue843\ue854"
+    "\ue864"
+)
 _READ_OTHERWISE = {
     "gb18030": dict(zip(_GB18030_PRIVATE, "\u3000︐︒︑︓︔︕︖︗︘︙ḿ龴龵龶龷龸龹龺龻", strict=True))
     | dict(zip("\ue816\ue817\ue818\ue831\ue83b\ue855", "𠂇𠂉𠃌𡗗𢦏𤇾", strict=True)),

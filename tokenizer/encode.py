@@ -130,12 +130,12 @@ class Encoding(TextStage):
 
     name: ClassVar[str] = "tokens"
     version: ClassVar[int] = 1
-    upstream: ClassVar[tuple[str, ...]] = ("text", "tokenizer")
+    beside: ClassVar[tuple[str, ...]] = ("tokenizer",)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.mixed:
-            object.__setattr__(self, "upstream", (*self.upstream, MIXTURE_STAGE))
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """The text, the vocabulary, and the mixture where there is one."""
+        return (*super().upstream, MIXTURE_STAGE) if self.mixed else super().upstream
 
     def config(self) -> dict[str, Any]:
         return self.recipe.of_stage(self.name)

@@ -46,7 +46,7 @@ class Sampling(TextStage):
 
     name: ClassVar[str] = "sample"
     version: ClassVar[int] = 3
-    upstream: ClassVar[tuple[str, ...]] = ("text", "shares")
+    beside: ClassVar[tuple[str, ...]] = ("shares",)
 
     def config(self) -> dict[str, Any]:
         return self.recipe.of_stage(self.name)

@@ -66,9 +66,12 @@ class TextStage(Stage):
     recipe: TokenizerConfig
     files: tuple[File, ...] = ()
 
-    def __post_init__(self) -> None:
-        if self.files:
-            object.__setattr__(self, "upstream", tuple(name for name in self.upstream if name != "text"))
+    beside: ClassVar[tuple[str, ...]] = ()  # the stages that it reads beside the text
+
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """The stage `text` unless there are files, and those beside it."""
+        return self.beside if self.files else ("text", *self.beside)
 
     def inputs(self) -> tuple[File, ...]:
         return self.files
@@ -93,7 +96,6 @@ class Weighing(TextStage):
 
     name: ClassVar[str] = "sources"
     version: ClassVar[int] = 1
-    upstream: ClassVar[tuple[str, ...]] = ("text",)
 
     def config(self) -> dict[str, Any]:
         return {"by_script": self.recipe.by_script}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import asdict
 
 from corpus.commands.inputs import add_build_arguments, build_inputs, crawled_so_far
 from corpus.engine.cli import print_json
@@ -28,6 +29,6 @@ def main(arguments: argparse.Namespace) -> None:
     inputs = build_inputs(arguments, None if recipe.crawl is None else crawled_so_far(arguments.out))
     planned = plan(stages(recipe, inputs), inputs, arguments.out)
     if arguments.json:
-        print_json(planned.as_json())
+        print_json(asdict(planned))
     else:
         print(render(planned, arguments.workers or os.cpu_count() or 1))

@@ -7,10 +7,7 @@ import sys
 
 from corpus.engine.cli import add_out_arguments, print_json
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    add_out_arguments(parser)
+add_arguments = add_out_arguments
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -8,10 +8,7 @@ from corpus.engine.cli import add_out_arguments, print_json
 from corpus.engine.errors import WenhaiError
 from corpus.engine.storage import exists, local_path
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    add_out_arguments(parser)
+add_arguments = add_out_arguments
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -35,8 +35,7 @@ from corpus.document import document_id, read_table
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import File, fetch
-from corpus.sources.compression import DamagedStream
-from corpus.sources.members import GzipMembers
+from corpus.sources.compression import DamagedStream, GzipMembers
 from corpus.sources.shards import Fates
 
 FEW_ATTEMPTS = 2  # of a single capture, after the request that joined it with others was hopeless

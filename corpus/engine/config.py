@@ -5,6 +5,7 @@ An unknown key is an error that names the nearest valid one: a typo in a thresho
 
 from __future__ import annotations
 
+import copy
 import difflib
 import math
 import tomllib
@@ -53,8 +54,7 @@ def check_resources(resources: Mapping[str, Resources], stages: Sequence[str], w
     """Refuse a section for a stage that does not exist; raises `UsageError`."""
     for name in resources:
         if name not in stages:
-            nearest = difflib.get_close_matches(name, stages, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"stages: {', '.join(stages)}"
+            hint = nearest_of(name, stages) or f"stages: {', '.join(stages)}"
             raise UsageError(f"{where}: resources.{name}: no such stage; {hint}")
 
 
@@ -69,11 +69,14 @@ def find_recipe(recipe: str) -> Path:
     names = sorted(path.stem for path in RECIPES.glob("*.toml"))
     if recipe in names:
         return RECIPES / f"{recipe}.toml"
-    nearest = difflib.get_close_matches(recipe, names, n=1)
-    hint = f"did you mean {nearest[0]}? " if nearest else ""
-    raise UsageError(
-        f"unknown recipe {recipe!r}; {hint}built-in recipes: {', '.join(names)}. The name of a file ends in .toml."
-    )
+    listing = f"{nearest_of(recipe, names)} built-in recipes: {', '.join(names)}".lstrip()
+    raise UsageError(f"unknown recipe {recipe!r}; {listing}. The name of a file ends in .toml.")
+
+
+def nearest_of(name: str, names: Sequence[str]) -> str:
+    """The question whether the nearest of the known names was meant; empty where none is near."""
+    nearest = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {nearest[0]}?" if nearest else ""
 
 
 def load_toml(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -122,17 +125,16 @@ def _resolved(path: Path) -> Path:
 
 def _merge(base: dict[str, Any], values: dict[str, Any], depth: int) -> dict[str, Any]:
     """`values` over `base`: sections key by key down to `depth`, below it whole."""
-    merged = dict(base)
-    for key, value in values.items():
-        old = base.get(key)
-        both = depth and isinstance(old, dict) and isinstance(value, dict)
-        merged[key] = _merge(old, value, depth - 1) if both and isinstance(old, dict) else value
+    merged = base | values
+    for key in base.keys() & values.keys():
+        if depth and isinstance(base[key], dict) and isinstance(values[key], dict):
+            merged[key] = _merge(base[key], values[key], depth - 1)
     return merged
 
 
 def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Return `values` with `a.b.c=value` assignments applied; a value is read as TOML, else as a plain string."""
-    result = _copy(values)
+    result = copy.deepcopy(values)
     for override in overrides:
         dotted, equals, text = override.partition("=")
         keys = [key.strip() for key in dotted.split(".")]
@@ -190,10 +192,6 @@ def _check(value: Any, where: str, depth: int) -> None:
         _check(child, where, depth + 1)
 
 
-def _copy(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: _copy(child) if isinstance(child, dict) else child for key, child in value.items()}
-
-
 def _describe(model: type[pydantic.BaseModel], item: Any) -> str:
     location = [str(part) for part in item["loc"]]
     path = ".".join(location) or "(top level)"
@@ -203,8 +201,7 @@ def _describe(model: type[pydantic.BaseModel], item: Any) -> str:
         message = item["msg"].removeprefix("Value error, ")
         return f"{path}: {message}"
     valid = list(_fields_at(model, location[:-1]))
-    nearest = difflib.get_close_matches(location[-1], valid, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"valid keys: {', '.join(sorted(valid)) or 'none'}"
+    hint = nearest_of(location[-1], valid) or f"valid keys: {', '.join(sorted(valid)) or 'none'}"
     return f"{path}: unknown key; {hint}"
 
 

@@ -126,27 +126,21 @@ def link(source: Path, path: Path) -> None:
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes, read in blocks of 1 MiB."""
-    hasher = hashlib.sha256()
+    """SHA-256 (hex) of a file's bytes."""
     with open(path, "rb", buffering=0) as file:
-        while block := file.read(HASH_BLOCK_BYTES):
-            hasher.update(block)
-    return hasher.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sweep(folder: Path) -> int:
-    """Remove all temporary files below `folder`; returns how many.
+def sweep(folder: Path) -> None:
+    """Remove all temporary files below `folder`.
 
     Call it with the folder's `RunLock` held: then they have no owner. (Whether their process still lives says
     nothing: process numbers are used again, and a killed process may take a moment to die.)
     """
-    removed = 0
     for parent, _, names in os.walk(folder):
         for name in names:
             if TEMPORARY_NAME.match(name):
                 Path(parent, name).unlink(missing_ok=True)
-                removed += 1
-    return removed
 
 
 def private_cache() -> Path:

@@ -126,7 +126,9 @@ class ProcessExecutor:
                 worker.start(call)
             if not self._busy:
                 return
-            wait([end for worker in self._busy for end in worker.ends], _seconds_left(self._busy))
+            first = min(worker.deadline for worker in self._busy)
+            seconds = None if first == math.inf else max(0.0, first - time.monotonic())
+            wait([end for worker in self._busy for end in worker.ends], seconds)
             for worker in list(self._busy):
                 if (outcome := worker.outcome()) is None:
                     continue
@@ -177,7 +179,11 @@ class _Worker:
                 outcome: Outcome = self._pipe.recv()
                 return outcome
             if self._process.is_alive():
-                return None if time.monotonic() < self.deadline else self._timed_out()
+                if time.monotonic() < self.deadline:
+                    return None
+                self.kill()
+                failure = f"ran longer than {self.call.timeout_seconds:g} s and was stopped"
+                return Outcome(self.call.name, kind="timeout", failure=failure)
         except (EOFError, OSError):  # it died, perhaps in the middle of its answer
             self._process.join(SECONDS_TO_DIE)  # a closed pipe comes before the exit code
         self.kill()
@@ -195,11 +201,6 @@ class _Worker:
         self._process.join(SECONDS_TO_DIE)
         self._process.kill()
         self._process.join()
-
-    def _timed_out(self) -> Outcome:
-        self.kill()
-        limit = f"{self.call.timeout_seconds:g} s"
-        return Outcome(self.call.name, kind="timeout", failure=f"ran longer than {limit} and was stopped")
 
 
 def describe(error: BaseException) -> str:
@@ -250,9 +251,3 @@ def _die_with_parent() -> None:
     assert parent is not None
     parent.join()
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _seconds_left(workers: list[_Worker]) -> float | None:
-    """Until the first deadline; None when there is none."""
-    first = min(worker.deadline for worker in workers)
-    return None if first == math.inf else max(0.0, first - time.monotonic())

@@ -120,7 +120,7 @@ def read_run(out: str) -> dict[str, Any]:
 
 def plan_stages(stages: Sequence[Stage], out: str) -> Iterator[tuple[Stage, str, int, int]]:
     """Yield (stage, folder name, tasks, tasks done) up to the first stage that is not complete."""
-    folders = _known(out) if storage.exists(storage.join(out, RUN_NAME)) else {}
+    folders = _known(out)
     for stage in stages:
         missing = [name for name in stage.upstream if name not in folders]
         if missing:
@@ -228,7 +228,8 @@ def _run_stage(
         if no_room:
             todo = len(tasks) - len(done)
             raise DiskError(
-                f"stage {stage.name} stopped before the disk is full: {no_room}. {todo} of {len(tasks)} tasks are left. "
+                f"stage {stage.name} stopped before the disk is full: {no_room}. "
+                f"{todo} of {len(tasks)} tasks are left. "
                 "Free space, then run the same command again: finished work is kept."
             )
         return write_manifest(stage, durable.digest(parts), url, list(done.values()))
@@ -247,10 +248,8 @@ def timed_task(stage: Stage, task: Task, url: str) -> tuple[float, int]:
 
 def _known(out: str) -> dict[str, Folder]:
     """Complete stages that `run.json` names."""
-    if not storage.exists(storage.join(out, RUN_NAME)):
-        return {}
     found = {}
-    for name, entry in read_run(out)["stages"].items():
+    for name, entry in _entries(out).items():
         url = storage.join(out, entry["folder"])
         if storage.exists(storage.join(url, MANIFEST_NAME)):
             found[name] = Folder.open(url)

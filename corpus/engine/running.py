@@ -80,7 +80,10 @@ def render(pace: Pace) -> str:
     """One line for a person."""
     one = pace.running
     if not pace.is_alive:
-        return f"stopped in {one.stage} ({pace.done} of {one.tasks} tasks): its process is gone. Run the same command again."
+        return (
+            f"stopped in {one.stage} ({pace.done} of {one.tasks} tasks): its process is gone. "
+            "Run the same command again."
+        )
     left = "" if pace.seconds_left is None else f", about {duration(pace.seconds_left)} left in this stage"
     rate = f", {pace.mb_per_second:,.1f} MB/s of text" if pace.mb_per_second >= 0.05 else ""
     return f"running: {one.stage}, {pace.done} of {one.tasks} tasks{rate}{left} ({one.where})"

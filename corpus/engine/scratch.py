@@ -70,7 +70,8 @@ def copy_of(url: str, size: Callable[[], int], download: Callable[[Path], None])
     free = shutil.disk_usage(folder()).free
     if num_bytes + RESERVE_BYTES > free:
         raise DiskError(
-            f"{tempfile.gettempdir()}: {free / 1e9:,.1f} GB free, but the copy of {url} takes {num_bytes / 1e9:,.1f} GB. "
+            f"{tempfile.gettempdir()}: {free / 1e9:,.1f} GB free, "
+            f"but the copy of {url} takes {num_bytes / 1e9:,.1f} GB. "
             "Set TMPDIR to a larger disk, then run the same command again: finished work is kept."
         )
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -79,15 +80,12 @@ def copy_of(url: str, size: Callable[[], int], download: Callable[[Path], None])
     return target
 
 
-def sweep() -> int:
-    """Remove what processes that died have left; returns how many folders."""
-    removed = 0
+def sweep() -> None:
+    """Remove what processes that died have left."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False) and _is_orphan(entry):
                 shutil.rmtree(entry.path, ignore_errors=True)
-                removed += 1
-    return removed
 
 
 def _is_orphan(entry: os.DirEntry[str]) -> bool:

@@ -66,9 +66,10 @@ class Room:
         space = free_space(self._folder)
         if needed > space.free_bytes - space.reserve_bytes:
             return (
-                f"{self._folder}: {_size(space.free_bytes)} free, but task {task.name} and the {len(self._under_way)} under "
-                f"way are expected to write {_size(needed)} ({ratio:.2f} bytes for each they read), and "
-                f"{_size(space.reserve_bytes)} stay in reserve"
+                f"{self._folder}: {size(space.free_bytes)} free, but task {task.name} and "
+                f"the {len(self._under_way)} under way "
+                f"are expected to write {size(needed)} ({ratio:.2f} bytes for each they read), and "
+                f"{size(space.reserve_bytes)} stay in reserve"
             )
         if space.inodes is not None and space.inodes < MIN_FREE_INODES:
             return f"{self._folder}: only {space.inodes} inodes are free (no room for more files, whatever their size)"
@@ -84,8 +85,14 @@ def input_bytes(task: Task) -> int:
     return sum(file.bytes for file in task.inputs)
 
 
-def _size(count: int) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{count / scale:,.1f} {unit}"
-    return f"{count} bytes"
+def size(num_bytes: float) -> str:
+    """Bytes in decimal units.
+
+    >>> size(0), size(999), size(1_500), size(5e12)
+    ('0 B', '999 B', '1.5 kB', '5.0 TB')
+    """
+    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
+        if num_bytes < 1000 or unit == "PB":
+            break
+        num_bytes /= 1000
+    return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"

@@ -72,6 +72,10 @@ class Counts:
         """Count records that could not become documents."""
         self.errors[kind] = self.errors.get(kind, 0) + count
 
+    def note(self, name: str, count: int = 1) -> None:
+        """Add to one of the stage's own integers."""
+        self.extra[name] = self.extra.get(name, 0) + count
+
     def add(self, other: Counts) -> None:
         """Add another task's counts."""
         self.documents_in += other.documents_in
@@ -172,8 +176,12 @@ class Stage(ABC):
 
     name: ClassVar[str]
     version: ClassVar[int]
-    upstream: ClassVar[tuple[str, ...]] = ()
     timeout_seconds: ClassVar[float | None] = None
+
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """The names of the stages that this one reads; a class attribute where they do not depend on the recipe."""
+        return ()
 
     @abstractmethod
     def config(self) -> dict[str, Any]:

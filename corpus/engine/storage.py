@@ -136,11 +136,8 @@ def download(url: str, target: Path) -> None:
 
 def write_json(url: str, value: Any) -> None:
     """Write a JSON value under `url`, complete or not at all."""
-    if not is_remote(url):
-        durable.write_json(local_path(url), value)
-        return
     with create(url) as path:
-        durable.write_json(path, value)
+        path.write_bytes(durable.json_bytes(value))
 
 
 def put(url: str, data: bytes) -> None:
@@ -149,19 +146,17 @@ def put(url: str, data: bytes) -> None:
     filesystem.pipe_file(path, data)
 
 
-def put_new(url: str, data: bytes) -> bool:
-    """Write a small object of a store where there is none; False when there is one.
+def put_new(url: str, data: bytes) -> None:
+    """Write a small object of a store unless there is one: who reads it then knows whose it is.
 
-    Two callers at once are told apart by stores with conditional writes only; on others both get True.
+    Two callers at once are told apart by stores with conditional writes only; on others the later one's stays.
     """
     filesystem, path = _filesystem(url)
     try:
         filesystem.pipe_file(path, data, mode="create")
     except OSError:  # not of one kind: S3's "precondition failed" comes as a general error
-        if filesystem.exists(path):
-            return False
-        filesystem.pipe_file(path, data)  # some stores refuse the condition as such
-    return True
+        if not filesystem.exists(path):
+            filesystem.pipe_file(path, data)  # some stores refuse the condition as such
 
 
 def copy(source: str, target: str) -> None:
@@ -175,11 +170,8 @@ def copy(source: str, target: str) -> None:
 
 def sha256(url: str) -> str:
     """SHA-256 (hex) of a file's bytes; raises `OSError` when it cannot be read."""
-    hasher = hashlib.sha256()
     with open_stream(url) as stream:
-        while block := stream.read(durable.HASH_BLOCK_BYTES):
-            hasher.update(block)
-    return hasher.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]  # it has readinto
 
 
 def read_json(url: str) -> Any:

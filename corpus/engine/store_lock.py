@@ -56,16 +56,13 @@ class Holder:
     @property
     def is_free(self) -> bool:
         """Whether the process is dead, or has been silent for so long that it counts as dead."""
-        return self.silent_seconds > STALE_SECONDS or (self._is_here and _is_dead(self.process, self.born))
+        is_here = bool(self.machine) and self.machine == _machine()
+        return self.silent_seconds > STALE_SECONDS or (is_here and _is_dead(self.process, self.born))
 
     @property
     def silent_seconds(self) -> float:
         """Since its last sign of life."""
         return time.time() - self.heard
-
-    @property
-    def _is_here(self) -> bool:
-        return bool(self.machine) and self.machine == _machine()
 
 
 class StoreLock:
@@ -154,8 +151,8 @@ class StoreLock:
 
     def _held(self, holder: Holder) -> LockHeld:
         return LockHeld(
-            f"{self.out}: in use by {holder.words}, last heard of {max(0.0, holder.silent_seconds):.0f} s ago. Wait for "
-            f"it, stop it, or choose another output folder. If you know that it is dead, remove {self.url}; "
+            f"{self.out}: in use by {holder.words}, last heard of {max(0.0, holder.silent_seconds):.0f} s ago. Wait "
+            f"for it, stop it, or choose another output folder. If you know that it is dead, remove {self.url}; "
             f"{STALE_SECONDS / 60:.0f} minutes after its last sign of life the lock counts as free by itself."
         )
 

@@ -12,7 +12,7 @@ Neither function holds state: a caller can run it in a child process it may kill
 
 from __future__ import annotations
 
-from corpus.encoding import replace_surrogates
+from corpus.encoding import utf8
 from corpus.extract.config import Article, ExtractConfig, Page
 from corpus.shape import RefusedPage
 
@@ -29,11 +29,7 @@ def extract_html(html: str, config: ExtractConfig) -> Page:
     Raises:
         RefusedPage: the page is over a limit of bytes or, of the other backends, of nesting or attributes.
     """
-    try:
-        page = html.encode()
-    except UnicodeEncodeError:
-        page = replace_surrogates(html).encode()
-    found = extract_utf8(page, config)
+    found = extract_utf8(utf8(html), config)
     return Page(found.title, found.date, found.text.decode(), found.author)
 
 

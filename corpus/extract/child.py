@@ -42,17 +42,12 @@ class Extracted(msgspec.Struct, array_like=True, frozen=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _requests = msgspec.msgpack.Decoder(Request)
-_results = msgspec.msgpack.Decoder(Extracted)
+unpack = msgspec.msgpack.Decoder(Extracted).decode  # the answer to a request
 
 
 def pack(config: ExtractConfig, charset: str | None, raw: bytes, markup: Markup = "html") -> bytes:
     """A request as bytes."""
     return _encoder.encode(Request(_config_json(config), charset, raw, markup))
-
-
-def unpack(result: bytes) -> Extracted:
-    """The answer to a request."""
-    return _results.decode(result)
 
 
 def extract_payload(payload: bytes) -> bytes:

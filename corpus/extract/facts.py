@@ -31,7 +31,8 @@ LOCAL_HOURS = 8  # ahead of UTC is the reader of a Chinese page
 
 _META = re.compile(rb"<meta\s([^<>]{1,1500})>", re.IGNORECASE)
 _META_NAME = re.compile(
-    rb"""(?i)=\s*["']?(?:\w{1,9}[:.]){0,2}(title|author|pub[lished]{0,6}_?(?:date|time)|date(?:published)?)(?![\w:.-])"""
+    rb"""(?i)=\s*["']?(?:\w{1,9}[:.]){0,2}"""
+    rb"(title|author|pub[lished]{0,6}_?(?:date|time)|date(?:published)?)(?![\w:.-])"
 )
 _CONTENT = re.compile(rb"""content\s*=\s*(?:"([^"]*)|'([^']*)|([^\s"'>]+))""", re.IGNORECASE)
 _TITLE = re.compile(rb"<title[^<>]{0,200}>([^<]{0,2400})", re.IGNORECASE)
@@ -48,12 +49,14 @@ _SEPARATOR = re.compile(r"[_|｜\s·•»–—－-]+|(?=[（(【])")
 _STRONG = re.compile(r"\s*[_|｜]+\s*|\s+[-–—－]+\s+|-{2,}")
 _SITE = re.compile("(?:网|站|首页|主页|频道|门户|日报|新闻|社区|论坛|博客|百科|中心|大学|公司|办公室|[Bb]log|BBS)$")
 _TITLED = re.compile(
-    rb"""(?i)<\w{1,9}\s[^<>]{0,200}?(?:class|id)\s*=\s*["']?[\w-]{0,30}(?:title|headline|heading)(?:["'\s][^<>]{0,300})?>"""
+    rb"""(?i)<\w{1,9}\s[^<>]{0,200}?(?:class|id)\s*=\s*["']?[\w-]{0,30}"""
+    rb"""(?:title|headline|heading)(?:["'\s][^<>]{0,300})?>"""
     rb"""\s*([^<>]{12,300})<"""
 )
 _KEY_END = re.compile("[&<>\"'\\s_|-]")
 _BLOCK = re.compile(
-    r"</?(?:p|P|div|DIV|li|LI|[uod]l|[UOD]L|[td][rdht]|[TD][RDHT]|[hb][1-6r]|[HB][1-6R]|section|article|header|footer|form|body)(?=[\s/>])[^<>]*>"
+    r"</?(?:p|P|div|DIV|li|LI|[uod]l|[UOD]L|[td][rdht]|[TD][RDHT]|[hb][1-6r]|[HB][1-6R]|section|article|header|footer"
+    r"|form|body)(?=[\s/>])[^<>]*>"
 )
 _CODE = re.compile(rb"<(?:script|style|!--)[^<]*", re.IGNORECASE)
 _DATE = re.compile(r"(?<!\d)((?:19|20)\d\d)\s*[-/.年]\s*(\d{1,2})\s*[-/.月]\s*(\d{1,2})(?!\d)")
@@ -81,14 +84,16 @@ _BY_REPORTER = re.compile(  # a line, or the end of a paragraph
 _MAYBE_BYLINE = re.compile(r"者|撰|执笔|通讯员|楼主|博主|发帖人|文\s*[:：/／|｜]")
 _WORD = r"[^\s:：,，。;；、|｜()（）\[\]【】<>《》/\\\"“”&＆!?！？]{2,20}"
 _NAMES = re.compile(
-    rf"{_WORD}(?:\s[A-Z][a-z.]{{0,15}}){{0,2}}(?:\s?[、,，&＆/]\s?{_WORD}|\s[\u4e00-\u9fff]{{2,4}}(?![\u4e00-\u9fff:：])){{0,3}}"
+    rf"{_WORD}(?:\s[A-Z][a-z.]{{0,15}}){{0,2}}(?:\s?[、,，&＆/]\s?{_WORD}"
+    rf"|\s[\u4e00-\u9fff]{{2,4}}(?![\u4e00-\u9fff:：])){{0,3}}"
 )
 _BETWEEN_NAMES = re.compile(r"[、,，&＆/]+|(?<![a-zA-Z.])\s+|\s+(?![A-Z])")
 _SPACED_NAME = re.compile(r"(?<![\u4e00-\u9fff])([\u4e00-\u9fff])\s([\u4e00-\u9fff])(?![\u4e00-\u9fff])")
 _REPORTER = re.compile(r"^.{0,14}?(?:记者|記者|通讯员|作者)\s*[:：]?\s*(?=\S)")
 _NOT_AUTHOR = re.compile("source|media|编辑".encode())  # before a name that the page shows
 _NO_NAME = re.compile(
-    r"^[\d\W]+$|^[\u4e00-\u9fff]{9}|^[Pp]osted|\.(?:com|cn|net|org)\b|[。！？!?，：:@\\]|//|[编編][辑輯]|[来來]源|责编|校对|审核|摄影|图源|发布|[时時][间間]"
+    r"^[\d\W]+$|^[\u4e00-\u9fff]{9}|^[Pp]osted|\.(?:com|cn|net|org)\b|[。！？!?，：:@\\]|//|[编編][辑輯]|[来來]源|责编|校对|审核|摄影|图源|发布"
+    r"|[时時][间間]"
     r"|浏览|阅读|关注|粉丝|出处|转载|投稿|点击|^(?:新浪|网易|搜狐|腾讯|凤凰网|人民网|新华|中新|央视|光明|环球|百度|太平洋)"
     r"|(?:[报報版网網社台部委局厅院处所科会办组号]|社区|新闻|频道|客户端|中心|办公室|杂志|周刊|资讯|财经|科技|娱乐|体育|集团|公司|大学|银行|整理|原创|供稿)(?:\s|$)"
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
 from corpus.extract.model import BLOCK, score
@@ -31,10 +30,9 @@ from corpus.extract.reader import (
     NODE_KEY,
     NODE_PARENT,
 )
-from corpus.extract.tables import HASH_PRIME, HASH_START
+from corpus.extract.tables import HASH_PRIME, HASH_START, Array
 from corpus.extract.words import KINDS
-
-Array = npt.NDArray[Any]
+from corpus.kernels.code_points import slots_for
 
 LINKED_RATIO = 0.7  # share of link letters from which a line counts as links
 MIN_PROSE_LETTERS = 15  # of a line with a mark, hardly linked: prose
@@ -45,13 +43,8 @@ NUM_LEVEL = 9
 FLAGS = (IS_ENDED, IS_HEADING, IS_ITEM, IS_PRE, IS_FOLDED, IN_FORM, HAS_YEAR)
 LINE_FEATURES = 24
 PLACE_FEATURES = 23
+f32 = np.float32  # what x holds: tuples of one type can be written into a row
 NUM_FEATURES = 2 * NUM_HINTS + 2 * NUM_KINDS + LINE_FEATURES + LEVELS * NUM_LEVEL + PLACE_FEATURES
-
-
-@kernel(leaf=True)
-def _set(x: Array, row: int, column: int, value: Any) -> int:
-    x[row, column] = value
-    return column + 1
 
 
 @kernel()
@@ -112,9 +105,7 @@ def describe(
     names = np.zeros(m, np.int64)  # hints of the elements around
     kind_of = np.zeros(m, np.int64)  # row of the first sibling alike
     alike = np.zeros((m, 3), np.float32)  # of those: how many, how many with links, their prose
-    size = 8
-    while size < 2 * m:
-        size *= 2
+    size = slots_for(m)
     table = np.zeros(size, np.int64)
     for node in range(1, m):
         around = nodes[node, NODE_PARENT]
@@ -148,9 +139,7 @@ def describe(
             inside[node] = inside[nodes[node, NODE_PARENT]] + 1
 
     again = np.zeros(n, np.int32)  # lines of the same text
-    size = 8
-    while size < 2 * n:
-        size *= 2
+    size = slots_for(n)
     seen = np.zeros((size, 2), np.int64)
     slots = np.zeros(n, np.int64)
     for r in range(n):
@@ -190,37 +179,47 @@ def describe(
         read = max(1, lines[r, LINE_READ])
         before = r - 1 if r > 0 else r
         behind = r + 1 if r + 1 < n else r
-        c = _set(x, at, c, own[r])
-        c = _set(x, at, c, linked / max(1, letters))
-        c = _set(x, at, c, links)
-        c = _set(x, at, c, linked)
-        c = _set(x, at, c, letters / read)
-        c = _set(x, at, c, lines[r, LINE_MARKS])
-        c = _set(x, at, c, lines[r, LINE_MARKS] / read)
+        x[at, c : c + 7] = (
+            f32(own[r]),
+            f32(linked / max(1, letters)),
+            f32(links),
+            f32(linked),
+            f32(letters / read),
+            f32(lines[r, LINE_MARKS]),
+            f32(lines[r, LINE_MARKS] / read),
+        )
+        c += 7
         for bit in FLAGS:
-            c = _set(x, at, c, np.float32((flags & bit) != 0))
-        c = _set(x, at, c, read)
-        c = _set(x, at, c, verdicts[r])
-        c = _set(x, at, c, own[before])
-        c = _set(x, at, c, own[behind])
-        c = _set(x, at, c, lines[before, LINE_LINKED] / max(1, lines[before, LINE_LETTERS]))
-        c = _set(x, at, c, lines[behind, LINE_LINKED] / max(1, lines[behind, LINE_LETTERS]))
-        c = _set(x, at, c, lines[before, LINE_MARKS])
-        c = _set(x, at, c, lines[behind, LINE_MARKS])
-        c = _set(x, at, c, np.float32((lines[behind, LINE_FLAGS] & IS_HEADING) != 0))
-        c = _set(x, at, c, prose[before] + prose[behind])
+            x[at, c] = (flags & bit) != 0
+            c += 1
+        x[at, c : c + 10] = (
+            f32(read),
+            f32(verdicts[r]),
+            f32(own[before]),
+            f32(own[behind]),
+            f32(lines[before, LINE_LINKED] / max(1, lines[before, LINE_LETTERS])),
+            f32(lines[behind, LINE_LINKED] / max(1, lines[behind, LINE_LETTERS])),
+            f32(lines[before, LINE_MARKS]),
+            f32(lines[behind, LINE_MARKS]),
+            f32((lines[behind, LINE_FLAGS] & IS_HEADING) != 0),
+            f32(prose[before] + prose[behind]),
+        )
+        c += 10
         up = node
         for _ in range(LEVELS):
             first = kind_of[up]
-            c = _set(x, at, c, sums[up, 1] / max(1, sums[up, 0]))
-            c = _set(x, at, c, sums[up, 2] / max(1, page_prose))
-            c = _set(x, at, c, sums[up, 2] / max(1, sums[up, 0]))
-            c = _set(x, at, c, sums[up, 4] / max(1, sums[up, 3]))
-            c = _set(x, at, c, sums[up, 5] / max(1, sums[up, 0]))
-            c = _set(x, at, c, words[up] / max(1, sums[up, 0]))
-            c = _set(x, at, c, alike[first, 0])
-            c = _set(x, at, c, alike[first, 1] / max(1, alike[first, 0]))
-            c = _set(x, at, c, alike[first, 2] / max(1, alike[first, 0]))
+            x[at, c : c + NUM_LEVEL] = (
+                f32(sums[up, 1] / max(1, sums[up, 0])),
+                f32(sums[up, 2] / max(1, page_prose)),
+                f32(sums[up, 2] / max(1, sums[up, 0])),
+                f32(sums[up, 4] / max(1, sums[up, 3])),
+                f32(sums[up, 5] / max(1, sums[up, 0])),
+                f32(words[up] / max(1, sums[up, 0])),
+                f32(alike[first, 0]),
+                f32(alike[first, 1] / max(1, alike[first, 0])),
+                f32(alike[first, 2] / max(1, alike[first, 0])),
+            )
+            c += NUM_LEVEL
             up = nodes[up, NODE_PARENT]
         if verdicts[r] == 2:
             since_related = 0
@@ -228,29 +227,31 @@ def describe(
             since_comments = 0
         if (flags & IS_HEADING) != 0:
             since_heading = 0
-        c = _set(x, at, c, inside[node])
-        c = _set(x, at, c, done / max(1, page_prose))
-        c = _set(x, at, c, (page_prose - done) / max(1, page_prose))
-        c = _set(x, at, c, done)
-        c = _set(x, at, c, page_prose - done)
-        c = _set(x, at, c, page_prose)
-        c = _set(x, at, c, page_prose / max(1, page_letters))
-        c = _set(x, at, c, np.float32(r - title_line if title_line >= 0 else 0))
-        c = _set(x, at, c, np.float32(title_line >= 0 and r > title_line))
-        c = _set(x, at, c, np.float32(title_line < 0))
-        c = _set(x, at, c, since_related)
-        c = _set(x, at, c, since_comments)
-        c = _set(x, at, c, since_heading)
-        c = _set(x, at, c, since_prose)
-        c = _set(x, at, c, r / n)
-        c = _set(x, at, c, r)
-        c = _set(x, at, c, n - r)
-        c = _set(x, at, c, sums[main, 1] / max(1, sums[main, 0]))
-        c = _set(x, at, c, sums[main, 3] / n)
-        c = _set(x, at, c, np.float32(nodes[node, NODE_BITS] & 0xFFFF))
-        c = _set(x, at, c, again[r])
-        c = _set(x, at, c, again[behind])
-        c = _set(x, at, c, again[before])
+        x[at, c:] = (
+            f32(inside[node]),
+            f32(done / max(1, page_prose)),
+            f32((page_prose - done) / max(1, page_prose)),
+            f32(done),
+            f32(page_prose - done),
+            f32(page_prose),
+            f32(page_prose / max(1, page_letters)),
+            f32(r - title_line if title_line >= 0 else 0),
+            f32(title_line >= 0 and r > title_line),
+            f32(title_line < 0),
+            f32(since_related),
+            f32(since_comments),
+            f32(since_heading),
+            f32(since_prose),
+            f32(r / n),
+            f32(r),
+            f32(n - r),
+            f32(sums[main, 1] / max(1, sums[main, 0])),
+            f32(sums[main, 3] / n),
+            f32(nodes[node, NODE_BITS] & 0xFFFF),
+            f32(again[r]),
+            f32(again[behind]),
+            f32(again[before]),
+        )
         place = at % BLOCK
         if place == BLOCK - 1 or r == n - 1:
             score(model, x, at - place, walkers, totals)

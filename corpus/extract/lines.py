@@ -8,10 +8,8 @@ a few inside); the line model (model.py) weighs that with the line's text, place
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
 from corpus.extract.reader import (
@@ -36,9 +34,7 @@ from corpus.extract.reader import (
     NODE_HINTS,
     NODE_PARENT,
 )
-from corpus.extract.tables import APART_HINT, NUMBERS_HINT
-
-Array = npt.NDArray[Any]
+from corpus.extract.tables import APART_HINT, NUMBERS_HINT, Array
 
 LINKED_RATIO = 0.7  # share of link letters from which a line counts as links
 MAX_HEAD_CHARS = 20  # of the line above related links or comments

@@ -21,13 +21,14 @@ def _pairs(words: str) -> dict[str, str]:
 
 
 _SYMBOLS = _pairs(
-    r"α \alpha β \beta γ \gamma δ \delta ε \varepsilon ϵ \epsilon ζ \zeta η \eta θ \theta κ \kappa λ \lambda μ \mu ν \nu ξ \xi"
-    r" π \pi ρ \rho σ \sigma τ \tau φ \varphi ϕ \phi χ \chi ψ \psi ω \omega Γ \Gamma Δ \Delta Θ \Theta Λ \Lambda Π \Pi Σ \Sigma"
-    r" Φ \Phi Ψ \Psi Ω \Omega × \times ⋅ \cdot · \cdot ÷ \div ± \pm ≤ \leq ≥ \geq ⩽ \leqslant ⩾ \geqslant ≠ \neq ≈ \approx ≡ \equiv"
-    r" ∼ \sim ∝ \propto ≪ \ll ≫ \gg ∞ \infty ∑ \sum ∏ \prod ∫ \int ∬ \iint ∮ \oint ∂ \partial ∇ \nabla ∈ \in ∉ \notin ⊂ \subset"
-    r" ⊆ \subseteq ∪ \cup ∩ \cap ∅ \emptyset ∀ \forall ∃ \exists ¬ \neg ∧ \wedge ∨ \vee → \to ← \leftarrow ⇒ \Rightarrow"
-    r" ⇔ \Leftrightarrow … \ldots ⋯ \cdots ⋮ \vdots ⋱ \ddots ∘ \circ ⊕ \oplus ⊗ \otimes ⟨ \langle ⟩ \rangle ‖ \Vert ∥ \parallel"
-    r" ⊥ \perp ∠ \angle ℓ \ell \ \backslash − - ′ ' ″ ''"
+    r"α \alpha β \beta γ \gamma δ \delta ε \varepsilon ϵ \epsilon ζ \zeta η \eta θ \theta κ \kappa λ \lambda μ \mu"
+    r" ν \nu ξ \xi π \pi ρ \rho σ \sigma τ \tau φ \varphi ϕ \phi χ \chi ψ \psi ω \omega Γ \Gamma Δ \Delta Θ \Theta"
+    r" Λ \Lambda Π \Pi Σ \Sigma Φ \Phi Ψ \Psi Ω \Omega × \times ⋅ \cdot · \cdot ÷ \div ± \pm ≤ \leq ≥ \geq"
+    r" ⩽ \leqslant ⩾ \geqslant ≠ \neq ≈ \approx ≡ \equiv ∼ \sim ∝ \propto ≪ \ll ≫ \gg ∞ \infty ∑ \sum ∏ \prod"
+    r" ∫ \int ∬ \iint ∮ \oint ∂ \partial ∇ \nabla ∈ \in ∉ \notin ⊂ \subset ⊆ \subseteq ∪ \cup ∩ \cap ∅ \emptyset"
+    r" ∀ \forall ∃ \exists ¬ \neg ∧ \wedge ∨ \vee → \to ← \leftarrow ⇒ \Rightarrow ⇔ \Leftrightarrow … \ldots"
+    r" ⋯ \cdots ⋮ \vdots ⋱ \ddots ∘ \circ ⊕ \oplus ⊗ \otimes ⟨ \langle ⟩ \rangle ‖ \Vert ∥ \parallel ⊥ \perp"
+    r" ∠ \angle ℓ \ell \ \backslash − - ′ ' ″ ''"
 )
 _SYMBOLS |= (
     {sign: "\\" + sign for sign in "{}%#&$_"} | dict.fromkeys("\u2061\u2062\u2063\u2064\u200b", "") | {"\xa0": " "}

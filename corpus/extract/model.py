@@ -12,12 +12,9 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
-
-Array = npt.NDArray[Any]
-
+from corpus.extract.tables import Array
 
 DEPTH = 4
 BLOCK = 16  # rows that are scored together

@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
 from corpus.extract.syntax import (
@@ -75,9 +74,8 @@ from corpus.extract.tables import (
     TERM,
     TITLE,
     VOID,
+    Array,
 )
-
-Array = npt.NDArray[Any]
 
 MAX_DEPTH = 512
 MAX_SPAN = 64  # columns that an empty cell, or a cell that spans several, may stand for
@@ -235,17 +233,8 @@ def read_page(
                     flags |= HAS_BYLINE
                 if num_pre > 0:
                     flags |= IS_PRE
-                lines[k, LINE_START] = line_start
-                lines[k, LINE_END] = o
-                lines[k, LINE_CHARS] = chars
-                lines[k, LINE_LINKS] = links
-                lines[k, LINE_LINKED] = linked
-                lines[k, LINE_LETTERS] = letters
-                lines[k, LINE_FLAGS] = flags
-                lines[k, LINE_READ] = read
-                lines[k, LINE_MARKS] = marks
-                lines[k, LINE_NODE] = stack_node[depth - 1] if depth > 0 else 0
-                lines[k, LINE_ROW] = row_of
+                around = stack_node[depth - 1] if depth > 0 else 0
+                lines[k] = (line_start, o, chars, links, linked, letters, flags, read, marks, around, row_of)
                 k += 1
                 out[o] = 10
                 o += 1
@@ -433,10 +422,7 @@ def read_page(
                 bits &= ~NODE
                 if is_node:
                     stack_node[depth] = num_nodes
-                    nodes[num_nodes, NODE_PARENT] = around
-                    nodes[num_nodes, NODE_HINTS] = hints
-                    nodes[num_nodes, NODE_KEY] = key
-                    nodes[num_nodes, NODE_BITS] = bits
+                    nodes[num_nodes] = (around, hints, key, bits)
                     bits |= NODE
                     if (bits & TABLE) != 0:
                         stack_count[depth] = column
@@ -539,24 +525,20 @@ def read_page(
                 known = np.int64(characters[code]) if code < 0x10000 else LETTER * ((code & 0xFFFE) != 0xFFFE)
                 if (known & (SPACE | DROPPED)) != 0:
                     if (known & DROPPED) != 0:
-                        code = second
-                        second = 0
+                        code, second = second, 0
                         continue
                     if num_pre == 0:
                         space = True
-                        code = second
-                        second = 0
+                        code, second = second, 0
                         continue
                     code = 32
                 elif code < 33 and num_pre == 0 and (code == 32 or 9 <= code <= 13):  # a white space reference
                     space = True
-                    code = second
-                    second = 0
+                    code, second = second, 0
                     continue
                 if o == line_start and num_pre == 0:
                     if code == 0x3000 or code == 0xFEFF:
-                        code = second
-                        second = 0
+                        code, second = second, 0
                         continue
                     if bullet:
                         o = put_bullet(out, o, number)
@@ -605,12 +587,6 @@ def read_page(
                             links = 1
                     else:
                         own += 1
-                code = second
-                second = 0
+                code, second = second, 0
 
-    info[NUM_LINES] = k
-    info[NUM_NODES] = num_nodes
-    info[OWN_LETTERS] = own
-    info[SKIPPED_LETTERS] = skipped
-    info[HIDDEN_CHARS] = hidden
-    info[CONTROL_CHARS] = controls
+    info[:] = (k, num_nodes, own, skipped, hidden, controls)

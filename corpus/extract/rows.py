@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
 from corpus.extract.reader import (
@@ -28,9 +25,7 @@ from corpus.extract.reader import (
     NODE_BITS,
     NODE_PARENT,
 )
-from corpus.extract.tables import CELL, TABLE
-
-Array = npt.NDArray[Any]
+from corpus.extract.tables import CELL, TABLE, Array
 
 MAX_CELL_CHARS = 500  # a table with a larger cell arranges a page, not data
 MAX_CELL_LINES = 24

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
 from corpus.extract.tables import (
@@ -31,9 +30,9 @@ from corpus.extract.tables import (
     KIND_NAME,
     KIND_ROLE,
     KIND_WORD,
+    Array,
 )
-
-Array = npt.NDArray[Any]
+from corpus.kernels.code_points import decode
 
 MAX_REFERENCE_CHARS = 32  # the longest name has 31
 HIDDEN, HAS_HREF, IS_CLOSED = 1, 2, 4  # what attributes() found
@@ -187,18 +186,13 @@ def reference(data: Array, i: int, references: Array) -> tuple[int, int, int]:
     if i < n and data[i] == 35:  # '#'
         i += 1
         code = 0
-        if i < n and (data[i] | 32) == 120:
+        base = 16 if i < n and (data[i] | 32) == 120 else 10
+        i += base == 16
+        first = i
+        while i < n and (48 <= data[i] <= 57 or (base == 16 and 97 <= (data[i] | 32) <= 102)):
+            digit = data[i] - 48 if data[i] <= 57 else (data[i] | 32) - 87
+            code = min(code * base + digit, 0x110000)
             i += 1
-            first = i
-            while i < n and (48 <= data[i] <= 57 or 97 <= (data[i] | 32) <= 102):
-                digit = data[i] - 48 if data[i] <= 57 else (data[i] | 32) - 87
-                code = min(code * 16 + digit, 0x110000)
-                i += 1
-        else:
-            first = i
-            while i < n and 48 <= data[i] <= 57:
-                code = min(code * 10 + (data[i] - 48), 0x110000)
-                i += 1
         if i == first:
             return 0, 0, start
         if i < n and data[i] == 59:
@@ -333,16 +327,7 @@ def attributes(data: Array, i: int, names: Array, with_quotes: bool) -> tuple[in
             value |= hints_of(data, start, stop, kind, names)
 
 
-@kernel()
-def code_point(data: Array, i: int) -> tuple[int, int]:
-    """The code point of two to four bytes at i, and where the next one begins; the bytes are valid UTF-8."""
-    c: Any = np.int64(data[i])
-    if c < 0xE0:
-        return (c & 0x1F) << 6 | (data[i + 1] & 0x3F), i + 2
-    if c < 0xF0:
-        return (c & 0x0F) << 12 | signed(data[i + 1] & 0x3F) << 6 | (data[i + 2] & 0x3F), i + 3
-    code = (c & 0x07) << 18 | signed(data[i + 1] & 0x3F) << 12
-    return code | signed(data[i + 2] & 0x3F) << 6 | (data[i + 3] & 0x3F), i + 4
+code_point = decode
 
 
 @kernel()

@@ -17,40 +17,40 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 # What an element does, as bits.
-BREAK = 1  # a new line begins before and after it
-PUSH = 2  # it stands on the stack of open elements
-SKIP = 4  # it and all below it is no article text
-RAW = 8  # what it holds is text up to its end tag, and no article text
-CELL = 16
-ROW = 32  # ends an open cell
-ITEM = 64
-TERM = 128
-LIST = 256
-ORDERED = 512
-TABLE = 1024
-PRE = 2048
-LINK = 4096
-HEADING = 8192
-PARAGRAPH = 1 << 14
-FORM = 1 << 15
-VOID = 1 << 17
-TITLE = 1 << 18
-# html, head and body: their attributes say nothing about the text (style="display:none" until loaded)
-IGNORED = 1 << 19
-CLOSES_PARAGRAPH = 1 << 20
-NODE = 1 << 22  # has a row among the nodes; on the stack only
-RUBY = 1 << 23  # a part of a ruby annotation: the next part, or a block, ends it
-FOREIGN = 1 << 24  # XML inside HTML: there `<x/>` is a whole element
-CODE = 1 << 25  # raw text that nobody reads, also where it never ends
-# Its start tag ends foreign content (HTML standard, 13.2.6.5; not font, which asks for attributes).
-BREAKS_OUT = 1 << 26
-HOLDS_HTML = 1 << 27  # a part of foreign content in which HTML is at home
+(
+    BREAK,  # a new line begins before and after it
+    PUSH,  # it stands on the stack of open elements
+    SKIP,  # it and all below it is no article text
+    RAW,  # what it holds is text up to its end tag, and no article text
+    CELL,
+    ROW,  # ends an open cell
+    ITEM,
+    TERM,
+    LIST,
+    ORDERED,
+    TABLE,
+    PRE,
+    LINK,
+    HEADING,
+    PARAGRAPH,
+    FORM,  # the line model sees the bits up to here
+    VOID,
+    TITLE,
+    IGNORED,  # html, head and body: their attributes say nothing about the text (style="display:none" until loaded)
+    CLOSES_PARAGRAPH,
+    NODE,  # has a row among the nodes; on the stack only
+    RUBY,  # a part of a ruby annotation: the next part, or a block, ends it
+    FOREIGN,  # XML inside HTML: there `<x/>` is a whole element
+    CODE,  # raw text that nobody reads, also where it never ends
+    BREAKS_OUT,  # its start tag ends foreign content (HTML standard, 13.2.6.5; not font, which asks for attributes)
+    HOLDS_HTML,  # a part of foreign content in which HTML is at home
+) = (1 << place for place in range(26))
 
 BLOCK = BREAK | PUSH | CLOSES_PARAGRAPH
 ELEMENTS: Mapping[str, int] = {
     **dict.fromkeys(
-        "address article aside blockquote center details dialog div fieldset figcaption figure footer header hgroup main menu "
-        "nav search section summary".split(),
+        "address article aside blockquote center details dialog div fieldset figcaption figure footer header"
+        " hgroup main menu nav search section summary".split(),
         BLOCK,
     ),
     **dict.fromkeys("h1 h2 h3 h4 h5 h6".split(), BLOCK | HEADING),
@@ -79,26 +79,41 @@ ELEMENTS: Mapping[str, int] = {
     **dict.fromkeys("foreignobject desc".split(), PUSH | HOLDS_HTML),
 }
 BREAKING_OUT = (
-    "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta nobr "
-    "ol p pre ruby s small span strong strike sub sup table tt u ul var"
+    "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta"
+    " nobr ol p pre ruby s small span strong strike sub sup table tt u ul var"
 ).split()
 ELEMENTS = {**ELEMENTS, **{name: ELEMENTS.get(name, 0) | BREAKS_OUT for name in BREAKING_OUT}}
 
 # What a class, id, role or itemprop says about its element, as bits. Whole names, and the words that they are made of
 # ("hotNewsList" is hot, news and list), each list from the markup of the platforms that Chinese sites are built with.
-(BODY_HINT, CONTENT_HINT, COMMENT_HINT, RELATED_HINT, SIDE_HINT, NAV_HINT, FOOT_HINT) = (1, 2, 4, 8, 16, 32, 64)
-(SHARE_HINT, AD_HINT, META_HINT, HEAD_HINT) = (128, 256, 512, 1024)
-(POST_HINT, POPUP_HINT, NUMBERS_HINT) = (2048, 4096, 8192)
-APART_HINT = 1 << 14  # the element itself says that it is beside the article
-CONCEALED_HINT = 1 << 15  # style sheets hide what is named so
+(
+    BODY_HINT,
+    CONTENT_HINT,
+    COMMENT_HINT,
+    RELATED_HINT,
+    SIDE_HINT,
+    NAV_HINT,
+    FOOT_HINT,
+    SHARE_HINT,
+    AD_HINT,
+    META_HINT,
+    HEAD_HINT,
+    POST_HINT,
+    POPUP_HINT,
+    NUMBERS_HINT,
+    APART_HINT,  # the element itself says that it is beside the article
+    CONCEALED_HINT,  # style sheets hide what is named so
+) = (1 << place for place in range(16))
 NAME_HINTS = {
-    BODY_HINT: "js_content artibody article-content article_content articlecontent article-body articlebody entry-content "
-    "content-article post-content post_content post-body main-content detail-content endtext main_content trs_editor "
-    "article_text article-text newscontent news_content news-content pages_content vsb_content contenttext post_text "
-    "cnblogs_post_body content_views article-detail article-holder rich_media_content ucap-content zoom markdown-body "
-    "articletext textbody con_txt lemma-summary show_text article-main article_body entry-body news_txt news-text rm_txt_con",
+    BODY_HINT: "js_content artibody article-content article_content articlecontent article-body articlebody "
+    "entry-content content-article post-content post_content post-body main-content detail-content endtext"
+    " main_content trs_editor article_text article-text newscontent news_content news-content pages_content"
+    " vsb_content contenttext post_text cnblogs_post_body content_views article-detail article-holder"
+    " rich_media_content ucap-content zoom markdown-body articletext textbody con_txt lemma-summary show_text"
+    " article-main article_body entry-body news_txt news-text rm_txt_con",
     POST_HINT: "t_f postmessage reply_content d_post_content topic-richtext reply-content richcontent answer-content",
-    NUMBERS_HINT: "gutter lineno linenos line-numbers line-number line-numbers-rows hljs-ln-numbers rouge-gutter linenumber "
+    NUMBERS_HINT: "gutter lineno linenos line-numbers line-number line-numbers-rows hljs-ln-numbers rouge-gutter "
+    "linenumber "
     "linenodiv ln-num pre-numbering blob-num",
     NAV_HINT: "curpos page-nav docnav headerlink skip-link mw-editsection",
     CONCEALED_HINT: "sr-only visually-hidden debug",
@@ -110,10 +125,12 @@ WORD_HINTS = {
     RELATED_HINT: "related relate relation relative recommend recommended recom rec tuijian xiangguan hot rank ranking "
     "guess similar like latest popular top10 rand more",
     SIDE_HINT: "side sidebar aside right rightbar sider widget column2 leftbar",
-    NAV_HINT: "nav navbar navigation navi menu menus submenu crumb crumbs breadcrumb breadcrumbs bread position location "
+    NAV_HINT: "nav navbar navigation navi menu menus submenu crumb crumbs breadcrumb breadcrumbs bread position "
+    "location "
     "pager pages pagination pagebar paging toc catalog directory subnav topnav tab tabs prev next",
     FOOT_HINT: "footer foot copyright bottom friendlink friendlinks links link beian",
-    SHARE_HINT: "share sharing social qrcode weixin digg tool tools toolbar vote action actions btn btns button app download "
+    SHARE_HINT: "share sharing social qrcode weixin digg tool tools toolbar vote action actions btn btns button app "
+    "download "
     "player video",
     AD_HINT: "ad ads adv advert adbox adsense gg guanggao banner promotion promo sponsor",
     META_HINT: "meta info author byline date time pubtime source src from tag tags keyword keywords label editor copy "
@@ -146,15 +163,17 @@ ATTRIBUTES = {
 (ATTRIBUTE_ROLE, ATTRIBUTE_ITEMPROP, ATTRIBUTE_HREF, ATTRIBUTE_COLSPAN, ATTRIBUTE_ROWSPAN) = range(6, 11)
 
 # Classes of characters, as bits.
-LETTER = 1
-END = 2  # the last character of a sentence
-OPENER = 4  # may stand before what a line begins with
-START = 8  # first character of a line that may be page furniture (lines.py)
-INSIDE = 16  # a line that holds one may be page furniture
-BYLINE = 32  # a line that holds one may name the author
-SPACE = 64  # collapses with its neighbours into one space
-DROPPED = 128  # noncharacters and NUL
-COMMA = 256  # inside a sentence
+(
+    LETTER,
+    END,  # the last character of a sentence
+    OPENER,  # may stand before what a line begins with
+    START,  # first character of a line that may be page furniture (lines.py)
+    INSIDE,  # a line that holds one may be page furniture
+    BYLINE,  # a line that holds one may name the author
+    SPACE,  # collapses with its neighbours into one space
+    DROPPED,  # noncharacters and NUL
+    COMMA,  # inside a sentence
+) = (1 << place for place in range(9))
 
 COMMAS = "，、,"
 END_MARKS = "。！？；…!?.;:：”」』）)"

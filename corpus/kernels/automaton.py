@@ -20,9 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
-from corpus.kernels.code_points import decode
-
-Array = npt.NDArray[Any]
+from corpus.kernels.code_points import Array, decode
 
 MAX_CODE_POINTS = 0x110000
 MAX_WORD_CHARS = 64
@@ -36,6 +34,7 @@ NO_LETTER, IS_LETTER, IS_DIGIT = 0, 1, 2
 # Columns of `measure`.
 COVERED_CHARS, DISTINCT_WORDS, HIT_LINES = range(3)
 NUM_WORD_COLUMNS = 3
+NO_HITS, NO_WORDS = np.empty((4, 0), np.int64), np.empty(0, np.int64)  # where they are not asked for
 
 
 class Hits(NamedTuple):
@@ -87,7 +86,7 @@ class Automaton:
         capacity = 1024 + int(offsets[-1] - offsets[0]) // BYTES_A_HIT
         while True:
             out = np.empty((4, capacity), np.int64)
-            count = _find(offsets, data, self._tables, out)
+            count = _walk(offsets, data, self._tables, out, NO_WORDS, out)
             if count <= capacity:
                 return Hits(*out[:, :count])
             capacity = count
@@ -95,7 +94,7 @@ class Automaton:
     def measure(self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         """int64[documents, NUM_WORD_COLUMNS]: characters inside words (once each), different words, lines with one."""
         out = np.zeros((len(offsets) - 1, NUM_WORD_COLUMNS), np.int64)
-        _measure(offsets, data, self._tables, np.full(self._num_words, -1, np.int64), out)
+        _walk(offsets, data, self._tables, NO_HITS, np.full(self._num_words, -1, np.int64), out)
         return out
 
 
@@ -270,35 +269,13 @@ def _word_step(
 
 
 @kernel(leaf=True)
-def _find(offsets: Array, data: Array, tables: Any, out: Array) -> int:
+def _walk(offsets: Array, data: Array, tables: Any, hits: Array, last_row: Array, out: Array) -> int:
+    """Write every occurrence into `hits`, int64[4, capacity], as far as it goes, and return how many there are.
+
+    Where `last_row` (int64[words], the last row that a word was found in) has any, they are measured into `out`.
+    """
     symbols, pairs, alphabet, keys, children, word_at, edges, whole = tables
     count = 0
-    for row in range(len(offsets) - 1):
-        first, end = offsets[row], offsets[row + 1]
-        i, before, at, read = first, np.uint16(0), first, 0
-        while True:
-            start, i, before, at, read = _next_start(data, i, end, symbols, pairs, before, at, read)
-            if start < 0:
-                break
-            if whole and start > first and _is_letter(data[start]) and _is_letter(data[start - 1]):
-                continue
-            node, after = _word_step(data, start, end, symbols, keys, children, alphabet, np.int64(0))
-            while node:
-                word = word_at[node]
-                if word >= 0 and _is_whole(data, start, after, first, end, edges[word]):
-                    if count < out.shape[1]:
-                        out[0, count] = row
-                        out[1, count] = start
-                        out[2, count] = after
-                        out[3, count] = word
-                    count += 1
-                node, after = _word_step(data, after, end, symbols, keys, children, alphabet, node)
-    return count
-
-
-@kernel(leaf=True)
-def _measure(offsets: Array, data: Array, tables: Any, last_row: Array, out: Array) -> None:
-    symbols, pairs, alphabet, keys, children, word_at, edges, whole = tables
     for row in range(len(offsets) - 1):
         first, end = offsets[row], offsets[row + 1]
         i, before, at, read = first, np.uint16(0), first, 0
@@ -313,18 +290,22 @@ def _measure(offsets: Array, data: Array, tables: Any, last_row: Array, out: Arr
             node, after = _word_step(data, start, end, symbols, keys, children, alphabet, np.int64(0))
             length = 1
             while node:
-                word = word_at[node]
+                word = np.int64(word_at[node])
                 if word >= 0 and _is_whole(data, start, after, first, end, edges[word]):
-                    begin = read - 2  # of the pair's first symbol
-                    out[row, COVERED_CHARS] += max(0, begin + length - max(begin, covered_to))
-                    covered_to = max(covered_to, begin + length)
-                    if last_row[word] != row:
+                    if count < hits.shape[1]:
+                        hits[:, count] = (row, start, after, word)
+                    count += 1
+                    if len(last_row):
+                        begin = read - 2  # of the pair's first symbol
+                        out[row, COVERED_CHARS] += max(0, begin + length - max(begin, covered_to))
+                        covered_to = max(covered_to, begin + length)
+                        out[row, DISTINCT_WORDS] += last_row[word] != row
                         last_row[word] = row
-                        out[row, DISTINCT_WORDS] += 1
-                    if start >= lines_to:
-                        out[row, HIT_LINES] += 1
-                        lines_to = start
-                        while lines_to < end and data[lines_to] != 10:
-                            lines_to += 1
+                        if start >= lines_to:
+                            out[row, HIT_LINES] += 1
+                            lines_to = start
+                            while lines_to < end and data[lines_to] != 10:
+                                lines_to += 1
                 node, after = _word_step(data, after, end, symbols, keys, children, alphabet, node)
                 length += 1
+    return count

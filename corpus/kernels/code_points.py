@@ -58,3 +58,12 @@ def mix(x: Any) -> Any:
     x *= np.uint64(0xD6E8FEB86659FD93)
     x ^= x >> np.uint64(32)
     return x
+
+
+@kernel(leaf=True)
+def slots_for(count: Any) -> int:
+    """A power of two at least twice as large: the slots of a hash table of so many keys."""
+    slots = 16
+    while slots < 2 * count:
+        slots *= 2
+    return slots

@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
-from corpus.kernels.code_points import code_point_class, decode, mix
+from corpus.kernels.code_points import Array, code_point_class, decode, mix, slots_for
 from corpus.kernels.tables import (
     BULLET,
     CLASS_MASK,
@@ -33,8 +32,6 @@ from corpus.kernels.tables import (
     TERMINAL,
     WHITESPACE,
 )
-
-Array = npt.NDArray[Any]
 
 SHORT_BELOW = 10  # code points: a line below this is a label or a line of verse
 LABEL_BELOW = 30  # a headline or an entry of a menu is below this
@@ -77,11 +74,8 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
     A line is what stands between line feeds, without the white space around it; empty lines do not count.
     """
     max_lines = _most_line_feeds(offsets, data) + 1
-    capacity = 16
-    while capacity < 2 * max_lines:
-        capacity *= 2
-    slots = np.zeros(capacity, np.uint32)  # base + line number; below base it is another document's
-    mask = np.uint64(capacity - 1)
+    slots = np.zeros(slots_for(max_lines), np.uint32)  # base + line number; below base it is another document's
+    mask = np.uint64(len(slots) - 1)
     base = np.uint32(1)
     line_start = np.empty(max_lines, np.int64)
     line_end = np.empty(max_lines, np.int64)
@@ -94,10 +88,7 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
             base = np.uint32(1)
         i = offsets[row]
         end = offsets[row + 1]
-        chars = 0
-        lines = line_chars = longest_line = duplicates = duplicate_chars = bullets = ellipses = 0
-        terminals = terminal_chars = shorts = short_chars = label_chars = counted = like = 0
-        sentences = ends = stray = isolated = longest_run = run = mojibake = japanese = high = 0
+        lines = isolated = longest_run = run = high = 0
         previous = before = np.uint32(0)
         previous_class = NEWLINE
         last_class = NEWLINE  # of the line, white space aside
@@ -115,7 +106,6 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
                 entry = code_point_class(table, c)
                 cls = entry & CLASS_MASK
                 counts[cls] += 1
-                chars += 1
             else:
                 c, after, entry, cls = np.uint32(10), i + 1, NEWLINE, NEWLINE
             if HAN <= cls <= HAN_EXTENSION:
@@ -133,9 +123,9 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
                 if previous_class == LATIN and HAN <= before_class <= HAN_EXTENSION:
                     isolated += 1
                 if entry & MOJIBAKE:
-                    mojibake += _mojibake_chars(before, previous, c)
+                    counts[MOJIBAKE_CHARS] += _mojibake_chars(before, previous, c)
                 if entry & JAPANESE:
-                    japanese += 1
+                    counts[JAPANESE_HAN] += 1
                 first = after
                 while after < end and 0xE4 <= data[after] <= 0xE9:  # a run of Han, few things to keep
                     following, beyond = decode(data, after)
@@ -148,39 +138,38 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
                     c = following
                     after = beyond
                 if after > first:
-                    chars += (after - first) // 3
                     length += (after - first) // 3
                     stop = after
                     run = 1
             elif cls == NEWLINE:
                 if length > 0:
                     lines += 1
-                    line_chars += length
-                    longest_line = max(longest_line, length)
-                    sentences += is_open
-                    bullets += is_bullet
+                    counts[LINE_CHARS] += length
+                    counts[LONGEST_LINE] = max(counts[LONGEST_LINE], length)
+                    counts[NUM_SENTENCES] += is_open
+                    counts[BULLET_LINES] += is_bullet
                     if is_terminal:
-                        terminals += 1
-                        terminal_chars += length
+                        counts[TERMINAL_LINES] += 1
+                        counts[TERMINAL_LINE_CHARS] += length
                     if length < SHORT_BELOW:
-                        shorts += 1
-                        short_chars += length
+                        counts[SHORT_LINES] += 1
+                        counts[SHORT_LINE_CHARS] += length
                     if length < LABEL_BELOW and HAN <= last_class <= HAN_EXTENSION:
-                        label_chars += length
+                        counts[LABEL_LINE_CHARS] += length
                     if dots >= 3:
-                        ellipses += 1
+                        counts[ELLIPSIS_LINES] += 1
                     number = lines - 1
                     line_start[number] = start
                     line_end[number] = stop
                     line_hash[number] = mix(content)
                     if _find_line(data, line_start, line_end, line_hash, slots, mask, base, number):
-                        duplicates += 1
-                        duplicate_chars += length
+                        counts[DUPLICATE_LINES] += 1
+                        counts[DUPLICATE_LINE_CHARS] += length
                     shape = count = np.uint64(0)
                     if has_digit and length < ENTRY_BELOW and not is_terminal:
                         shape, count = _shapes(data, table, start, stop)
-                        like += shape == likeness
-                        counted += count == counting
+                        counts[LIKE_LINES] += shape == likeness
+                        counts[COUNTED_LINES] += count == counting
                     likeness, counting = shape, count
                 content = np.uint64(0)
                 length = pending = dots = run = high = 0
@@ -211,21 +200,21 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
                 if entry & CLOSER == 0:
                     is_terminal = entry & TERMINAL != 0
                     if entry & SENTENCE_END:
-                        ends += is_open
-                        sentences += is_open
+                        counts[SENTENCE_ENDS] += is_open
+                        counts[NUM_SENTENCES] += is_open
                         is_open = False
                     else:
                         is_open = True
                 if entry & STOP:
                     if previous_stop:
-                        stray += 1
+                        counts[STRAY_MARKS] += 1
                     previous_stop = True
                 else:
                     previous_stop = False
                 if entry & HIGH_LATIN:
                     high += 1
                     if high >= MIN_HIGH_LATIN:
-                        mojibake += 1 if high > MIN_HIGH_LATIN else MIN_HIGH_LATIN
+                        counts[MOJIBAKE_CHARS] += 1 if high > MIN_HIGH_LATIN else MIN_HIGH_LATIN
                 else:
                     high = 0
             before_class = previous_class
@@ -234,28 +223,10 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
             previous = c
             i = after
         base += np.uint32(lines)
-        out[row, NUM_CHARS] = chars
-        out[row, NUM_LINES] = lines
-        out[row, LINE_CHARS] = line_chars
-        out[row, LONGEST_LINE] = longest_line
-        out[row, DUPLICATE_LINES] = duplicates
-        out[row, DUPLICATE_LINE_CHARS] = duplicate_chars
-        out[row, BULLET_LINES] = bullets
-        out[row, ELLIPSIS_LINES] = ellipses
-        out[row, TERMINAL_LINES] = terminals
-        out[row, TERMINAL_LINE_CHARS] = terminal_chars
-        out[row, SHORT_LINES] = shorts
-        out[row, SHORT_LINE_CHARS] = short_chars
-        out[row, LABEL_LINE_CHARS] = label_chars
-        out[row, COUNTED_LINES] = counted
-        out[row, LIKE_LINES] = like
-        out[row, NUM_SENTENCES] = sentences
-        out[row, SENTENCE_ENDS] = ends
-        out[row, STRAY_MARKS] = stray
-        out[row, ISOLATED_LATIN] = isolated
-        out[row, LONGEST_RUN] = longest_run
-        out[row, MOJIBAKE_CHARS] = mojibake
-        out[row, JAPANESE_HAN] = japanese
+        counts[NUM_CHARS] = counts[:NUM_CLASSES].sum()
+        counts[NUM_LINES] = lines
+        counts[ISOLATED_LATIN] = isolated
+        counts[LONGEST_RUN] = longest_run
 
 
 @kernel(leaf=True)

@@ -12,16 +12,11 @@ their result always and advance by 0 or 1. Plain tables for each length, or the 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from corpus.engine.compiled import kernel
-from corpus.kernels.code_points import code_point_class, decode
+from corpus.kernels.code_points import Array, code_point_class, decode, slots_for
 from corpus.kernels.tables import CLASS_MASK, NEWLINE, WHITESPACE
-
-Array = npt.NDArray[Any]
 
 POSITION_BITS = 20
 MAX_REPETITION_CHARS = 1 << POSITION_BITS  # repetition is measured on this much of a document: 50 MB of scratch
@@ -55,9 +50,6 @@ def measure_repetition(offsets: Array, data: Array, table: Array, out: Array, en
     for row in range(len(offsets) - 1):
         longest = max(longest, offsets[row + 1] - offsets[row])
     size = min(longest, MAX_REPETITION_CHARS) + 1
-    capacity = 16
-    while capacity < 2 * size:
-        capacity *= 2
     ids = np.empty(size, np.uint32)  # of the character at each position, in order of first appearance
     names = np.empty(size, np.uint32)
     follows = np.empty(size, np.uint8)
@@ -66,7 +58,7 @@ def measure_repetition(offsets: Array, data: Array, table: Array, out: Array, en
     counts = np.empty(size, np.uint32)  # by id
     first_position = np.empty(size, np.uint32)  # by id
     occurrences = np.empty(size, np.uint32)  # by name, the first one not counted
-    slots = np.zeros(capacity, np.uint64)
+    slots = np.zeros(slots_for(size), np.uint64)
     id_of = np.zeros(0x110000, np.uint32)
     logarithms = np.empty(NUM_LOGARITHMS, np.float64)  # n ln n
     for k in range(NUM_LOGARITHMS):

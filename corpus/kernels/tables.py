@@ -22,36 +22,41 @@ import opencc
 
 CODE_POINTS = 0x20000  # planes 0 and 1; beyond them classes are ranges, see code_points.code_point_class
 
-# Classes. The kernel counts each; every code point has exactly one.
-OTHER = 0  # letters of other scripts, marks, unassigned
-HAN = 1  # common, used by both Simplified and Traditional text
-HAN_SIMPLIFIED = 2
-HAN_TRADITIONAL = 3
-HAN_RARE = 4
-HAN_EXTENSION = 5  # outside U+4E00 to U+9FFF: radicals, 々〇, compatibility ideographs, extensions A to I
-KANA = 6
-HANGUL = 7
-LATIN = 8
-DIGIT = 9
-ASCII_PUNCTUATION = 10
-WIDE_PUNCTUATION = 11  # Chinese, full-width and general punctuation
-SYMBOL = 12
-WHITESPACE = 13
-NEWLINE = 14
-CONTROL = 15  # controls and invisible format characters; normalisation leaves none but joiners inside emoji
-PRIVATE_USE = 16
-REPLACEMENT = 17  # U+FFFD: what a decoder could not read
 NUM_CLASSES = 18
 
+# Classes. The kernel counts each; every code point has exactly one.
+(
+    OTHER,  # letters of other scripts, marks, unassigned
+    HAN,  # common, used by both Simplified and Traditional text
+    HAN_SIMPLIFIED,
+    HAN_TRADITIONAL,
+    HAN_RARE,
+    HAN_EXTENSION,  # outside U+4E00 to U+9FFF: radicals, 々〇, compatibility ideographs, extensions A to I
+    KANA,
+    HANGUL,
+    LATIN,
+    DIGIT,
+    ASCII_PUNCTUATION,
+    WIDE_PUNCTUATION,  # Chinese, full-width and general punctuation
+    SYMBOL,
+    WHITESPACE,
+    NEWLINE,
+    CONTROL,  # controls and invisible format characters; normalisation leaves none but joiners inside emoji
+    PRIVATE_USE,
+    REPLACEMENT,  # U+FFFD: what a decoder could not read
+) = range(NUM_CLASSES)
+
 CLASS_MASK = 0x1F
-TERMINAL = 0x20  # ends a sentence or clause when last in a line
-CLOSER = 0x40  # quotes and brackets that may follow a sentence end
-STOP = 0x80  # marks that never follow each other in running text
-BULLET = 0x100  # opens a list item when first in a line
-SENTENCE_END = 0x200  # ends a sentence wherever it stands
-HIGH_LATIN = 0x400  # letters of Latin-1 that ASCII has not: one or two in a row in a word, a page of them in mojibake
-MOJIBAKE = 0x800  # the last character of a tell-tale sequence, see line_kernel
-JAPANESE = 0x1000  # Han that Japanese uses and Chinese does not write
+(
+    TERMINAL,  # ends a sentence or clause when last in a line
+    CLOSER,  # quotes and brackets that may follow a sentence end
+    STOP,  # marks that never follow each other in running text
+    BULLET,  # opens a list item when first in a line
+    SENTENCE_END,  # ends a sentence wherever it stands
+    HIGH_LATIN,  # letters of Latin-1 that ASCII has not: one or two in a row in a word, a page of them in mojibake
+    MOJIBAKE,  # the last character of a tell-tale sequence, see line_kernel
+    JAPANESE,  # Han that Japanese uses and Chinese does not write
+) = (1 << place for place in range(5, 13))  # above CLASS_MASK
 
 TERMINAL_MARKS = "。！？…；：!?.;:"
 CLOSING_MARKS = "”’」』）)》】〉〗］\"'"
@@ -149,31 +154,26 @@ def _decoded(encoding: str, rows: range, cells: range) -> set[str]:
     return {character for character in found if len(character) == 1 and not character.isascii()}
 
 
+_CLASS_OF = {"\n": NEWLINE, "\ufffd": REPLACEMENT} | dict.fromkeys(string.punctuation, ASCII_PUNCTUATION)
+_CLASS_OF_CATEGORY = {
+    "Nd": DIGIT,
+    "No": SYMBOL,
+    "Co": PRIVATE_USE,
+    "Cc": CONTROL,
+    "Cf": CONTROL,
+    "Cs": CONTROL,
+    "P": WIDE_PUNCTUATION,
+    "S": SYMBOL,
+}
+
+
 def _class_of(character: str) -> int:
-    """Class by general category; Han, kana and hangul are set by range afterwards."""
-    if character == "\n":
-        return NEWLINE
-    if character == "\ufffd":
-        return REPLACEMENT
+    """Class by general category, or its first letter; Han, kana and hangul are set by range afterwards."""
+    if character in _CLASS_OF:
+        return _CLASS_OF[character]
     if character.isspace():
         return WHITESPACE
-    if character in string.punctuation:
-        return ASCII_PUNCTUATION
     category = unicodedata.category(character)
-    if category == "Nd":
-        return DIGIT
-    if category == "Co":
-        return PRIVATE_USE
-    if category in ("Cc", "Cf", "Cs"):
-        return CONTROL
-    if category[0] == "P":
-        return WIDE_PUNCTUATION
-    if category[0] == "S" or category == "No":
-        return SYMBOL
-    if category[0] in "LM" and _is_latin(character):
+    if category[0] in "LM" and "LATIN" in unicodedata.name(character, ""):
         return LATIN
-    return OTHER
-
-
-def _is_latin(character: str) -> bool:
-    return "LATIN" in unicodedata.name(character, "")
+    return _CLASS_OF_CATEGORY.get(category, _CLASS_OF_CATEGORY.get(category[0], OTHER))

@@ -69,9 +69,11 @@ class MixtureTotals(Stage):
 
     mixture: MixtureConfig
 
-    def __post_init__(self) -> None:
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """The text, and the stages that measured what the buckets go by."""
         others = {stage_of(table.statistic) for table in self.mixture.buckets} - {"text"}
-        object.__setattr__(self, "upstream", ("text", *sorted(others)))
+        return ("text", *sorted(others))
 
     def config(self) -> dict[str, Any]:
         """Which sources are told apart, and the weights that their bytes have already."""
@@ -104,9 +106,10 @@ class Mixture(Stage):
 
     mixture: MixtureConfig
 
-    def __post_init__(self) -> None:
-        upstream = MixtureTotals(self.mixture).upstream
-        object.__setattr__(self, "upstream", (*upstream, "mixture_totals"))
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """What the totals are of, and they."""
+        return (*MixtureTotals(self.mixture).upstream, "mixture_totals")
 
     def config(self) -> dict[str, Any]:
         """Buckets and seed; the weights of sources are parameters of the tasks."""

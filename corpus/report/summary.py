@@ -15,6 +15,7 @@ from typing import Any
 
 from corpus.engine import storage
 from corpus.engine.run import TIMINGS_NAME, read_run
+from corpus.engine.space import size as size
 from corpus.engine.stage import Counts, Folder
 
 SUMMARY_COLUMNS = 80
@@ -156,19 +157,6 @@ def share(part: int, whole: int) -> str:
     if 99.99 < percent < 100:
         return ">99.99 %"
     return f"{percent:.2f} %"
-
-
-def size(num_bytes: float) -> str:
-    """Bytes in decimal units.
-
-    >>> size(0), size(999), size(1_500), size(5e12)
-    ('0 B', '999 B', '1.5 kB', '5.0 TB')
-    """
-    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
-        if num_bytes < 1000 or unit == "PB":
-            break
-        num_bytes /= 1000
-    return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
 
 
 def _steps(out: str) -> Iterator[Step]:

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 from corpus.engine import storage
-from corpus.sources.compression import DamagedStream, compression_of, read_pieces
+from corpus.sources.compression import first_piece
 from corpus.sources.config import Kind, SourcesConfig
 from corpus.sources.record import DAMAGE_KINDS, BadRecord, Record
 
@@ -63,10 +63,10 @@ def read(url: str, config: SourcesConfig, span: tuple[int, int] | None = None) -
         return
     path = storage.fetch(url)
     if not config.keep_prefix:
-        damage = next((found for found in _read(path, config) if _is_damage(found)), None)
-        if damage is not None:
-            yield damage
-            return
+        for found in _read(path, config):
+            if isinstance(found, BadRecord) and found.kind in DAMAGE_KINDS:
+                yield found
+                return
     yield from _read(path, config)
 
 
@@ -100,18 +100,10 @@ def _read(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
         yield from read_file(path, config, kind) if whole else read_blocks(path, config)
 
 
-def _is_damage(found: Record | BadRecord) -> bool:
-    return isinstance(found, BadRecord) and found.kind in DAMAGE_KINDS
-
-
 def kind_of(path: Path) -> Kind:
     """By the name without .gz, .zst or .bz2, else by the first decompressed bytes, else plain text."""
     named = _name_kind(path.name)
     if named is not None:
         return named
-    with path.open("rb") as file:
-        try:
-            head = next(read_pieces(file, compression_of(path)), b"").lstrip()
-        except DamagedStream:
-            head = b""
+    head = first_piece(path).lstrip()
     return next((kind for mark, kind in MARKS if mark.match(head)), "text")

@@ -78,7 +78,7 @@ class Articles:
     def _write(self, document: Document, next_page: str | None) -> None:
         row = document.row
         if next_page is not None:
-            self._counts.extra["goes_on"] = self._counts.extra.get("goes_on", 0) + 1
+            self._counts.note("goes_on")
             meta = {"next_page": next_page, **msgspec.json.decode(row["meta"] or b"{}")}
             row["meta"] = msgspec.json.encode(meta, order="sorted")
         self._counts.documents_out += 1
@@ -92,8 +92,10 @@ def continuation(url: str, link: str) -> str | None:
 
     >>> continuation("http://a.cn/2023/t1_88.html", "t1_88_2.html"), continuation("http://a.cn/t?id=7", "?id=7&page=2")
     ('http://a.cn/2023/t1_88_2.html', 'http://a.cn/t?id=7&page=2')
-    >>> continuation("http://a.cn/2023/t1_88.html", "t1_89.html"), continuation("http://a.cn/t1.html", "javascript:go(2)")
-    (None, None)
+    >>> continuation("http://a.cn/2023/t1_88.html", "t1_89.html") is None
+    True
+    >>> continuation("http://a.cn/t1.html", "javascript:go(2)") is None
+    True
     """
     try:
         following = urljoin(url, link)

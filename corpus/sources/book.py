@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from corpus.encoding import UndecodableError, decode
@@ -93,7 +94,7 @@ def _records(text: str, name: str, encoding: str, by_chapter: bool) -> Iterator[
     headings = find_headings(lines) if by_chapter else []
     starts = [heading.line for heading in headings]
     volume = ""
-    offsets = _offsets(lines, [0, *starts])
+    offsets = [0, *accumulate(len(line) + 1 for line in lines)]
     for index, begin in enumerate([0, *starts]):
         end = starts[index] if index < len(starts) else len(lines)
         heading = headings[index - 1] if index else None
@@ -109,7 +110,7 @@ def _records(text: str, name: str, encoding: str, by_chapter: bool) -> Iterator[
         title, document = " ".join(parts), "\n".join(body)
         yield Record(
             title,
-            offsets[index],
+            offsets[begin],
             document.encode("utf-8", "replace"),
             "text",
             document,
@@ -120,16 +121,6 @@ def _records(text: str, name: str, encoding: str, by_chapter: bool) -> Iterator[
             None,
             fields,
         )
-
-
-def _offsets(lines: Sequence[str], starts: Sequence[int]) -> list[int]:
-    """Characters before each of some lines, in rising order."""
-    offsets, done, line = [], 0, 0
-    for start in starts:
-        done += sum(len(text) + 1 for text in lines[line:start])
-        line = start
-        offsets.append(done)
-    return offsets
 
 
 def _without_blank_ends(lines: Sequence[str]) -> Sequence[str]:

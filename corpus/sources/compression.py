@@ -14,17 +14,20 @@ What damage costs is its own member or frame where there are several: `next_memb
 from __future__ import annotations
 
 import bz2
+import io
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 import zstandard
 
 from corpus.sources.record import BadRecord
 
 PIECE_BYTES = 256 << 10
+MEMBER_CHUNK_BYTES = 64 << 10  # read at a time where a member is a record: what is left over is copied
 MAX_RATIO = 200
 FREE_BYTES = 1 << 20
 MAX_ZSTD_WINDOW_BYTES = 128 << 20  # zstd's own limit for files packed without --ultra --long
@@ -35,6 +38,7 @@ BZIP2_MAGIC = b"BZh"
 BZIP2_HEAD = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")  # a stream, its level, and its first block or its end
 BZIP2_HEAD_BYTES = 10
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+MAGICS = {"gzip": GZIP_MAGIC, "bzip2": BZIP2_MAGIC, "zstd": ZSTD_MAGIC}
 SKIPPABLE_MAGICS = tuple(bytes([low, 0x2A, 0x4D, 0x18]) for low in range(0x50, 0x60))
 GZIP_WINDOW_BITS = 31
 SCAN_BYTES = 1 << 20
@@ -44,6 +48,15 @@ MAX_STRETCHES = 64  # of a damaged file: a file made of the heads of members mus
 
 Found = TypeVar("Found")
 Compression = Literal["none", "gzip", "bzip2", "zstd"]
+
+
+SUFFIXES: dict[str, Compression] = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".bz2": "bzip2",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+}
 
 
 class DamagedStream(ValueError):
@@ -62,12 +75,8 @@ class DamagedStream(ValueError):
 
 def compression_of(path: Path) -> Compression:
     """By the name's end, else by the first bytes."""
-    if path.suffix in (".gz", ".gzip"):
-        return "gzip"
-    if path.suffix == ".bz2":
-        return "bzip2"
-    if path.suffix in (".zst", ".zstd"):
-        return "zstd"
+    if path.suffix in SUFFIXES:
+        return SUFFIXES[path.suffix]
     with path.open("rb") as file:
         return magic_of(file.read(BZIP2_HEAD_BYTES))
 
@@ -93,6 +102,13 @@ def read_pieces(file: BinaryIO, compression: Compression, start: int = 0) -> Ite
     if compression == "zstd":
         return _unzstd(file, start)
     return iter(lambda: file.read(PIECE_BYTES), b"")
+
+
+def first_piece(path: Path) -> bytes:
+    """The first decompressed bytes of a file; none where damage stands before them."""
+    with path.open("rb") as file, suppress(DamagedStream):
+        return next(read_pieces(file, compression_of(path)), b"")
+    return b""
 
 
 def read_stretches(
@@ -131,25 +147,14 @@ def next_member(
     """
     if compression == "none":
         return None
-    if compression == "bzip2":
-        return next_bzip2(file, start)
-    magic = GZIP_MEMBER if compression == "gzip" else ZSTD_MAGIC
-    decoder = decoder or zstd_decoder()
+    magic = GZIP_MEMBER if compression == "gzip" else MAGICS[compression]
     while (found := find(file, start, magic)) is not None:
         file.seek(found)
         data = file.read(HEAD_INPUT_BYTES)
-        head = _gzip_head(data) if compression == "gzip" else _zstd_head(data, decoder)
-        if head and plausible(head):
+        if compression == "bzip2" and BZIP2_HEAD.match(data):
             return found
-        start = found + 1
-    return None
-
-
-def next_bzip2(file: BinaryIO, start: int) -> int | None:
-    """The first place from `start` on where a bzip2 stream begins."""
-    while (found := find(file, start, BZIP2_MAGIC)) is not None:
-        file.seek(found)
-        if BZIP2_HEAD.match(file.read(BZIP2_HEAD_BYTES)):
+        head = _head(data, compression, decoder or zstd_decoder())
+        if head and plausible(head):
             return found
         start = found + 1
     return None
@@ -171,22 +176,21 @@ def find(file: BinaryIO, start: int, wanted: bytes) -> int | None:
 class Meter:
     """Counts bytes in and out of a decompressor; refuses a bomb."""
 
-    def __init__(self, free_bytes: int = FREE_BYTES) -> None:
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.free_bytes = free_bytes
+    def __init__(self) -> None:
+        self.bytes_in = self.bytes_out = 0
 
     def add(self, bytes_out: int, offset: int) -> None:
         """Count decompressed bytes; raises `DamagedStream` of kind `bomb`."""
         self.bytes_out += bytes_out
-        if self.bytes_out > self.free_bytes + MAX_RATIO * self.bytes_in:
+        if self.bytes_out > FREE_BYTES + MAX_RATIO * self.bytes_in:
             raise DamagedStream("bomb", offset, f"more than {MAX_RATIO} times its compressed size")
 
 
 class Bzip2Decoder:
-    """`bz2.BZ2Decompressor` with the methods of a zlib decoder; input it cannot use yet it keeps itself."""
+    """`bz2.BZ2Decompressor` with the interface of a zlib decoder; input it cannot use yet it keeps itself."""
 
-    unconsumed_tail = b""
+    unconsumed_tail = unused_data = b""
+    eof = False
 
     def __init__(self) -> None:
         self._decoder = bz2.BZ2Decompressor()
@@ -194,89 +198,113 @@ class Bzip2Decoder:
     def decompress(self, data: bytes, max_length: int) -> bytes:
         """At most `max_length` bytes; raises `zlib.error`."""
         try:
-            return self._decoder.decompress(data, max_length)
+            piece = self._decoder.decompress(data, max_length)
         except OSError as error:
             raise zlib.error(f"bzip2: {error}") from error
-
-    @property
-    def eof(self) -> bool:
-        """Whether the stream has ended."""
-        return self._decoder.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        """What follows the stream's end."""
-        return self._decoder.unused_data
+        self.eof, self.unused_data = self._decoder.eof, self._decoder.unused_data
+        return piece
 
 
-class Decoder(Protocol):
-    """What gzip members and bzip2 streams are read by: zlib's interface."""
-
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    @property
-    def unconsumed_tail(self) -> bytes: ...
-
-
-def new_decoder(compression: Compression) -> Decoder:
+def new_decoder(compression: Compression) -> Bzip2Decoder | zlib._Decompress:
     """A decoder for one gzip member or bzip2 stream."""
     return Bzip2Decoder() if compression == "bzip2" else zlib.decompressobj(GZIP_WINDOW_BITS)
 
 
-def _unpack(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
-    meter = Meter()
-    first = file.tell()
-    magic = BZIP2_MAGIC if compression == "bzip2" else GZIP_MAGIC
-    members = 0
-    data = b""
-    while data := data or _more(file, meter):
-        if members:
-            data = data.lstrip(b"\0")
-            if not data:
-                continue
-        start = first + meter.bytes_in - len(data)
-        decoder = new_decoder(compression)
-        starved = False
-        while not decoder.eof:
-            if starved and not data:
-                data = _more(file, meter)
-                if not data:
-                    offset = first + meter.bytes_in
-                    raise DamagedStream("truncated", offset, f"the file ends inside a {compression} member", start)
+class GzipMembers:
+    """A gzip or bzip2 file as a row of members, each readable like a file; damage raises `DamagedStream`.
+
+    `first` are the bytes that a member's content begins with: how the next one is recognised after damage. Zero padding
+    is passed over. With `meter` all members count together, and what stands before the first is no padding.
+    """
+
+    def __init__(
+        self, file: BinaryIO, first: bytes, compression: Compression = "gzip", meter: Meter | None = None
+    ) -> None:
+        self._file, self._first, self._compression = file, first, compression
+        self.start = 0  # where the current member begins in the file
+        self._data = b""  # compressed bytes that were read and not yet used
+        self._position = self._counted_from = file.tell()  # of the end of _data in the file
+        self._decoder = new_decoder(compression)
+        self._is_full = False  # the last piece was as large as asked for: more may be ready
+        self._whole, self._meter = meter, meter or Meter()
+        self._chunk_bytes = MEMBER_CHUNK_BYTES if meter is None else PIECE_BYTES
+        self._told = 0
+
+    def advance(self) -> bool:
+        """Go to the next member, which begins where the last one ended (or at `resync`'s place); False at the end."""
+        padding = b"\0" if self._decoder.eof or self._whole is None else b""
+        self._data = (self._decoder.unused_data if self._decoder.eof else self._data).lstrip(padding)
+        while not self._data:
+            if not self._fill():
+                return False
+            self._data = self._data.lstrip(padding)
+        self.start = self._position - len(self._data)
+        self._decoder, self._is_full = new_decoder(self._compression), False
+        if self._whole is None:
+            self._meter, self._counted_from = Meter(), self.start
+        self._told = 0
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` decompressed bytes of the current member, nothing at its sound end."""
+        size = self._chunk_bytes if size < 0 else max(1, size)
+        while not self._decoder.eof:
+            if not self._data and not self._is_full and not self._fill():
+                detail = f"the file ends inside a {self._compression} member"
+                raise DamagedStream("truncated", self._position, detail, self.start)
+            self._meter.bytes_in = self._position - self._counted_from
             try:
-                piece = decoder.decompress(data, PIECE_BYTES)
+                piece = self._decoder.decompress(self._data, size)
             except zlib.error as error:
-                garbage = members > 0 and not data.startswith(magic) and not starved
-                offset = first + meter.bytes_in - len(data)
-                raise DamagedStream("trailing" if garbage else "corrupt", offset, str(error), start) from error
-            meter.add(len(piece), start)
+                offset = self._position - len(self._data)
+                raise DamagedStream("corrupt", offset, f"{self._compression}: {error}", self.start) from error
+            self._data, self._is_full = self._decoder.unconsumed_tail, len(piece) == size
+            self._meter.add(len(piece), self.start)
             if piece:
-                yield piece
-            data, starved = decoder.unconsumed_tail, len(piece) < PIECE_BYTES
-        data = decoder.unused_data
-        members += 1
-
-
-def _more(file: BinaryIO, meter: Meter) -> bytes:
-    data = file.read(PIECE_BYTES)
-    meter.bytes_in += len(data)
-    return data
-
-
-def _gzip_head(data: bytes) -> bytes:
-    try:
-        return zlib.decompressobj(GZIP_WINDOW_BITS).decompress(data, HEAD_BYTES)
-    except zlib.error:
+                self._told += len(piece)
+                return piece
         return b""
 
+    def tell(self) -> int:
+        """Decompressed bytes of the current member that were read."""
+        return self._told
 
-def _zstd_head(data: bytes, decoder: zstandard.ZstdDecompressor) -> bytes:
+    def resync(self, start: int) -> bool:
+        """Go to the next member from `start` on that begins as the first one should; False when there is none."""
+        found = next_member(self._file, self._compression, start, lambda head: head.startswith(self._first))
+        self._file.seek(found or 0, io.SEEK_SET if found is not None else io.SEEK_END)
+        self.start = self._position = self._file.tell()
+        self._data = b""
+        self._decoder = new_decoder(self._compression)
+        return found is not None
+
+    def _fill(self) -> bool:
+        self._data = self._file.read(self._chunk_bytes)
+        self._position += len(self._data)
+        return bool(self._data)
+
+
+def _unpack(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
+    first = file.tell()
+    members = GzipMembers(file, b"", compression, Meter())
+    while members.advance():
+        try:
+            yield from iter(members.read, b"")
+        except DamagedStream as damage:
+            file.seek(members.start)
+            is_garbage = first < members.start == damage.offset and not file.read(3).startswith(MAGICS[compression])
+            kind = "trailing" if is_garbage and damage.kind == "corrupt" else damage.kind
+            detail = damage.detail.removeprefix(f"{compression}: ")
+            raise DamagedStream(kind, damage.offset, detail, damage.start) from damage
+
+
+def _head(data: bytes, compression: Compression, decoder: zstandard.ZstdDecompressor) -> bytes:
+    """The first bytes of a gzip member or zstd frame; none where it is not one."""
     try:
-        return decoder.stream_reader(data).read(HEAD_BYTES)
-    except zstandard.ZstdError:
+        if compression == "zstd":
+            return decoder.stream_reader(data).read(HEAD_BYTES)
+        return zlib.decompressobj(GZIP_WINDOW_BITS).decompress(data, HEAD_BYTES)
+    except (zlib.error, zstandard.ZstdError):
         return b""
 
 
@@ -297,8 +325,7 @@ def unzstd_frame(
     file: BinaryIO, start: int, end: int, decoder: zstandard.ZstdDecompressor, meter: Meter
 ) -> Iterator[bytes]:
     """The decompressed bytes of one frame, which its headers say ends at `end`; raises `DamagedStream`."""
-    file.seek(start)
-    source = _Limited(file, end - start, meter)
+    source = Slice(file, start, end, meter)
     with decoder.stream_reader(source, read_across_frames=True, closefd=False) as reader:  # type: ignore[arg-type]
         while True:
             try:
@@ -309,23 +336,30 @@ def unzstd_frame(
                 break
             meter.add(len(piece), start)
             yield piece
-    if source.left:
-        raise DamagedStream("truncated", start + source.used, "the file ends inside a zstd frame", start)
+    if source.position < end:
+        raise DamagedStream("truncated", source.position, "the file ends inside a zstd frame", start)
 
 
-class _Limited:
-    """The next `left` bytes of a file, counted."""
+class Slice:
+    """The bytes of a file from `start` to `end` as a stream; `meter` counts them where it is given."""
 
-    def __init__(self, file: BinaryIO, left: int, meter: Meter) -> None:
-        self._file, self._meter = file, meter
-        self.left, self.used = left, 0
+    def __init__(self, file: BinaryIO, start: int, end: int, meter: Meter | None = None) -> None:
+        self._file, self._meter = file, meter or Meter()
+        self._start = self.position = start
+        self.end = end
 
-    def read(self, size: int) -> bytes:
-        data = self._file.read(min(size, self.left))
-        self.left -= len(data)
-        self.used += len(data)
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes, nothing at the end."""
+        left = self.end - self.position
+        self._file.seek(self.position)
+        data = self._file.read(left if size < 0 else min(size, left))
+        self.position += len(data)
         self._meter.bytes_in += len(data)
         return data
+
+    def tell(self) -> int:
+        """Bytes read so far."""
+        return self.position - self._start
 
 
 def zstd_frames(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, int]]:

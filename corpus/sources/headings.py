@@ -8,6 +8,7 @@ fails at least one of these.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,8 @@ MAX_GAP = 30  # numbers that may be missing between two chapters where nothing b
 _DIGITS = "0-9０-９零〇○Ｏ一二三四五六七八九十百千两兩廿卅"
 _VOLUME_UNITS, _CHAPTER_UNITS, _SECTION_UNITS = "部卷集篇册冊编編", "章回折出幕话話", "节節"
 _NUMBERED = re.compile(
-    rf"(?:正文[ \u3000]*)?(?:第[ \u3000]*([{_DIGITS}]{{1,9}})[ \u3000]*([{_VOLUME_UNITS}{_CHAPTER_UNITS}{_SECTION_UNITS}])|(卷)[ \u3000]*([{_DIGITS}]{{1,9}}))"
+    rf"(?:正文[ \u3000]*)?(?:第[ \u3000]*([{_DIGITS}]{{1,9}})[ \u3000]*([{_VOLUME_UNITS}{_CHAPTER_UNITS}{_SECTION_UNITS}])"
+    rf"|(卷)[ \u3000]*([{_DIGITS}]{{1,9}}))"
     r"(?=$|(?P<separator>[ \t\u3000:：、.．·—-])|\S)"
 )
 _NAMED = re.compile(
@@ -27,14 +29,7 @@ _NAMED = re.compile(
 _CLAUSE_ENDS = tuple("。，,；;：、")
 _PROSE_ENDS = (*_CLAUSE_ENDS, *"…”』」的了")  # of a line in which nothing stands between number and words
 _FULL_STOPS = tuple("。！？!?…”』」）)：:；;—*＊")
-_VALUES = {char: value for value, char in enumerate("零一二三四五六七八九")} | {
-    "〇": 0,
-    "○": 0,
-    "Ｏ": 0,
-    "两": 2,
-    "兩": 2,
-}
-_SCALES = {"十": 10, "百": 100, "千": 1000}
+_SPELLED = str.maketrans({"廿": "二十", "卅": "三十", "两": "二", "○": "〇", "Ｏ": "〇"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +49,20 @@ def number_of(digits: str) -> int | None:
     """
     if digits.isdecimal():
         return int(digits)
-    digits = digits.replace("廿", "二十").replace("卅", "三十")
-    if not set(digits) & set(_SCALES):
-        values = [_VALUES.get(char) for char in digits]
-        return None if None in values else int("".join(map(str, values)))
+    values = [int(unicodedata.numeric(char, -1)) for char in digits.translate(_SPELLED)]
+    if -1 in values or any(map(str.isdecimal, digits)):
+        return None
+    if max(values) < 10:
+        return int("".join(map(str, values)))
     total, value, last_scale = 0, None, 10_000
-    for char in digits:
-        if char in _SCALES:
-            if _SCALES[char] >= last_scale:
-                return None
-            last_scale = _SCALES[char]
-            total += (1 if value is None else value) * last_scale
-            value = None
-        elif char in _VALUES:
-            value = _VALUES[char]
-        else:
+    for one in values:
+        if one < 10:
+            value = one
+        elif one >= last_scale:
             return None
+        else:
+            total += (1 if value is None else value) * one
+            value, last_scale = None, one
     return total + (value or 0)
 
 
@@ -84,7 +77,9 @@ def find_headings(lines: Sequence[str]) -> list[Heading]:
             before = ""
             continue
         level, number = _read(text)
-        if level and _stands_alone(before, found, index) and _goes_on(number, last.get(level), not before):
+        is_below_heading = bool(found) and found[-1].line == index - 1
+        is_alone = not before or before.endswith(_FULL_STOPS) or len(before) <= MAX_HEADING_CHARS // 2
+        if level and (is_alone or is_below_heading) and _goes_on(number, last.get(level), not before):
             found.append(Heading(index, level, text))
             if number is not None:
                 last[level] = number
@@ -114,17 +109,6 @@ def _read(text: str) -> tuple[int, int | None]:
 
 
 _PROSE = "的是里中在和与與讲講说說写寫就也都便了，。；"  # behind 第三章: prose about it
-
-
-def _stands_alone(before: str, found: list[Heading], index: int) -> bool:
-    """Whether the line above, if there is one, ends a paragraph."""
-    return (
-        not before or before.endswith(_FULL_STOPS) or len(before) <= MAX_HEADING_CHARS // 2 or _is_above(found, index)
-    )
-
-
-def _is_above(found: list[Heading], index: int) -> bool:
-    return bool(found) and found[-1].line == index - 1
 
 
 def _goes_on(number: int | None, last: int | None, is_behind_blank: bool) -> bool:

@@ -31,21 +31,13 @@ from corpus.sources.compression import (
 )
 from corpus.sources.config import SourcesConfig
 from corpus.sources.lines import Line, split_lines
-from corpus.sources.record import BadRecord, Record
+from corpus.sources.record import BadRecord, Record, RecordError
 from corpus.whatwg import decode_as
 
 UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_STARTS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", b"{\0": "utf-16-le", b"\0{": "utf-16-be"}
 
 _decode = msgspec.json.Decoder().decode  # much faster than json's
-
-
-class BadField(ValueError):
-    """A record without usable text; `kind` is `field` or `empty`."""
-
-    def __init__(self, kind: str, detail: str) -> None:
-        super().__init__(detail)
-        self.kind = kind
 
 
 def read_jsonl(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
@@ -123,7 +115,7 @@ def _read_line(line: Line, config: SourcesConfig) -> Record | BadRecord:
         data = data.removeprefix(UTF8_BOM)
     try:
         return _read_data(data, line.offset, config)
-    except BadField as error:
+    except RecordError as error:
         return BadRecord(line.offset, line.length, error.kind, str(error))
     except (ValueError, RecursionError) as error:
         if line.cut and data.startswith(b"{") and not data.rstrip().endswith(b"}"):
@@ -132,12 +124,14 @@ def _read_line(line: Line, config: SourcesConfig) -> Record | BadRecord:
             return BadRecord(line.offset, line.length, "charset", f"not {config.encoding or 'UTF-8'}")
         if isinstance(error, RecursionError):
             return BadRecord(line.offset, line.length, "json", "nested too deep")
-        return BadRecord(line.offset, line.length, "json", _without_text(error))
+        detail = str(error).split("`")[0].split("'")[0].strip(" -")[:80]  # without what the parser quotes of the line
+        return BadRecord(line.offset, line.length, "json", detail or type(error).__name__)
 
 
 def _read_data(data: bytes, offset: int, config: SourcesConfig) -> Record:
     try:
-        fields = _parse(_recoded(data, config.encoding) if config.encoding else data)
+        recoded = decode_as(data, codec_of(config.encoding) or config.encoding).encode() if config.encoding else data
+        fields = _parse(recoded)
     except msgspec.DecodeError:
         data.decode("utf-8")  # what is wrong first of all, if it is not UTF-8
         raise
@@ -148,23 +142,21 @@ def to_record(fields: Any, raw: bytes, offset: int, config: SourcesConfig) -> Re
     """A record of an object's fields, which it takes over; those the configuration does not name are its `fields`.
 
     Raises:
-        BadField: there is no text, or it is not a string, or it is blank.
+        RecordError: there is no text, or it is not a string, or it is blank.
     """
     if not isinstance(fields, dict):
-        raise BadField("field", "not a JSON object")
+        raise RecordError("field", "not a JSON object")
     text = fields.pop(config.text_field, None)
     if not isinstance(text, str):
-        raise BadField(
+        raise RecordError(
             "field", f"no field {config.text_field!r}" if text is None else f"{config.text_field!r} is no string"
         )
     if not text or text.isspace():
-        raise BadField("empty", f"{config.text_field!r} is blank")
-    url = _pop_string(fields, config.url_field)
+        raise RecordError("empty", f"{config.text_field!r} is blank")
+    names = (config.url_field, config.source_field, config.title_field, config.date_field)
+    url, source, title, date = (_pop_string(fields, name) for name in names)
     identity = fields.get(config.id_field)
     key = str(identity) if isinstance(identity, (str, int)) else url or ""
-    source = _pop_string(fields, config.source_field)
-    title = _pop_string(fields, config.title_field)
-    date = _pop_string(fields, config.date_field)
     return Record(key, offset, raw, "text", text, url, None, source, title, date, fields)
 
 
@@ -177,10 +169,6 @@ def _pop_string(fields: dict[str, Any], name: str) -> str | None:
     return value
 
 
-def _recoded(data: bytes, encoding: str) -> bytes:
-    return decode_as(data, codec_of(encoding) or encoding).encode()
-
-
 def _parse(data: bytes) -> Any:
     try:
         return _decode(data)
@@ -190,8 +178,3 @@ def _parse(data: bytes) -> Any:
     # An escaped lone surrogate, which Python's json.dumps writes and msgspec refuses: U+FFFD instead of a lost line.
     # What else json lets through (NaN, 1e999), msgspec still refuses.
     return _decode(replace_surrogates(json.dumps(json.loads(data), ensure_ascii=False)))
-
-
-def _without_text(error: ValueError) -> str:
-    """The message of a parser, without what it may quote of the line."""
-    return str(error).split("`")[0].split("'")[0].strip(" -")[:80] or type(error).__name__

@@ -1,6 +1,6 @@
 """MediaWiki's XML exports (schema 0.10 and 0.11: Wikipedia, Wikisource, Wiktionary) page by page, as wikitext records.
 
-In an export `<` stands for markup only, so pages are cut by their bytes at `<page>` and each is given to expat alone: a
+In an export `<` stands for markup only, so pages are cut by their bytes at `<page>` and each is parsed alone: a
 page that is not well-formed costs itself, and there is nothing an entity or a DTD could be declared in. Of a page with
 several revisions the last is taken. Redirects, other namespaces and pages of code are counted as bad records. Nothing
 about who wrote a page is read.
@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
-from xml.parsers import expat
+from xml.etree import ElementTree
 
 from corpus.engine import storage
 from corpus.sources.blocks import Block, read_blocks, split_blocks
@@ -25,17 +26,19 @@ from corpus.sources.compression import (
     BZIP2_HEAD_BYTES,
     Compression,
     DamagedStream,
+    GzipMembers,
     compression_of,
     magic_of,
     read_pieces,
 )
 from corpus.sources.config import SourcesConfig
-from corpus.sources.members import GzipMembers
 from corpus.sources.record import BadRecord, Record
 
 PAGE = re.compile(rb"<page>")
 PAGE_END = b"</page>"
 MAX_SITE_BYTES = 1 << 20  # of what stands before the first page
+REVISION = ("text", "model", "timestamp")  # what is read of a revision
+MAX_TAGS = 1_000_000  # of a page; one of a thousand revisions has 24,000
 MAX_ESCAPED_RATIO = 3  # bytes of XML in a byte of text; `&quot;` has six, and pages are not made of it
 PAGE_OVERHEAD_BYTES = 64 << 10
 _URL_SAFE = "/:;@$!*(),~"  # what MediaWiki leaves as it is in the address of a page
@@ -55,41 +58,6 @@ class Site:
         'https://zh.wikipedia.org/wiki/Foo_%E8%AE%BA%E8%AF%AD'
         """
         return self.base + quote(title.replace(" ", "_"), safe=_URL_SAFE) if self.base else None
-
-
-@dataclass(slots=True)
-class _Page:
-    """The elements of a page that are kept; `path` is where the parser stands."""
-
-    path: list[str] = field(default_factory=list)
-    texts: dict[str, list[str]] = field(default_factory=dict)
-    is_redirect: bool = False
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        self.path.append(name)
-        if name == "redirect":
-            self.is_redirect = True
-        elif name == "revision":
-            self.texts = {key: value for key, value in self.texts.items() if not key.startswith("page/revision/")}
-
-    def end(self, name: str) -> None:
-        self.path.pop()
-
-    def data(self, text: str) -> None:
-        if len(self.path) <= 3 and self.path[-1] in (
-            "title",
-            "ns",
-            "id",
-            "timestamp",
-            "model",
-            "text",
-            "base",
-            "dbname",
-        ):
-            self.texts.setdefault("/".join(self.path), []).append(text)
-
-    def get(self, path: str) -> str:
-        return "".join(self.texts.get(path, ()))
 
 
 def read_mediawiki(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
@@ -115,8 +83,8 @@ def read_mediawiki_span(url: str, config: SourcesConfig, start: int, end: int) -
 
 def _read_streams(file: BinaryIO, config: SourcesConfig, start: int, end: int) -> Iterator[Record | BadRecord]:
     site = _site(file, "bzip2")
-    streams = GzipMembers(file, b"", "bzip2")
     file.seek(0)
+    streams = GzipMembers(file, b"", "bzip2")
     if start and not streams.resync(start):
         return
     while True:
@@ -192,27 +160,26 @@ def _site(file: BinaryIO, compression: Compression) -> Site:
     except DamagedStream:
         pass
     begin, end = head.find(b"<siteinfo>"), head.find(b"</siteinfo>")
-    page = _parse(bytes(head[begin:end]) + b"</siteinfo>") if 0 <= begin < end else None
-    if page is None:
+    info = _parse(bytes(head[begin:end]) + b"</siteinfo>") if 0 <= begin < end else None
+    if info is None:
         return Site()
-    address = page.get("siteinfo/base")
-    prefix, wiki, _ = address.partition("/wiki/")
-    base = prefix + wiki if wiki else address.rpartition("/")[0] + "/"
-    return Site(base if len(base) > 1 else None, page.get("siteinfo/dbname") or None)
+    prefix, wiki, _ = _text(info, "base").partition("/wiki/")
+    base = prefix + wiki if wiki else prefix.rpartition("/")[0] + "/"
+    return Site(base if len(base) > 1 else None, _text(info, "dbname") or None)
 
 
-def _parse(data: bytes) -> _Page | None:
-    """The kept elements of well-formed XML."""
-    page = _Page()
-    parser = expat.ParserCreate("utf-8")
-    parser.buffer_text = True
-    parser.StartElementHandler, parser.EndElementHandler = page.start, page.end
-    parser.CharacterDataHandler = page.data
-    try:
-        parser.Parse(data, True)
-    except expat.ExpatError:
+def _parse(data: bytes) -> ElementTree.Element | None:
+    """Well-formed XML; a page of more elements than its revisions can have costs their memory, and is none."""
+    if data.count(b"<") > MAX_TAGS:
         return None
-    return page
+    try:
+        return ElementTree.fromstring(data)
+    except ElementTree.ParseError:
+        return None
+
+
+def _text(element: ElementTree.Element, path: str) -> str:
+    return element.findtext(path) or ""
 
 
 def _read_block(block: Block, offset: int, site: Site, config: SourcesConfig) -> Iterator[Record | BadRecord]:
@@ -236,25 +203,26 @@ def _read_block(block: Block, offset: int, site: Site, config: SourcesConfig) ->
         yield BadRecord(offset + len(data), len(rest), "xml", "no page, behind one that ended")
 
 
-def _to_record(page: _Page, offset: int, length: int, site: Site, config: SourcesConfig) -> Record | BadRecord:
-    text, title = page.get("page/revision/text"), page.get("page/title")
-    namespace = page.get("page/ns").strip() or "0"
-    model = page.get("page/revision/model") or "wikitext"
+def _to_record(
+    page: ElementTree.Element, offset: int, length: int, site: Site, config: SourcesConfig
+) -> Record | BadRecord:
+    revision = page.find("revision[last()]")
+    text, model, timestamp = ("", "", "") if revision is None else map(partial(_text, revision), REVISION)
+    title, namespace, number = _text(page, "title"), _text(page, "ns").strip() or "0", _text(page, "id").strip()
     raw = text.encode()
-    if not (namespace.removeprefix("-").isdecimal() and int(namespace) in config.namespaces):
-        return BadRecord(offset, length, "namespace", f"namespace {namespace[:10]}")
-    if page.is_redirect:
-        return BadRecord(offset, length, "redirect", "a redirect to another page")
-    if model != "wikitext":
-        return BadRecord(offset, length, "content_type", f"a page of {model[:80]}")
-    if not raw.strip():
-        return BadRecord(offset, length, "empty", "a page without text")
-    if len(raw) > config.max_page_bytes:
-        return BadRecord(offset, length, "too_long", f"a page of {len(raw):,} bytes")
-    number = page.get("page/id").strip()
+    is_wanted = namespace.removeprefix("-").isdecimal() and int(namespace) in config.namespaces
+    for is_wrong, kind, detail in (
+        (not is_wanted, "namespace", f"namespace {namespace[:10]}"),
+        (page.find(".//redirect") is not None, "redirect", "a redirect to another page"),
+        (model not in ("", "wikitext"), "content_type", f"a page of {model[:80]}"),
+        (not raw.strip(), "empty", "a page without text"),
+        (len(raw) > config.max_page_bytes, "too_long", f"a page of {len(raw):,} bytes"),
+    ):
+        if is_wrong:
+            return BadRecord(offset, length, kind, detail)
     fields = {"page_id": int(number)} if number.isdecimal() and len(number) < 19 else {}
     if namespace != "0":
         fields["namespace"] = int(namespace)
     url = site.url(title) if title else None
-    date = page.get("page/revision/timestamp").strip()[:10] or None
+    date = timestamp.strip()[:10] or None
     return Record(url or title, offset, raw, "wikitext", None, url, "utf-8", site.dbname, title or None, date, fields)

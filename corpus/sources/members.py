@@ -1,14 +1,12 @@
-"""A compressed file as a row of members, each read like a file of its own and each damaged alone.
+"""A zstd file as a row of frames, each read like a file of its own and each damaged alone.
 
-Both classes have the same five verbs. gzip members and bzip2 streams end where their data say so; zstd frames end where
-their block headers say so, which is known before anything is decompressed. `first` are the bytes that a member's
-content begins with: how the next one is recognised after damage.
+`ZstdMembers` has the verbs of `compression.GzipMembers`: gzip members and bzip2 streams end where their data say so,
+zstd frames where their block headers say so, which is known before anything is decompressed.
 """
 
 from __future__ import annotations
 
 import io
-import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -16,10 +14,8 @@ import zstandard
 
 from corpus.sources.compression import (
     ZSTD_MAGIC,
-    Compression,
     DamagedStream,
     Meter,
-    new_decoder,
     next_member,
     unzstd_frame,
     zstd_decoder,
@@ -29,74 +25,6 @@ from corpus.sources.compression import (
 READ_BYTES = 64 << 10
 DICTIONARY_MAGIC = b"\x5d\x2a\x4d\x18"  # a skippable frame at the start of a .warc.zst, by IIPC's specification
 MAX_DICTIONARY_BYTES = 16 << 20
-
-
-class GzipMembers:
-    """A gzip or bzip2 file as a row of members, each readable like a file; damage raises `DamagedStream`."""
-
-    def __init__(self, file: BinaryIO, first: bytes, compression: Compression = "gzip") -> None:
-        self._compression = compression
-        self._first = first
-        self.start = 0  # where the current member begins in the file
-        self._file = file
-        self._data = b""  # compressed bytes that were read and not yet used
-        self._position = 0  # of the end of _data in the file
-        self._decoder = new_decoder(compression)
-        self._meter = Meter()
-        self._told = 0
-
-    def advance(self) -> bool:
-        """Go to the next member, which begins where the last one ended (or at `resync`'s place); False at the end."""
-        self._data = self._decoder.unused_data if self._decoder.eof else self._data
-        self._data = self._data.lstrip(b"\0")
-        while not self._data:
-            if not self._fill():
-                return False
-            self._data = self._data.lstrip(b"\0")
-        self.start = self._position - len(self._data)
-        self._decoder = new_decoder(self._compression)
-        self._meter = Meter()
-        self._told = 0
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """At most `size` decompressed bytes of the current member, nothing at its sound end."""
-        size = READ_BYTES if size < 0 else max(1, size)
-        while not self._decoder.eof:
-            starved = not self._data and not self._fill()
-            self._meter.bytes_in = self._position - self.start
-            try:
-                piece = self._decoder.decompress(self._data, size)
-            except zlib.error as error:
-                raise DamagedStream("corrupt", self.start, f"{self._compression}: {error}") from error
-            self._data = self._decoder.unconsumed_tail
-            self._meter.add(len(piece), self.start)
-            if piece:
-                self._told += len(piece)
-                return piece
-            if starved and not self._decoder.eof:
-                raise DamagedStream("truncated", self.start, f"the file ends inside a {self._compression} member")
-        return b""
-
-    def tell(self) -> int:
-        return self._told
-
-    def resync(self, start: int) -> bool:
-        """Go to the next member from `start` on that begins as the first one should; False when there is none."""
-        found = next_member(self._file, self._compression, start, self._is_first)
-        self._file.seek(found or 0, io.SEEK_SET if found is not None else io.SEEK_END)
-        self.start = self._position = self._file.tell()
-        self._data = b""
-        self._decoder = new_decoder(self._compression)
-        return found is not None
-
-    def _is_first(self, head: bytes) -> bool:
-        return head.startswith(self._first)
-
-    def _fill(self) -> bool:
-        self._data = self._file.read(READ_BYTES)
-        self._position += len(self._data)
-        return bool(self._data)
 
 
 class ZstdMembers:

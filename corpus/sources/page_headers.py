@@ -7,6 +7,7 @@ protocol (parquet.thrift, `PageHeader`); pyarrow does not show them.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -50,62 +51,57 @@ def _headers(file: BinaryIO, column: Any) -> Iterator[dict[int, Any]]:
     end = position + column.total_compressed_size
     while position < end:
         file.seek(position)
-        reader = _Reader(file.read(min(MAX_HEADER_BYTES, end - position)))
-        header = reader.struct(0)
+        data = io.BytesIO(file.read(min(MAX_HEADER_BYTES, end - position)))
+        header = _struct(data)
         if min(header.get(UNCOMPRESSED_SIZE, -1), header.get(COMPRESSED_SIZE, -1)) < 0:
             raise ValueError("a page header without sizes")
         yield header
-        position += reader.position + header[COMPRESSED_SIZE]
+        position += data.tell() + header[COMPRESSED_SIZE]
 
 
-class _Reader:
-    """Thrift's compact protocol: integers and structures are kept, anything else is skipped."""
+def _struct(data: BinaryIO, depth: int = 0) -> dict[int, Any]:
+    """A structure of Thrift's compact protocol: its integers and structures by field; anything else is skipped."""
+    if depth > MAX_DEPTH:
+        raise ValueError("nested too deep")
+    fields: dict[int, Any] = {}
+    field = 0
+    while kind := _byte(data):
+        field = field + (kind >> 4) if kind >> 4 else _integer(data)
+        fields[field] = _value(data, kind & 15, depth)
+    return fields
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.position = 0
 
-    def struct(self, depth: int) -> dict[int, Any]:
-        if depth > MAX_DEPTH:
-            raise ValueError("nested too deep")
-        fields: dict[int, Any] = {}
-        field = 0
-        while kind := self._byte():
-            field = field + (kind >> 4) if kind >> 4 else self._integer()
-            fields[field] = self._value(kind & 15, depth)
-        return fields
+def _value(data: BinaryIO, kind: int, depth: int) -> Any:
+    if kind in (1, 2):  # booleans stand in the field's head
+        return None
+    if kind == 3:
+        return _byte(data)
+    if kind in (4, 5, 6):
+        return _integer(data)
+    if kind in (7, 8):  # a double, a string
+        data.seek(8 if kind == 7 else min(_unsigned(data), MAX_HEADER_BYTES), io.SEEK_CUR)
+        return None
+    if kind == 12:
+        return _struct(data, depth + 1)
+    raise ValueError("a field that no page header has")
 
-    def _value(self, kind: int, depth: int) -> Any:
-        if kind in (1, 2):  # booleans stand in the field's head
-            return None
-        if kind == 3:
-            return self._byte()
-        if kind in (4, 5, 6):
-            return self._integer()
-        if kind in (7, 8):  # a double, a string
-            length = 8 if kind == 7 else self._unsigned()
-            self.position += length
-            return None
-        if kind == 12:
-            return self.struct(depth + 1)
-        raise ValueError("a field that no page header has")
 
-    def _byte(self) -> int:
-        if self.position >= len(self.data):
-            raise ValueError("a page header without an end")
-        self.position += 1
-        return self.data[self.position - 1]
+def _byte(data: BinaryIO) -> int:
+    if not (byte := data.read(1)):
+        raise ValueError("a page header without an end")
+    return byte[0]
 
-    def _unsigned(self) -> int:
-        value = shift = 0
-        while shift < 64:
-            byte = self._byte()
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-            shift += 7
-        raise ValueError("a number without an end")
 
-    def _integer(self) -> int:
-        value = self._unsigned()
-        return value >> 1 ^ -(value & 1)
+def _unsigned(data: BinaryIO) -> int:
+    value = 0
+    for shift in range(0, 64, 7):
+        byte = _byte(data)
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value
+    raise ValueError("a number without an end")
+
+
+def _integer(data: BinaryIO) -> int:
+    value = _unsigned(data)
+    return value >> 1 ^ -(value & 1)

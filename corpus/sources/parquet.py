@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from corpus.sources.config import SourcesConfig
-from corpus.sources.jsonl import BadField, to_record
+from corpus.sources.jsonl import to_record
 from corpus.sources.page_headers import column_pages
-from corpus.sources.record import BadRecord, Record
+from corpus.sources.record import BadRecord, Record, RecordError
 
 BATCH_ROWS = (512, 64, 8, 1)  # the first whose bytes are within the bound
 MAX_BATCH_BYTES = 128 << 20  # DuckDB's pages reach 100 MB, others' 1 MB
@@ -27,10 +27,6 @@ READ_BYTES = 1 << 20
 MAX_FOOTER_BYTES = 64 << 20
 NO_PYTHON_VALUE = (ValueError, OverflowError, KeyError, pa.ArrowException)  # KeyError: of an unknown time zone
 _NOT_UTF8 = object()
-
-
-class _TooLarge(ValueError):
-    pass
 
 
 def read_parquet(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
@@ -67,19 +63,20 @@ def _read_group(
                 yield _to_record(fields, row, config)
                 row += 1
     except (pa.ArrowException, OSError, ValueError) as error:
-        kind = "too_large" if isinstance(error, _TooLarge) else "parquet"
-        what = str(error) if isinstance(error, _TooLarge) else type(error).__name__
+        kind, what = (
+            ("parquet", type(error).__name__) if not isinstance(error, RecordError) else (error.kind, str(error))
+        )
         yield BadRecord(row, 0, kind, f"rows {row:,} to {first_row + num_rows:,} of row group {group} ({what})")
 
 
 def _batch_rows(file: pq.ParquetFile, raw: BinaryIO, group: int) -> int:
-    """How many rows may be read at once; raises `_TooLarge` when one is too much."""
+    """How many rows may be read at once; raises `RecordError` when one is too much."""
     metadata = file.metadata.row_group(group)
     columns = [column_pages(raw, metadata.column(index)) for index in range(metadata.num_columns)]
     for num_rows in BATCH_ROWS:
         if sum(column.bytes_of(num_rows) for column in columns) <= MAX_BATCH_BYTES:
             return num_rows
-    raise _TooLarge(f"pages above {MAX_BATCH_BYTES:,} bytes")
+    raise RecordError("too_large", f"pages above {MAX_BATCH_BYTES:,} bytes")
 
 
 def _rows(batch: pa.RecordBatch, text_field: str) -> Iterator[dict[str, object]]:
@@ -127,5 +124,5 @@ def _to_record(fields: dict[str, object], row: int, config: SourcesConfig) -> Re
         if len(raw) > config.max_line_bytes:
             return BadRecord(row, len(raw), "too_long", f"a text of {len(raw):,} bytes")
         return to_record({name: value for name, value in fields.items() if value is not None}, raw, row, config)
-    except BadField as error:
+    except RecordError as error:
         return BadRecord(row, 0, error.kind, str(error))

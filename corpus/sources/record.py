@@ -34,6 +34,14 @@ class Record(msgspec.Struct, frozen=True):  # made six times faster than a froze
     fields: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
+class RecordError(ValueError):
+    """What makes a record a bad one: its kind, as `BadRecord` has it, and in words."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
 @dataclass(frozen=True, slots=True)
 class BadRecord:
     """A record that ends here: where it began, how many bytes it covers if known, what was wrong. Never its text.

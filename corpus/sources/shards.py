@@ -1,6 +1,6 @@
 """What a task of the extract stage writes: parts of documents, and the fates of records that end here.
 
-Rows are held as columns of Python values until a block is full, and a text is encoded once, to bytes that Arrow takes
+Rows are held as Python values until a block is full, and a text is encoded once, to bytes that Arrow takes
 as they are. That is what keeps reading JSONL cheaper than filtering it.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 import pyarrow as pa
 
-from corpus.document import DOCUMENT_SCHEMA, EDITS, FATE_SCHEMA, TableWriter
+from corpus.document import DOCUMENT_SCHEMA, EDITS, FATE_SCHEMA, TableWriter, write_shard
 from corpus.engine.stage import Output
 
 FLUSH_BYTES = 8 << 20
@@ -64,9 +64,7 @@ class Shards:
             self._close()
             self._part += 1
             self._open()
-        self._ids.append(identity)
-        self._sources.append(source)
-        self._rows.append(row)
+        self._rows.append({"id": identity, "row": self._part_rows, "source": source, **row})
         if removed:
             edits = [{"kind": f"extract.{rule}", "line": None, "count": found[1]} for rule, found in removed.items()]
             self._edits.append({"row": self._part_rows, "edits": edits})
@@ -86,24 +84,14 @@ class Shards:
         self._part_bytes = self._part_rows = 0
 
     def _clear(self) -> None:
-        self._ids: list[bytes] = []
-        self._sources: list[str] = []
-        self._rows: list[Row] = []
+        self._rows: list[dict[str, Any]] = []
         self._edits: list[dict[str, Any]] = []
         self._held_bytes = 0
 
     def _flush(self) -> None:
         if not self._rows:
             return
-        columns: dict[str, list[Any] | range] = {
-            "id": self._ids,
-            "row": range(self._part_rows - len(self._rows), self._part_rows),
-            "source": self._sources,
-        }
-        for name in Row.__annotations__:
-            columns[name] = [row[name] for row in self._rows]  # type: ignore[literal-required]
-        arrays = [pa.array(columns[field.name], field.type) for field in DOCUMENT_SCHEMA]
-        self._writer.write(pa.Table.from_arrays(arrays, schema=DOCUMENT_SCHEMA))
+        self._writer.write(pa.Table.from_pylist(self._rows, schema=DOCUMENT_SCHEMA))
         if self._edits:
             if self._edits_writer is None:
                 path = self._stack.enter_context(self._out.create(self._file("edits")))
@@ -124,22 +112,17 @@ class Fates:
     """The records of a task that end here, written in blocks: a file of nothing but bad lines costs no memory."""
 
     def __init__(self, task: str, out: Output) -> None:
-        self._name, self._out = f"fates/{task}.parquet", out
+        self._shard = write_shard(out, task, {"fates": FATE_SCHEMA})
         self._rows: list[dict[str, Any]] = []
-        self._num_rows = 0
-        self._stack = ExitStack()
 
     def __enter__(self) -> Fates:
-        path = self._stack.enter_context(self._out.create(self._name))
-        self._writer = self._stack.enter_context(TableWriter(path, FATE_SCHEMA))
+        (self._writer,) = self._shard.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         if kind is None:
             self._flush()
-        self._stack.__exit__(kind, error, trace)
-        if kind is None:
-            self._out.set_rows(self._name, self._num_rows)
+        self._shard.__exit__(kind, error, trace)
 
     def add(self, identity: bytes, source: str, url: str | None, place: str, rule: str, detail: str) -> None:
         """Add the fate of one record."""
@@ -150,5 +133,4 @@ class Fates:
 
     def _flush(self) -> None:
         self._writer.write(pa.Table.from_pylist(self._rows, schema=FATE_SCHEMA))
-        self._num_rows += len(self._rows)
         self._rows = []

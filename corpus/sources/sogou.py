@@ -15,7 +15,7 @@ from pathlib import Path
 
 from corpus.encoding import UndecodableError, codec_of, decode
 from corpus.sources.blocks import Block, read_blocks
-from corpus.sources.compression import DamagedStream, compression_of, read_pieces
+from corpus.sources.compression import compression_of, first_piece
 from corpus.sources.config import SourcesConfig
 from corpus.sources.record import BadRecord, Record
 from corpus.whatwg import decode_as
@@ -42,11 +42,7 @@ def read_sogou(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord
 
 def _sniff(path: Path) -> str:
     """GB18030, as Sogou wrote them, or UTF-8 where the first bytes are nothing else."""
-    with path.open("rb") as file:
-        try:
-            head = next(read_pieces(file, compression_of(path)), b"")[:SNIFFED_BYTES]
-        except DamagedStream:
-            head = b""
+    head = first_piece(path)[:SNIFFED_BYTES]
     try:
         head[: head.rfind(b"\n") + 1].decode("utf-8")
     except UnicodeDecodeError:

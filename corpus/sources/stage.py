@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from corpus.document import document_id
-from corpus.encoding import UndecodableError, decode, repair_mojibake, replace_surrogates, without_damaged_lines
+from corpus.encoding import UndecodableError, decode, repair_mojibake, replace_surrogates, utf8, without_damaged_lines
 from corpus.engine.errors import UsageError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
@@ -29,6 +29,7 @@ from corpus.extract.child import Extracted
 from corpus.sources import DAMAGE_KINDS, BadRecord, Record, SourcesConfig, can_be_cut, read
 from corpus.sources.articles import Articles, Document
 from corpus.sources.pages import with_pages
+from corpus.sources.record import RecordError
 from corpus.sources.shards import Fates, Row, Shards
 
 MIN_SPAN_BYTES = 16 << 20
@@ -37,12 +38,6 @@ JOINED = "extract.joined"  # the fate of a page whose text became part of an art
 MAX_FIELD_CHARS = 4096  # of a url, title or date; longer ones are cut
 
 _META = msgspec.json.Encoder(order="sorted", enc_hook=str)
-
-
-class _Rejected(ValueError):
-    def __init__(self, kind: str, detail: str) -> None:
-        super().__init__(detail)
-        self.kind = kind
 
 
 @dataclass(frozen=True)
@@ -122,7 +117,7 @@ class Extract(Stage):
             identity, place = document_id(source, record.key, record.raw), f"{base}:offset {record.offset}"
             try:
                 row = to_document(record, page, counts)
-            except _Rejected as error:
+            except RecordError as error:
                 counts.error(error.kind)
                 fates.add(identity, source, _clip(record.url), place, f"error:{error.kind}", str(error))
                 continue
@@ -134,15 +129,15 @@ class Extract(Stage):
                 fates.add(identity, source, row["url"], place, JOINED, detail)
         articles.end()
         if damaged:
-            _add(counts, "damaged_files", 1)
-            _add(counts, "recovered_documents", counts.documents_out - before)
+            counts.note("damaged_files", 1)
+            counts.note("recovered_documents", counts.documents_out - before)
 
 
 def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
     """The columns of a record's document, all but id, row and source; `page` is what extraction made of an HTML record.
 
     A pure function of both but for `counts.extra`, where undone double encodings are counted, and the lines that go
-    because they hold U+FFFD where bytes were decoded here, and what extraction left out of a page. Raises `_Rejected`
+    because they hold U+FFFD where bytes were decoded here, and what extraction left out of a page. Raises `RecordError`
     with the kind of error when the record has no usable text.
     """
     text, title, date, encoding = record.text, record.title, record.date, record.charset
@@ -150,7 +145,7 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
     damaged_lines = damaged_chars = 0
     if page is not None:
         if page.error is not None:
-            raise _Rejected(page.error, page.detail)
+            raise RecordError(page.error, page.detail)
         data, repaired, encoding = page.text, page.repaired, page.encoding
         title, date = title or page.title, date or page.date
         _count_characters(page, counts)
@@ -161,7 +156,7 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
             try:
                 decoded = decode(record.raw, record.charset)
             except UndecodableError as error:
-                raise _Rejected("charset", str(error)) from error
+                raise RecordError("charset", str(error)) from error
             text, repaired, encoding = decoded.text, decoded.repaired, decoded.encoding
         else:
             undone = repair_mojibake(text)
@@ -169,15 +164,15 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
         if encoding is not None:  # else somebody else decoded it, and U+FFFD is part of what was written
             text, damaged_lines, damaged_chars = without_damaged_lines(text)
             if damaged_lines and not text.strip():
-                raise _Rejected("charset", "every line holds bytes that are no text")
-        data = b"" if text.isspace() else _to_bytes(text)
+                raise RecordError("charset", "every line holds bytes that are no text")
+        data = b"" if text.isspace() else utf8(text)
     if repaired:
-        _add(counts, "repaired", 1)
+        counts.note("repaired", 1)
     if not data:
-        raise _Rejected("empty", "no text" if page is None else "no text on this page")
+        raise RecordError("empty", "no text" if page is None else "no text on this page")
     if damaged_lines:
-        _add(counts, "damaged_lines", damaged_lines)
-        _add(counts, "damaged_chars", damaged_chars)
+        counts.note("damaged_lines", damaged_lines)
+        counts.note("damaged_chars", damaged_chars)
     return {
         "url": _clip(record.url),
         "title": _clip(title),
@@ -191,10 +186,10 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
 def _count_characters(page: Extracted, counts: Counts) -> None:
     """What a page has and what went, by rule: `lines_removed.RULE`, `characters_removed.RULE`, `characters_read`."""
     if page.num_read:
-        _add(counts, "characters_read", page.num_read)
+        counts.note("characters_read", page.num_read)
     for rule, (num_lines, characters) in page.removed.items():
-        _add(counts, f"lines_removed.{rule}", num_lines)
-        _add(counts, f"characters_removed.{rule}", characters)
+        counts.note(f"lines_removed.{rule}", num_lines)
+        counts.note(f"characters_removed.{rule}", characters)
 
 
 def _meta(fields: Mapping[str, Any]) -> bytes | None:
@@ -211,17 +206,6 @@ def _meta(fields: Mapping[str, Any]) -> bytes | None:
     if len(data) > MAX_META_BYTES:
         data = _META.encode({"dropped_fields": sorted(map(str, fields))[:100]})
     return data
-
-
-def _add(counts: Counts, name: str, count: int) -> None:
-    counts.extra[name] = counts.extra.get(name, 0) + count
-
-
-def _to_bytes(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return replace_surrogates(text).encode()
 
 
 def _clip(text: str | None) -> str | None:

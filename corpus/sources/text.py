@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpus.encoding import UndecodableError, codec_of, decode
-from corpus.sources.compression import DamagedStream, compression_of, read_pieces
+from corpus.sources.compression import DamagedStream, compression_of, first_piece, read_pieces
 from corpus.sources.config import SourcesConfig
 from corpus.sources.lines import Line, split_lines
 from corpus.sources.record import BadRecord, Record
@@ -80,11 +80,7 @@ def _to_record(block: list[Line], charset: str, config: SourcesConfig) -> Record
 
 
 def _sniff(path: Path) -> str:
-    with path.open("rb") as file:
-        try:
-            head = next(read_pieces(file, compression_of(path)), b"")[:SNIFFED_BYTES]
-        except DamagedStream:
-            return "utf-8"
+    head = first_piece(path)[:SNIFFED_BYTES]
     try:
         name = decode(head[: head.rfind(b"\n") + 1] or head).encoding
     except UndecodableError:

@@ -18,15 +18,15 @@ import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from fastwarc.stream_io import BrotliReader, ChunkedReader
 from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
-from corpus.sources.compression import GZIP_MAGIC, DamagedStream, compression_of, find
+from corpus.sources.compression import GZIP_MAGIC, DamagedStream, GzipMembers, Slice, compression_of, find
 from corpus.sources.config import SourcesConfig
-from corpus.sources.members import GzipMembers, ZstdMembers
-from corpus.sources.record import BadRecord, Record
+from corpus.sources.members import ZstdMembers
+from corpus.sources.record import BadRecord, Record, RecordError
 
 READ_BYTES = 64 << 10
 MAX_HEADER_BYTES = 64 << 10
@@ -38,17 +38,6 @@ HTML_TYPES = frozenset({"text/html", "application/xhtml+xml", "application/vnd.w
 TEXT_TYPES = frozenset({"text/plain"})
 DOCUMENT_TYPES = WarcRecordType.response | WarcRecordType.resource | WarcRecordType.conversion
 NO_DOCUMENTS = WarcRecordType.warcinfo | WarcRecordType.request | WarcRecordType.metadata | WarcRecordType.revisit
-
-
-class _Stream(Protocol):
-    def read(self, size: int = -1, /) -> bytes: ...
-    def tell(self) -> int: ...
-
-
-class _BadPayload(ValueError):
-    def __init__(self, kind: str, detail: str) -> None:
-        super().__init__(detail)
-        self.kind = kind
 
 
 def read_warc(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
@@ -86,7 +75,7 @@ def _read_plain(file: BinaryIO, config: SourcesConfig) -> Iterator[Record | BadR
         following_start = _start_after(file, end) if end is not None and end <= size else None
         if end is not None and following_start is not None:
             try:
-                yield from _read_records(_Slice(file, start, end), start, config)
+                yield from _read_records(Slice(file, start, end), start, config)
                 start = following_start
                 continue
             except DamagedStream:
@@ -98,7 +87,9 @@ def _read_plain(file: BinaryIO, config: SourcesConfig) -> Iterator[Record | BadR
         start = after
 
 
-def _read_records(stream: _Stream, start: int, config: SourcesConfig) -> Iterator[Record | BadRecord]:
+def _read_records(
+    stream: GzipMembers | ZstdMembers | Slice, start: int, config: SourcesConfig
+) -> Iterator[Record | BadRecord]:
     """The documents of one member or slice; the last one is held back until the stream's end proved sound.
 
     Raises:
@@ -139,7 +130,7 @@ def _to_record(record: WarcRecord, start: int, config: SourcesConfig) -> Record 
     try:
         kind, charset = _content_kind(record)
         raw = _payload(record, config.max_page_bytes)
-    except _BadPayload as error:
+    except RecordError as error:
         return BadRecord(start, record.content_length, error.kind, str(error))
     if not raw:
         return BadRecord(start, 0, "empty", "no payload")
@@ -156,9 +147,9 @@ def _content_kind(record: WarcRecord) -> tuple[str, str | None]:
         http = record.http_headers
         status = getattr(http, "status_code", None)  # there are no headers, or none that begin with a status line
         if status is None:
-            raise _BadPayload("http", "a response without HTTP headers")
+            raise RecordError("http", "a response without HTTP headers")
         if status != 200:
-            raise _BadPayload("http_status", f"status {status}")
+            raise RecordError("http_status", f"status {status}")
         declared = http.get("Content-Type") or ""
     else:
         declared = record.headers.get("Content-Type") or ""
@@ -169,21 +160,21 @@ def _content_kind(record: WarcRecord) -> tuple[str, str | None]:
         return "html", charset
     if mime in TEXT_TYPES:
         return "text", charset
-    raise _BadPayload("content_type", mime[:80])
+    raise RecordError("content_type", mime[:80])
 
 
 def _payload(record: WarcRecord, max_bytes: int) -> bytes:
     """The decoded payload, never more than a cap of it in memory, with transfer and content encodings undone."""
     raw = record.reader.read(max_bytes + 1)
     if len(raw) > max_bytes:
-        raise _BadPayload("too_long", f"a payload of more than {max_bytes:,} bytes")
+        raise RecordError("too_long", f"a payload of more than {max_bytes:,} bytes")
     http = record.http_headers
     if http is None:
         return raw
     encodings = [http.get("Content-Encoding") or "", http.get("Transfer-Encoding") or ""]
     names = [part.strip().lower() for value in encodings for part in value.split(",")]
     if len(names) > MAX_ENCODINGS:
-        raise _BadPayload("http", f"{len(names):,} encodings of one payload")
+        raise RecordError("http", f"{len(names):,} encodings of one payload")
     for name in reversed(names):
         raw = _undo(name, raw, max_bytes)
     return raw
@@ -203,7 +194,7 @@ def _undo(encoding: str, raw: bytes, max_bytes: int) -> bytes:
     except OSError:
         return raw
     if len(decoded) > max_bytes:
-        raise _BadPayload("too_long", f"a payload of more than {max_bytes:,} bytes once decoded")
+        raise RecordError("too_long", f"a payload of more than {max_bytes:,} bytes once decoded")
     return decoded
 
 
@@ -215,26 +206,9 @@ def _inflate(raw: bytes, max_bytes: int) -> bytes:
         except zlib.error:
             continue
         if len(decoded) > max_bytes:
-            raise _BadPayload("too_long", f"a payload of more than {max_bytes:,} bytes once decoded")
+            raise RecordError("too_long", f"a payload of more than {max_bytes:,} bytes once decoded")
         return decoded
     return raw
-
-
-class _Slice:
-    """The bytes of one record of a plain file."""
-
-    def __init__(self, file: BinaryIO, start: int, end: int) -> None:
-        self._file, self._start, self._position, self._end = file, start, start, end
-
-    def read(self, size: int = -1) -> bytes:
-        left = self._end - self._position
-        self._file.seek(self._position)
-        data = self._file.read(left if size < 0 else min(size, left))
-        self._position += len(data)
-        return data
-
-    def tell(self) -> int:
-        return self._position - self._start
 
 
 def _end_of_record(file: BinaryIO, start: int) -> int | None:

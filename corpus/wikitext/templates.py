@@ -18,11 +18,11 @@ _LABELLED: Labels = ("3", "1")
 KEPT: dict[str, Labels] = {
     # marked up or formatted text
     **dict.fromkeys(
-        "nowrap nobr nobold noitalic small smaller smalldiv big bigger large larger bold b strong em i u underline nobreak "
-        "strikethrough sup sub sc smallcaps code kbd mono var abbr tooltip ruby ruby-py ruby-zh-b ruby-zh-p zy rubyh "
-        "center right left indent poem poemquote blockquote bquote quote quotation cquote rquote 引文 引言 引用 "
-        "font-size flag flagcountry nihongo ipa ipa-zh zwp math mvar chem2 nts ruby-ja 拼音 py bpmf 注音 sic "
-        "plainlist dropinitial".split(),
+        "nowrap nobr nobold noitalic small smaller smalldiv big bigger large larger bold b strong em i u"
+        " underline nobreak strikethrough sup sub sc smallcaps code kbd mono var abbr tooltip ruby ruby-py"
+        " ruby-zh-b ruby-zh-p zy rubyh center right left indent poem poemquote blockquote bquote quote"
+        " quotation cquote rquote 引文 引言 引用 font-size flag flagcountry nihongo ipa ipa-zh zwp math mvar chem2"
+        " nts ruby-ja 拼音 py bpmf 注音 sic plainlist dropinitial".split(),
         ("1", "text", "content", "quote"),
     ),
     **dict.fromkeys(("not a typo", "drop initial", "drop cap"), _FIRST),

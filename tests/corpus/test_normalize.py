@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from corpus.normalize import MAX_MARKS_PER_BASE, normalize, normalize_with_changes
 from tests.linear import assert_linear
 
-TROUBLE = "\u200d\u200c\ufe0f\u0301\u0344\u1100\u1161\u11a8❤👩 \u3000\n\t\r\ufb2c\u0338←\u212a\u2581\xa0\xad\u202e\ufeff\ue000\uf900⼈⺇ﬁ︒"
+TROUBLE = (
+    "\u200d\u200c\ufe0f\u0301\u0344\u1100\u1161\u11a8❤👩 \u3000\n\t\r\ufb2c\u0338←\u212a\u2581\xa0\xad\u202e\ufeff\ue000"
+    "\uf900⼈⺇ﬁ︒"
+)
 TEXTS = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from(TROUBLE)), max_size=40)
 
 IDEOGRAPHS = re.compile("[\uf900-\ufaff\U0002f800-\U0002fa1f]")  # of compatibility

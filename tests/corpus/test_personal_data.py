@@ -223,7 +223,10 @@ def test_places_are_few_in_prose() -> None:
     assert len(find_places(*buffers(texts)).rows) < 20
 
 
-CODE = "pass\nif password: passwd v:0, I:5 v:12, @media (a) '@' 1.2.3.4567 300.1.1.1 0.9.12.tar 20:43 2d: 3-1:1.0 2021-08-09"
+CODE = (
+    "pass\nif password: passwd v:0, I:5 v:12, @media (a) '@' 1.2.3.4567 300.1.1.1 0.9.12.tar 20:43 2d: 3-1:1.0 "
+    "2021-08-09"
+)
 
 
 @pytest.mark.parametrize("text", CODE.split(" "))

@@ -7,7 +7,6 @@ in (what was not synced may be missing or torn) is checked for the promise «a f
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import signal
@@ -16,20 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from corpus.engine import durable, storage
+from corpus.engine import durable
 from corpus.engine.run import run_stages
 from corpus.engine.storage import File
-from tests.corpus.engine.toy import Joined, Lines
-
-OUTSIDE_THE_PROMISE = {"timings.json", "running.json", ".lock"}
-
-
-def tree(folder: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name not in OUTSIDE_THE_PROMISE
-    }
+from tests.corpus.engine.toy import Joined, Lines, text_files, tree, undisturbed
 
 
 def in_child(action: Callable[[], None], kill_at: int) -> bool:
@@ -60,10 +49,7 @@ def counted(function: Callable[..., object], counter: Iterator[int], kill_at: in
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[File, ...]:
-    (tmp_path / "in").mkdir()
-    for index in range(3):
-        (tmp_path / "in" / f"{index}.txt").write_text("\n".join(f"第{line}行之文" for line in range(index + 3)))
-    return tuple(storage.list_inputs([str(tmp_path / "in" / "*.txt")]))
+    return text_files(tmp_path / "in", ("第0行之文\n" * (index + 3) for index in range(3)))
 
 
 @pytest.mark.long
@@ -92,8 +78,7 @@ def test_killed_again_and_again_while_it_resumes(files: tuple[File, ...], tmp_pa
     deaths = 0
     while not in_child(run, kill_at=12):
         deaths += 1
-    run_stages([Lines(files), Joined()], str(tmp_path / "reference"), workers=0)
-    assert tree(out) == tree(tmp_path / "reference")
+    assert tree(out) == undisturbed(files, tmp_path)
     assert deaths > 1
 
 

@@ -27,8 +27,9 @@ from corpus.engine.run import run_stages
 from corpus.engine.stage import Stage
 from tests.corpus.dedup.build import Feed
 from tests.corpus.dedup.texts import ANALECTS, POEM, TRADITIONAL_POEM, edited, random_text
+from tests.corpus.engine.toy import tree
 from tests.faults.conftest import Disk
-from tests.faults.test_f01_kill_anywhere import in_child, tree
+from tests.faults.test_f01_kill_anywhere import in_child
 
 pytestmark = pytest.mark.timeout(600)
 CHROME = "首页 新闻 体育 财经"

@@ -15,12 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from corpus.engine import storage
 from corpus.engine.run import run_stages
 from corpus.engine.storage import File
-from tests.corpus.engine.toy import Joined, Lines
+from tests.corpus.engine.toy import Joined, Lines, text_files, tree
 from tests.faults.conftest import Disk
-from tests.faults.test_f01_kill_anywhere import tree
 
 pytestmark = pytest.mark.timeout(600)
 RUN = """
@@ -46,11 +44,8 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[File, ...]:
-    (tmp_path / "in").mkdir()
-    for index in range(6):
-        text = "\n".join(f"第{index}卷第{line}行之文" for line in range(300 * index + 10))
-        (tmp_path / "in" / f"{index}.txt").write_text(text)
-    return tuple(storage.list_inputs([str(tmp_path / "in")]))
+    texts = ("\n".join(f"第{index}卷第{line}行之文" for line in range(300 * index + 10)) for index in range(6))
+    return text_files(tmp_path / "in", texts)
 
 
 def run_toy(tmp_path: Path, out: Path, limit: int = 0) -> subprocess.CompletedProcess[str]:

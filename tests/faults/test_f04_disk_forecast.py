@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from corpus.engine import storage
 from corpus.engine.errors import DiskError
 from corpus.engine.run import run_stages
 from corpus.engine.space import free_space
 from corpus.engine.storage import File
-from tests.corpus.engine.toy import Joined, Lines
-from tests.faults.test_f01_kill_anywhere import tree
+from tests.corpus.engine.toy import Joined, Lines, text_files, tree, undisturbed
 
 
 class FakeDisk:
@@ -31,10 +29,7 @@ class FakeDisk:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[File, ...]:
-    (tmp_path / "in").mkdir()
-    for index in range(6):
-        (tmp_path / "in" / f"{index}.txt").write_bytes(b"0123456789\n" * 1000)
-    return tuple(storage.list_inputs([str(tmp_path / "in")]))
+    return text_files(tmp_path / "in", ["0123456789\n" * 1000] * 6)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -51,8 +46,7 @@ def test_a_run_stops_before_the_disk_is_full(
     assert len(list(out.glob("lines-*/done/*"))) == 3 and not list(out.glob("lines-*/failed/*"))
     monkeypatch.undo()
     run_stages([Lines(files), Joined()], str(out), workers=workers)
-    run_stages([Lines(files), Joined()], str(tmp_path / "reference"), workers=0)
-    assert tree(out) == tree(tmp_path / "reference")
+    assert tree(out) == undisturbed(files, tmp_path)
 
 
 def test_the_forecast_learns_what_a_stage_writes(

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -40,7 +40,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(ACT, Limits(seconds=1.5, megabytes=256)) as box:
+    with closing(Sandbox(ACT, Limits(seconds=1.5, megabytes=256))) as box:
         yield box
 
 
@@ -131,7 +131,7 @@ def test_a_process_that_cannot_be_started_says_so_and_leaves_no_file_open(monkey
     monkeypatch.setattr(subprocess, "Popen", refused)
     gc.collect()  # what earlier tests left open must not go meanwhile
     before = open_files()
-    with Sandbox(ACT, Limits(0.6, 256)) as box, pytest.raises(WenhaiError, match="fewer workers"):
+    with closing(Sandbox(ACT, Limits(0.6, 256))) as box, pytest.raises(WenhaiError, match="fewer workers"):
         box.map([b"ab"])
     gc.collect()
     assert open_files() <= before
@@ -139,7 +139,7 @@ def test_a_process_that_cannot_be_started_says_so_and_leaves_no_file_open(monkey
 
 def test_no_process_is_left_behind() -> None:
     before = len(children())
-    with Sandbox(ACT, Limits(0.6, 256)) as box:
+    with closing(Sandbox(ACT, Limits(0.6, 256))) as box:
         box.map([b"ab", b"crash", b"cd"])
         assert len(children()) == before + 1
     assert len(children()) == before

@@ -12,22 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
 from corpus.engine.executor import Call, ProcessExecutor
 from corpus.engine.run import run_stages
 from corpus.engine.storage import File
 from tests.corpus.engine.test_run import wait_for
-from tests.corpus.engine.toy import Joined, Lines
-from tests.faults.test_f01_kill_anywhere import tree
+from tests.corpus.engine.toy import Joined, Lines, text_files, tree, undisturbed
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[File, ...]:
-    (tmp_path / "in").mkdir()
-    for index in range(6):
-        (tmp_path / "in" / f"{index}.txt").write_text("\n".join(f"第{line}行之文" for line in range(index + 3)))
-    return tuple(storage.list_inputs([str(tmp_path / "in")]))
+    return text_files(tmp_path / "in", ("第0行之文\n" * (index + 3) for index in range(6)))
 
 
 def work(folder: str, name: str) -> list[str]:
@@ -69,5 +64,4 @@ def test_a_task_that_always_dies_is_set_aside_by_name(files: tuple[File, ...], t
     assert (failure["kind"], failure["inputs"]) == ("killed", [files[3].url])
     assert len(list(out.glob("lines-*/done/*"))) == 5 and not list(out.glob("*/MANIFEST.json"))
     run_stages([Lines(files), Joined()], str(out), workers=2)
-    run_stages([Lines(files), Joined()], str(tmp_path / "reference"), workers=0)
-    assert tree(out) == tree(tmp_path / "reference")
+    assert tree(out) == undisturbed(files, tmp_path)

@@ -108,7 +108,10 @@ def test_all_end_and_say_who_is_lost_and_where_they_waited(
     told = re.findall(r"LostRank: (.*)", str(caught.value))
     assert len(told) == NUM_RANKS - 1, caught.value
     for line in told:
-        expected = rf"rank {VICTIM} \({socket.gethostname()}\) {gone}; rank [013] waited in the {waited_in} of step [{AT_STEP}{AT_STEP + 1}]"
+        expected = (
+            rf"rank {VICTIM} \({socket.gethostname()}\) {gone}; "
+            rf"rank [013] waited in the {waited_in} of step [{AT_STEP}{AT_STEP + 1}]"
+        )
         assert re.match(expected, line), line
         assert f"Stacks: {tmp_path / 'stacks'}" in line
     assert len(list((tmp_path / "stacks").iterdir())) == NUM_RANKS - 1

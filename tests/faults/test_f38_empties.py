@@ -17,7 +17,7 @@ from corpus.engine.run import current, read_run
 from corpus.filters import STATISTICS, Filter, load, measure
 from tests.corpus.texts import document
 
-EMPTIES = ["", " ", "\n", "\u3000", " \n\t\n ", "字", "a", "。", "，。！？", "\u0301", "\ufe0f", "\u200b", "\x00", "\ufffd", "1", "👍"]  # fmt: skip
+EMPTIES = ["", " ", "\n", "\u3000", " \n\t\n ", *"字a。", "，。！？", *"\u0301\ufe0f\u200b\x00\ufffd1👍"]
 EDITORS = [
     (),
     ("filter.edit.script=simplified",),
@@ -48,7 +48,9 @@ def test_every_editor_and_the_filter(text: str, overrides: tuple[str, ...]) -> N
 
 
 @pytest.mark.parametrize(
-    "documents", [[], pa.table({"text": pa.array([], pa.string())}), pa.table({"text": pa.nulls(0)})], ids=["list", "strings", "nulls"]
+    "documents",
+    [[], pa.table({"text": pa.array([], pa.string())}), pa.table({"text": pa.nulls(0)})],
+    ids=["list", "strings", "nulls"],
 )  # fmt: skip
 def test_no_documents(documents: object) -> None:
     judge: Filter = load("web_zh")

@@ -16,9 +16,8 @@ from corpus.engine.run import run_stages
 from corpus.engine.storage import File
 from corpus.report.status import status
 from corpus.report.verify import verify
-from tests.corpus.engine.toy import Joined, Lines
+from tests.corpus.engine.toy import Joined, Lines, text_files, tree, undisturbed
 from tests.faults.conftest import Disk
-from tests.faults.test_f01_kill_anywhere import tree
 
 pytestmark = pytest.mark.timeout(600)
 RUN = """
@@ -34,10 +33,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[File, ...]:
-    (tmp_path / "in").mkdir()
-    for index in range(4):
-        (tmp_path / "in" / f"{index}.txt").write_text("\n".join(f"第{line}行之文" for line in range(index + 3)))
-    return tuple(storage.list_inputs([str(tmp_path / "in")]))
+    return text_files(tmp_path / "in", ("第0行之文\n" * (index + 3) for index in range(4)))
 
 
 def run(files: tuple[File, ...], out: Path) -> None:
@@ -66,8 +62,7 @@ def test_no_inodes_left(files: tuple[File, ...], tmp_path: Path, make_disk: Call
         run(files, disk.folder / "out")
     disk.remount("nr_inodes=400")
     run(files, disk.folder / "out")
-    run(files, tmp_path / "reference")
-    assert tree(disk.folder / "out") == tree(tmp_path / "reference")
+    assert tree(disk.folder / "out") == undisturbed(files, tmp_path)
 
 
 def test_a_build_on_a_read_only_disk_can_be_read_and_not_be_written(
@@ -107,5 +102,4 @@ def test_no_shared_memory(files: tuple[File, ...], tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
     done = subprocess.run([*without, *words], env=environment, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
-    run(files, tmp_path / "reference")
-    assert tree(tmp_path / "out") == tree(tmp_path / "reference")
+    assert tree(tmp_path / "out") == undisturbed(files, tmp_path)

@@ -38,8 +38,10 @@ class Contamination(Stage):
     contamination: ContaminationConfig
     documents: str = "filter"  # the stage whose documents are judged
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "upstream", (self.documents,))
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """The stage whose documents are judged."""
+        return (self.documents,)
 
     def config(self) -> dict[str, Any]:
         """n, what is done, the limit as a rule, the files by the names in fates, and the table that folds

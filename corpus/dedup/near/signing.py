@@ -24,13 +24,14 @@ class Signatures(Stage):
 
     name: ClassVar[str] = "signatures"
     version: ClassVar[int] = 3
-    upstream: ClassVar[tuple[str, ...]] = ("filter",)
 
     dedup: DedupConfig
     documents: str = "filter"  # the stage whose documents are compared
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "upstream", tuple(dict.fromkeys((self.documents, "filter"))))
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """The documents, and what the filter measured of them."""
+        return tuple(dict.fromkeys((self.documents, "filter")))
 
     def config(self) -> dict[str, Any]:
         """Everything that changes keys: the shingle, the bands, the table that folds characters; and the ranks."""

@@ -232,13 +232,14 @@ class Survivors(Stage):
 
     name: ClassVar[str] = "text"
     version: ClassVar[int] = 3
-    upstream: ClassVar[tuple[str, ...]] = ("filter", "clusters")
 
     dedup: DedupConfig
     documents: str = "filter"  # the stage whose documents are written
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "upstream", (self.documents, "clusters"))
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """The documents, and which of them are duplicates."""
+        return (self.documents, "clusters")
 
     def config(self) -> dict[str, Any]:
         """What is kept, and the threshold, because the ledger names it."""

@@ -78,7 +78,7 @@ def _count(counts: Counts, duplicates: Array, dropped: bool) -> None:
         if dropped:
             counts.drop(RULES[kind])
         else:
-            counts.add(Counts(extra={RULES[kind].replace("dedup.", "duplicates."): 1}))
+            counts.note(RULES[kind].replace("dedup.", "duplicates."))
 
 
 def cluster_index(documents: pa.Table, places: npt.NDArray[np.int64], clusters: pa.Table) -> pa.Table:

@@ -57,8 +57,10 @@ class PassageKeys(Stage):
     substrings: SubstringsConfig
     documents: str = "filter"  # the stage whose documents are compared
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "upstream", (self.documents, "signatures", "clusters"))
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """The documents, their ranks and clusters."""
+        return (self.documents, "signatures", "clusters")
 
     def config(self) -> dict[str, Any]:
         """The length of a window, and the tables that fold characters and end sentences."""
@@ -124,10 +126,10 @@ class Substrings(Stage):
     substrings: SubstringsConfig
     documents: str = "filter"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "upstream", (self.documents, "signatures", "clusters", "passage_keys", "passage_ranks")
-        )
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """The documents, their ranks and clusters, and what was found of their passages."""
+        return (self.documents, "signatures", "clusters", "passage_keys", "passage_ranks")
 
     def config(self) -> dict[str, Any]:
         """All of the section; the length gate as a rule, so that the report shows it."""
@@ -167,8 +169,10 @@ class Substrings(Stage):
 class CutSurvivors(Survivors):
     """The stage `text` behind `substrings`, which has both the documents and their lists of duplicates."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "upstream", ("substrings",))
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """The documents without copied passages."""
+        return ("substrings",)
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """As without cut passages."""

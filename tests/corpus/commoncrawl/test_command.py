@@ -20,7 +20,7 @@ from corpus.engine.run import run_stages
 from corpus.sources.stage import Extract
 from tests.corpus.commoncrawl.archive import CRAWL, Archive, make_archive, write_list
 from tests.corpus.commoncrawl.server import Server, serving
-from tests.corpus.engine.test_run import tree
+from tests.corpus.engine.toy import tree
 
 SMALL = ["--set", "fetch.task_bytes=20000", "--set", "http.backoff_seconds=0", "--set", "http.attempts=3"]
 

@@ -26,7 +26,7 @@ from corpus.sources.record import Record
 from corpus.sources.warc import read_warc
 from tests.corpus.commoncrawl.archive import CRAWL, Archive, write_index
 from tests.corpus.commoncrawl.server import Server
-from tests.corpus.engine.test_run import tree
+from tests.corpus.engine.toy import tree
 
 HTTP = HttpConfig(contact="test@example.org", attempts=3, backoff_seconds=0.0)
 SMALL = FetchConfig(task_bytes=20_000)

@@ -28,7 +28,8 @@ from tests.corpus.dedup.build import Result, document_id
 from tests.corpus.dedup.earlier import Build, config, name_of, out_of, run, stages
 from tests.corpus.dedup.test_stages import corpus
 from tests.corpus.dedup.texts import ANALECTS, POEM, TRADITIONAL_POEM, edited, random_text
-from tests.faults.test_f01_kill_anywhere import in_child, tree
+from tests.corpus.engine.toy import tree
+from tests.faults.test_f01_kill_anywhere import in_child
 
 
 def ends(result: Result) -> set[tuple[Any, ...]]:

@@ -12,16 +12,12 @@ from corpus.engine.errors import LockHeld, WenhaiError
 from corpus.engine.prune import prune, unneeded
 from corpus.engine.run import read_run, run_stages
 from corpus.engine.storage import File
-from tests.corpus.engine.test_run import tree
-from tests.corpus.engine.toy import Joined, Lines
+from tests.corpus.engine.toy import Joined, Lines, text_files, tree
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[File, ...]:
-    (tmp_path / "in").mkdir()
-    for index in range(3):
-        (tmp_path / "in" / f"{index}.txt").write_text("\n".join("文" * length for length in range(1, 9 + index)))
-    return tuple(storage.list_inputs([str(tmp_path / "in")]))
+    return text_files(tmp_path / "in", ("\n".join("文" * n for n in range(1, 9 + index)) for index in range(3)))
 
 
 def folders(out: str) -> set[str]:

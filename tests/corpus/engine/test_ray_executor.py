@@ -14,18 +14,18 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from corpus.engine import durable, ray_executor, storage
+from corpus.engine import durable, ray_executor
 from corpus.engine.config import Resources
 from corpus.engine.errors import UsageError
 from corpus.engine.executor import Call, attempt
 from corpus.engine.ray_executor import RayExecutor, Witness, code_digest
-from corpus.engine.run import run_stages
 from corpus.engine.storage import File
-from tests.corpus.engine.test_run import tree, wait_for
-from tests.corpus.engine.toy import Joined, Lines
+from tests.corpus.engine.test_run import wait_for
+from tests.corpus.engine.toy import text_files, tree, undisturbed
 from tests.corpus.texts import document
 
 pytestmark = pytest.mark.timeout(900)
@@ -78,8 +78,8 @@ class SimulatedCluster:
     def __init__(self) -> None:
         pytest.importorskip("ray")
         script = str(Path(__file__).with_name("ray_cluster.py"))
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        self._process = subprocess.Popen([sys.executable, script], env=ENVIRONMENT, text=True, **pipes)  # type: ignore[call-overload]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen([sys.executable, script], env=ENVIRONMENT, text=True, **pipes)
         self.address = self._process.stdout.readline().strip()
         assert self.address, "the simulated cluster did not come up"
 
@@ -101,17 +101,13 @@ def cluster() -> Iterator[SimulatedCluster]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[File, ...]:
-    (tmp_path / "in").mkdir()
-    for index in range(8):
-        lines = [f"第{index}卷第{line}行" if line % 3 else "短" for line in range(200)]
-        (tmp_path / "in" / f"{index}.txt").write_text("\n".join(lines))
-    return tuple(storage.list_inputs([str(tmp_path / "in")]))
+    lines = [[f"第{index}卷第{line}行" if line % 3 else "短" for line in range(200)] for index in range(8)]
+    return text_files(tmp_path / "in", map("\n".join, lines))
 
 
 @pytest.fixture
 def reference(files: tuple[File, ...], tmp_path: Path) -> dict[str, str]:
-    run_stages([Lines(files), Joined()], str(tmp_path / "reference"), workers=0)
-    return tree(tmp_path / "reference")
+    return undisturbed(files, tmp_path)
 
 
 def start(tmp_path: Path, cluster: SimulatedCluster, fault: str = "", memory_gb: float = 0) -> subprocess.Popen[str]:

@@ -9,22 +9,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from corpus.engine import durable, running, storage
+from corpus.engine import durable, running
 from corpus.engine.errors import WenhaiError
 from corpus.engine.run import run_stages
 from corpus.engine.storage import File
 from tests.corpus.engine.test_run import start, wait_for
-from tests.corpus.engine.toy import Lines
+from tests.corpus.engine.toy import Lines, text_files
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[File, ...]:
-    (tmp_path / "in").mkdir()
-    for index in range(6):
-        (tmp_path / "in" / f"{index}.txt").write_text("学而时习之\n" * 20)
-    return tuple(storage.list_inputs([str(tmp_path / "in")]))
+    return text_files(tmp_path / "in", ["学而时习之\n" * 20] * 6)
 
 
 def test_a_run_is_seen_from_outside_and_its_end_too(files: tuple[File, ...], tmp_path: Path) -> None:

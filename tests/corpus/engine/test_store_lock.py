@@ -19,7 +19,7 @@ from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Output, Task
 from corpus.engine.storage import File
 from corpus.engine.store_lock import Holder, StoreLock
-from tests.corpus.engine.toy import Joined, Lines
+from tests.corpus.engine.toy import Joined, Lines, text_files
 
 OUT = "memory://locked"
 URL = f"{OUT}/{store_lock.LOCK_NAME}"
@@ -77,7 +77,7 @@ def test_of_two_that_break_one_lock_the_later_one_goes_on(monkeypatch: pytest.Mo
 def test_a_start_that_fails_leaves_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     real = storage.put_new
 
-    def lost_answer(url: str, data: bytes) -> bool:
+    def lost_answer(url: str, data: bytes) -> None:
         real(url, data)
         raise OSError("connection reset")
 
@@ -194,9 +194,7 @@ def test_what_is_no_lock_is_not_taken_for_one(data: bytes) -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[File, ...]:
-    for index in range(4):
-        (tmp_path / f"{index}.txt").write_text("学而时习之\n" * 20)
-    return tuple(storage.list_inputs([str(tmp_path)]))
+    return text_files(tmp_path / "in", ["学而时习之\n" * 20] * 4)
 
 
 def test_runs_and_prune_keep_to_the_lock(files: tuple[File, ...]) -> None:

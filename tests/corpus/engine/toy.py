@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from corpus.engine import storage
 from corpus.engine.errors import DiskError, SetupError
+from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
+
+OUTSIDE_THE_PROMISE = {"timings.json", "running.json", ".lock", "report.html", "report.md"}
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Names and digests of every file whose bytes are promised."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in OUTSIDE_THE_PROMISE
+    }
+
+
+def text_files(folder: Path, texts: Iterable[str]) -> tuple[File, ...]:
+    """A new folder with a file for each text: what `Lines` reads."""
+    folder.mkdir()
+    for index, text in enumerate(texts):
+        (folder / f"{index}.txt").write_text(text)
+    return tuple(storage.list_inputs([str(folder)]))
+
+
+def undisturbed(files: tuple[File, ...], tmp_path: Path) -> dict[str, str]:
+    """The tree of a run to which nothing happened."""
+    run_stages([Lines(files), Joined()], str(tmp_path / "reference"), workers=0)
+    return tree(tmp_path / "reference")
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from corpus import extract
 from corpus.extract import ExtractConfig, Page, extract_html
 from corpus.extract.article import read
 from corpus.extract.reader import LINE_END
@@ -39,10 +37,6 @@ NEWS = """<!DOCTYPE html><html><head><title>木匠和他的河_文海新闻网</
 
 def page(html: str) -> Page:
     return extract_html(html, ExtractConfig())
-
-
-def test_doctests() -> None:
-    assert doctest.testmod(extract).failed == 0
 
 
 def test_a_news_page_becomes_its_article() -> None:

@@ -3,7 +3,6 @@ time."""
 
 from __future__ import annotations
 
-import doctest
 import json
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +10,6 @@ from urllib.parse import quote
 
 import pytest
 
-from corpus.extract import embedded
 from corpus.extract.embedded import MAX_SCRIPT_BYTES, article_html
 from tests.linear import assert_linear
 
@@ -43,13 +41,16 @@ PAGES = {
     "next": script(
         {"props": {"pageProps": {"article": ARTICLE}}, "page": "/a/[id]"}, "id=__NEXT_DATA__ type=application/json"
     ),
-    "initial state": f"<script>window.__INITIAL_STATE__={json.dumps({'a': ARTICLE})};(function(){{var s=1}}())</script>",
+    "initial "
+    "state": f"<script>window.__INITIAL_STATE__={json.dumps({'a': ARTICLE})};(function(){{var s=1}}())</script>",
     "a URL-encoded script": script({"a": 1}).replace('{"a": 1}', quote(json.dumps(ARTICLE))),
     "escaped JSON": f"<script>window.__data = {json.dumps(ARTICLE)}</script>".replace("<p>", "\\u003Cp\\u003E"),
     "undefined": f'<script>var x = {json.dumps(ARTICLE, ensure_ascii=False)[:-1]},"user":undefined}};</script>',
     "JSON in a literal": f"<script>window.y = JSON.parse({json.dumps(json.dumps(ARTICLE))})</script>",
-    "a call of Nuxt": f'<script>window.__NUXT__=(function(a,b){{i.title="木匠和他的河";i.contentHtml="{LITERAL}";return {{a:i}}}}())</script>',
-    "an object of Nuxt": f'<script>window.__NUXT__=(function(a){{return {{data:[{{title:"木匠和他的河",content:"{LITERAL}"}}]}}}}(1))</script>',
+    "a call of Nuxt": f'<script>window.__NUXT__=(function(a,b){{i.title="木匠和他的河";i.contentHtml="{LITERAL}";return '
+    f"{{a:i}}}}())</script>",
+    "an object of Nuxt": f'<script>window.__NUXT__=(function(a){{return {{data:[{{title:"木匠和他的河",content:"{LITERAL}"}}'
+    f"]}}}}(1))</script>",
     "JSON-LD": script(
         {
             "@graph": [
@@ -59,7 +60,8 @@ PAGES = {
         }
     ),
     "escaped markup": script({**ARTICLE, "content": HTML.replace("<", "&lt;").replace(">", "&gt;")}),
-    "WeChat": f"<div id=js_content></div><script>x={{title: JsDecode('木匠和他的河'), content_noencode: JsDecode('{LITERAL}')}}</script>",
+    "WeChat": f"<div id=js_content></div><script>x={{title: JsDecode('木匠和他的河'), content_noencode: "
+    f"JsDecode('{LITERAL}')}}</script>",
     "with comments": script({**ARTICLE, "comments": [{"user": "甲", "content": "写得真好。我也想去看看。"}] * 9}),
     "with teasers": script({"article": ARTICLE, "related": [{"title": f"标题{i}", "url": "/"} for i in range(40)]}),
     "twice": script({"a": ARTICLE, "b": {**ARTICLE, "text": "".join(LINES), "description": LINES[0]}}),
@@ -114,10 +116,6 @@ NOTHING = {
 @pytest.mark.parametrize("name", NOTHING)
 def test_what_is_no_article_gives_nothing(name: str) -> None:
     assert found(NOTHING[name]) is None
-
-
-def test_doctests() -> None:
-    assert doctest.testmod(embedded).failed == 0
 
 
 HOSTILE: dict[str, Callable[[int], str]] = {

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 import html
 import re
 from collections.abc import Callable
 
 import pytest
 
-from corpus.extract import formulas, mathml
 from corpus.extract.formulas import MAX_MATHML_BYTES, with_tex
 from corpus.extract.mathml import to_tex
 from tests.linear import assert_linear
@@ -17,8 +15,14 @@ from tests.linear import assert_linear
 MATHML = "<math><semantics><mrow><msup><mi>x</mi><mn>2</mn></msup></mrow>%s</semantics></math>"
 SOURCE = MATHML % '<annotation encoding="application/x-tex">x^2</annotation>'
 PREVIEW = '<span class="MathJax_Preview" style="color: inherit;"></span>'
-GLYPHS = '<span class="MathJax" id="MathJax-Element-1-Frame" data-mathml="%s"><nobr aria-hidden="true"><span class="math">x2</span></nobr></span>'
-KATEX = '<span class="katex"><span class="katex-mathml">%s</span><span class="katex-html" aria-hidden="true"><span>x</span>2</span></span>'
+GLYPHS = (
+    '<span class="MathJax" id="MathJax-Element-1-Frame" data-mathml="%s"><nobr aria-hidden="true"><span '
+    'class="math">x2</span></nobr></span>'
+)
+KATEX = (
+    '<span class="katex"><span class="katex-mathml">%s</span><span class="katex-html" '
+    'aria-hidden="true"><span>x</span>2</span></span>'
+)
 CSDN = KATEX.replace(' aria-hidden="true"', "")
 ZHIHU = "https://www.zhihu.com/equation?tex="
 
@@ -29,7 +33,8 @@ ONCE = {
     "MathJax 2": PREVIEW + GLYPHS % "" + '<script type="math/tex" id="MathJax-Element-1">x^2</script>',
     "MathJax 2 without its script": PREVIEW + GLYPHS % html.escape(MATHML % ""),
     "MathJax 2 as a browser saves it": PREVIEW + GLYPHS % (MATHML % "").replace('"', "&quot;"),
-    "MathJax 3": f'<mjx-container class="MathJax" jax="SVG"><svg><path d="M1"></path></svg><mjx-assistive-mml>{MATHML % ""}</mjx-assistive-mml></mjx-container>',
+    "MathJax 3": f'<mjx-container class="MathJax" jax="SVG"><svg><path '
+    f'd="M1"></path></svg><mjx-assistive-mml>{MATHML % ""}</mjx-assistive-mml></mjx-container>',
     "KaTeX": KATEX % SOURCE,
     "KaTeX in CSDN": CSDN
     % "\n    \n     \n       x\n      \n      \n       2\n      \n      \n       x^2\n      \n     ",
@@ -38,13 +43,18 @@ ONCE = {
     "MathML with a text": MATHML.replace("<math", '<math alttext="{\\displaystyle x^2}"') % "",
     "MathML of its own": MATHML % "",
     "MathML with a prefix": re.sub(r"<(/?)", r"<\1mml:", MATHML % ""),
-    "Wikipedia": f'<span class="mwe-math-element"><span class="mwe-math-mathml-a11y" style="display: none;">{SOURCE}</span><img class="mwe-math-fallback-image-inline" aria-hidden="true" alt="x^2"></span>',
-    "Wikipedia's image": '<span class="mwe-math-element"><img src="//x" class="mwe-math-fallback-image-inline" alt="{\\displaystyle x^2}"></span>',
+    "Wikipedia": f'<span class="mwe-math-element"><span class="mwe-math-mathml-a11y" style="display: '
+    f'none;">{SOURCE}</span><img class="mwe-math-fallback-image-inline" aria-hidden="true" '
+    f'alt="x^2"></span>',
+    "Wikipedia's image": '<span class="mwe-math-element"><img src="//x" class="mwe-math-fallback-image-inline" '
+    'alt="{\\displaystyle x^2}"></span>',
     "an image of 知乎": '<img src="/equation?tex=x%5E2" alt="x^2" eeimg="1">',
     "a lazy image of 知乎": f'<img src="data:image/svg" data-actualsrc="{ZHIHU}x%5E2" alt="[公式]" eeimg="1">',
-    "a formula of 知乎": f'<span class="ztext-math" data-eeimg="1" data-tex="x^2"><span class="math-holder">x^2</span>{PREVIEW}<span class="MathJax_SVG"><svg></svg></span></span>',
+    "a formula of 知乎": f'<span class="ztext-math" data-eeimg="1" data-tex="x^2"><span '
+    f'class="math-holder">x^2</span>{PREVIEW}<span class="MathJax_SVG"><svg></svg></span></span>',
     "CSDN's image": '<img alt="x^2" class="mathcode" src="https://private.codecogs.com/gif.latex?x%5E2">',
-    "an image of codecogs": r'<img src="https://latex.codecogs.com/gif.latex?\dpi{120}&space;\large&space;x^2" title="x^2" />',
+    "an image of "
+    "codecogs": r'<img src="https://latex.codecogs.com/gif.latex?\dpi{120}&space;\large&space;x^2" title="x^2" />',
     "简书": '<img class="math-inline" alt="x^2" src="https://math.jianshu.com/math?formula=x%5E2" mathimg="1">',
     "upmath": '<img src="https://i.upmath.me/svg/x%5E2">',
     "WordPress": '<img src="https://s0.wp.com/latex.php?latex=x%5E2&bg=ffffff&fg=000&s=0" alt="x^2" class="latex">',
@@ -64,11 +74,12 @@ def test_a_formula_stands_once_as_tex(name: str) -> None:
     "markup",
     [
         '<script type="math/tex; mode=display">a&b<c</script>',
-        PREVIEW
-        + '<div class="MathJax_Display"><span class="MathJax">ab</span></div><script type="math/tex; mode=display">a&b<c</script>',
+        PREVIEW + '<div class="MathJax_Display"><span class="MathJax">ab</span></div><script type="math/tex; '
+        'mode=display">a&b<c</script>',
         '<mjx-container class="MathJax" display="true"><math alttext="a&amp;b&lt;c"></math></mjx-container>',
         '<math display="block" alttext="a&amp;b&lt;c"><mi>a</mi></math>',
-        f'<span class="katex-display">{KATEX % (MATHML % "<annotation encoding=application/x-tex>a&amp;b&lt;c</annotation>")}</span>',
+        f'<span class="katex-display">'
+        f"{KATEX % (MATHML % '<annotation encoding=application/x-tex>a&amp;b&lt;c</annotation>')}</span>",
         f'<img eeimg="2" src="{ZHIHU}a%26b%3Cc" alt="a&amp;b&lt;c">',
         f'<img eeimg="1" src="{ZHIHU}a%26b%3Cc\\\\" alt="">',
         '<span class="ztext-math" data-eeimg="2" data-tex="a&amp;b&lt;c">a</span>',
@@ -91,7 +102,8 @@ def test_what_is_declared_as_display_gets_two_dollars_and_text_is_escaped(markup
         '<div>甲<span class="katex-mathml katex">乙</div>丙<span></span></span>',
         "<!-- <math> --> 文字 <b>x</b> </math>",
         "<script>var a = '<math><mi>x</mi></math>';</script>",
-        '<img class="equation" alt="图1 结构" src="1.png"><img class="latex" alt="latex.png"><img alt="x^2" src="/math.png">',
+        '<img class="equation" alt="图1 结构" src="1.png"><img class="latex" alt="latex.png"><img alt="x^2" '
+        'src="/math.png">',
         '<span class="katex"><span class="katex-html" aria-hidden="true">x2</span></span>',
         '<span class="katex-note">普通的 katex 文字</span>',
         '<script type="math/tex">',
@@ -141,10 +153,6 @@ def test_mathml_beyond_the_caps_becomes_its_text() -> None:
     assert tex(f"甲<math>{deep}</math>乙").replace(" ", "") == "甲x乙"
     long = "<mi>x</mi>" * (MAX_MATHML_BYTES // 9)
     assert tex(f"甲<math>{long}</math>乙").split() == ["甲", *"x" * (MAX_MATHML_BYTES // 9), "乙"]
-
-
-def test_doctests() -> None:
-    assert doctest.testmod(formulas).failed == doctest.testmod(mathml).failed == 0
 
 
 HOSTILE: dict[str, Callable[[int], str]] = {

@@ -18,8 +18,7 @@ from corpus.engine.errors import WenhaiError
 from corpus.engine.run import read_run, run_stages
 from corpus.report.status import render_status, status
 from corpus.report.verify import verify
-from tests.corpus.engine.test_run import tree
-from tests.corpus.engine.toy import Joined, Lines
+from tests.corpus.engine.toy import Joined, Lines, tree
 
 
 def one(folder: Path, pattern: str) -> Path:

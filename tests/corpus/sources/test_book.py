@@ -108,9 +108,8 @@ def test_what_is_wrong_with_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    "第一章 第二回　風雪山神廟 第十二章：归来 第3节 第１０卷 卷三 卷上 上卷 序 自序 前言 引子 尾声 后记 後記 附录 番外 楔子　缘起 第一回甄士隐梦幻识通灵 第一百零八回 第一章、谁？ 正文　第三章　归来 第八章　他走了 第十章　“你好” 第九章：谁的".split(
-        " "
-    ),
+    "第一章 第二回　風雪山神廟 第十二章：归来 第3节 第１０卷 卷三 卷上 上卷 序 自序 前言 引子 尾声 后记 後記 附录 番外 楔子　缘起 第一回甄士隐梦幻识通灵 第一百零八回 第一章、谁？ "
+    "正文　第三章　归来 第八章　他走了 第十章　“你好” 第九章：谁的".split(" "),
 )
 def test_headings(line: str) -> None:
     assert [heading.line for heading in find_headings(["上一句。", line, "正文。"])] == [1]
