@@ -11,16 +11,18 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from corpus.engine import durable
+from corpus.engine.chart import Point as Dot
+from corpus.engine.chart import Series, picture, plot
 from corpus.engine.config import Strict, parse
 from corpus.engine.errors import UsageError
-from pretrain.plan.pages.charts import Dot, Dots, picture, plot
 
 Kind = Literal["weak", "strong"]
 
 KINDS: dict[Kind, str] = {"weak": "the batch grows with the data-parallel ranks", "strong": "the batch stays"}
 COLUMNS = "ranks | layout | batch | micro-batch | s a step | tokens/s | speed-up | efficiency"
 FRONTIER = (
-    "Published on Frontier (arXiv 2312.12705): weak scaling 100 % at 1,024 GPUs (175 B) and 3,072 (1 T); strong scaling 89 % "
+    "Published on Frontier (arXiv 2312.12705): weak scaling 100 % at 1,024 GPUs (175 B) and 3,072 (1 T); strong "
+    "scaling 89 % "
     "and 87 %. Other machines and numbers of ranks: what the curves are called after, not what they compare with."
 )
 
@@ -133,10 +135,11 @@ def svg(points: Sequence[Point]) -> str:
             for point, _, efficiency in own
         ]
         groups = [
-            Dots("ideal", [Dot(point.ranks, each * point.ranks) for point, *_ in own], 3, size=0, is_line=True),
-            Dots("measured", measured, 0, size=4, is_line=True),
+            Series("ideal", [Dot(point.ranks, each * point.ranks) for point, *_ in own], 3),
+            Series("measured", measured, 0, radius=4.0),
         ]
         efficiencies = ", ".join(f"{dot.about}" for dot in measured)
         title = f"{kind} scaling: {about}. {efficiencies}"
-        drawings.append(plot(title, groups, "ranks", "tokens/s", doubles=True))
+        ticks = [point.ranks for point, *_ in own]
+        drawings.append(plot(title, groups, "ranks", "tokens/s", x_log=True, x_ticks=ticks))
     return picture(drawings, [points[0].run, *note(points).split(". ")])

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,12 @@ class Curve:
                 kept = max(1, round(cell.count * (step - cell.step) / (cell.last - cell.step + 1)))
                 self.cells.append(Cell(cell.step, step - 1, kept, cell.mean * kept, cell.low, cell.high))
 
+    def at(self, steps: Sequence[int]) -> list[float]:
+        """The mean of the cell that each step lies in; 0 where there is none."""
+        ends = [cell.last for cell in self.cells]
+        found = [self.cells[place : place + 1] for place in (bisect_left(ends, step) for step in steps)]
+        return [one[0].mean if one and one[0].step <= step else 0.0 for one, step in zip(found, steps, strict=True)]
+
     @property
     def last(self) -> float | None:
         """The mean of the last cell."""
@@ -142,7 +149,7 @@ class RunLog:
             if step <= self.step and not self.starts:  # written before runs recorded their starts
                 self.restarts.append(step - 1)
             self.step = step
-        for name, value in _numbers(record, kind):
+        for name, value in numbers(record, kind):
             if name in self.curves or len(self.curves) < MAX_CURVES:
                 self.curves.setdefault(name, Curve()).add(step, value)
 
@@ -194,11 +201,11 @@ def _records(path: Path) -> Iterator[dict[str, Any] | None]:
             yield value if isinstance(value, dict) else None
 
 
-def _numbers(record: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
-    """Every finite number below a record, by its path."""
+def numbers(record: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
+    """Every finite number below a record, by its path: train/phases/forward."""
     for key, value in record.items():
-        if isinstance(value, dict):
-            yield from _numbers(value, f"{prefix}/{key}")
+        if isinstance(value, Mapping):
+            yield from numbers(value, f"{prefix}/{key}")
         elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             if key not in ("step", "at"):
                 yield f"{prefix}/{key}", float(value)
