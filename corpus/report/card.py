@@ -192,8 +192,8 @@ def _biases(facts: Facts) -> Iterator[str]:
     ]
     yield "\n".join(lines or ["- none"])
     yield (
-        "Kinds are told apart by statistics of characters and lines, not by reading; sources and domains count duplicates "
-        "as lost, too."
+        "Kinds are told apart by statistics of characters and lines, not by reading; sources and domains count "
+        "duplicates as lost, too."
     )
 
 

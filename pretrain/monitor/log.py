@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,12 +20,16 @@ from typing import Any
 
 from corpus.engine.durable import read_json
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.monitor.secrets import without_secrets
 
 CELLS = 300
 MAX_LINE_BYTES = 1 << 20
 MAX_CURVES = 500
 KEPT_EVENTS = 200  # of each kind, the latest
+# what a page that others may see leaves out: names and passwords in URLs, and keys among their parameters
+USER = re.compile(r"(?<=://)[^/\s\"']*@")  # to the last @ before the path
+PARAMETER = re.compile(
+    r"([?&][^=&\s\"']*(?:key|token|secret|sig|signature|password|credential)=)[^&\s\"']*", re.IGNORECASE
+)
 CURVES = ("train", "validation")  # the kinds of records that make curves; all others are events
 
 
@@ -188,6 +193,19 @@ def read_log(out: Path) -> RunLog:
     if folders:
         log.config = without_secrets(_json(folders[-1] / "config.json").get("config", {}))
     return log
+
+
+def without_secrets(value: Any) -> Any:
+    """A value of JSON whose strings hold none.
+
+    >>> without_secrets({"url": "s3://ann:pa@ss@host/runs", "other": ["https://host/a?v=1&X-Amz-Signature=5f&b=2", 3]})
+    {'url': 's3://…@host/runs', 'other': ['https://host/a?v=1&X-Amz-Signature=…&b=2', 3]}
+    """
+    if isinstance(value, str):
+        return PARAMETER.sub(r"\1…", USER.sub("…@", value))
+    if isinstance(value, Mapping):
+        return {key: without_secrets(one) for key, one in value.items()}
+    return [without_secrets(one) for one in value] if isinstance(value, list) else value
 
 
 def _records(path: Path) -> Iterator[dict[str, Any] | None]:

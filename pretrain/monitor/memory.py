@@ -246,6 +246,5 @@ def _warn(what: What, reports: Sequence[tuple[Reading, str]], step: int, metrics
     reading, host = max(reports, key=lambda report: report[0].ratio)
     metrics.record("memory_warning", step, {"what": what, "used_bytes": reading.used, "limit_bytes": reading.limit})
     kind, end = ("host", "Above it the run saves and stops.") if what == "host" else ("GPU", "")
-    say(
-        f"WARNING: step {step}: {host}: {_gib(reading.used)} of {_gib(reading.limit)} of {kind} memory in use. {end}".rstrip()
-    )
+    used = f"{_gib(reading.used)} of {_gib(reading.limit)}"
+    say(f"WARNING: step {step}: {host}: {used} of {kind} memory in use. {end}".rstrip())

@@ -37,7 +37,7 @@ def test_biases_are_those_of_this_build(built: Path, monkeypatch: pytest.MonkeyP
     assert "by language: Chinese:" not in card
 
 
-def test_what_only_a_person_knows_is_asked_for_or_shown(built: Path, inputs: Path, tmp_path: Path, card: str) -> None:  # noqa: F811
+def test_what_only_a_person_knows_is_asked_for(built: Path, inputs: Path, tmp_path: Path, card: str) -> None:  # noqa: F811
     assert card.count("to fill in") == 1 and card.count("**To fill in:**") == 2
     out = Path(shutil.copytree(built, tmp_path / "out"))
     person = [

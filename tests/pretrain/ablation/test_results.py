@@ -142,5 +142,5 @@ def test_the_page_shows_the_point_of_every_seed(results: Results) -> None:
 def test_error_bars_reach_one_deviation_to_both_sides(results: Results) -> None:
     tags = Page(bars(results.metrics[0]).figure).tags
     path = str(next(attributes["d"] for name, attributes in tags if name == "path"))
-    low, high, _ = (float(str(attributes["cx"])) for name, attributes in tags[:20] if name == "circle")
+    low, high, *_ = (float(str(attributes["cx"])) for name, attributes in tags[:20] if name == "circle")
     assert path.startswith(f"M{low:.1f} ") and f"H{high:.1f}" in path  # 5.0 and 5.2: mean 5.1, deviation 0.1

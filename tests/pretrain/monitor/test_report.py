@@ -60,8 +60,9 @@ def test_every_curve_and_event_is_on_the_page(tmp_path: Path) -> None:
           bigram_bits_per_character=4.76, corpora={"百科": 3.25}, sample="春天来了，\n万物复苏。")  # fmt: skip
     assert main(["report", str(tmp_path)]) == 0
     page = Page((tmp_path / "report.html").read_text())
-    for title in ("Loss", "Bits per character", "Learning rate", "Gradient norm", "Gradient norm by group", "Speed", "Memory",
-                  "Utilisation", "Pipeline bubble", "Where the time goes", "Loss scale", "Batch size"):  # fmt: skip
+    for title in ("Loss", "Bits per character", "Learning rate", "Gradient norm", "Gradient norm by group", "Speed",
+                  "Memory", "Utilisation", "Pipeline bubble", "Where the time goes", "Loss scale",
+                  "Batch size"):  # fmt: skip
         assert title in page.text, title
     assert [tag for tag, _ in page.tags].count("svg") == 12
     markdown = (tmp_path / "report.md").read_text()
