@@ -104,11 +104,6 @@ def domain(url: str) -> str:
     return (host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]).lower()
 
 
-def escape_html(text: str) -> str:
-    """Text for an element or a quoted attribute."""
-    return html.escape(text, quote=True)
-
-
 def escape_markdown(text: str) -> str:
     """Text for a cell of a Markdown table: no mark of Markdown or HTML keeps its meaning, no URL becomes a link.
 

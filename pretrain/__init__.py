@@ -1,6 +1,6 @@
 """Pretraining: the model, its parallel layouts, the loader over token shards, the training loop and its checkpoints."""
 
-from corpus.engine.moved import moved
+from corpus.engine import moved
 
 moved(
     {

@@ -30,6 +30,8 @@ import torch
 from pydantic import Field
 
 from corpus.engine import durable
+from corpus.engine.chart import Point as Dot
+from corpus.engine.chart import Series, picture, plot
 from corpus.engine.config import Strict, parse
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import check_batch_sizes, local_batches
@@ -41,7 +43,6 @@ from pretrain.launch import launch
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.mesh import World
 from pretrain.plan import auto
-from pretrain.plan.pages.charts import Dot, Dots, picture, plot
 from pretrain.run.datasets import open_run
 from pretrain.training.step import new_run
 from pretrain.training.timing import timed_steps
@@ -297,10 +298,11 @@ def svg(points: Sequence[Point]) -> str:
             for point, _, efficiency in own
         ]
         groups = [
-            Dots("ideal", [Dot(point.ranks, each * point.ranks) for point, *_ in own], 3, size=0, is_line=True),
-            Dots("measured", measured, 0, size=4, is_line=True),
+            Series("ideal", [Dot(point.ranks, each * point.ranks) for point, *_ in own], 3),
+            Series("measured", measured, 0, radius=4.0),
         ]
         efficiencies = ", ".join(f"{dot.about}" for dot in measured)
         title = f"{kind} scaling: {about}. {efficiencies}"
-        drawings.append(plot(title, groups, "ranks", "tokens/s", doubles=True))
+        ticks = [point.ranks for point, *_ in own]
+        drawings.append(plot(title, groups, "ranks", "tokens/s", x_log=True, x_ticks=ticks))
     return picture(drawings, [points[0].run, *note(points).split(". ")])

@@ -10,11 +10,11 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from corpus.engine import durable
+from corpus.engine.chart import Bar, Point, Series, bars, picture, plot
 from corpus.engine.config import Strict
 from pretrain.plan.auto import Chosen, toml_lines
 from pretrain.plan.cost import Prediction
 from pretrain.plan.naming import layout_name
-from pretrain.plan.pages.charts import Bar, Dot, Dots, bars, picture, plot
 from pretrain.plan.tuning.measure import Outcome
 
 Kernels = Literal["fused", "plain", "compiled"]
@@ -222,11 +222,13 @@ def svg(grid: Grid, rows: Sequence[Row]) -> str:
     if pairs := [(row.predicted.step_seconds, row.cell) for row in done if row.predicted]:
         most = max(max(predicted, cell.step_seconds) for predicted, cell in pairs)
         dots = [
-            Dot(predicted, cell.step_seconds, f"{cell.layout}: {cell.step_seconds:.3f} s, predicted {predicted:.3f} s")
+            Point(
+                predicted, cell.step_seconds, f"{cell.layout}: {cell.step_seconds:.3f} s, predicted {predicted:.3f} s"
+            )
             for predicted, cell in pairs
         ]
-        ideal = Dots("as predicted", [Dot(0, 0), Dot(most, most)], 3, size=0, is_line=True)
-        groups = [ideal, Dots(f"{PREDICTED} kernels", dots, 0, size=4)]
+        ideal = Series("as predicted", [Point(0, 0), Point(most, most)], 3)
+        groups = [ideal, Series(f"{PREDICTED} kernels", dots, is_line=False, radius=4.0)]
         drawings.append(plot("Steps, measured and predicted", groups, "predicted s", "measured s"))
     if done:
         speeds = [

@@ -140,7 +140,7 @@ class Encoding(TextStage):
     def config(self) -> dict[str, Any]:
         return self.recipe.of_stage(self.name)
 
-    def beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
+    def files_beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
         """The vocabulary, and the file's copies where there is a mixture."""
         (model,) = upstream["tokenizer"].files("model")
         copies = upstream[MIXTURE_STAGE].files("copies") if self.mixed else []

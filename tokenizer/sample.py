@@ -51,7 +51,7 @@ class Sampling(TextStage):
     def config(self) -> dict[str, Any]:
         return self.recipe.of_stage(self.name)
 
-    def beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
+    def files_beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
         """The shares."""
         return [tuple(upstream["shares"].files("shares"))] * num_files
 

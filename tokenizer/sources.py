@@ -82,10 +82,10 @@ class TextStage(Stage):
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a file."""
         named = shard_names(list(self.files) or upstream["text"].files())
-        beside = self.beside(upstream, len(named))
+        beside = self.files_beside(upstream, len(named))
         return [Task(name, (file, *more)) for (name, file), more in zip(named, beside, strict=True)]
 
-    def beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
+    def files_beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
         """What each task reads beside its file; nothing."""
         return [()] * num_files
 

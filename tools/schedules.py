@@ -15,20 +15,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from corpus.engine.chart import picture
 from corpus.engine.cli import add_examples
 from pretrain.config import ParallelConfig
 from pretrain.parallel.base.simulate import Timeline, most_held, simulate
-from pretrain.plan.pages.timeline import KINDS
+from pretrain.plan.pages import timeline
 from pretrain.schedules import SCHEDULES, Action, actions, stage_ranks
-from tools.plot import style, svg, text
 
 EXAMPLES = """
 python -m tools.schedules --ranks 4 --micro-batches 8
 python -m tools.schedules --ranks 2 --micro-batches 6 --schedule zbv --times 2 3 2
 """
-
-WIDTH, MARGIN, LABEL_WIDTH = 1000, 20, 50  # pixels
-ROW_HEIGHT, TITLE_HEIGHT, GAP = 20, 24, 18
 
 
 @dataclass(frozen=True)
@@ -93,43 +90,8 @@ def as_text(drawing: Drawing) -> str:
 def as_svg(drawings: Sequence[Drawing]) -> str:
     """All drawings below each other on one scale of time, in light or dark as the reader has it."""
     longest = max(drawing.timeline.total / drawing.chunks for drawing in drawings)
-    scale = (WIDTH - 2 * MARGIN - LABEL_WIDTH) / longest
-    parts, top = [], MARGIN
-    for drawing in drawings:
-        parts.append(text(MARGIN, top + 14, drawing.title))
-        top += TITLE_HEIGHT
-        for rank, row in enumerate(drawing.rows()):
-            parts.append(text(MARGIN, top + 14, f"rank {rank}"))
-            parts += [
-                _block(action, start, end, is_first, top, scale / drawing.chunks)
-                for action, start, end, is_first in row
-            ]
-            top += ROW_HEIGHT
-        top += GAP
-    parts += _legend(top)
-    height = top + 12 + MARGIN
-    blocks = "<style>svg rect[class]{stroke:none}svg .faint[class]{fill-opacity:.25}</style>"
-    ground = f'<rect class="ground" width="{WIDTH}" height="{height}"/>'
-    return svg(WIDTH, height, [style(), blocks, ground, *parts], font_size=11)
-
-
-def _block(action: Action, start: int, end: int, is_first: bool, top: int, scale: float) -> str:
-    """An action: a block with the number of its micro-batch."""
-    color = f"c{KINDS[action.kind][1]}" + ("" if is_first else " faint")
-    left, width = MARGIN + LABEL_WIDTH + scale * start, scale * (end - start) - 1
-    place = f'x="{left:.1f}" y="{top}" width="{width:.1f}" height="{ROW_HEIGHT - 2}"'
-    number = text(left + width / 2, top + 13, str(action.micro_batch), "ground" if is_first else "ink", "middle")
-    return f'<rect class="{color}" {place}/>{number}'
-
-
-def _legend(top: int) -> list[str]:
-    """What the colours mean."""
-    parts, left = [], MARGIN + LABEL_WIDTH
-    for meaning, color in KINDS.values():
-        parts.append(f'<rect class="c{color}" x="{left}" y="{top}" width="12" height="12"/>')
-        parts.append(text(left + 18, top + 11, meaning))
-        left += 48 + 5 * len(meaning)
-    return [*parts, text(left, top + 11, "faint: the second stage of a rank; the number is the micro-batch")]
+    parts = [timeline.draw(drawing.timeline, drawing.title, longest * drawing.chunks, unit="") for drawing in drawings]
+    return picture(parts, ["faint: the second stage of a rank; the number is the micro-batch"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -6,7 +6,7 @@ from corpus.dedup.config import DedupConfig
 from corpus.dedup.near.in_memory import Duplicate, near_duplicates
 from corpus.dedup.near.signing import Signatures
 from corpus.dedup.near.stages import Buckets, Candidates, Clusters, Members, Survivors
-from corpus.engine.moved import moved
+from corpus.engine import moved
 
 __all__ = [
     "Buckets",

@@ -18,6 +18,7 @@ from corpus.recipe import CardConfig, recorded_recipe
 from corpus.report.distributions import Group
 from corpus.report.explain import number
 from corpus.report.facts import Facts
+from corpus.report.markdown import markdown_table
 from corpus.report.summary import folders, share, size
 from corpus.report.tables import EARLIER_CAPTION, EDITS_CAPTION, described, edit_counts, largest_only
 from corpus.safe import code_markdown, escape_markdown, plain, snippet
@@ -28,6 +29,7 @@ SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "1
 INPUTS_SHOWN = 20
 SMALL_GROUP = 20  # documents: below it a share says little
 NOTABLE = 0.10  # below the overall share by this much
+NO_LICENSE = "unknown  # to fill in: [card] license of the recipe"
 FILL_IN = "**To fill in:** `[card] {key}` of the recipe."
 
 
@@ -52,38 +54,33 @@ def render_card(out: str, facts: Facts) -> str:
         ("How to make it again", _reproduction(recorded.name if recorded else None, configs, stages)),
         ("Citation", _citation(card, title)),
     ]
-    lines = [*_front_matter(card, title, facts.funnel.documents_kept), f"# {escape_markdown(title)}"]
+    blocks = [_front_matter(card, title, facts.funnel.documents_kept), f"# {escape_markdown(title)}"]
     for heading, body in sections:
-        text = list(body)
-        if text:
-            lines += ["", *([f"## {heading}", ""] if heading else []), *text]
-    return "\n".join(lines) + "\n"
+        if text := list(body):
+            blocks += [*([f"## {heading}"] if heading else []), *text]
+    return "\n\n".join(blocks) + "\n"
 
 
-def _front_matter(card: CardConfig, title: str, documents: int) -> Iterator[str]:
+def _front_matter(card: CardConfig, title: str, documents: int) -> str:
     """YAML; JSON strings are YAML strings."""
-    yield "---"
-    yield f"pretty_name: {json.dumps(title, ensure_ascii=False)}"
-    yield "language:"
-    yield "- zh"
-    yield (
-        f"license: {json.dumps(snippet(card.license), ensure_ascii=False)}"
-        if card.license
-        else ("license: unknown  # to fill in: [card] license of the recipe")
-    )
-    yield "task_categories:"
-    yield "- text-generation"
-    yield "size_categories:"
-    yield f"- {json.dumps(next((name for limit, name in SIZES if documents < limit), 'n>1T'))}"
-    yield "---"
-    yield ""
+    size_name = next((name for limit, name in SIZES if documents < limit), "n>1T")
+    license = json.dumps(snippet(card.license), ensure_ascii=False) if card.license else NO_LICENSE
+    return f"""---
+pretty_name: {json.dumps(title, ensure_ascii=False)}
+language:
+- zh
+license: {license}
+task_categories:
+- text-generation
+size_categories:
+- {json.dumps(size_name)}
+---"""
 
 
 def _summary(facts: Facts, description: str) -> Iterator[str]:
     funnel = facts.funnel
     if description:
         yield escape_markdown(snippet(description))
-        yield ""
     tokens = f", {sum(funnel.tokens.values()):,} tokens" if funnel.tokens else ""
     yield (
         f"{funnel.documents_kept:,} documents, {size(funnel.bytes_kept)} of UTF-8 text{tokens}: "
@@ -98,11 +95,8 @@ def _sources(facts: Facts, configs: Mapping[str, Any]) -> Iterator[str]:
     for what in ("source", "domain"):
         groups = facts.origins.get(what, [])
         if any(one.name != "(none)" for one in groups):
-            yield ""
-            if cut := largest_only(groups):
-                yield cut
-                yield ""
-            yield from _table((what, "documents", "kept"), groups)
+            yield from filter(None, [largest_only(groups)])
+            yield _table(what, groups)
 
 
 def _composition(facts: Facts) -> Iterator[str]:
@@ -114,33 +108,27 @@ def _composition(facts: Facts) -> Iterator[str]:
         ("characters", measured.lengths),
     ):
         if groups:
-            yield ""
-            yield from _table((what, "documents", "kept"), groups)
+            yield _table(what, groups)
 
 
 def _rules(facts: Facts) -> Iterator[str]:
     yield "Rules are tried in the recipe's order; a document is counted under the first that it fails."
-    yield ""
-    yield "| rule | limit | measures | documents removed | share of all read |"
-    yield "|---|---|---|---:|---:|"
-    removed = {one.rule: one for one in facts.reasons}
+    removed = {one.rule: (f"{one.documents:,}", one.share) for one in facts.reasons}
+    rows = []
     for one in facts.measured.distributions:
         if one.limits:
             limit = ", ".join(f"{bound} {number(value)}" for bound, value in sorted(one.limits.items(), reverse=True))
-            reason = removed.get(one.name)
             measures = ". ".join(filter(None, described(one.name)))
-            count, part = (f"{reason.documents:,}", reason.share) if reason else ("0", "0.00 %")
-            yield f"| {code_markdown(one.name)} | {limit} | {escape_markdown(measures)} | {count} | {part} |"
+            known = removed.get(one.name, ("0", "0.00 %"))
+            rows.append((code_markdown(one.name), limit, escape_markdown(measures), *known))
+    yield markdown_table(("rule", "limit", "measures", "documents removed", "share of all read"), rows, (3, 4))
 
 
 def _edits(facts: Facts) -> Iterator[str]:
-    counts = edit_counts(facts)
-    if counts:
+    if counts := edit_counts(facts):
         yield EDITS_CAPTION
-        yield ""
-        yield "| edit | times |"
-        yield "|---|---:|"
-        yield from (f"| {code_markdown(kind)} | {count:,} |" for kind, count in counts.items())
+        rows = [(code_markdown(kind), f"{count:,}") for kind, count in counts.items()]
+        yield markdown_table(("edit", "times"), rows, (1,))
     else:
         yield "None."
 
@@ -158,20 +146,18 @@ def _duplicates(facts: Facts, configs: Mapping[str, Any]) -> Iterator[str]:
             + ", ".join(f"{code_markdown(key)} {number(value)}" for key, value in sorted(settings.items()))
             + "."
         )
-        yield ""
     exact, near = (facts.funnel.duplicates.get(f"dedup.{kind}", 0) for kind in ("exact", "near"))
     if configs.get("text", {}).get("config", {}).get("keep") == "all_with_size":
         marked = next(step.counts.extra for step in facts.funnel.steps if step.stage == "text")
         exact, near = (marked.get(f"duplicates.{kind}", 0) for kind in ("exact", "near"))
         yield (
-            f"{exact:,} exact and {near:,} near duplicates were found and kept; beside the text, `index` has the cluster "
-            "of each document, its size, and whether the document is the one that stands for it."
+            f"{exact:,} exact and {near:,} near duplicates were found and kept; beside the text, `index` has the "
+            "cluster of each document, its size, and whether the document is the one that stands for it."
         )
     else:
         yield f"{exact:,} exact and {near:,} near duplicates were removed; one document of each group stays."
     if facts.earlier:
         names = ", ".join(f"{code_markdown(name)} ({documents:,})" for name, _, documents in facts.earlier)
-        yield ""
         yield f"Among them those of documents in earlier builds: {names}. {EARLIER_CAPTION}"
 
 
@@ -183,7 +169,6 @@ def _biases(facts: Facts) -> Iterator[str]:
         f"Of all documents measured the filter kept {share(measured.kept, measured.documents)}. Kinds of at least "
         f"{SMALL_GROUP} documents of which it kept less than that by {100 * NOTABLE:.0f} points or more:"
     )
-    yield ""
     kinds = [
         *((f"of {one.name} characters", one) for one in measured.lengths),
         *((f"in script: {one.name}", one) for one in measured.scripts),
@@ -201,34 +186,28 @@ def _biases(facts: Facts) -> Iterator[str]:
         for label, one in kinds
         if one.documents >= SMALL_GROUP and one.kept / one.documents <= overall - NOTABLE
     ]
-    for part, label, one in sorted(losses, key=lambda item: item[:2]):
-        yield f"- {escape_markdown(label)}: {one.kept:,} of {one.documents:,} kept ({100 * part:.1f} %)"
-    if not losses:
-        yield "- none"
-    yield ""
-    yield "Kinds are told apart by statistics of characters and lines, not by reading; sources and domains count duplicates as lost, too."
+    lines = [
+        f"- {escape_markdown(label)}: {one.kept:,} of {one.documents:,} kept ({100 * part:.1f} %)"
+        for part, label, one in sorted(losses, key=lambda item: item[:2])
+    ]
+    yield "\n".join(lines or ["- none"])
+    yield (
+        "Kinds are told apart by statistics of characters and lines, not by reading; sources and domains count "
+        "duplicates as lost, too."
+    )
 
 
 def _personal(facts: Facts, configs: Mapping[str, Any]) -> Iterator[str]:
     edit = configs.get("filter", {}).get("config", {}).get("edit", {})
     policy = edit.get("personal_data")
     masked = {kind: count for kind, count in edit_counts(facts).items() if kind.startswith("personal.")}
+    said = "The recipe keeps personal data as they are."
     if policy:
         shown = ", ".join(sorted(map(str, policy))) if isinstance(policy, list) else json.dumps(policy, sort_keys=True)
-        yield f"Policy of the recipe: {escape_markdown(shown)}."
-    else:
-        yield "The recipe keeps personal data as they are."
-    total = sum(masked.values())
-    yield (
-        f"{total:,} places were masked, in documents that were dropped afterwards, too"
-        + (
-            ": " + ", ".join(f"{kind.removeprefix('personal.')} {count:,}" for kind, count in masked.items())
-            if masked
-            else ""
-        )
-        + "."
-    )
-    yield ""
+        said = f"Policy of the recipe: {escape_markdown(shown)}."
+    kinds = ", ".join(f"{kind.removeprefix('personal.')} {count:,}" for kind, count in masked.items())
+    places = f"{sum(masked.values()):,} places were masked, in documents that were dropped afterwards, too"
+    yield f"{said}\n{places}{f': {kinds}' if kinds else ''}."
     yield "Masking finds patterns. Names, addresses and what is written in unusual ways remain."
 
 
@@ -237,46 +216,37 @@ def _removal(card: CardConfig) -> Iterator[str]:
         yield f"Write to {escape_markdown(plain(card.contact))} with the URL or the beginning of the text."
     else:
         yield FILL_IN.format(key="contact") + " Whom may an author ask to remove a text?"
-    yield ""
     yield "`python -m corpus explain OUT URL` finds a document and every stage that it went through."
 
 
 def _reproduction(recipe: str | None, configs: Mapping[str, Any], stages: Mapping[str, Folder]) -> Iterator[str]:
     name = snippet(recipe.rsplit("/", 1)[-1]) if recipe else "the recipe"
     yield f"The same inputs, {escape_markdown(name)} (kept whole in `recipe.json`) and code give the same bytes:"
-    yield ""
-    yield "| stage | version | folder | SHA-256 of its list of files |"
-    yield "|---|---:|---|---|"
+    made = []
     for stage, folder in stages.items():
-        base = folder.url.rstrip("/").rsplit("/", 1)[-1]
-        yield f"| {code_markdown(stage)} | {configs[stage].get('version', '')} | {code_markdown(base)} | `{folder.digest}` |"
-    inputs: Sequence[Sequence[Any]] = configs.get("extract", {}).get("inputs", [])
-    if inputs:
-        yield ""
-        yield "| input | bytes | SHA-256 |"
-        yield "|---|---:|---|"
-        for file, num_bytes, digest in inputs[:INPUTS_SHOWN]:
-            yield f"| {escape_markdown(snippet(str(file)))} | {num_bytes:,} | {code_markdown(str(digest))} |"
-        if len(inputs) > INPUTS_SHOWN:
-            yield ""
-            yield f"And {len(inputs) - INPUTS_SHOWN:,} more in the extract folder's `stage.json`."
-    yield ""
+        version, base = configs[stage].get("version", ""), folder.url.rstrip("/").rsplit("/", 1)[-1]
+        made.append((code_markdown(stage), f"{version}", code_markdown(base), f"`{folder.digest}`"))
+    yield markdown_table(("stage", "version", "folder", "SHA-256 of its list of files"), made, (1,))
+    if inputs := configs.get("extract", {}).get("inputs", []):
+        files = [
+            (escape_markdown(snippet(str(file))), f"{num_bytes:,}", code_markdown(str(digest)))
+            for file, num_bytes, digest in inputs[:INPUTS_SHOWN]
+        ]
+        yield markdown_table(("input", "bytes", "SHA-256"), files, (1,))
+    if len(inputs) > INPUTS_SHOWN:
+        yield f"And {len(inputs) - INPUTS_SHOWN:,} more in the extract folder's `stage.json`."
     yield "`python -m corpus verify OUT` checks every file against these."
 
 
 def _citation(card: CardConfig, title: str) -> Iterator[str]:
     yield f"Homepage: {escape_markdown(snippet(card.homepage))}" if card.homepage else FILL_IN.format(key="homepage")
-    yield ""
-    yield "```bibtex"
-    yield "@misc{dataset,"
-    yield "  title = {" + "".join(char for char in title if char not in "{}\\`") + "},"
-    yield "  howpublished = {made with wenhai},"
-    yield "}"
-    yield "```"
+    name = "".join(char for char in title if char not in "{}\\`")
+    yield f"```bibtex\n@misc{{dataset,\n  title = {{{name}}},\n  howpublished = {{made with wenhai}},\n}}\n```"
 
 
-def _table(headings: tuple[str, str, str], rows: Sequence[Group]) -> Iterator[str]:
-    yield f"| {headings[0]} | {headings[1]} | {headings[2]} | share |"
-    yield "|---|---:|---:|---:|"
-    for one in rows:
-        yield f"| {escape_markdown(one.name)} | {one.documents:,} | {one.kept:,} | {share(one.kept, one.documents)} |"
+def _table(what: str, rows: Sequence[Group]) -> str:
+    cells = [
+        (escape_markdown(one.name), f"{one.documents:,}", f"{one.kept:,}", share(one.kept, one.documents))
+        for one in rows
+    ]
+    return markdown_table((what, "documents", "kept", "share"), cells, (1, 2, 3))

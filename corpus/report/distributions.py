@@ -12,7 +12,7 @@ evenly spread shards stand for all, and the report says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -242,13 +242,9 @@ class _Tally:
         self.kept_characters += int(characters[kept].sum())
         if CHARACTERS in columns:
             self._group("lengths", np.searchsorted(LENGTHS, characters, "right") - 1, _length_names(), kept)
-        if columns.keys() >= _LANGUAGE:
-            self._group("languages", _language(columns), LANGUAGE_NAMES, kept)
-        if columns.keys() >= _SCRIPT:
-            self._group("scripts", _script(columns), SCRIPT_NAMES, kept)
-
-        if columns.keys() >= _SHAPE:
-            self._group("shapes", _shape(columns), SHAPE_NAMES, kept)
+        for what, (wanted, names, kinds) in KINDS.items():
+            if columns.keys() >= wanted:
+                self._group(what, kinds(columns), names, kept)
 
     def groups(self, what: str) -> list[Group]:
         return [Group(name, int(n), int(kept)) for name, (n, kept) in self._groups.get(what, {}).items() if n]
@@ -258,20 +254,6 @@ class _Tally:
         both = [np.bincount(some, minlength=len(names)) for some in (kinds, kinds[kept])]
         for name, *counts in zip(names, *both, strict=True):
             totals[name] += counts
-
-
-_SCRIPT = {"length.num_han", "script.traditional_ratio"}
-SCRIPT_NAMES = ("Simplified", "mixed", "Traditional", "without Han characters")
-_LANGUAGE = {"length.num_han", "script.kana_ratio", "script.hangul_ratio", "characters.han_ratio"}
-LANGUAGE_NAMES = ("Chinese", "Chinese among other scripts", "Japanese", "Korean", "without Han characters")
-
-
-_SHAPE = {"lines.mean_line_chars", "characters.latin_ratio"}
-SHAPE_NAMES = (
-    "prose and the rest",
-    "lines of less than 20 characters (verse, lists, menus)",
-    "over 30 % Latin (code, formulas)",
-)
 
 
 def _script(columns: Mapping[str, Floats]) -> Ints:
@@ -293,6 +275,29 @@ def _shape(columns: Mapping[str, Floats]) -> Ints:
     """What published filters are known to lose: verse by its short lines, articles with code by their Latin letters."""
     kinds = np.where(columns["lines.mean_line_chars"] < 20, 1, 0)
     return np.where(columns["characters.latin_ratio"] > 0.30, 2, kinds)
+
+
+KINDS: Mapping[str, tuple[set[str], Sequence[str], Callable[[Mapping[str, Floats]], Ints]]] = {
+    "languages": (
+        {"length.num_han", "script.kana_ratio", "script.hangul_ratio", "characters.han_ratio"},
+        ("Chinese", "Chinese among other scripts", "Japanese", "Korean", "without Han characters"),
+        _language,
+    ),
+    "scripts": (
+        {"length.num_han", "script.traditional_ratio"},
+        ("Simplified", "mixed", "Traditional", "without Han characters"),
+        _script,
+    ),
+    "shapes": (
+        {"lines.mean_line_chars", "characters.latin_ratio"},
+        (
+            "prose and the rest",
+            "lines of less than 20 characters (verse, lists, menus)",
+            "over 30 % Latin (code, formulas)",
+        ),
+        _shape,
+    ),
+}
 
 
 def _length_names() -> list[str]:

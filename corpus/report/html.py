@@ -1,33 +1,57 @@
 """`report.html`: one page without a single request, that opens from disk, light or dark.
 
-A page is text of strangers, so it may do little: its content-security policy allows one style sheet and one script, by
-their hashes, and no image, font, frame, form or connection at all; and every string is escaped where it is put in. The
-script moves the sliders; without it the page has everything but those.
+The script moves the sliders; without it the page has everything but those.
 """
 
 from __future__ import annotations
 
+import base64
+import json
+import math
 from collections.abc import Iterator, Sequence
 from importlib import resources
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
 
 from corpus.engine import storage
-from corpus.engine.page import document
+from corpus.engine.chart import Bar, bars, words
+from corpus.engine.page import Html, cards, document, table, tag
 from corpus.filters.decide import Limit
 from corpus.report.card import CARD_NAME, render_card
-from corpus.report.distributions import Distribution
+from corpus.report.distributions import NOT_A_NUMBER, Distribution, Measured
 from corpus.report.examples import Sample
 from corpus.report.explain import number
 from corpus.report.facts import Facts, gather
 from corpus.report.markdown import render_markdown
-from corpus.report.sliders import page_data
 from corpus.report.summary import share, size
-from corpus.report.svg import CHART_WIDTH, cell_bar, funnel_bars, histogram_chart
 from corpus.report.tables import CODE_COLUMNS, TITLES, Table, described, funnel_rows, tables
-from corpus.safe import escape_html
 
 HTML_NAME = "report.html"
 MARKDOWN_NAME = "report.md"
 STYLE, SCRIPT = "page.css", "page.js"
+ABOVE = ("reasons", "failures", "left_out", "edits", "statistics")  # sections, from margin to margin
+PAIRED = ("lengths", "scripts", "languages", "domains", "sources", "encodings", "clusters", "earlier")  # two a row
+BELOW = ("mixture", "throughput")
+CHART_WIDTH, BASE, TOP, CHART_HEIGHT = 300, 110, 14, 128  # pixels; BASE: where bars of a histogram stand
+HEIGHTS = (
+    "Blue bars are inside the limits, orange ones outside; pale bars are documents that another rule drops anyway, "
+    "full ones are decided by this limit. Heights are logarithms of counts."
+)
+MOVE = (
+    " Move a slider: the line at the foot of the page tells what the filter would then keep, and the command that "
+    "makes it so."
+)
+NEAR = (
+    "Documents on both sides of each limit: the nearest ones, then others. The page says which of them the sliders "
+    "would keep or drop. Judge the limits by them."
+)
+FOLLOW = (
+    "Any line of this page can be followed to its documents: ",
+    tag("code", "python -m corpus explain OUT ID|URL|SHARD:ROW"),
+    ". Texts are shortened, personal data in them masked.",
+)
 
 
 def write_report(out: str) -> str:
@@ -53,103 +77,180 @@ def render_html(facts: Facts) -> str:
     """The whole page."""
     style, script = (resources.files("corpus.report").joinpath(name).read_text("utf-8") for name in (STYLE, SCRIPT))
     after = _live(facts, script) if facts.measured.distributions else ()
-    return document("Corpus report", style, _body(facts), after, script)
+    return document("Corpus report", "", _body(facts), style=style, after=after, script=script)
 
 
-def _live(facts: Facts, script: str) -> Iterator[str]:
+def _live(facts: Facts, script: str) -> Iterator[Html]:
     """The panel of the sliders, the numbers behind it and the one script."""
-    yield (
-        '<aside id="panel" class="live" aria-label="Other limits"><p id="answer" role="status" aria-live="polite"></p>'
-        '<div class="command"><span class="soft">exact, by rule, with examples:</span>'
-        '<code id="command" tabindex="0" aria-label="command"></code><button id="copy" type="button">Copy</button>'
-        '<button id="reset" type="button">Reset</button></div></aside>\n'
+    command = tag(
+        "div",
+        tag("span", "exact, by rule, with examples:", class_="soft"),
+        tag("code", id="command", tabindex="0", aria_label="command"),
+        tag("button", "Copy", id="copy", type="button"),
+        tag("button", "Reset", id="reset", type="button"),
+        class_="command",
     )
-    numbers = page_data(facts.measured, facts.samples, CHART_WIDTH)
-    yield f'<script type="application/json" id="data">{numbers}</script>\n<script>{script}</script>\n'
+    answer = tag("p", id="answer", role="status", aria_live="polite")
+    yield tag("aside", answer, command, id="panel", class_="live", aria_label="Other limits")
+    numbers = _page_data(facts.measured, facts.samples)
+    yield tag("script", Html(numbers), type="application/json", id="data")
+    yield tag("script", Html(script))
 
 
-def _body(facts: Facts) -> Iterator[str]:
-    shown = {table.name: table for table in tables(facts)}
+def _body(facts: Facts) -> Iterator[Html]:
+    shown = {one.name: one for one in tables(facts)}
     present = {*shown, "samples"} if facts.samples else set(shown)
-    sections = {name: title for name, title in TITLES.items() if name in present}
-    yield "<h1>Corpus report <small>文海 wenhai</small></h1>\n<nav>"
-    yield from (f'<a href="#{name}">{title}</a>' for name, title in sections.items())
-    yield "</nav>\n"
+    yield tag("nav", *(tag("a", title, href=f"#{name}") for name, title in TITLES.items() if name in present))
     for breach in facts.funnel.breaches:
-        yield f'<p class="warning"><b>Conservation broken.</b> {escape_html(breach)}</p>\n'
-    yield from _cards(facts)
-    yield f'<h2 id="funnel">Funnel</h2>\n<figure class="scroll">{funnel_bars(funnel_rows(facts))}</figure>\n'
-    for name in ("reasons", "failures", "left_out", "edits", "statistics"):
-        if name in shown:
-            yield from _section(shown[name], facts)
+        yield tag("p", tag("b", "Conservation broken."), f" {breach}", class_="warning")
+    yield cards(_figures(facts))
+    yield from (_heading("funnel"), _funnel(facts))
+    yield from (part for name in ABOVE if name in shown for part in _section(shown[name], facts))
     if facts.samples:
-        yield from _samples(facts.samples)
-    yield '<div class="pair">\n'
-    for name in ("lengths", "scripts", "languages", "domains", "sources", "encodings", "clusters", "earlier"):
-        if name in shown:
-            yield f"<section>{''.join(_section(shown[name], facts))}</section>\n"
-    yield "</div>\n"
-    for name in ("mixture", "throughput"):
-        if name in shown:
-            yield from _section(shown[name], facts)
-    yield (
-        "<footer>Any line of this page can be followed to its documents: "
-        "<code>python -m corpus explain OUT ID|URL|SHARD:ROW</code>. Texts are shortened, personal data in them masked."
-        "</footer>\n"
-    )
+        yield from (_heading("samples"), tag("p", NEAR), *_samples(facts.samples))
+    pairs = (tag("section", *_section(shown[name], facts)) for name in PAIRED if name in shown)
+    yield tag("div", *pairs, class_="pair")
+    yield from (part for name in BELOW if name in shown for part in _section(shown[name], facts))
+    yield tag("footer", *FOLLOW)
 
 
-def _cards(facts: Facts) -> Iterator[str]:
+def _figures(facts: Facts) -> Iterator[tuple[str, str]]:
     funnel = facts.funnel
-    cards = [
-        (f"{funnel.documents_in:,}", f"documents read, {size(funnel.bytes_in)}"),
-        (f"{funnel.documents_kept:,}", f"kept, {size(funnel.bytes_kept)} of text"),
-        (share(funnel.documents_kept, funnel.documents_in) or "–", "of the documents kept"),
-        (f"{sum(funnel.duplicates.values()):,}", "duplicates dropped"),
-    ]
+    yield f"{funnel.documents_in:,}", f"documents read, {size(funnel.bytes_in)}"
+    yield f"{funnel.documents_kept:,}", f"kept, {size(funnel.bytes_kept)} of text"
+    yield share(funnel.documents_kept, funnel.documents_in) or "–", "of the documents kept"
+    yield f"{sum(funnel.duplicates.values()):,}", "duplicates dropped"
     if funnel.tokens:
-        cards.append((f"{sum(funnel.tokens.values()):,}", "tokens"))
-    yield '<div class="cards">'
-    yield from (f'<div class="card"><b>{figure}</b><span class="soft">{label}</span></div>' for figure, label in cards)
-    yield "</div>\n"
+        yield f"{sum(funnel.tokens.values()):,}", "tokens"
 
 
-def _section(table: Table, facts: Facts) -> Iterator[str]:
-    yield f'<h2 id="{table.name}">{TITLES[table.name]}</h2>\n'
-    if table.name == "reasons":
-        counts = [one.documents for one in facts.reasons]
-        yield _table(table, [cell_bar(count, max(counts)) for count in counts])
-    elif table.name == "statistics":
-        charts = [(_chart(one, index), one) for index, one in enumerate(facts.measured.distributions)]
-        judged, others = ([chart for chart, one in charts if bool(one.limits) == ruled] for ruled in (True, False))
-        yield f'<p class="soft">{escape_html(table.caption)} Blue bars are inside the limits, orange ones outside; pale '
-        yield "bars are documents that another rule drops anyway, full ones are decided by this limit. Heights are "
-        yield 'logarithms of counts.<span class="live"> Move a slider: the line at the foot of the page tells what the '
-        yield "filter would then keep, and the command that makes it so.</span></p>\n"
-        yield f'<div class="grid">{"".join(judged)}</div>\n'
-        if others:
-            yield f"<details><summary>{len(others)} statistics without a rule</summary>"
-            yield f'<div class="grid">{"".join(others)}</div></details>\n'
-        yield f"<details><summary>All {len(table.rows)} as a table</summary>{_table(table)}</details>\n"
-    else:
-        yield _table(table)
+def _heading(name: str) -> Html:
+    return tag("h2", TITLES[name], id=name)
 
 
-def _chart(one: Distribution, index: int) -> str:
+def _funnel(facts: Facts) -> Html:
+    rows, whole = [], facts.funnel.documents_in
+    for label, stay, lost, num_bytes in funnel_rows(facts):
+        of_text = f" · {size(num_bytes)}" if num_bytes else ""
+        minus = f" (−{lost:,})" if lost else ""
+        parts = {"stay": float(stay), "lost here": float(lost)}
+        rows.append(Bar(label, parts, f"{stay:,} · {share(stay, whole)}{of_text}{minus}"))
+    return bars("Documents after each step", rows, number, width=820).figure
+
+
+def _section(one: Table, facts: Facts) -> Iterator[Html]:
+    yield _heading(one.name)
+    if one.name == "statistics":
+        yield from _statistics(one, facts)
+        return
+    if one.caption:
+        yield tag("p", one.caption, class_="soft")
+    counts = [reason.documents for reason in facts.reasons]
+    yield _table(one, [_cell_bar(count, max(counts)) for count in counts] if one.name == "reasons" else [])
+
+
+def _statistics(one: Table, facts: Facts) -> Iterator[Html]:
+    charts = [(_chart(found, index), found) for index, found in enumerate(facts.measured.distributions)]
+    judged, others = ([chart for chart, found in charts if bool(found.limits) == ruled] for ruled in (True, False))
+    yield tag("p", f"{one.caption} {HEIGHTS}", tag("span", MOVE, class_="live"), class_="soft")
+    yield tag("div", *judged, class_="charts")
+    if others:
+        folded = tag("div", *others, class_="charts")
+        yield tag("details", tag("summary", f"{len(others)} statistics without a rule"), folded)
+    yield tag("details", tag("summary", f"All {len(one.rows)} as a table"), _table(one))
+
+
+def _table(one: Table, bars: Sequence[Html] = ()) -> Html:
+    """Names of ours as code, and a last column of bars."""
+    rows = [
+        [
+            tag("code", cell) if name in CODE_COLUMNS and cell else cell
+            for name, cell in zip(one.headings, row, strict=True)
+        ]
+        for row in one.rows
+    ]
+    if not bars:
+        return table(one.headings, rows, numeric=one.numeric)
+    beside = [[*row, bar] for row, bar in zip(rows, bars, strict=True)]
+    return table((*one.headings, ""), beside, numeric=one.numeric)
+
+
+def _cell_bar(part: int, whole: int) -> Html:
+    bar = tag("rect", class_="c1", width=100 * part / whole if whole else 0, height=8, rx=1)
+    return tag("svg", bar, class_="cell", viewBox="0 0 100 8", role="img", aria_label=share(part, whole))
+
+
+def _chart(one: Distribution, index: int) -> Html:
     outside = one.num_below + one.num_above
     alone = one.passing_others - _inside(one)
     unit, meaning = described(one.name)
-    what = f'<p class="soft unit"><b>{escape_html(unit)}</b>. {escape_html(meaning)}</p>' if unit else ""
     note = (
         f"{outside:,} outside ({share(outside, one.num_documents)}), {alone:,} by this rule alone. "
         if one.limits
         else f"{one.num_documents:,} values. "
     )
-    return (
-        f'<figure id="f{index}" data-name="{escape_html(one.name)}"><h3>{escape_html(one.name)}</h3>{what}'
-        f'{histogram_chart(one, index)}<div class="live">{"".join(_sliders(one))}</div>'
-        f'<figcaption>{note}<b class="effect"></b></figcaption></figure>'
+    return tag(
+        "figure",
+        tag("h3", tag("code", one.name)),
+        tag("p", tag("b", unit), f". {meaning}", class_="soft unit") if unit else "",
+        histogram(one, index),
+        tag("div", *_sliders(one), class_="live"),
+        tag("figcaption", note, tag("b", class_="effect")),
+        id=f"f{index}",
+        data_name=one.name,
     )
+
+
+def histogram(one: Distribution, index: int) -> Html:
+    """One histogram, heights logarithms of counts: all documents pale, those that pass all other rules full.
+
+    Both are drawn in the colour of what is lost, and over it, inside the limits, in that of what is kept; a slider of
+    the page moves the window (`clipPath`) and the lines.
+    """
+    xs = [CHART_WIDTH * one.axis(value) for value in one.grid]
+    passing = [right - left for left, right in zip(one.below, (*one.below[1:], one.up_to[-1]), strict=True)]
+    tallest = math.log1p(max(one.counts, default=0)) or 1.0
+    low = CHART_WIDTH * one.axis(one.limits["min"]) if "min" in one.limits else -1.0
+    high = CHART_WIDTH * one.axis(one.limits["max"]) if "max" in one.limits else CHART_WIDTH + 1.0
+    window = tag("clipPath", tag("rect", x=low, y=0, width=high - low, height=BASE), id=f"c{index}")
+    shapes = [
+        tag("path", id=f"{kind}{index}", d=_cells(xs, counts, tallest))
+        for kind, counts in (("a", one.counts), ("p", passing))
+    ]
+    both = tag("use", class_="pale", href=f"#a{index}"), tag("use", href=f"#p{index}")
+    parts = [
+        tag("defs", *shapes, window),
+        tag("g", *both, class_="lost"),
+        tag("g", *both, class_="kept", clip_path=f"url(#c{index})"),
+        tag("line", class_="grid", x1=0, y1=BASE, x2=CHART_WIDTH, y2=BASE),
+        words(0, BASE + 13, number(one.grid[0])),
+        words(CHART_WIDTH, BASE + 13, number(one.grid[-1]), "end"),
+    ]
+    for bound in sorted(one.limits) or ("min", "max"):
+        x = CHART_WIDTH * one.axis(one.limits.get(bound, one.grid[0]))
+        ends = {"x1": x, "y1": 2, "x2": x, "y2": BASE}
+        if bound in one.limits:
+            anchor, offset = ("start", 4) if x < CHART_WIDTH / 2 else ("end", -4)
+            name = words(x + offset, TOP - 3, f"{bound} {number(one.limits[bound])}", anchor, "limit-label")
+            parts += [tag("line", class_="limit", **ends), name]
+        hidden = None if bound in one.limits else "hidden"
+        parts.append(tag("line", class_="moved", visibility=hidden, data_bound=bound, **ends))
+    if one.bend:
+        middle = one.grid[min(range(len(xs)), key=lambda i: abs(xs[i] - CHART_WIDTH / 2))]
+        parts.append(words(CHART_WIDTH / 2, BASE + 13, number(middle), "middle"))
+    told, box = f"Histogram of {one.name}", f"0 0 {CHART_WIDTH} {CHART_HEIGHT}"
+    return tag("svg", *parts, class_="histogram", viewBox=box, role="img", aria_label=told)
+
+
+def _cells(xs: Sequence[float], counts: Sequence[int], tallest: float) -> str:
+    """A path of one bar for each cell of the grid that holds documents; each at least a pixel and a half wide."""
+    steps = []
+    for x, end, count in zip(xs, [*xs[1:], CHART_WIDTH], counts, strict=True):
+        if count:
+            tall = max(1.5, (BASE - TOP) * math.log1p(count) / tallest)
+            wide = max(1.5, end - x - 0.3)
+            steps.append(f"M{min(x, CHART_WIDTH - wide):.1f} {BASE}v{-tall:.1f}h{wide:.1f}V{BASE}z")
+    return "".join(steps)
 
 
 def _inside(one: Distribution) -> int:
@@ -159,54 +260,80 @@ def _inside(one: Distribution) -> int:
     return one.passing_others - low - high
 
 
-def _sliders(one: Distribution) -> Iterator[str]:
+def _sliders(one: Distribution) -> Iterator[Html]:
     """One for each limit; where there is none, one for each that there could be. The ends mean no limit."""
-    for bound, first, last, off in (("min", -1, len(one.grid) - 1, -1), ("max", 0, len(one.grid), len(one.grid))):
+    last = len(one.grid)
+    for bound, ends, off in (("min", ("-1", str(last - 1)), -1), ("max", ("0", str(last)), last)):
         if bound in one.limits or not one.limits:
             value = one.grid.index(one.limits[bound]) if bound in one.limits else off
-            yield (
-                f'<label class="slider"><span>{bound}</span><input type="range" min="{first}" max="{last}" '
-                f'value="{value}" data-bound="{bound}" aria-label="{escape_html(one.name)} {bound}" autocomplete="off">'
-                "<output></output></label>"
-            )
+            moved = {"type": "range", "min": ends[0], "max": ends[1], "value": str(value), "data_bound": bound}
+            slider = tag("input", aria_label=f"{one.name} {bound}", autocomplete="off", **moved)
+            yield tag("label", tag("span", bound), slider, tag("output"), class_="slider")
 
 
-def _samples(samples: Sequence[Sample]) -> Iterator[str]:
-    yield f'<h2 id="samples">{TITLES["samples"]}</h2>\n'
-    yield "<p>Documents on both sides of each limit: the nearest ones, then others. The page says which of them the "
-    yield "sliders would keep or drop. Judge the limits by them.</p>\n"
-    head = '<thead><tr><th>verdict</th><th class="num">value</th><th>document</th><th>text</th></tr></thead>'
-    by_limit: dict[Limit, list[tuple[int, Sample]]] = {}
-    for index, sample in enumerate(samples):
-        by_limit.setdefault(sample.limit, []).append((index, sample))
-    for place, (limit, group) in enumerate(by_limit.items()):
-        bound = f"{limit.bound} {number(limit.threshold)}"
-        yield f"<details{'' if place else ' open'}><summary><code>{escape_html(limit.key)}</code> {bound}</summary>"
-        yield f'<div class="scroll"><table class="samples">{head}<tbody>'
-        for index, one in group:
-            tag = '<td class="tag lost">dropped</td>' if one.dropped else '<td class="tag">kept</td>'
-            text = escape_html(one.text) + (f'<br><span class="soft">{escape_html(one.url)}</span>' if one.url else "")
-            yield (
-                f'<tr data-sample="{index}" data-dropped="{int(one.dropped)}">{tag}<td class="num">{number(one.value)}</td>'
-                f'<td class="code">{escape_html(one.name)}</td><td class="text">{text}</td></tr>'
-            )
-        yield "</tbody></table></div></details>\n"
-
-
-def _table(table: Table, bars: list[str] | None = None) -> str:
-    numeric = [' class="num"' if index in table.numeric else "" for index in range(len(table.headings))]
-    heads = "".join(f"<th{kind}>{escape_html(name)}</th>" for kind, name in zip(numeric, table.headings, strict=True))
-    lines = []
-    for index, row in enumerate(table.rows):
-        cells = "".join(
-            f"<td{kind}>{_cell(heading, cell)}</td>"
-            for kind, heading, cell in zip(numeric, table.headings, row, strict=True)
+def _samples(samples: Sequence[Sample]) -> Iterator[Html]:
+    heads = tag("th", "verdict"), tag("th", "value", class_="num"), tag("th", "document"), tag("th", "text")
+    by_limit: dict[Limit, list[Html]] = {}
+    for index, one in enumerate(samples):
+        url = [tag("br"), tag("span", one.url, class_="soft")] if one.url else []
+        cells = (
+            tag("td", "dropped" if one.dropped else "kept", class_="tag lost" if one.dropped else "tag"),
+            tag("td", number(one.value), class_="num"),
+            tag("td", tag("code", one.name)),
+            tag("td", one.text, *url, class_="text"),
         )
-        lines.append(f"<tr>{cells}{f'<td>{bars[index]}</td>' if bars else ''}</tr>")
-    caption = f'<p class="soft">{escape_html(table.caption)}</p>' if table.caption else ""
-    head = f"<thead><tr>{heads}{'<th></th>' if bars else ''}</tr></thead>"
-    return f'{caption}<div class="scroll"><table>{head}<tbody>{"".join(lines)}</tbody></table></div>\n'
+        row = tag("tr", *cells, data_sample=str(index), data_dropped=str(int(one.dropped)))
+        by_limit.setdefault(one.limit, []).append(row)
+    for place, (limit, rows) in enumerate(by_limit.items()):
+        name = tag("summary", tag("code", limit.key), f" {limit.bound} {number(limit.threshold)}")
+        whole = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="samples")
+        yield tag("details", name, tag("div", whole, class_="scroll"), open=None if place else "")
 
 
-def _cell(heading: str, cell: str) -> str:
-    return f"<code>{escape_html(cell)}</code>" if heading in CODE_COLUMNS and cell else escape_html(cell)
+def _page_data(measured: Measured, samples: Sequence[Sample]) -> str:
+    """A JSON text that may stand in a `script` element: no `<` in it."""
+    value = {
+        "documents": measured.documents,
+        "kept": measured.kept,
+        "sampled": measured.sampled,
+        "width": CHART_WIDTH,
+        "statistics": [_statistic(index, one) for index, one in enumerate(measured.distributions)],
+        "sample_places": _base64(b"".join(_places(sample, measured.distributions) for sample in samples)),
+    }
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _statistic(index: int, one: Distribution) -> dict[str, Any]:
+    bounds = {bound: one.grid.index(limit) for bound, limit in one.limits.items()}
+    return bounds | {
+        "index": index,
+        "name": one.name,
+        "bend": one.bend,
+        "grid": one.grid,
+        "below": _steps(one.below),
+        "up_to": _steps(one.up_to),
+        "characters_below": _steps(one.characters_below),
+        "characters_up_to": _steps(one.characters_up_to),
+        "places": _base64(one.places),
+    }
+
+
+def _places(sample: Sample, distributions: Sequence[Distribution]) -> bytes:
+    """Where one shown document stands on each grid."""
+    places = []
+    for one in distributions:
+        value = sample.statistics.get(one.name)
+        if value is None or not np.isfinite(value):
+            places.append(NOT_A_NUMBER)
+        else:
+            places.append(int(sum(np.searchsorted(one.grid, value, side) for side in ("left", "right"))))
+    return bytes(places)
+
+
+def _steps(totals: Sequence[int]) -> list[int]:
+    """Differences: most of them are short numbers."""
+    return [right - left for left, right in pairwise((0, *totals))]
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -132,6 +132,6 @@ def _suggestion(stages: Mapping[str, Folder], key: str) -> str:
     if not files:
         return "The extract stage is not complete here."
     return (
-        f"Give a whole URL, {MIN_ID_DIGITS} to 32 digits of an id, a place as the report's table of errors shows it, or an ordinal "
-        f"such as {shard_name(files[0])}:0 (the first document)."
+        f"Give a whole URL, {MIN_ID_DIGITS} to 32 digits of an id, a place as the report's table of errors shows it, "
+        f"or an ordinal such as {shard_name(files[0])}:0 (the first document)."
     )

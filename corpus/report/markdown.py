@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from corpus.report.examples import Sample
 from corpus.report.explain import number
@@ -17,32 +17,36 @@ TEXT_CHARS = 90
 
 def render_markdown(facts: Facts) -> str:
     """The whole file."""
-    return "\n".join(_lines(facts)) + "\n"
+    return "\n\n".join(_blocks(facts)) + "\n"
 
 
-def _lines(facts: Facts) -> Iterator[str]:
+def _blocks(facts: Facts) -> Iterator[str]:
     funnel = facts.funnel
     yield "# Corpus report"
-    yield ""
-    for breach in funnel.breaches:
-        yield f"> **Conservation broken.** {escape_markdown(breach)}"
-        yield ""
+    yield from (f"> **Conservation broken.** {escape_markdown(breach)}" for breach in funnel.breaches)
     kept, tokens = size(funnel.bytes_kept), f", {sum(funnel.tokens.values()):,} tokens" if funnel.tokens else ""
     yield (
         f"{funnel.documents_in:,} documents read ({size(funnel.bytes_in)}), {funnel.documents_kept:,} kept "
         f"({kept} of text{tokens})."
     )
-    for table in tables(facts):
-        yield ""
+    for table in tables(facts) if not facts.samples else (*tables(facts), _samples(facts.samples)):
         yield f"## {TITLES[table.name]}"
-        yield ""
         if table.caption:
             yield escape_markdown(table.caption)
-            yield ""
-        yield from _table(table)
-    if facts.samples:
-        yield from ("", f"## {TITLES['samples']}", "")
-        yield from _table(_samples(facts.samples))
+        rows = [
+            [
+                code_markdown(cell) if heading in CODE_COLUMNS else escape_markdown(cell)
+                for heading, cell in zip(table.headings, row, strict=True)
+            ]
+            for row in table.rows
+        ]
+        yield markdown_table(table.headings, rows, table.numeric)
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Collection[int]) -> str:
+    """Cells of Markdown as a table; the numeric columns are set to the right."""
+    rule = "|".join("---:" if at in numeric else "---" for at in range(len(columns)))
+    return "\n".join([f"| {' | '.join(columns)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def _samples(samples: Sequence[Sample]) -> Table:
@@ -62,17 +66,3 @@ def _samples(samples: Sequence[Sample]) -> Table:
         for one in group[:SAMPLES_A_SIDE]
     ]
     return Table("samples", "", ("rule", "limit", "verdict", "value", "document", "text"), rows, frozenset({3}))
-
-
-def _table(table: Table) -> Iterator[str]:
-    yield _row(table.headings)
-    yield "|" + "|".join("---:" if index in table.numeric else "---" for index in range(len(table.headings))) + "|"
-    for row in table.rows:
-        yield _row(
-            code_markdown(cell) if heading in CODE_COLUMNS else escape_markdown(cell)
-            for heading, cell in zip(table.headings, row, strict=True)
-        )
-
-
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"

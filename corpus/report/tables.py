@@ -39,8 +39,8 @@ EDITS_CAPTION = (
     "personal data, undone double encodings (mojibake), repeated lines, passages that another document keeps."
 )
 EARLIER_CAPTION = (
-    "Documents of these builds outrank all new ones: a document that resembles one of theirs was dropped, even where it is "
-    "the better copy. So this is not what a build of all documents together would keep."
+    "Documents of these builds outrank all new ones: a document that resembles one of theirs was dropped, even where "
+    "it is the better copy. So this is not what a build of all documents together would keep."
 )
 MIXTURE_CAPTION = (
     "What the tokenizer takes of the text: how many times on average by bytes, and each group's share of the bytes "
@@ -179,8 +179,8 @@ def _statistics(facts: Facts) -> Table:
         for one in facts.measured.distributions
     ]
     caption = (
-        f"Measured on {facts.measured.documents:,} documents. Outside counts a document under every rule that it breaks; "
-        "the ledger counts it once, under the first."
+        f"Measured on {facts.measured.documents:,} documents. Outside counts a document under every rule that it "
+        "breaks; the ledger counts it once, under the first."
     )
     headings = ("statistic", "min", "max", "1 %", "median", "99 %", "outside")
     return Table("statistics", caption, headings, rows, frozenset(range(1, 7)))

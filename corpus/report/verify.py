@@ -35,7 +35,10 @@ REPEAT_MISSING = "Run the same command again: only its task is repeated."
 REPEAT_RECORD = (
     f"Remove this file and {MANIFEST_NAME} of its folder and run the same command again: only its task is repeated."
 )
-REBUILD_MANIFEST = "Remove this file and run the same command again: it is made from the records of the tasks, and one without a record is repeated."
+REBUILD_MANIFEST = (
+    "Remove this file and run the same command again: it is made from the records of the tasks, and one without a "
+    "record is repeated."
+)
 REPEAT_BOTH = "Remove both and run the same command again: only this task is repeated."
 REBUILD = "Remove the stage folder and run the same command again."
 RERUN = "Run the same command again."

@@ -10,21 +10,27 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from corpus.engine.durable import read_json
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.monitor.secrets import without_secrets
 from pretrain.run_folder import COMMIT, committed
 
 CELLS = 300
 MAX_LINE_BYTES = 1 << 20
 MAX_CURVES = 500
 KEPT_EVENTS = 200  # of each kind, the latest
+# what a page that others may see leaves out: names and passwords in URLs, and keys among their parameters
+USER = re.compile(r"(?<=://)[^/\s\"']*@")  # to the last @ before the path
+PARAMETER = re.compile(
+    r"([?&][^=&\s\"']*(?:key|token|secret|sig|signature|password|credential)=)[^&\s\"']*", re.IGNORECASE
+)
 CURVES = ("train", "validation")  # the kinds of records that make curves; all others are events
 
 
@@ -78,6 +84,12 @@ class Curve:
             if cell.step < step:  # some of it stays, its extremes with it
                 kept = max(1, round(cell.count * (step - cell.step) / (cell.last - cell.step + 1)))
                 self.cells.append(Cell(cell.step, step - 1, kept, cell.mean * kept, cell.low, cell.high))
+
+    def at(self, steps: Sequence[int]) -> list[float]:
+        """The mean of the cell that each step lies in; 0 where there is none."""
+        ends = [cell.last for cell in self.cells]
+        found = [self.cells[place : place + 1] for place in (bisect_left(ends, step) for step in steps)]
+        return [one[0].mean if one and one[0].step <= step else 0.0 for one, step in zip(found, steps, strict=True)]
 
     @property
     def last(self) -> float | None:
@@ -143,7 +155,7 @@ class RunLog:
             if step <= self.step and not self.starts:  # written before runs recorded their starts
                 self.restarts.append(step - 1)
             self.step = step
-        for name, value in _numbers(record, kind):
+        for name, value in numbers(record, kind):
             if name in self.curves or len(self.curves) < MAX_CURVES:
                 self.curves.setdefault(name, Curve()).add(step, value)
 
@@ -184,6 +196,19 @@ def read_log(out: Path) -> RunLog:
     return log
 
 
+def without_secrets(value: Any) -> Any:
+    """A value of JSON whose strings hold none.
+
+    >>> without_secrets({"url": "s3://ann:pa@ss@host/runs", "other": ["https://host/a?v=1&X-Amz-Signature=5f&b=2", 3]})
+    {'url': 's3://…@host/runs', 'other': ['https://host/a?v=1&X-Amz-Signature=…&b=2', 3]}
+    """
+    if isinstance(value, str):
+        return PARAMETER.sub(r"\1…", USER.sub("…@", value))
+    if isinstance(value, Mapping):
+        return {key: without_secrets(one) for key, one in value.items()}
+    return [without_secrets(one) for one in value] if isinstance(value, list) else value
+
+
 def _records(path: Path) -> Iterator[dict[str, Any] | None]:
     """The objects of a file of lines; None for a line that is none."""
     with open(path, "rb") as file:
@@ -195,11 +220,11 @@ def _records(path: Path) -> Iterator[dict[str, Any] | None]:
             yield value if isinstance(value, dict) else None
 
 
-def _numbers(record: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
-    """Every finite number below a record, by its path."""
+def numbers(record: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
+    """Every finite number below a record, by its path: train/phases/forward."""
     for key, value in record.items():
-        if isinstance(value, dict):
-            yield from _numbers(value, f"{prefix}/{key}")
+        if isinstance(value, Mapping):
+            yield from numbers(value, f"{prefix}/{key}")
         elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             if key not in ("step", "at"):
                 yield f"{prefix}/{key}", float(value)

@@ -5,7 +5,8 @@ there is before a model is built, and what the ranks of each node hold against t
 
 | | |
 |---|---|
-| the limit | `training.host_memory_gib` of each node; else what its ranks hold and what the node can still give: MemAvailable, or what the control group of the process leaves where that is less |
+| the limit | `training.host_memory_gib` of each node; else what its ranks hold and what the node can still give |
+| it can still give | MemAvailable, or what the control group of the process leaves where that is less |
 | held by a rank | its RssAnon and RssShmem: what cannot be dropped and read again, as file pages can |
 | held by a control group | its usage without the page cache that nobody used lately: what its limit kills for |
 | of a GPU | the most its allocator ever held, of the memory it has |
@@ -124,14 +125,15 @@ def check(config: RunConfig, world: World) -> None:
             raise UsageError(_refusal(config, own, len(ours), Reading(least, limit)))
     if whole > limit and world.rank == 0:
         say(
-            f"WARNING: host memory may not suffice: {_gib(whole)} estimated for {_ranks(len(ours))} of a node, and there are "
-            f"{_gib(limit)}."
+            f"WARNING: host memory may not suffice: {_gib(whole)} estimated for {_ranks(len(ours))} of a node, and "
+            f"there are {_gib(limit)}."
         )
     if device == "cuda":
         total = torch.cuda.get_device_properties(world.device).total_memory
         if own.device_bytes > total:
             say(
-                f"WARNING: rank {world.rank}: {_gib(own.device_bytes)} of GPU memory estimated, and the GPU has {_gib(total)}."
+                f"WARNING: rank {world.rank}: {_gib(own.device_bytes)} of GPU memory estimated, and the GPU has "
+                f"{_gib(total)}."
             )
 
 
@@ -149,8 +151,8 @@ def _refusal(config: RunConfig, own: Estimate, num_ranks: int, needed: Reading) 
     advice = [advice for _, advice in sorted(_savings(config, own), reverse=True)]
     trust = "" if stated else " If you know better, say how much there is: --set training.host_memory_gib=GIB."
     return (
-        f"the run needs {_gib(needed.used)} of host memory at least for {_ranks(num_ranks)} of {socket.gethostname()}, and "
-        f"{whose} {_gib(needed.limit)}. Estimated for one rank:{rows}\n"
+        f"the run needs {_gib(needed.used)} of host memory at least for {_ranks(num_ranks)} of "
+        f"{socket.gethostname()}, and {whose} {_gib(needed.limit)}. Estimated for one rank:{rows}\n"
         f"{'; or '.join(advice).capitalize()}.{trust}"
     )
 
@@ -244,6 +246,5 @@ def _warn(what: What, reports: Sequence[tuple[Reading, str]], step: int, metrics
     reading, host = max(reports, key=lambda report: report[0].ratio)
     metrics.record("memory_warning", step, {"what": what, "used_bytes": reading.used, "limit_bytes": reading.limit})
     kind, end = ("host", "Above it the run saves and stops.") if what == "host" else ("GPU", "")
-    say(
-        f"WARNING: step {step}: {host}: {_gib(reading.used)} of {_gib(reading.limit)} of {kind} memory in use. {end}".rstrip()
-    )
+    used = f"{_gib(reading.used)} of {_gib(reading.limit)}"
+    say(f"WARNING: step {step}: {host}: {used} of {kind} memory in use. {end}".rstrip())

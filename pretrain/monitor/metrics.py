@@ -6,7 +6,7 @@ Of the records of kind "train", one a report:
 | field | what it is |
 |---|---|
 | phases | share of the time since the last report, by phase; the mean of all ranks; they add up to 1 (`phases`) |
-| bubble | of the time in pipeline steps the share in which a rank ran no forward or backward; the mean of all ranks; null without a pipeline |
+| bubble | of the time in pipeline steps without a forward or backward: the mean of all ranks; null: no pipeline |
 | tokens_per_second, seconds_per_step | of the time without evaluations and without what saves cost |
 | flops_per_second | of the model: tokens_per_second x `workload.flops.flops_per_token` = 6 N + 12 L H K T |
 | mfu | flops_per_second / (ranks x dense peak of a device, `hardware`); null where the table has no peak |
@@ -26,7 +26,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +37,7 @@ import torch
 from pretrain.config import MetricsConfig, RunConfig
 from pretrain.console import Console, percent, say, time_split
 from pretrain.hardware import peak_flops
+from pretrain.monitor.log import numbers
 from pretrain.parallel.base.mesh import AXES, World
 from pretrain.phases import PHASES, PIPELINE
 from pretrain.phases import Path as PhasePath
@@ -166,7 +167,7 @@ class Metrics:
         if self.tensorboard is None:
             return
         try:
-            for name, value in _numbers(values, kind):
+            for name, value in numbers(values, kind):
                 self.tensorboard.add_scalar(name, value, step)
         except OSError as error:  # its thread died of a full disk some steps ago
             say(f"WARNING: no TensorBoard from step {step} on ({error.strerror}); metrics.jsonl has all.")
@@ -238,16 +239,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _finite(part) for key, part in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _numbers(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
-    """Every finite number of a record, by its path: train/phases/forward."""
-    for key, value in values.items():
-        name = f"{prefix}/{key}"
-        if isinstance(value, Mapping):
-            yield from _numbers(value, name)
-        elif isinstance(value, int | float) and math.isfinite(value):
-            yield name, value
 
 
 def _tensorboard(out: Path) -> Any:

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from tokenizer.shards import open_split
-from tools import plot
 from tools.bench import timing
 from tools.bench.peers import environment
 from tools.bench.tokenizer import loader
@@ -72,8 +71,8 @@ def test_the_tables_and_the_drawing(
     assert re.search(r"^2 corpora of 3 shards .* s .* MB$", told, re.MULTILINE)
     assert "GPTDataset: over 40 samples RSS 0 to 2 MB (at most 2) beyond its imports; PSS with them 1 to 1 MB" in told
     root = ElementTree.parse(drawing).getroot()
-    lines = [element.get("points", "").split() for element in root.iter("{http://www.w3.org/2000/svg}polyline")]
-    assert [len(line) for line in lines] == [loader.NUM_POINTS + 1, 2]
+    lines = [element.get("d", "") for element in root.iter("{http://www.w3.org/2000/svg}path")]
+    assert [line.count("L") for line in lines] == [loader.NUM_POINTS, 1]
     assert list(tmp_path.iterdir()) == [drawing], "the corpora are gone"
 
 
@@ -106,13 +105,3 @@ def test_memory_is_that_of_the_work() -> None:
     assert asked == [(0, 3), (3, 6), (6, 10)] and [samples for samples, _, _ in watched["curve"]] == [0, 3, 6, 10]
     with pytest.raises(KeyError):
         timing.status("VmNothing")
-
-
-def test_lines_end_inside_the_frame(tmp_path: Path) -> None:
-    line = plot.Line("a < b", np.array([0.0, 900.0]), np.array([0.0, 37.0]))
-    plot.write_lines(tmp_path / "lines.svg", [line], "x", "y")
-    root = ElementTree.parse(tmp_path / "lines.svg").getroot()
-    (points,) = [element.get("points") for element in root.iter("{http://www.w3.org/2000/svg}polyline")]
-    right, top = 60 + 520 * 0.9, 300 - 240 * 37 / 40
-    assert points == f"60.0,300.0 {right if plot.round_up(900.0) == 1000 else 580.0:.1f},{top:.1f}"
-    assert "a < b" in [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]

@@ -39,10 +39,10 @@ def test_text_keeps_to_the_times() -> None:
 def test_svg_has_a_block_for_each_action() -> None:
     drawings = [draw("1f1b", 2, 3, (1, 1, 1)), draw("zbv", 2, 4, (2, 3, 2))]
     root = ElementTree.fromstring(as_svg(drawings))
-    blocks = [block for block in root.iter(f"{SVG}rect") if block.get("height") == "18"]
+    blocks = [block for block in root.iter(f"{SVG}rect") if block.get("height") == "17"]
     assert len(blocks) == sum(len(own) for drawing in drawings for own in drawing.timeline.lists) == 12 + 48
     assert sum(block.get("class", "").endswith(" faint") for block in blocks) == 24
-    first = [(float(block.get("x", 0)), float(block.get("width", 0)) + 1) for block in blocks[:6]]
+    first = [(float(block.get("x", 0)), float(block.get("width", 0)) + 0.6) for block in blocks[:6]]
     (start, unit), *_ = first
     assert [round((x - start) / unit) for x, _ in first] == [0, 1, 4, 6, 7, 10]
     assert [round(width / unit) for _, width in first] == [1, 1, 2, 1, 2, 2]

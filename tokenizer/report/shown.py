@@ -1,8 +1,7 @@
-"""Pieces and numbers as people read them: on a terminal and in HTML."""
+"""Pieces and numbers as people read them: on a terminal and in a page."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,15 +27,6 @@ def plain(text: str) -> str:
     'a b\\\\u202e\\\\ue000'
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def escape(text: str) -> str:
-    """Plain text for an element or a quoted attribute of HTML.
-
-    >>> escape("<b>")
-    '&lt;b&gt;'
-    """
-    return html.escape(plain(text), quote=True)
 
 
 def number(value: float | None, digits: int = 2) -> str:

@@ -11,6 +11,7 @@ NUM_SHOWN = 20
 NUM_SOURCES = 12  # after training
 NUM_REJECTED = 5
 SOURCE_COLUMNS = 44
+HEAD_OF_SOURCES = ("source", "documents", "characters", "characters/token", "bytes/token", "byte fallback")
 Report = Mapping[str, Any]
 
 
@@ -35,9 +36,8 @@ def headlines(report: Report) -> list[tuple[str, str]]:
 def _parts(report: Report) -> Iterator[str]:
     yield table([[what, value] for value, what in headlines(report)])
     if report["sources"]:
-        head = ["source", "documents", "characters", "characters/token", "bytes/token", "byte fallback"]
         groups = [*report["sources"].items(), *report["scripts"].items()]
-        yield table([head, *([cut(plain(name), SOURCE_COLUMNS), *amounts(found)] for name, found in groups)])
+        yield table([HEAD_OF_SOURCES, *([cut(plain(name), SOURCE_COLUMNS), *amounts(found)] for name, found in groups)])
         tops = ", ".join(f"{number(int(pieces))} for {100 * float(part):.3g} %" for part, pieces in _pieces_for(report))
         yield f"most frequent tokens that cover a share of the text: {tops}"
     yield "pieces by script: " + ", ".join(f"{name} {number(n)}" for name, n in report["pieces_by_script"].items())

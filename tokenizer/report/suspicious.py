@@ -35,7 +35,8 @@ _HAN_ONLY = re.compile("[\u4e00-\u9fff]+")
 _SPECIAL = re.compile(r"<0x[0-9A-F]{2}>|<unk>|<\|[^|]*\|>")
 _NO_TEXT = re.compile("[\ufffd\ue000-\uf8ff\U000f0000-\U0010ffff]")
 _BROKEN = re.compile(
-    "锟斤|斤拷|拷锟|烫烫烫|屯屯屯|锘|鈥[^\\s]|锛|銆|ï»¿|ï¿½|[\u00c2-\u00f4][\u0080-\u00bf]|(?=[\u00a1-\u00bf]*[\u00c0-\u00fe])[\u00a1-\u00fe]{4}"
+    "锟斤|斤拷|拷锟|烫烫烫|屯屯屯|锘|鈥[^\\s]|锛|銆|ï»¿|ï¿½|[\u00c2-\u00f4][\u0080-\u00bf]"
+    "|(?=[\u00a1-\u00bf]*[\u00c0-\u00fe])[\u00a1-\u00fe]{4}"
 )
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 _UTF8_HAN = re.compile(rb"((?:[\xe3-\xe9\xef][\x80-\xbf]{2})+)(?:[\xe3-\xe9\xef][\x80-\xbf]?)?")

@@ -1,23 +1,18 @@
 """A question to the planner answered as one page: the layouts, where their time and memory go, and what was refused.
 
-The page opens from disk without a single request and needs no script (`corpus.engine.page`); every string is escaped
-where it is put in. Figures are predictions: the page says by which cluster, efficiencies and software.
+Figures are predictions: the page says by which cluster, efficiencies and software.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
-from importlib import resources
 from typing import get_args
 
-from corpus.engine.page import document
-from pretrain.monitor.facts import Row
-from pretrain.monitor.page import style, table
+from corpus.engine.chart import Bar, Drawing, Point, Series, bars, figures, plot
+from corpus.engine.page import Html, document, table, tag
 from pretrain.plan.naming import layout_name
-from pretrain.plan.pages import charts, rules, scaling, text, timeline
+from pretrain.plan.pages import rules, scaling, text, timeline
 from pretrain.plan.pages.changes import advice, changes
-from pretrain.plan.pages.charts import Bar, Dot, Dots
 from pretrain.plan.pages.rules import Rule
 from pretrain.plan.pages.scaling import Scaling
 from pretrain.plan.prediction import RESERVED, Prediction
@@ -26,6 +21,10 @@ from pretrain.plan.search.search import Plans
 GIB = 2**30
 MOST_ROWS, MOST_BARS = 20, 6
 SHAPES = "A mark is the fastest layout of one tp x pp x micro-batch that fits."
+STYLE = (  # layouts are not broken, reasons have room
+    ".scroll:not(.narrow) td:first-child { white-space: nowrap; } .scroll:not(.narrow) td:nth-child(2) "
+    "{ min-width: 11rem; }@media (max-width: 560px) { .scroll:not(.narrow) td:nth-child(3) { min-width: 4rem; } }"
+)
 FOOTER = "Predicted by `python -m pretrain plan`: no device was used. What was not searched or modelled is not here."
 
 
@@ -45,11 +44,9 @@ def render(
         name: of the configuration.
         marked: layouts to show beside those found, by what they are called ("configured").
     """
-    own = resources.files("pretrain.plan.pages").joinpath("report.css").read_text("utf-8")
     title = f"{name or 'Layouts'} on {plans.best.devices:,} x {plans.best.cluster.device.name}"
     beside = marked or {}
     body = [
-        f"<h1>{escape(title)} <small>plan · 文海 wenhai</small></h1>\n",
         *_question(plans, tokens, name),
         *_ranked(plans, beside, tokens),
         *_time_and_memory(plans, beside),
@@ -59,44 +56,43 @@ def render(
         *(_section("Rules for the shape of the model", rules.COLUMNS, [rule.cells for rule in ruled]) if ruled else ()),
         *_rejected(plans),
         *_assumptions(plans.best),
-        f"<footer>{escape(FOOTER)}</footer>\n",
     ]
-    return document(f"{title} · plan", style() + own, body)
+    return document(title, "plan", body, FOOTER, style=STYLE)
 
 
-def _section(heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _section(heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Html]:
     """A table under a heading; of a long one the rest is folded away."""
-    yield f"<h2>{escape(heading)}</h2>\n"
-    yield table(columns, [Row(tuple(row)) for row in rows[:MOST_ROWS]])
-    if rest := [Row(tuple(row)) for row in rows[MOST_ROWS:]]:
-        yield f"<details><summary>{len(rest):,} more</summary>{table(columns, rest)}</details>\n"
+    yield from (tag("h2", heading), table(columns, rows[:MOST_ROWS]))
+    if rest := rows[MOST_ROWS:]:
+        yield tag("details", tag("summary", f"{len(rest):,} more"), table(columns, rest))
 
 
-def _question(plans: Plans, tokens: int, name: str) -> Iterator[str]:
+def _question(plans: Plans, tokens: int, name: str) -> Iterator[Html]:
     best = plans.best
     considered = f"{plans.considered:,} legal layouts considered in {text.number(plans.seconds)} s"
     left = f"{len(plans.layouts):,} shapes (tp x pp x micro-batch) are left, each in its fastest form that fits."
-    yield from (_paragraph(line) for line in text.header(best.config, best, tokens, name))
-    yield _paragraph(f"{best.cluster.description}. {considered}. {left}")
-    yield _paragraph(advice(changes(best)))
+    yield from (tag("p", line) for line in text.header(best.config, best, tokens, name))
+    yield tag("p", f"{best.cluster.description}. {considered}. {left}")
+    yield tag("p", advice(changes(best)))
 
 
-def _ranked(plans: Plans, marked: Mapping[str, Prediction], tokens: int) -> Iterator[str]:
+def _ranked(plans: Plans, marked: Mapping[str, Prediction], tokens: int) -> Iterator[Html]:
     shown = [(str(place), one) for place, one in enumerate(plans.layouts[:MOST_ROWS], 1)]
     rows = text.cells([*shown, *marked.items()], tokens)
-    yield "<h2>Layouts, best first</h2>\n"
-    yield table(list(rows[0]), [Row(tuple(row.values()), is_marked=row[""] in marked) for row in rows])
+    yield tag("h2", "Layouts, best first")
+    kinds = ["mark" if row[""] in marked else None for row in rows]
+    yield table(list(rows[0]), [list(row.values()) for row in rows], kinds)
     left = len(plans.layouts) - MOST_ROWS
     more = f" {left:,} more shapes are not in the table." if left > 0 else ""
-    yield f'<p class="soft">{escape(text.LEGEND + more)}</p>\n'
+    yield tag("p", text.LEGEND + more, class_="soft")
     for name, one in marked.items():
         rank = plans.rank_of(one)
         words = f"{name}: {rank.words}, {100 * (rank.slower - 1):.1f} % longer than the best."
         lack = f" By this model of memory it lacks {one.missing_bytes / GIB:.1f} GiB." if not one.fits else ""
-        yield _paragraph(words + lack)
+        yield tag("p", words + lack)
 
 
-def _time_and_memory(plans: Plans, marked: Mapping[str, Prediction]) -> Iterator[str]:
+def _time_and_memory(plans: Plans, marked: Mapping[str, Prediction]) -> Iterator[Html]:
     times, sizes, sent = [], [], []
     for place, one in (
         {str(place): one for place, one in enumerate(plans.layouts[:MOST_BARS], 1)} | dict(marked)
@@ -114,11 +110,11 @@ def _time_and_memory(plans: Plans, marked: Mapping[str, Prediction]) -> Iterator
     kept = f"The line is {RESERVED:.0%} of the device's memory; the driver and the allocator keep the rest."
     hidden = "Hidden: while something is computed, which costs the step nothing."
     drawings = [
-        charts.bars("Seconds of a step, on its busiest rank", times, _seconds),
-        charts.bars("Memory of the fullest device, GiB", sizes, lambda value: f"{value:.2f} GiB", limit, kept),
+        bars("Seconds of a step, on its busiest rank", times, _seconds),
+        bars("Memory of the fullest device, GiB", sizes, lambda value: f"{value:.2f} GiB", limit, kept),
     ]
-    drawings += [charts.bars("Seconds of communication in a step", sent, _seconds, note=hidden)] if sent else []
-    yield _drawn("Where time and memory go", drawings)
+    drawings += [bars("Seconds of communication in a step", sent, _seconds, note=hidden)] if sent else []
+    yield from _drawn("Where time and memory go", drawings)
 
 
 def front(layouts: Sequence[Prediction]) -> list[Prediction]:
@@ -130,75 +126,76 @@ def front(layouts: Sequence[Prediction]) -> list[Prediction]:
     return found
 
 
-def _space(plans: Plans, marked: Mapping[str, Prediction]) -> Iterator[str]:
+def _space(plans: Plans, marked: Mapping[str, Prediction]) -> Iterator[Html]:
     """All that fit: memory against throughput."""
 
-    def dots(layouts: Sequence[Prediction], is_told: bool = True) -> list[Dot]:
-        return [Dot(one.memory_bytes / GIB, one.tokens_per_second, _told(one) if is_told else "") for one in layouts]
+    def points(layouts: Sequence[Prediction], is_told: bool = True) -> list[Point]:
+        return [Point(one.memory_bytes / GIB, one.tokens_per_second, _told(one) if is_told else "") for one in layouts]
 
-    groups = [
-        Dots("layouts that fit", dots(plans.layouts, False), 7, 2, is_faint=True),
-        Dots("best for their memory", dots(front(plans.layouts)), 0, 3.2, is_line=True),
-        *(Dots(name, dots([one]), 1, 5) for name, one in marked.items()),
+    series = [
+        Series("layouts that fit", points(plans.layouts, False), 7, is_line=False, radius=2.0, style="faint"),
+        Series("best for their memory", points(front(plans.layouts)), 0, radius=3.2),
+        *(Series(name, points([one]), 1, is_line=False, radius=5.0) for name, one in marked.items()),
     ]
     room = RESERVED * plans.best.cluster.device.memory_gib
-    gib = "GiB of the fullest device"
-    drawing = charts.plot("Throughput against memory", groups, gib, "tokens/s", x_limit=room, note=SHAPES)
-    yield _drawn("All layouts", [drawing])
+    gib, limit = "GiB of the fullest device", ("event", room, "")
+    yield from _drawn(
+        "All layouts", [plot("Throughput against memory", series, gib, "tokens/s", marks=[limit], note=SHAPES)]
+    )
 
 
-def _pipelines(plans: Plans, marked: Mapping[str, Prediction]) -> Iterator[str]:
+def _pipelines(plans: Plans, marked: Mapping[str, Prediction]) -> Iterator[Html]:
     """Of the best layout that has one, and of the marked ones."""
     best = [(str(place), one) for place, one in enumerate(plans.layouts, 1) if one.config.parallel.pp > 1][:1]
     shown = [*best, *((name, one) for name, one in marked.items() if one.config.parallel.pp > 1)]
     if shown:
-        yield "<h2>Pipelines</h2>\n"
+        yield tag("h2", "Pipelines")
     for name, one in shown:
         yield timeline.draw(timeline.of(one), f"{name}: {layout_name(one.config, one.devices)}").figure
 
 
-def _scaling(found: Scaling) -> Iterator[str]:
+def _scaling(found: Scaling) -> Iterator[Html]:
     yield from _section("On more devices", scaling.COLUMNS, list(scaling.table(found)))
-    yield _paragraph(f"The layout kept is {found.kept}.")
+    yield tag("p", f"The layout kept is {found.kept}.")
     drawings = []
     for kind in get_args(scaling.Kind):
-        groups = [
-            Dots(
-                curve.name,
-                [
-                    Dot(point.devices, point.efficiency, _told(one))
-                    for point in curve.points
-                    if (one := point.prediction)
-                ],
-                color,
-                3,
-                is_line=True,
-            )
+        series = [
+            Series(curve.name, _efficiencies(curve), color, radius=3.0)
             for color, curve in enumerate(found.curves)
             if curve.kind == kind
         ]
+        devices = sorted({point.x for one in series for point in one.points})
         title = f"{kind.capitalize()} scaling"
-        drawings.append(charts.plot(title, groups, "devices", "efficiency", lambda value: f"{value:.0%}", doubles=True))
-    yield "".join(['<div class="charts">\n', *(drawing.figure for drawing in drawings), "</div>\n"])
-    yield from (_paragraph(scaling.limit(curve)) for curve in found.curves)
+        drawings.append(
+            plot(title, series, "devices", "efficiency", text=lambda value: f"{value:.0%}", x_log=True, x_ticks=devices)
+        )
+    yield figures(drawings)
+    yield from (tag("p", scaling.limit(curve)) for curve in found.curves)
 
 
-def _rejected(plans: Plans) -> Iterator[str]:
+def _efficiencies(curve: scaling.Curve) -> list[Point]:
+    return [
+        Point(point.devices, point.efficiency, _told(one))
+        for point in curve.points
+        if (one := point.prediction) is not None
+    ]
+
+
+def _rejected(plans: Plans) -> Iterator[Html]:
     rows = [(f"{one.layouts:,}", one.family, one.reason) for one in plans.rejected]
     yield from _section("Not among them, and why", ("layouts", "which", "reason"), rows) if rows else ()
 
 
-def _assumptions(best: Prediction) -> Iterator[str]:
+def _assumptions(best: Prediction) -> Iterator[Html]:
     """What the figures follow from: the cluster's file, and the program."""
     yield from _section(
         "What this assumes", ("", ""), [("software", f"{best.software.name}: {best.software.description}")]
     )
-    yield f"<pre>{escape(best.cluster.as_toml())}</pre>\n"
+    yield tag("pre", best.cluster.as_toml())
 
 
-def _drawn(heading: str, drawings: Sequence[charts.Drawing]) -> str:
-    figures = "".join(drawing.figure for drawing in drawings)
-    return f'<h2>{escape(heading)}</h2>\n<div class="charts">\n{figures}</div>\n'
+def _drawn(heading: str, drawings: Sequence[Drawing]) -> Iterator[Html]:
+    yield from (tag("h2", heading), figures(drawings))
 
 
 def _told(one: Prediction) -> str:
@@ -208,7 +205,3 @@ def _told(one: Prediction) -> str:
 
 def _seconds(value: float) -> str:
     return f"{text.number(value)} s"
-
-
-def _paragraph(words: str) -> str:
-    return f"<p>{escape(words)}</p>\n"

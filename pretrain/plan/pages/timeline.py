@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pretrain.monitor.charts import round_step
+from corpus.engine.chart import Drawing, round_step, words
+from corpus.engine.page import Html, tag
 from pretrain.parallel.base.simulate import Timeline
-from pretrain.plan.pages.charts import Drawing
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.time import pipeline_time
 from pretrain.schedules import Kind
@@ -64,15 +64,21 @@ def of(prediction: Prediction) -> Timeline:
     return pipeline_time.timeline(schedule, stages, owners, prediction.micro_batches, send=0.0)
 
 
-def draw(timeline: Timeline, title: str) -> Drawing:
-    """Of many ranks some are shown, first and last among them."""
+def draw(timeline: Timeline, title: str, total: float | None = None, unit: str = " s") -> Drawing:
+    """Of many ranks some are shown, first and last among them.
+
+    Args:
+        total: what fills the width, for several on one scale; else all of a step, or as much as can be seen.
+        unit: of the times below the rows.
+    """
     ranks = rows(len(timeline.lists))
     found = list(blocks(timeline, ranks))
-    window = fit(found, timeline.total)
+    window = fit(found, timeline.total) if total is None else Window(total, total, total)
     shown = [block for block in found if block.end <= window.begin or block.start >= window.rest]
     height = ROW * len(ranks) + BOTTOM
-    parts = [_text(LEFT - 6, ROW * row + 14, f"rank {rank}", "end") for row, rank in enumerate(ranks)]
-    parts += [*(_block(block, window) for block in shown), *_ticks(window, height)]
+    parts = [words(LEFT - 6, ROW * row + 14, f"rank {rank}", "end") for row, rank in enumerate(ranks)]
+    parts += [part for block in shown for part in _block(block, window)]
+    parts += _ticks(window, height, unit)
     notes = ["What is empty is the bubble; a number is a micro-batch."]
     if len(ranks) < len(timeline.lists):
         notes.append(f"{len(ranks)} of {len(timeline.lists)} ranks.")
@@ -82,7 +88,7 @@ def draw(timeline: Timeline, title: str) -> Drawing:
         notes.append("Pale: later stages of a rank.")
     told = f"{title}: {timeline.total:.3g} s, of which the busiest rank waits {timeline.total - timeline.ideal:.3g} s"
     legend = [about for kind, about in KINDS.items() if any(block.kind == kind for block in shown)]
-    return Drawing(title, parts, height, told, legend, " ".join(notes), WIDTH)
+    return Drawing(title, parts, height, told, legend, " ".join(notes), width=WIDTH)
 
 
 def rows(num_ranks: int) -> list[int]:
@@ -111,27 +117,21 @@ def fit(found: Sequence[Block], total: float) -> Window:
     return Window(sorted(block.end for block in found)[half - 1], sorted(block.start for block in found)[-half], total)
 
 
-def _block(block: Block, window: Window) -> str:
+def _block(block: Block, window: Window) -> Iterator[Html]:
     left, right = window.place(block.start), window.place(block.end)
-    pale = "" if block.is_first else ' fill-opacity="0.4"'
-    place = f'x="{left:.1f}" y="{ROW * block.row}" width="{max(0.4, right - left - 0.6):.1f}" height="{ROW - 3}"'
-    number = ""
+    kind = f"c{KINDS[block.kind][1]}{'' if block.is_first else ' faint'}"
+    yield tag("rect", class_=kind, x=left, y=ROW * block.row, width=max(0.4, right - left - 0.6), height=ROW - 3)
     if right - left >= NUMBERED:
-        number = _text((left + right) / 2, ROW * block.row + 13, f"{block.micro_batch}", 'middle" class="number')
-    return f'<rect class="c{KINDS[block.kind][1]}" {place}{pale}/>{number}'
+        yield words((left + right) / 2, ROW * block.row + 13, f"{block.micro_batch}", "middle", "number")
 
 
-def _ticks(window: Window, height: float) -> Iterator[str]:
+def _ticks(window: Window, height: float, unit: str) -> Iterator[Html]:
     """Seconds below the rows, and where some are left out."""
     step = round_step((window.begin + window.total - window.rest) / 8)
     for value in [index * step for index in range(int(window.total / step) + 1)]:
         if not window.begin < value < window.rest:
             x = window.place(value)
-            yield _text(x, height - 6, f"{value:.4g} s", "middle" if x > LEFT + 8 else "start")
+            yield words(x, height - 6, f"{value:.4g}{unit}", "middle" if x > LEFT + 8 else "start")
     if not window.is_whole:
         x = window.place(window.begin) + GAP / 2
-        yield f'<line class="restart" x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{height - BOTTOM}"/>'
-
-
-def _text(x: float, y: float, words: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y}" text-anchor="{anchor}">{words}</text>'
+        yield tag("line", class_="restart", x1=x, y1=0, x2=x, y2=height - BOTTOM)

@@ -91,7 +91,7 @@ def test_one_slider_counts_what_a_new_run_would_keep(page: str, built: Path, tmp
     assert "exactly" in seen.text("answer") and "would be kept" in seen.dom
 
 
-def test_several_sliders_count_exactly_while_the_page_holds_all(page: str, built: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_several_sliders_count_exactly_of_whole_pages(page: str, built: Path, tmp_path: Path) -> None:  # noqa: F811
     fragment = "#filter.length.num_chars.min=80&filter.characters.latin_ratio.max=0.05&filter.lines.num_lines.max=4"
     seen = Seen(page, tmp_path, fragment + "&filter.repetition.top_2_gram_ratio.max=off")
     seen.check()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from corpus.recipe import record_recipe
-from corpus.report.card import CARD_NAME, render_card
+from corpus.report.card import render_card
 from corpus.report.facts import gather
 from tests.corpus.report.build import MAIL, MOBILE, RULE
 from tests.corpus.retune.conftest import built, inputs  # noqa: F401  (fixtures)
@@ -18,14 +18,6 @@ from tests.corpus.retune.conftest import built, inputs  # noqa: F401  (fixtures)
 @pytest.fixture(scope="module")
 def card(built: Path) -> str:  # noqa: F811
     return render_card(str(built), gather(str(built)))
-
-
-def test_it_starts_with_front_matter(card: str) -> None:
-    front = re.match(r"---\n(.*?)\n---\n", card, re.DOTALL)
-    assert front
-    keys = [line.split(":")[0] for line in front[1].splitlines() if not line.startswith("-")]
-    assert keys == ["pretty_name", "language", "license", "task_categories", "size_categories"]
-    assert '"n<1K"' in front[1]
 
 
 def test_rules_stand_with_limits_and_what_they_removed(card: str, built: Path) -> None:  # noqa: F811
@@ -45,7 +37,7 @@ def test_biases_are_those_of_this_build(built: Path, monkeypatch: pytest.MonkeyP
     assert "by language: Chinese:" not in card
 
 
-def test_what_only_a_person_knows_is_asked_for_or_shown(built: Path, inputs: Path, tmp_path: Path, card: str) -> None:  # noqa: F811
+def test_what_only_a_person_knows_is_asked_for(built: Path, inputs: Path, tmp_path: Path, card: str) -> None:  # noqa: F811
     assert card.count("to fill in") == 1 and card.count("**To fill in:**") == 2
     out = Path(shutil.copytree(built, tmp_path / "out"))
     person = [
@@ -69,10 +61,3 @@ def test_hostile_sources_are_text(out: str) -> None:
     card = render_card(out, gather(out))
     assert "<script" not in card and MOBILE not in card and MAIL not in card
     assert f"| `{RULE}` | max 0.2 |" in card
-
-
-def test_it_is_written_with_the_report(copy: Path) -> None:
-    from corpus.report.html import write_report
-
-    write_report(str(copy))
-    assert (copy / CARD_NAME).read_text(encoding="utf-8").startswith("---\n")

@@ -9,7 +9,7 @@ import pytest
 
 from corpus.engine.errors import WenhaiError
 from corpus.report import ledger
-from corpus.report.explain import explain, explain_json, wrapped
+from corpus.report.explain import explain, explain_json
 from tests.corpus.report.build import BROKEN_PLACE, HOSTILE_URL, MAIL, MOBILE, RECORDS, RULE, build, identify
 
 
@@ -30,12 +30,6 @@ def test_every_document_has_one_end(out: str) -> None:
             assert events[0].what == "read"
             assert events[-1].what == ends[record.end], (shard, row)
             assert sum(event.what in ("kept", "dropped", "error") for event in events) == 1
-
-
-def test_lines_fit_a_terminal() -> None:
-    lines = wrapped("学而时习之，不亦说乎？abc" * 9, 20)
-    assert "".join(lines) == "学而时习之，不亦说乎？abc" * 9
-    assert max(len(line.encode("gb18030")) for line in lines) == 20  # two bytes a wide character
 
 
 def test_dropped_by_a_rule(out: str) -> None:

@@ -36,23 +36,9 @@ def test_the_page_tells_all(page: str) -> None:
 
 
 def test_nothing_is_requested_and_one_script_may_run(page: str) -> None:
-    tags = Page(page).tags
-    assert not {"img", "link", "iframe", "object", "form", "base"} & {tag for tag, _ in tags}
-    for tag, attributes in tags:
-        assert not any(name.startswith("on") or name in ("src", "style") for name in attributes), (tag, attributes)
-        assert (attributes.get("href") or "#").startswith("#")
-    style, script = (re.search(f"<{tag}>(.*)</{tag}>", page, re.DOTALL) for tag in ("style", "script"))
-    assert style and script and "url(" not in style[1] and "@import" not in style[1]
-    assert [attributes for tag, attributes in tags if tag == "script"] == [
-        {"type": "application/json", "id": "data"},
-        {},
-    ]
-    hashes = [base64.b64encode(hashlib.sha256(one[1].encode()).digest()).decode() for one in (style, script)]
-    policy = next(a["content"] for tag, a in tags if a.get("http-equiv") == "Content-Security-Policy")
-    assert policy == (
-        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    Page(page).check(num_scripts=2)  # one of them the numbers
+    (script,) = re.findall("<script>(.*)</script>", page, re.DOTALL)
+    assert f"script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in page
 
 
 def test_hostile_text_is_text(page: str, markdown: str) -> None:
@@ -112,8 +98,9 @@ def test_a_breach_stands_on_the_page(tmp_path: Path) -> None:
     assert "**Conservation broken.** filter let 20 documents through" in render_markdown(facts)
 
 
-def test_both_files_are_written(copy: Path) -> None:
+def test_all_files_are_written(copy: Path) -> None:
     path = Path(write_report(str(copy)))
     assert path == copy / "report.html"
     assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert (copy / "report.md").read_text(encoding="utf-8").startswith("# Corpus report")
+    assert (copy / "DATASET_CARD.md").read_text(encoding="utf-8").startswith("---\n")

@@ -24,20 +24,10 @@ def test_the_funnel_counts_every_document_once(out: str) -> None:
     assert [step.stage for step in summary.steps] == ["extract", "filter", "text", "tokens"]
 
 
-def test_text_of_at_most_80_columns(out: str) -> None:
-    summary = funnel(out)
-    text = render(summary)
-    assert max(map(len, text.splitlines())) <= 80
-    for words in ("near duplicates", RULE, "53.85 %", "tokens: "):
-        assert words in text
-    assert "\x1b" not in text
-    assert "near duplicates" in render(summary, terminal=True)
-
-
-def test_json_round_trip(out: str) -> None:
-    value = json.loads(json.dumps(funnel(out).as_json(), allow_nan=False))
-    assert value["dropped"]["dedup.near"] == 2
-    assert value["steps"][1]["counts"]["documents_in"] == 24
+def test_the_text_fits_a_terminal(out: str) -> None:
+    text = render(funnel(out))
+    assert max(map(len, text.splitlines())) <= 80 and "\x1b" not in text
+    assert "near duplicates" in text and "near duplicates" in render(funnel(out), terminal=True)
 
 
 def test_documents_lost_between_stages_are_reported_first(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import re
 from pathlib import Path
@@ -13,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus.engine.chart import HEIGHT, TOP
 from pretrain.__main__ import main
 from pretrain.monitor import report
-from pretrain.monitor.charts import BOTTOM, HEIGHT, WIDTH, Chart, Line, draw
-from pretrain.monitor.facts import baselines, charts, decimal, headline, state
+from pretrain.monitor.facts import baselines, charts, headline, state
 from pretrain.monitor.log import CELLS, Curve, RunLog, read_log
 from pretrain.run.evaluation import _draw_report
 from tests.html_page import Page
@@ -62,8 +60,9 @@ def test_every_curve_and_event_is_on_the_page(tmp_path: Path) -> None:
           bigram_bits_per_character=4.76, corpora={"百科": 3.25}, sample="春天来了，\n万物复苏。")  # fmt: skip
     assert main(["report", str(tmp_path)]) == 0
     page = Page((tmp_path / "report.html").read_text())
-    for title in ("Loss", "Bits per character", "Learning rate", "Gradient norm", "Gradient norm by group", "Speed", "Memory",
-                  "Utilisation", "Pipeline bubble", "Where the time goes", "Loss scale", "Batch size"):  # fmt: skip
+    for title in ("Loss", "Bits per character", "Learning rate", "Gradient norm", "Gradient norm by group", "Speed",
+                  "Memory", "Utilisation", "Pipeline bubble", "Where the time goes", "Loss scale",
+                  "Batch size"):  # fmt: skip
         assert title in page.text, title
     assert [tag for tag, _ in page.tags].count("svg") == 12
     markdown = (tmp_path / "report.md").read_text()
@@ -73,26 +72,14 @@ def test_every_curve_and_event_is_on_the_page(tmp_path: Path) -> None:
         assert text in page.text and text in markdown, text
 
 
-def test_the_page_asks_for_nothing_and_runs_nothing(tmp_path: Path) -> None:
-    write(tmp_path, WHOLE, sample=EVIL, corpora={EVIL: 1.0})
-    (tmp_path / "checkpoints" / "step-00000006").mkdir(parents=True)
-    (tmp_path / "checkpoints" / "step-00000006" / "COMMIT.json").write_text('{"files": {"a": {"bytes": 2000000}}}')
-    (tmp_path / "checkpoints" / "step-00000006" / "config.json").write_text(
-        json.dumps({"config": {"data": {"x": EVIL}}})
-    )
-    text = report.write_report(tmp_path).read_text()
-    page = Page(text)
-    names = {tag for tag, _ in page.tags}
-    assert not names & {"script", "link", "img", "iframe", "form", "object", "use"}
-    assert not [attributes for _, attributes in page.tags if {"style", "src", "href", "onload"} & attributes.keys()]
-    assert "http" not in re.sub(r'http-equiv|<meta name="referrer"', "", text)
-    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
-    assert style is not None
-    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
-    (policy,) = (tag["content"] for name, tag in page.tags if tag.get("http-equiv") == "Content-Security-Policy")
-    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    assert EVIL in page.text and "step-00000006" in page.text and "2.0 MB" in page.text
-    assert "<script>" not in text.replace("&lt;script&gt;", "")
+def test_a_strangers_text_stays_text(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoints" / "step-00000006"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "COMMIT.json").write_text('{"files": {"a": {"bytes": 2000000}}}')
+    (checkpoint / "config.json").write_text(json.dumps({"config": {"data": {"x": EVIL}}}))
+    page = Page(report.write_report(write(tmp_path, WHOLE, sample=EVIL, corpora={EVIL: 1.0})).read_text())
+    page.check()
+    assert page.text.count(EVIL) == 3 and "step-00000006" in page.text and "2.0 MB" in page.text
     markdown = (tmp_path / "report.md").read_text()
     outside = re.sub(r"^(`{3,})\w*\n.*?^\1$", "", markdown, flags=re.DOTALL | re.MULTILINE)
     assert "&lt;script&gt;" in outside and "<script>" not in outside
@@ -125,33 +112,21 @@ def test_corpora_and_sources_have_lines_of_their_own(tmp_path: Path) -> None:
     parts = {"bits_per_character/百科": 3.25, "bits_per_character/source:诗": 2.5, "bits_per_character/source:a/b": 4.5}
     out = write(tmp_path, record("validation", 3, bits_per_character=3.5, **parts), sources={"诗": 2.5, "a/b": 4.5})
     log = read_log(out)
-    labels = {chart.title: [line.label for line in chart.lines if line.curve.cells] for chart in charts(log)}
+    labels = {chart.title: [name for name, _ in chart.legend] for chart in charts(log)}
     assert labels["Bits per character"] == ["held out", "百科"]
     assert labels["Bits per character by source"] == ["诗", "a/b"], "as recorded: the largest first"
-    assert [row.cells for row in baselines(log)] == [("of source 诗", "2.500"), ("of source a/b", "4.500")]
+    assert baselines(log) == [("of source 诗", "2.500"), ("of source a/b", "4.500")]
 
 
 def test_phases_that_took_no_time_are_not_named(tmp_path: Path) -> None:
     log = read_log(write(tmp_path, trained(1, 2, phases={"forward": 1.0, "save": 0.0})))
-    (chart,) = (chart for chart in charts(log) if chart.stacked)
-    assert [line.label for line in chart.lines] == ["forward"]
+    (chart,) = (chart for chart in charts(log) if chart.title == "Where the time goes")
+    assert [name for name, _ in chart.legend] == ["forward"]
 
 
 def test_small_speeds_have_a_unit_of_their_own(tmp_path: Path) -> None:
     for flops, shown in ((2.1e10, ("21", "GFLOP/s, mean")), (2e12, ("2", "TFLOP/s, mean"))):
         assert shown in headline(read_log(write(tmp_path, trained(1, flops_per_second=flops))))
-
-
-def test_the_lowest_value_does_not_lie_on_the_edge() -> None:
-    curve = Curve()
-    curve.add(1, 5.0)
-    curve.add(2, 4.0)
-    heights = {}
-    for from_zero in (False, True):
-        text = draw(Chart("t", [Line("l", curve)], "", decimal, from_zero=from_zero), 2, [])
-        (path,) = re.findall(r'class="line c0" d="([^"]*)"', text)
-        heights[from_zero] = float(path.split()[-1])
-    assert heights[True] < heights[False] < HEIGHT - BOTTOM - 5
 
 
 def test_a_step_that_was_done_again_counts_once(tmp_path: Path) -> None:
@@ -243,25 +218,11 @@ def test_a_long_run_has_a_small_page(tmp_path: Path) -> None:
     assert log.counts["save"] == 4000 and len(log.timeline()) == 200
 
 
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(-1e6, 1e6)), min_size=1, max_size=30), st.booleans())
-def test_all_that_is_drawn_lies_in_the_picture(points: list[tuple[int, float]], from_zero: bool) -> None:
-    curve = Curve()
-    for step, value in sorted(points):
-        curve.add(step, value)
-    last = max(step for step, _ in points)
-    text = draw(Chart("t", [Line("l", curve, dots=True)], "", decimal, from_zero=from_zero), last, [last // 2])
-    for path in re.findall(r' d="([^"]*)"', text):
-        for x, y in re.findall(r"(-?[\d.]+) (-?[\d.]+)", path):
-            assert 0 <= float(x) <= WIDTH and 0 <= float(y) <= HEIGHT
-    assert "nan" not in text and "inf" not in text
-
-
 def test_shares_are_stacked_to_the_top() -> None:
     log = RunLog("r")
     for step in (1, 2, 3):
         log.take({"kind": "train", "step": step, "phases": {"forward": 0.25, "backward": 0.75}}, step)
-    (chart,) = (chart for chart in charts(log) if chart.stacked)
-    text = draw(chart, 3, [])
-    forward, backward = re.findall(r'class="area c\d" d="M([^"]*)z"', text)
+    (chart,) = (chart for chart in charts(log) if chart.title == "Where the time goes")
+    forward, backward = re.findall(r'class="area c\d" d="M([^"]*)z"', chart.figure)
     heights = [sorted({float(place.split()[1]) for place in area.split("L")}) for area in (forward, backward)]
-    assert heights == [[164.5, 216.0], [10.0, 164.5]]
+    assert heights == [[180.5, HEIGHT - 24], [TOP, 180.5]]

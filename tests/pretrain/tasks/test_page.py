@@ -11,14 +11,29 @@ from tests.pretrain.tasks.made_up import results_of, task_result
 
 def test_the_page_needs_nothing_else_and_escapes_what_it_shows() -> None:
     hostile = task_result("<b>x</b>", labels=("<script>", '"&'), diagonal=(0, 0, 1, 1))
-    results = results_of(hostile, task_result("ocnli"), calibration="diagonal")
-    html = render(results, published(), {"<b>x</b>": difference([True] * 4, [True, True, True, False])})
-    page = Page(html)
-    tags = [tag for tag, _ in page.tags]
-    assert "script" not in tags and "link" not in tags and "b" in tags  # the cards' own
-    assert all("style" not in attrs and "src" not in attrs and "href" not in attrs for _, attrs in page.tags)
-    assert "&lt;script&gt;" in html and "+25.0" in page.text
-    assert tags.count("circle") == len(published().row)  # of the task that is asked whole, and published
+    page = Page(render(results_of(hostile, calibration="diagonal"), published()))
+    page.check()
+    assert "<script> answered with" in page.text
+
+
+def test_bars_whiskers_chance_and_published_points() -> None:
+    page = render(results_of(task_result("ocnli"), task_result("b", num_in_split=9)), published())
+    assert page.count("<circle") == len(published().row)  # of the whole split only
+    assert page.count('class="line ') == 2 and page.count('class="event"') == 2
+    assert "ocnli: 75.0 %, at chance" in page and "Zero-shot GPT: 34.4 %" in page
+    assert "<td>Zero-shot GPT</td>" in page and page.count("34.4</td>") == 2  # its mean over this task, and the task
+    assert "Beside published" not in render(results_of(task_result("b")), published())
+    assert "30.1 to 95.4" in page and "a sample of 4 of 9 items" in page
+
+
+def test_calibration_comparison_and_the_class_that_is_answered_most() -> None:
+    task = task_result("csl", plain=(1, 1, 1, 1), diagonal=(0, 0, 1, 1))
+    differences = {"csl": difference([True] * 4, [True, True, True, False])}
+    page = render(results_of(task, calibration="diagonal"), published(), differences)
+    assert "uncalibrated: 50.0 %" in page and "50.0 (15.0 to 85.0)" in page and "+25.0" in page
+    assert "甲 is 50.0 % of the answers" in page and "甲 answered with 甲: 2 of 2" in page
+    plain = render(results_of(task_result("csl", plain=(1, 1, 1, 1))), published())
+    assert "乙 is 100.0 % of the answers" in plain and "uncalibrated" not in plain.split("</p>", 1)[1]
 
 
 def test_of_many_classes_the_most_answered_are_drawn() -> None:

@@ -40,13 +40,6 @@ def test_a_report_on_texts(
     assert page.read_text().startswith("<!DOCTYPE html>")
 
 
-def test_a_summary_without_texts(model_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(model_file)]) == 0
-    printed = capsys.readouterr().out
-    assert "ids in the vocabulary" in printed and "pieces by script: byte 256, control 2" in printed
-    assert "\nsource" not in printed
-
-
 def test_the_report_of_a_build_is_the_one_that_training_wrote(
     tmp_path: Path, text_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,15 +70,6 @@ def test_best_is_the_least_fallback(values: list[Any], names: list[str], value: 
     assert (found["names"], found["value"], found["next"]) == (names, value, following)
 
 
-def test_the_summary_is_a_table_and_sentences(result: dict[str, Any]) -> None:
-    text = summarize(result)
-    lines = text.split("\n")
-    assert lines[0].split() == ["small", "large"]
-    assert next(line for line in lines if line.startswith("vocabulary")).split() == ["vocabulary", "500", "700"]
-    assert sum(line.startswith("characters/token: ") for line in lines) == 4  # two sources with text, two scripts
-    assert any(line.startswith("fewest tokens for these texts: large (") for line in lines)
-
-
 def test_equal_candidates_do_not_differ(tokenizer: Tokenizer) -> None:
     said = verdicts(compare({"a": tokenizer, "b": tokenizer}, TEXTS))
     assert SIZES_DIFFER not in said

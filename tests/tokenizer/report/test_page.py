@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 from typing import Any
 
 import pytest
-from rich.cells import cell_len
 
+from corpus.engine.chart import NUM_COLORS
 from tests.html_page import Page
 from tests.tokenizer.texts import documents
 from tokenizer.model import Tokenizer
 from tokenizer.report import vocabulary_report
 from tokenizer.report.compare import best_of, compare
-from tokenizer.report.page import MAX_SERIES, comparison_page, report_page
-from tokenizer.report.shown import cut, table
+from tokenizer.report.page import comparison_page, report_page
 
 HOSTILE = '<script>alert("1")</script>\u202e\x1b[31m&amp;'
 
@@ -44,30 +40,10 @@ def pages(tokenizer: Tokenizer, report: dict[str, Any]) -> list[str]:
     return [report_page(hostile, HOSTILE), comparison_page(result)]
 
 
-def test_nothing_is_requested_and_nothing_may_run(pages: list[str]) -> None:
-    for page in pages:
-        tags = Page(page).tags
-        assert not {"img", "link", "iframe", "object", "form", "base", "script", "a"} & {tag for tag, _ in tags}
-        for tag, attributes in tags:
-            assert not any(name.startswith("on") or name in ("src", "href", "style") for name in attributes), tag
-        (style,) = re.findall("<style>(.*)</style>", page, re.DOTALL)
-        assert "url(" not in style and "@import" not in style
-        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-        policy = next(a["content"] for _, a in tags if a.get("http-equiv") == "Content-Security-Policy")
-        assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-
-
 def test_hostile_pieces_are_text(pages: list[str]) -> None:
     for page in pages:
-        assert "<script" not in page and "&lt;script&gt;alert(" in page
-        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page)
-        assert "\\u202e\\x1b[31m&amp;amp;" in page
-
-
-def test_every_element_is_closed(pages: list[str]) -> None:
-    for page in pages:
-        for tag in ("table", "tr", "td", "th", "ul", "li", "svg", "figure", "details", "div", "main", "html", "text"):
-            assert len(re.findall(f"<{tag}[ >]", page)) == page.count(f"</{tag}>"), tag
+        Page(page).check()
+        assert page.count("&lt;script&gt;alert(") > 8 and "\\u202e\\x1b[31m&amp;amp;" in page
 
 
 def test_the_page_tells_all(report: dict[str, Any]) -> None:
@@ -86,17 +62,10 @@ def test_a_model_without_texts_has_a_page(tokenizer: Tokenizer) -> None:
 
 
 def test_candidates_beyond_the_colours_are_in_the_table(tokenizer: Tokenizer) -> None:
-    result = compare({f"model{number}": tokenizer for number in range(MAX_SERIES + 2)}, {"poems": documents(1)})
+    result = compare({f"model{number}": tokenizer for number in range(NUM_COLORS + 2)}, {"poems": documents(1)})
     for figures in result["candidates"].values():
         figures["megabytes_per_second"] = 1.0  # the measured fastest would be named once more
     result["best"] = best_of(result["candidates"])
     page = comparison_page(result)
-    assert page.count("<polyline") == MAX_SERIES
-    assert page.count(f"model{MAX_SERIES + 1}") == 2  # a column and its pieces
-
-
-def test_columns_of_han_and_latin_line_up() -> None:
-    lines = table([["", "诗", "x"], ["古文", "1", "22"], ["a", "333", "4"]]).split("\n")
-    assert {cell_len(line) for line in lines} == {13}
-    assert cell_len(cut("一二三四五六七八九十", 9)) == 9
-    assert cut("一二三四五六七八九十", 9) == "一…八九十"
+    assert page.count('class="line ') == NUM_COLORS
+    assert page.count(f"model{NUM_COLORS + 1}") == 2  # a column and its pieces

@@ -14,8 +14,7 @@ from pretrain.parallel.base.simulate import Timeline, simulate
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.naming import layout_name
-from pretrain.plan.pages import charts, report, rules, timeline
-from pretrain.plan.pages.charts import Bar, Dot, Dots
+from pretrain.plan.pages import report, rules, timeline
 from pretrain.plan.pages.scaling import Curve, Point, Scaling
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout
@@ -72,7 +71,7 @@ def test_everything_is_on_the_page(plans: Plans, config: RunConfig, cluster: Clu
         *(rule.change for rule in rules.rules(config, DEVICES, cluster)),
     ):  # fmt: skip
         assert words in page.text, words
-    marked = re.findall(r"<tr class=mark>.*?</tr>", text)
+    marked = re.findall(r'<tr class="mark">.*?</tr>', text)
     assert len(marked) == 1 and "configured" in marked[0]
     assert len(svgs(text)) == 3 + 1 + 2 + 2  # bars, space, pipelines of the best with one and the configured, scaling
 
@@ -95,34 +94,8 @@ def test_it_asks_for_nothing_and_runs_nothing(plans: Plans) -> None:
         hostile, 10**9, name=EVIL, marked={EVIL: plans.layouts[1]},
         ruled=[rules.Rule(EVIL, EVIL, 1.0, 1.0, 1.0, 0.1, 0.5, 1, EVIL)], scaled=replace(scaled(evil), kept=EVIL),
     )  # fmt: skip
-    assert page.count("alert(") >= 10
-    tags = Page(page).tags
-    assert not {tag for tag, _ in tags} & {"script", "img", "link", "iframe", "form", "object", "a"}
-    assert not any({"style", "onload", "href", "src"} & set(attributes) for _, attributes in tags)
-    assert "<script" not in page and len(svgs(page)) == 8
-
-
-def test_the_bars_are_the_parts() -> None:
-    rows = [Bar("one", {"a": 1.0, "b": 3.0}, "4"), Bar("two", {"b": 2.0, "c": 0.0}, "2")]
-    (svg,) = svgs(charts.bars("title", rows, str, limit=(8.0, "most")).figure)
-    found = [(one.get("class"), float(one.get("width", 0))) for one in svg.iter("rect")]
-    unit = found[0][1]
-    assert [(kind, round(width / unit)) for kind, width in found] == [("c0", 1), ("c1", 3), ("c1", 2)]
-    assert [round(float(one.get("x", 0)) / unit) for one in svg.iter("rect")] == [0, 1, 0]
-    (line,) = svg.iter("line")
-    assert float(line.get("x1", 0)) == pytest.approx(8 * unit, rel=0.01)
-
-
-def test_names_are_escaped_wherever_they_stand() -> None:
-    drawings = [
-        charts.bars(EVIL, [Bar(EVIL, {EVIL: 1.0}, EVIL)], str, (1.0, EVIL), EVIL),
-        charts.plot(EVIL, [Dots(EVIL, [Dot(1, 1, EVIL)], 0)], EVIL, EVIL, note=EVIL),
-        charts.plot(EVIL, [Dots(EVIL, [Dot(1, 1, EVIL)], 0)], EVIL, EVIL, doubles=True),
-    ]
-    drawn = "".join(drawing.figure for drawing in drawings)
-    alone = ElementTree.fromstring(charts.picture(drawings, [EVIL]))
-    assert EVIL in {one.text for one in alone.iter("{http://www.w3.org/2000/svg}text")}
-    assert "<script" not in drawn and len(svgs(drawn)) == 3 and "script" not in {tag for tag, _ in Page(drawn).tags}
+    assert page.count("alert(") >= 10 and len(svgs(page)) == 8
+    Page(page).check()
 
 
 def test_only_pipelines_are_drawn_as_such(plans: Plans) -> None:
@@ -142,21 +115,10 @@ def test_offloaded_state_is_not_on_the_device(config: RunConfig, cluster: Cluste
 def test_the_front_is_what_nothing_beats(plans: Plans) -> None:
     front = report.front(plans.layouts)
     for one in plans.layouts:
-        beaten = any(
-            other.memory_bytes <= one.memory_bytes and other.tokens_per_second > one.tokens_per_second
-            for other in plans.layouts
-        )
+        smaller = [other for other in plans.layouts if other.memory_bytes <= one.memory_bytes]
+        beaten = any(other.tokens_per_second > one.tokens_per_second for other in smaller)
         assert (one in front) == (not beaten)
     assert [one.memory_bytes for one in front] == sorted(one.memory_bytes for one in front)
-
-
-def test_marks_that_hide_each_other_are_drawn_once() -> None:
-    dots = [Dot(1, 1), Dot(1, 1.0001), Dot(5, 9, "far")]
-    (svg,) = svgs(charts.plot("t", [Dots("some", dots, 0)], "x", "y", x_limit=10).figure)
-    assert len(list(svg.iter("circle"))) == 2 and [one.text for one in svg.iter("title")] == ["far"]
-    across = [float(one.get("cx", 0)) for one in svg.iter("circle")]
-    up = [float(one.get("cy", 0)) for one in svg.iter("circle")]
-    assert across[1] > across[0] and up[1] < up[0]
 
 
 def simulated(schedule: str, ranks: int, micro_batches: int, chunks: int = 1) -> Timeline:
@@ -171,7 +133,7 @@ def test_a_short_step_is_drawn_whole() -> None:
     (svg,) = svgs(timeline.draw(found, "title").figure)
     blocks = list(svg.iter("rect"))
     assert len(blocks) == sum(map(len, found.lists))
-    assert sum(block.get("fill-opacity") is not None for block in blocks) == len(blocks) // 2
+    assert sum(block.get("class", "").endswith(" faint") for block in blocks) == len(blocks) // 2
     ends = [float(block.get("x", 0)) + float(block.get("width", 0)) for block in blocks]
     assert timeline.WIDTH - 4 < max(ends) <= timeline.WIDTH
     starts = {float(block.get("x", 0)) for block in blocks}
