@@ -76,7 +76,7 @@ class Measured:
     hashing_seconds: float  # of the input files, before the first stage
     between_seconds: float  # CPU of the build outside its tasks
     peak_bytes: int
-    profile: Mapping[tuple[str, str], float]  # (stage, function) -> CPU seconds; empty without one
+    profile: Mapping[tuple[str, str], float]  # (stage, function) -> seconds; empty without one
 
 
 def run(arguments: Namespace) -> None:
@@ -129,7 +129,7 @@ def measure_build(folder: str, recipe: str, overrides: Sequence[str], profile: b
     """Build `folder/in`, from nothing, in this process: into `folder/build`, or profiled into a folder that goes."""
     start = start_up(folder, recipe, overrides)
     out, before = f"{folder}/{'profile' if profile else 'build'}", time.process_time()
-    profiles = defaultdict[str, cProfile.Profile](lambda: cProfile.Profile(time.process_time))
+    profiles = defaultdict[str, cProfile.Profile](cProfile.Profile)
 
     def run_profiled(stage: Stage, task: Any, url: str) -> Any:
         return profiles[stage.name].runcall(run_task, stage, task, url)
@@ -178,7 +178,7 @@ def _stages(inputs: str, recipe: str, overrides: Sequence[str]) -> tuple[list[St
 
 
 def own_times(profile: cProfile.Profile) -> dict[str, float]:
-    """CPU seconds of each function of ours, and of each package of others; what one calls in C is its own."""
+    """Seconds of each function of ours, and of each package of others; what one calls in C is its own."""
     found: dict[str, float] = defaultdict(float)
     for entry in profile.getstats():
         if isinstance(entry.code, CodeType):
