@@ -20,7 +20,7 @@ STEPS ?=
 SET ?=
 MACHINE ?= $(if $(shell command -v nvidia-smi 2>/dev/null),,cpu)
 DEVICES ?=
-ASK ?=
+ARGS ?= $(if $(ASK),$(warning ASK is called ARGS now: the old name goes with the next version)$(ASK))
 ARMS ?=
 CLUSTER ?=
 NODES ?= 1
@@ -62,7 +62,7 @@ help:  ## list the targets and the variables
 ##   RUN_DIR=runs/a            the training run: checkpoints, metrics, logs (default: DATA/pretrain)
 ##   MACHINE=h100-80|my.toml   what `make plan` plans for (default: the GPUs here, or cpu; docs/planner.md)
 ##   DEVICES=2128              how many GPUs of it (default: one machine)
-##   ASK='--explain 1'         more options of `make plan`, of the tasks of `make evaluate`, and of `make ablate`
+##   ARGS='--explain 1'         more options of `make plan`, of the tasks of `make evaluate`, and of `make ablate`
 ##   ARMS='a=build/a b=build/b' the builds that `make ablate` compares, the first one to all others
 ##   CLUSTER=slurm             submit the training to a cluster instead of running it here (docs/cluster.md)
 ##   NODES=4                   machines of the cluster (default: 1)
@@ -127,7 +127,7 @@ corpus: $(VENV)/.corpus-stamp  ## text -> clean, deduplicated, tokenized dataset
 	@$(RUN) -m corpus report '$(OUT)' > /dev/null
 
 plan: $(VENV)/.pretrain-stamp  ## rank the layouts of CONFIG on DEVICES of a MACHINE that need not be there: time, memory, why
-	@$(RUN) -m pretrain plan --config '$(CONFIG)' $(if $(MACHINE),--cluster '$(MACHINE)') $(if $(DEVICES),--gpus '$(DEVICES)') $(foreach pair,$(SET),--set '$(pair)') $(ASK)
+	@$(RUN) -m pretrain plan --config '$(CONFIG)' $(if $(MACHINE),--cluster '$(MACHINE)') $(if $(DEVICES),--gpus '$(DEVICES)') $(foreach pair,$(SET),--set '$(pair)') $(ARGS)
 
 pretrain: have-data $(VENV)/.pretrain-stamp  ## dataset -> GPT, on NPROC processes or a cluster; run again to resume
 	@$(TRAIN) --config '$(CONFIG)' --data '$(DATA)' --out '$(RUN_DIR)' $(if $(STEPS),--set training.num_steps=$(STEPS)) $(foreach pair,$(SET),--set '$(pair)')
@@ -141,10 +141,10 @@ generate: have-model $(VENV)/.pretrain-stamp  ## let the trained GPT continue PR
 
 evaluate: have-model $(VENV)/.pretrain-stamp  ## bits per character of the trained GPT on held-out text; with TASKS, the nine tasks as well
 	@$(RUN) -m pretrain evaluate --checkpoint '$(CHECKPOINT)' --data '$(DATA)'
-	@$(if $(TASKS),$(RUN) -m pretrain tasks --checkpoint '$(CHECKPOINT)' --data '$(TASKS)' --out '$(RUN_DIR)/tasks/$(notdir $(CHECKPOINT))' --report '$(RUN_DIR)/tasks/$(notdir $(CHECKPOINT))/report.html' $(ASK))
+	@$(if $(TASKS),$(RUN) -m pretrain tasks --checkpoint '$(CHECKPOINT)' --data '$(TASKS)' --out '$(RUN_DIR)/tasks/$(notdir $(CHECKPOINT))' --report '$(RUN_DIR)/tasks/$(notdir $(CHECKPOINT))/report.html' $(ARGS))
 
 ablate: have-arms $(VENV)/.pretrain-stamp  ## the same small model on several builds (ARMS): did a filter help? run again to resume
-	@$(RUN) -m pretrain ablate $(foreach arm,$(ARMS),--arm '$(arm)') --config '$(CONFIG)' --nproc $(NPROC) $(if $(STEPS),--steps $(STEPS)) $(foreach pair,$(SET),--set '$(pair)') --out '$(or $(filter-out build/demo,$(OUT)),build/ablation)' $(ASK)
+	@$(RUN) -m pretrain ablate $(foreach arm,$(ARMS),--arm '$(arm)') --config '$(CONFIG)' --nproc $(NPROC) $(if $(STEPS),--steps $(STEPS)) $(foreach pair,$(SET),--set '$(pair)') --out '$(or $(filter-out build/demo,$(OUT)),build/ablation)' $(ARGS)
 
 report: have-data $(VENV)/.corpus-stamp  ## draw report.html and report.md of a dataset: the funnel, every rule, samples
 	@$(RUN) -m corpus report '$(DATA)'
@@ -165,7 +165,7 @@ have-data:
 	@case '$(DATA)' in *://*) ;; *) test -e '$(DATA)/run.json';; esac || { echo "no dataset in '$(DATA)' (no run.json there). Make one: make corpus, or name yours: make $(MAKECMDGOALS) DATA=build/my" >&2; exit 2; }
 
 have-arms:
-	@test -n '$(ARMS)' || { echo "an ablation compares builds: make ablate ARMS='filtered=build/a unfiltered=build/b' ASK='--tokens 600k --seeds 3'" >&2; exit 2; }
+	@test -n '$(ARMS)' || { echo "an ablation compares builds: make ablate ARMS='filtered=build/a unfiltered=build/b' ARGS='--tokens 600k --seeds 3'" >&2; exit 2; }
 
 have-model:
 	@test -n '$(CHECKPOINT)' || { echo "no trained model below '$(RUN_DIR)'. Train one: make pretrain DATA='$(DATA)', or name a checkpoint: make $(MAKECMDGOALS) CHECKPOINT=..." >&2; exit 2; }

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from corpus.engine import storage
+from corpus.engine.disk_budget import free_space, size
 from corpus.engine.run import TIMINGS_NAME, plan_stages, read_run
 from corpus.engine.running import duration
-from corpus.engine.space import free_space, size
 from corpus.engine.stage import MANIFEST_NAME, Folder, Stage
 from corpus.engine.storage import File
 

@@ -151,7 +151,7 @@ def _deaths_at_end(results: Sequence[bytes | Death | None], before: int) -> int:
 _shared: dict[int, Sandbox] = {}
 
 
-def shared(function: str, limits: Limits) -> Sandbox:
+def shared_sandbox(function: str, limits: Limits) -> Sandbox:
     """This process's sandbox, kept from one call to the next: starting a child costs half a second."""
     mine = _shared.get(os.getpid())
     if mine is None or (mine.function, mine.limits) != (function, limits):

@@ -1,8 +1,8 @@
 """Pretraining: the model, its parallel layouts, the loader over token shards, the training loop and its checkpoints."""
 
-from corpus.engine import moved
+from corpus.engine import register_moved
 
-moved(
+register_moved(
     {
         "pretrain.train": "pretrain.run.train",
         "pretrain.trace": "pretrain.run.trace",

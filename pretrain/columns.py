@@ -13,19 +13,19 @@ GAP = "  "
 MOST_COLUMNS = 32  # of a cell; names come from other people's files
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """With what would steer a terminal, or break a line, as ?."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
-def fitted(text: str, columns: int) -> str:
+def truncate_columns(text: str, columns: int) -> str:
     """As much of a text as so many columns hold.
 
-    >>> fitted("a百科", 4), fitted("BUSTM", 9)
+    >>> truncate_columns("a百科", 4), truncate_columns("BUSTM", 9)
     ('a百', 'BUSTM')
     """
     kept, width = "", 0
-    for character in shown(text):
+    for character in printable(text):
         width += cell_len(character)
         if width > columns:
             break
@@ -33,7 +33,7 @@ def fitted(text: str, columns: int) -> str:
     return kept
 
 
-def aligned(
+def align_table(
     rows: Sequence[Sequence[str]], indent: str = "", left: Collection[str] | None = None, gap: str = GAP
 ) -> Iterator[str]:
     """Rows of as many cells each, the first of them the heads.
@@ -41,11 +41,11 @@ def aligned(
     Without `left` columns of numbers stand to the right, and long names are cut; else all columns but those with these
     heads stand to the right, and nothing is cut.
 
-    >>> list(aligned([("", "s"), ("step", "1.5")], left=("",)))
+    >>> list(align_table([("", "s"), ("step", "1.5")], left=("",)))
     ['        s', 'step  1.5']
     """
     if left is None:
-        rows = [[fitted(cell, MOST_COLUMNS) for cell in row] for row in rows]
+        rows = [[truncate_columns(cell, MOST_COLUMNS) for cell in row] for row in rows]
     columns = list(zip(*rows, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]
     to_right = [
@@ -60,6 +60,8 @@ def aligned(
         yield indent + gap.join(cells).rstrip()
 
 
-def wrapped(text: str, rest: str = GAP) -> Iterator[str]:
+def wrap_paragraph(text: str, rest: str = GAP) -> Iterator[str]:
     """A paragraph; its lines after the first are indented."""
-    yield from textwrap.wrap(shown(text), WIDTH, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False)
+    yield from textwrap.wrap(
+        printable(text), WIDTH, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False
+    )

@@ -34,7 +34,7 @@ SHORT_PHASES = {
 }
 
 
-def say(message: str) -> None:
+def log_message(message: str) -> None:
     """Talk goes to stderr: plain lines, one write each, so that ranks do not mix. Above the live line, where there is
     one."""
     sys.stderr.write(message + "\n")
@@ -62,7 +62,9 @@ class Console:
 
     def report(self, fields: Sequence[str]) -> None:
         """A line of fields; on a terminal as many as fit in its width, the rest indented below."""
-        say(GAP.join(fields) if self._live is None else "\n".join(folded(fields, self._live.console.width)))
+        log_message(
+            GAP.join(fields) if self._live is None else "\n".join(fold_fields(fields, self._live.console.width))
+        )
 
     def show(self, step: int, loss: float) -> None:
         """Let the live line say what the last step was."""
@@ -130,7 +132,7 @@ class Progress:
         from rich.table import Table
         from rich.text import Text
 
-        words = folded(self.fields(), options.max_width)[0]
+        words = fold_fields(self.fields(), options.max_width)[0]
         row: list[RenderableType] = [Text(words, no_wrap=True, overflow="crop")]
         room = options.max_width - len(words) - len(GAP)
         if room >= LEAST_BAR:
@@ -140,10 +142,10 @@ class Progress:
         yield line
 
 
-def folded(fields: Sequence[str], width: int) -> list[str]:
+def fold_fields(fields: Sequence[str], width: int) -> list[str]:
     """Fields in lines of up to `width` columns; all but the first line are indented, a field is never cut.
 
-    >>> folded(["step 1/9", "loss 5.0", "norm 0.1"], 20)
+    >>> fold_fields(["step 1/9", "loss 5.0", "norm 0.1"], 20)
     ['step 1/9  loss 5.0', '  norm 0.1']
     """
     lines: list[str] = []

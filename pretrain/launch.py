@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
 from pretrain.errors import LostRank
-from pretrain.signals import handled
+from pretrain.signals import signal_handler
 
 GRACE_SECONDS = 20.0  # for the other ranks, once one has failed
 POLL_SECONDS = 0.05
@@ -36,7 +36,7 @@ PR_SET_PDEATHSIG = 1  # of prctl
 
 
 @contextmanager
-def told_once() -> Iterator[None]:
+def report_on_rank_zero() -> Iterator[None]:
     """End other ranks than the first without a word of errors that it tells; of a lost rank each says what it knows."""
     try:
         yield
@@ -81,7 +81,7 @@ def launch(rank_command: Sequence[str], num_ranks: int, nodes: Nodes = ALONE, *,
         for process in ranks:
             process.send_signal(number)
 
-    with handled(pass_on):
+    with signal_handler(pass_on):
         try:
             for process in start_ranks(rank_command, num_ranks, nodes, outputs=outputs):
                 ranks.append(process)  # one by one: a signal reaches those that there are

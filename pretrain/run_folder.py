@@ -40,7 +40,7 @@ def steps(folder: Path) -> dict[str, bool]:
     return {name: (folder / name / COMMIT).is_file() for name in sorted(names, key=step_of)}
 
 
-def committed(out: Path) -> list[Path]:
+def committed_checkpoints(out: Path) -> list[Path]:
     """The committed checkpoints of a run, oldest first."""
     folder = checkpoints_folder(out)
     return [folder / name for name, is_committed in steps(folder).items() if is_committed]
@@ -48,4 +48,4 @@ def committed(out: Path) -> list[Path]:
 
 def newest(out: Path) -> Path | None:
     """The newest committed checkpoint of a run."""
-    return next(reversed(committed(out)), None)
+    return next(reversed(committed_checkpoints(out)), None)

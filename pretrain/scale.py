@@ -43,7 +43,7 @@ from pretrain.launch import launch
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.mesh import World
 from pretrain.plan import auto
-from pretrain.run.datasets import open_run
+from pretrain.run.datasets import open_datasets
 from pretrain.training.step import new_run
 from pretrain.training.timing import timed_steps
 from pretrain.workload.flops import flops_per_token
@@ -172,7 +172,7 @@ def measure(runs: Sequence[tuple[Kind, RunConfig]], args: argparse.Namespace) ->
     with mesh.start(runs[0][1].parallel, training.device, training.timeout_minutes) as world:
         for kind, config in runs:
             seconds = _step_seconds(config, world, args)
-            with world.together():
+            with world.propagate_errors():
                 if world.rank == 0:
                     point = _point(kind, config, world, seconds, args)
                     durable.write_json(args.out / "points" / point.file_name, point.model_dump(mode="json"))
@@ -181,11 +181,11 @@ def measure(runs: Sequence[tuple[Kind, RunConfig]], args: argparse.Namespace) ->
 
 def _step_seconds(config: RunConfig, world: World, args: argparse.Namespace) -> list[float]:
     """Of each measured step, the slowest rank's time."""
-    with world.together():
+    with world.propagate_errors():
         if args.data is None:
             loader, order = memory_loader(random_tokens(config), config), order_from(config)
         else:
-            corpora = open_run(config, args.data, args.tokenizer)
+            corpora = open_datasets(config, args.data, args.tokenizer)
             loader, order = corpora.loader, corpora.order
             config = with_vocab_size(config, corpora.tokenizer.vocab_size)
     return timed_steps(new_run(config, world, loader, order), args.warm_up, args.steps)

@@ -22,7 +22,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
 @contextmanager
-def ending_at_once() -> Iterator[None]:
+def exit_on_signal() -> Iterator[None]:
     """Within it a signal ends the process with exit code 75. Main thread only."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -48,18 +48,18 @@ def ending_at_once() -> Iterator[None]:
 
 
 @contextmanager
-def noted() -> Iterator[Callable[[], bool]]:
+def stop_on_signal() -> Iterator[Callable[[], bool]]:
     """Within it a signal only makes the answer to a question true; a second one changes nothing, so no save is torn."""
     received: list[int] = []
-    with handled(lambda number, frame: received.append(number)):
+    with signal_handler(lambda number, frame: received.append(number)):
         yield lambda: bool(received)
 
 
 @contextmanager
-def handled(handler: Handler) -> Iterator[None]:
+def signal_handler(handler: Handler) -> Iterator[None]:
     """Within it a signal does what the handler does, and nothing else."""
     with _handlers(handler):
-        before = signal.set_wakeup_fd(-1)  # of `ending_at_once`
+        before = signal.set_wakeup_fd(-1)  # of `exit_on_signal`
         try:
             yield
         finally:

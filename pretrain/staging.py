@@ -1,7 +1,7 @@
 """Corpora on object storage, brought to a disk of each machine before training.
 
 Where a corpus' folder is a URL (`s3://...`, any fsspec store), its token shards, the tables of their documents and its
-tokenizer are copied below `data.cache` (see `pretrain.cache`), as a small build that everything reads like any other:
+tokenizer are copied below `data.cache` (see `pretrain.shard_cache`), as a small build that everything reads like any other:
 
     run.json    tokens/MANIFEST.json    tokens/data/...    tokenizer/MANIFEST.json    tokenizer/model/...
 
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from corpus.engine import storage
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.cache import GIB, Cache, GivenUp, RemoteCorpus, RemoteFile
 from pretrain.config import DataConfig
 from pretrain.data.examples import COUNTED, RECORD
+from pretrain.shard_cache import GIB, GivenUp, RemoteCorpus, RemoteFile, ShardCache
 
 if TYPE_CHECKING:
     from pretrain.parallel.base.mesh import World
@@ -35,7 +35,7 @@ SUFFIXES = (".bin", ".idx", ".meta.json", ".docs.parquet", COUNTED)
 
 
 @contextmanager
-def staged(
+def stage_locally(
     config: DataConfig, places: Mapping[str, str], stop: threading.Event | None = None
 ) -> Iterator[dict[str, Path]]:
     """The folders of corpora on this machine, by name; those in a store are fetched first, and held within the block.
@@ -55,7 +55,7 @@ def staged(
     with ExitStack() as stack:
         if remote:
             corpora = {url: read_corpus(url, (config.train_split, config.validation_split)) for url in remote}
-            cache = Cache(cache_folder(config, remote[0]), int(config.cache_gib * GIB))
+            cache = ShardCache(cache_folder(config, remote[0]), int(config.cache_gib * GIB))
             entries = cache.hold(list(corpora.values()))
             for entry in entries.values():
                 stack.callback(entry.close)
@@ -65,16 +65,16 @@ def staged(
 
 
 @contextmanager
-def staged_on_all(world: World, config: DataConfig, places: Mapping[str, str]) -> Iterator[dict[str, Path]]:
-    """`staged` on every rank of a run. While some fetch, the others hear of it, and so do not give them up for lost."""
+def stage_on_all_ranks(world: World, config: DataConfig, places: Mapping[str, str]) -> Iterator[dict[str, Path]]:
+    """`stage_locally` on every rank of a run. While some fetch, the others hear of it, and so do not give them up for lost."""
     if not any(storage.is_remote(url) for url in places.values()):
-        with staged(config, places) as folders:
+        with stage_locally(config, places) as folders:
             yield folders
         return
     stop, stack = threading.Event(), ExitStack()
     with stack:
         with ThreadPoolExecutor(1) as thread:
-            work = thread.submit(stack.enter_context, staged(config, places, stop))
+            work = thread.submit(stack.enter_context, stage_locally(config, places, stop))
             is_waiting = True
             while is_waiting:
                 wait([work], timeout=BEAT_SECONDS)
@@ -82,7 +82,7 @@ def staged_on_all(world: World, config: DataConfig, places: Mapping[str, str]) -
                 is_waiting, is_over = world.any_of(not work.done(), failed)
                 if is_over:  # on one rank, and so for all
                     stop.set()
-        with world.together():
+        with world.propagate_errors():
             if not isinstance(work.exception(), GivenUp):
                 found = work.result()
         yield found

@@ -41,7 +41,7 @@ from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import local_batches
 from pretrain.config import ParallelConfig, RunConfig, load_config, named_configs, to_json
-from pretrain.console import say
+from pretrain.console import log_message
 from pretrain.hardware import processor_name
 from pretrain.plan import auto, naming
 from pretrain.plan.cost import Prediction, predict
@@ -119,7 +119,7 @@ def main(args: argparse.Namespace) -> None:
     is_rank = "RANK" in os.environ
     if not is_rank or os.environ["RANK"] == "0":
         for reason, cells in refused.items():
-            say(f"left out: {', '.join(cells)}: {reason}")
+            log_message(f"left out: {', '.join(cells)}: {reason}")
     if args.list:
         for number, place in enumerate(places):
             print(f"{number:>5}  {place.name}{'  (done)' if _file(args.out, place).exists() else ''}")
@@ -213,11 +213,11 @@ def _measure_here(places: Sequence[Place], grid: Grid, config: RunConfig, args: 
         for number, place in enumerate(places):
             if place.name in results:
                 continue
-            say(f"cell {number + 1} of {len(places)}: {place.name}")
+            log_message(f"cell {number + 1} of {len(places)}: {place.name}")
             found = measure(place.config, args.gpus, steps=args.steps, warm_up=args.warm_up, timeout=args.timeout)
             results[place.name] = _cell(place, grid, found)
             durable.write_json(_file(args.out, place), results[place.name].model_dump(mode="json"))
-            say(f"  {results[place.name].told}")
+            log_message(f"  {results[place.name].told}")
             write_report(args.out, grid, results, predictions, chosen, reason)
         write_report(args.out, grid, results, predictions, chosen, reason)
     print((args.out / "sweep.md").read_text(encoding="utf-8"), end="")
@@ -239,7 +239,7 @@ def _measure_in_job(places: Sequence[Place], grid: Grid, config: RunConfig, args
             cell = _cell(place, grid, Measurement(report.outcome, tuple(report.seconds), peaks, report.message))
             path = file.with_suffix(LOST) if report.is_of_another else file
             durable.write_json(path, cell.model_dump(mode="json"))
-            say(f"{place.name}: {cell.told}")
+            log_message(f"{place.name}: {cell.told}")
         if report.outcome != "done":
             sys.exit(1)
     if is_first:

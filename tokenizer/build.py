@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from corpus.engine.stage import Stage
 from tokenizer.config import TokenizerConfig
 from tokenizer.documents import text_files
-from tokenizer.encode import Encoding
-from tokenizer.sample import Sampling
-from tokenizer.sources import Sharing, Weighing
-from tokenizer.train import TokenizerTraining
+from tokenizer.encode import TokensStage
+from tokenizer.sample import SampleStage
+from tokenizer.sources import SharesStage, SourcesStage
+from tokenizer.train import TokenizerStage
 
-OF_TRAINING = (Weighing.name, Sharing.name, Sampling.name)  # stages that no given vocabulary has
+OF_TRAINING = (SourcesStage.name, SharesStage.name, SampleStage.name)  # stages that no given vocabulary has
 
 
 def stages(
@@ -26,5 +26,5 @@ def stages(
     none is trained.
     """
     files = tuple(text_files(text)) if text else ()
-    trained = [Weighing(recipe, files), Sharing(recipe), Sampling(recipe, files), TokenizerTraining(recipe)]
-    return [*([given] if given else trained), Encoding(recipe, files, mixed=mixed)]
+    trained = [SourcesStage(recipe, files), SharesStage(recipe), SampleStage(recipe, files), TokenizerStage(recipe)]
+    return [*([given] if given else trained), TokensStage(recipe, files, mixed=mixed)]

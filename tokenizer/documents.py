@@ -76,10 +76,10 @@ def read_documents(path: Path) -> Iterator[Batch]:
             for record in file.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False):
                 yield _batch(record, path.name)
     except (OSError, pa.ArrowException) as error:
-        raise damaged(path, error) from error
+        raise damage_message(path, error) from error
 
 
-def damaged(path: Path, error: Exception) -> WenhaiError:
+def damage_message(path: Path, error: Exception) -> WenhaiError:
     """What to say of a Parquet file that cannot be read."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return WenhaiError(f"{path}: damaged ({reason}). Restore it, or rebuild the stage that wrote it.")

@@ -34,12 +34,12 @@ from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Counts, Folder, Output, Task
 from corpus.engine.storage import File
 from tokenizer.config import MIXTURE_STAGE
-from tokenizer.documents import ID_BYTES, Batch, damaged, document_keys, is_below, read_documents
+from tokenizer.documents import ID_BYTES, Batch, damage_message, document_keys, is_below, read_documents
 from tokenizer.model import Tokenizer
 from tokenizer.shards.provenance import COLUMNS, write_docs
 from tokenizer.shards.record import Tokens
 from tokenizer.shards.writer import ShardWriter
-from tokenizer.sources import TextStage
+from tokenizer.sources import TextInputStage
 
 if TYPE_CHECKING:
     from tokenizer.kernels.encoder import BatchEncoder
@@ -79,7 +79,7 @@ class Copies:
         try:
             table = pq.read_table(path, columns=["id", "copies"], use_threads=False, page_checksum_verification=True)
         except (OSError, KeyError, pa.ArrowException) as error:
-            raise damaged(path, error) from error
+            raise damage_message(path, error) from error
         self._url = file.url
         self._ids: list[bytes] = table["id"].to_pylist()
         self._copies: NDArray[np.uint8] = table["copies"].to_numpy()
@@ -123,7 +123,7 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class Encoding(TextStage):
+class TokensStage(TextInputStage):
     """Text shards and the vocabulary, and a mixture where there is one -> token shards."""
 
     mixed: bool = field(default=False, kw_only=True)

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from corpus.engine import storage
 from corpus.engine.stage import Counts, Folder, Output, Task
 from corpus.engine.storage import File
-from tokenizer.documents import BATCH_ROWS, UNIT, Keys, damaged, document_keys
-from tokenizer.sources import Group, TextStage, count_input, read_groups, read_shares
+from tokenizer.documents import BATCH_ROWS, UNIT, Keys, damage_message, document_keys
+from tokenizer.sources import Group, TextInputStage, count_input, read_groups, read_shares
 from tokenizer.traditional import is_traditional
 
 REPORT_SOURCES = 100  # the largest, of a corpus with thousands
@@ -41,7 +41,7 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Sampling(TextStage):
+class SampleStage(TextInputStage):
     """Text shards and the shares of sources -> `data/<shard>.parquet` with the sampled documents."""
 
     name: ClassVar[str] = "sample"
@@ -70,7 +70,7 @@ class Sampling(TextStage):
                 write_statistics=False,
             ) as writer,
         ):
-            for table in grouped(self.chosen(text, ratios, counts)):
+            for table in group_rows(self.chosen(text, ratios, counts)):
                 writer.write_table(table)
         out.set_rows(name, counts.documents_out)
         return counts
@@ -90,7 +90,7 @@ class Sampling(TextStage):
             yield table
 
 
-def grouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def group_rows(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The same rows in tables of about `ROW_GROUP_BYTES` each: what a task holds of a sample of any size."""
     held: list[pa.Table] = []
     num_bytes = 0
@@ -129,7 +129,7 @@ def read_sample(files: Sequence[File]) -> pa.Table:
         try:
             tables.append(pq.read_table(path, use_threads=False, page_checksum_verification=True))
         except (OSError, pa.ArrowException) as error:
-            raise damaged(path, error) from error
+            raise damage_message(path, error) from error
     table = pa.concat_tables(tables)
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ("place", "key", "source", "text")])
     return table.take(order)

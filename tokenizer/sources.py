@@ -60,7 +60,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class TextStage(Stage):
+class TextInputStage(Stage):
     """Base of the stages that read text: that of the build's stage `text`, or `files` from outside of it."""
 
     recipe: TokenizerConfig
@@ -91,7 +91,7 @@ class TextStage(Stage):
 
 
 @dataclass(frozen=True)
-class Weighing(TextStage):
+class SourcesStage(TextInputStage):
     """Documents and bytes of each group of one text shard."""
 
     name: ClassVar[str] = "sources"
@@ -115,7 +115,7 @@ class Weighing(TextStage):
 
 
 @dataclass(frozen=True)
-class Sharing(Stage):
+class SharesStage(Stage):
     """The totals of all shards -> `shares/shares.json`, the ratio of each group; one task."""
 
     recipe: TokenizerConfig

@@ -71,7 +71,7 @@ def train_without_rejected(texts: Sequence[str], config: TokenizerConfig) -> Tri
     while True:
         model = _train(texts, config, size + margin)
         try:
-            trimmed = trim(model, size, lambda pieces: rejected(pieces, texts, config))
+            trimmed = trim(model, size, lambda pieces: rejected_pieces(pieces, texts, config))
         except TooSmallError as error:
             raise WenhaiError(_too_small(error.needed, config)) from None
         exhausted = len(parse_model(model).pieces) < size + margin  # the texts have no more
@@ -80,7 +80,7 @@ def train_without_rejected(texts: Sequence[str], config: TokenizerConfig) -> Tri
             return trimmed
 
 
-def rejected(pieces: Sequence[str], texts: Sequence[str], config: TokenizerConfig) -> dict[str, str]:
+def rejected_pieces(pieces: Sequence[str], texts: Sequence[str], config: TokenizerConfig) -> dict[str, str]:
     """The pieces that the recipe does not want, as the vocabulary spells them, with the reason."""
     from tokenizer.report import suspicious_pieces
 
@@ -170,7 +170,7 @@ def segment(lines: Iterable[str], symbols: Sequence[str] = ()) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class TokenizerTraining(Stage):
+class TokenizerStage(Stage):
     """The sample -> `model/tokenizer.model` and `report/tokenizer.json`, `.html`; one task."""
 
     recipe: TokenizerConfig

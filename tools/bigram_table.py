@@ -90,7 +90,7 @@ def command(arguments: argparse.Namespace) -> None:
     sources = list(read_sources())
     table = build(sources)
     durable.write_bytes(arguments.out, table)
-    durable.write_bytes(arguments.out.with_suffix(".txt"), notice(sources).encode())
+    durable.write_bytes(arguments.out.with_suffix(".txt"), write_notice(sources).encode())
     print(f"{arguments.out}: {len(table):,} bytes", file=sys.stderr)
 
 
@@ -145,7 +145,7 @@ def count_words(name: str, licence: str, weight: float, words: Iterable[tuple[st
     return Source(name, licence, weight, keys, np.array([totals[key] for key in keys.tolist()]))
 
 
-def notice(sources: Iterable[Source]) -> str:
+def write_notice(sources: Iterable[Source]) -> str:
     """What stands beside the table."""
     lines = [
         "Sources of bigrams.table, made by `python -m tools.bigram_table`. The table holds how often pairs of "

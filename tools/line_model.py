@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from corpus.extract import facts, features, lines, reader
+from corpus.extract import features, lines, metadata, reader
 from corpus.extract.article import Reading, judge, read
 from corpus.extract.model import BLOCK, DEPTH, LineModel
 from tools.bench.corpus import extraction
-from tools.bench.corpus.extraction import FOLDS, GOOD, labelled, score
+from tools.bench.corpus.extraction import FOLDS, GOOD, read_labelled, score
 
 Array = npt.NDArray[Any]
 
@@ -91,7 +91,7 @@ def labels(row: dict[str, Any], texts: list[str]) -> Array:
 def page_examples(row: dict[str, Any], page: bytes, chance: random.Random) -> list[Examples]:
     """A page as it is, without names, and twice cut short."""
     reading = read(page)
-    title = facts.headline(page, facts.head_metas(page))[0]
+    title = metadata.headline(page, metadata.head_metas(page))[0]
     texts = [str(reading.out.data[start:end], "utf-8") for start, end in reading.lines[:, :2].tolist()]
     y = labels(row, texts)
     found = [examples(one, y, title, 1.0) for one in (reading, without_names(reading))]
@@ -143,7 +143,7 @@ def _lost(reading: Reading, kept: range, chance: random.Random) -> Array:
 def page_f1(row: dict[str, Any], page: bytes, model: LineModel) -> float:
     """F1 of the text that a model chooses of a page."""
     reading = read(page)
-    title = facts.headline(page, facts.head_metas(page))[0]
+    title = metadata.headline(page, metadata.head_metas(page))[0]
     result = np.empty(len(reading.out), np.uint8)
     size = lines.join(reading.out, reading.lines, judge(reading, title, model).rules, result)
     return score(row, bytes(result.data[:size]).decode()).f1
@@ -197,7 +197,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where to write the table; without it, F1 by folds of sites")
     parser.add_argument("--share", type=float, default=SHARE, help=f"probability that is enough (default: {SHARE})")
     arguments = parser.parse_args()
-    rows = [row for folder in arguments.folders for row in labelled(folder)]
+    rows = [row for folder in arguments.folders for row in read_labelled(folder)]
     pages = [(row, row["html"].encode()) for row in rows if row["html"]]  # what cannot be decoded is left out
     by_page = [page_examples(*page, random.Random(page[0]["file"])) for page in pages]
     if arguments.out is None:

@@ -21,11 +21,11 @@ def main(arguments: argparse.Namespace) -> None:
     from dataclasses import asdict
 
     from corpus.build import stages
-    from corpus.engine.prune import prune, unneeded
+    from corpus.engine.prune import prune, unneeded_folders
     from corpus.recipe import load_recipe
 
     pipelines = [stages(load_recipe(recipe, arguments.set), ()) for recipe in arguments.recipe]
-    gone = (prune if arguments.yes else unneeded)(arguments.out, pipelines)
+    gone = (prune if arguments.yes else unneeded_folders)(arguments.out, pipelines)
     if arguments.json:
         print_json([asdict(one) for one in gone])
         return

@@ -25,8 +25,8 @@ from typing import NoReturn, TypeVar
 from corpus.commoncrawl.config import HttpConfig
 from corpus.commoncrawl.http import Bad, Http, ServerGone, Temporary, Version
 from corpus.engine import durable, storage
+from corpus.engine.disk_budget import free_space
 from corpus.engine.errors import DiskError, WenhaiError
-from corpus.engine.space import free_space
 from corpus.engine.storage import File
 
 PATH = re.compile(r"(?!/)(?!.*//)[A-Za-z0-9._=+/-]{1,1000}(?<!/)")

@@ -14,8 +14,8 @@ from corpus.commoncrawl.client import Client, is_http
 from corpus.commoncrawl.config import CRAWL_NAME, CommonCrawlConfig
 from corpus.commoncrawl.http import Bad
 from corpus.commoncrawl.paths import index_files, parse_slice, whole_files
-from corpus.commoncrawl.select import Select, Sort
-from corpus.commoncrawl.stages import Fetch, WholeFiles
+from corpus.commoncrawl.select import CcSelectStage, CcSortStage
+from corpus.commoncrawl.stages import CcFetchStage, CcFilesStage
 from corpus.engine.cli import add_executor_arguments, cluster_address
 from corpus.engine.config import apply_overrides, parse
 from corpus.engine.errors import UsageError, WenhaiError
@@ -131,9 +131,11 @@ def _config(arguments: argparse.Namespace) -> CommonCrawlConfig:
 def _capture_stages(arguments: argparse.Namespace, config: CommonCrawlConfig, base: str) -> list[Stage]:
     files = index_files(arguments.crawl, base, arguments.index, parse_slice(arguments.files), config.http)
     return [
-        Select(tuple(files), config.select, config.fetch, config.http),  # index rows -> captures, by range of files
-        Sort(config.select, config.fetch),  # -> captures in the archive's order, tasks of equal size
-        Fetch(arguments.crawl, base, config.fetch, config.http),  # -> WARC files
+        CcSelectStage(
+            tuple(files), config.select, config.fetch, config.http
+        ),  # index rows -> captures, by range of files
+        CcSortStage(config.select, config.fetch),  # -> captures in the archive's order, tasks of equal size
+        CcFetchStage(arguments.crawl, base, config.fetch, config.http),  # -> WARC files
     ]
 
 
@@ -143,7 +145,7 @@ def _whole_stages(arguments: argparse.Namespace, config: CommonCrawlConfig, base
             option = name.replace("_", "-")
             raise UsageError(f"--{option}: chooses captures, and --whole takes whole files. Leave one of them out.")
     paths = whole_files(arguments.crawl, base, arguments.whole, parse_slice(arguments.files), config.http)
-    return [WholeFiles(arguments.crawl, base, paths, config.http)]
+    return [CcFilesStage(arguments.crawl, base, paths, config.http)]
 
 
 def _estimate(folders: Mapping[str, Folder], rate: float, parallel: int) -> dict[str, Any]:
@@ -166,7 +168,7 @@ def _estimate(folders: Mapping[str, Folder], rate: float, parallel: int) -> dict
 
 def _estimate_files(stage: Stage, config: CommonCrawlConfig, rate: float) -> dict[str, Any]:
     """The sizes of a few files of the list, for all of them."""
-    assert isinstance(stage, WholeFiles)
+    assert isinstance(stage, CcFilesStage)
     step = -(-len(stage.paths) // SIZED_FILES)
     try:
         with Client(stage.base, config.http) as client:

@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from corpus.commoncrawl.config import HttpConfig
-from corpus.crawl.manners.politeness import retry_after
+from corpus.crawl.politeness.delays import retry_after
 from corpus.engine.errors import SetupError
 
 CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")

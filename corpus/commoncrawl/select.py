@@ -51,7 +51,7 @@ CAPTURES_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Select(Stage):
+class CcSelectStage(Stage):
     """Rows of an index file to captures."""
 
     name: ClassVar[str] = "cc_select"
@@ -74,7 +74,7 @@ class Select(Stage):
         """One task a file."""
         return [Task(f"{index:05d}", (file,)) for index, file in enumerate(self.inputs())]
 
-    def for_worker(self) -> Select:
+    def for_worker(self) -> CcSelectStage:
         """Without the list of files."""
         return replace(self, files=())
 
@@ -110,7 +110,7 @@ class Select(Stage):
 
 
 @dataclass(frozen=True)
-class Sort(Stage):
+class CcSortStage(Stage):
     """Captures in the order of the archive, cut into the tasks of cc_fetch."""
 
     name: ClassVar[str] = "cc_sort"

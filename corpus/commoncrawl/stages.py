@@ -47,7 +47,7 @@ Answer = bytes | Bad
 
 
 @dataclass(frozen=True)
-class Fetch(Stage):
+class CcFetchStage(Stage):
     """Captures to WARC files."""
 
     name: ClassVar[str] = "cc_fetch"
@@ -162,7 +162,7 @@ class Fetch(Stage):
 
 
 @dataclass(frozen=True)
-class WholeFiles(Stage):
+class CcFilesStage(Stage):
     """Files of a list, byte for byte."""
 
     name: ClassVar[str] = "cc_files"
@@ -186,7 +186,7 @@ class WholeFiles(Stage):
         """One task a file; its size is known once it came."""
         return [Task(f"{index:05d}", (), {"path": path}) for index, path in self.paths]
 
-    def for_worker(self) -> WholeFiles:
+    def for_worker(self) -> CcFilesStage:
         """Without the list."""
         return replace(self, paths=())
 

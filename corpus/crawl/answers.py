@@ -9,10 +9,10 @@ from functools import cache
 
 from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import FETCHED, MOVED, NOT_MODIFIED, Claim, Link, Outcome
-from corpus.crawl.manners.directives import directives
 from corpus.crawl.network.fetched import Fetched, FetchError
 from corpus.crawl.pages.focus import link_priority, page_evidence
 from corpus.crawl.pages.page import Page, read_page
+from corpus.crawl.politeness.directives import directives
 from corpus.crawl.urls.url import BadUrl, Scope, to_link
 from corpus.encoding import UndecodableError
 

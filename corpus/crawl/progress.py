@@ -38,7 +38,7 @@ def line(pulse: Pulse, pages_per_second: float, bytes_per_second: float) -> str:
 
 
 @contextmanager
-def shown(quiet: bool) -> Iterator[Callable[[Pulse], None]]:
+def show_progress(quiet: bool) -> Iterator[Callable[[Pulse], None]]:
     """Yields a function that is told a pulse about once a second and draws what is to be drawn."""
     seen: deque[tuple[float, Pulse]] = deque()
     last = time.monotonic()

@@ -29,7 +29,7 @@ from corpus.crawl.frontier.frontier import Frontier
 from corpus.crawl.network.address import Guard
 from corpus.crawl.network.handler import tls_context
 from corpus.crawl.pages.page import warm_up
-from corpus.crawl.progress import Pulse, shown
+from corpus.crawl.progress import Pulse, show_progress
 from corpus.crawl.seeds import seed_links
 from corpus.crawl.spider import CrawlSpider, settings
 from corpus.crawl.summary import status_of
@@ -124,7 +124,7 @@ class Session:
         ending = Ending(crawl, spider)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, ending.asked)
-        with shown(quiet) as draw:
+        with show_progress(quiet) as draw:
             helpers = [
                 loop.create_task(_every(self.config.checkpoint_seconds, self.checkpoint, spider.fail)),
                 loop.create_task(_every(PULSE_SECONDS, lambda: draw(self._pulse()), spider.fail)),
@@ -179,7 +179,7 @@ class Ending:
     def _cut(self) -> None:
         if not self._crawl.done():
             self.is_cut = True
-            self._spider.deaf = True
+            self._spider.aborted = True
             asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # tasks and connections are left behind
             self._crawl.cancel()
 

@@ -38,7 +38,7 @@ class CrawlSpider(Spider):  # type: ignore[misc]
         self.concurrency = concurrency
         self.failure: BaseException | None = None
         self.on_stop: Callable[[], None] = lambda: None
-        self.deaf = False
+        self.aborted = False
         """What was under way was cut off: its URLs stay pending, whatever its tasks say on their way out."""
         self._stopping = False
         self._changed = asyncio.Event()
@@ -108,7 +108,7 @@ class CrawlSpider(Spider):  # type: ignore[misc]
 
     def failed(self, failure: Failure) -> None:
         """No answer came."""
-        if self.deaf:
+        if self.aborted:
             return
         visit = failure.request.meta["visit"]
         error = failure.value
@@ -122,7 +122,7 @@ class CrawlSpider(Spider):  # type: ignore[misc]
 
     def _tell(self, visit: Visit, answer: Any) -> Visit | None:
         """Hand an answer over; what cannot be recorded (a full disk) ends the crawl."""
-        if self.deaf:
+        if self.aborted:
             return None
         try:
             return self.visits.tell(visit, answer)

@@ -61,7 +61,7 @@ def status_lines(folder: Path) -> str:
     return "\n" + "\n".join(filter(None, (render(read_status(folder)), at_work)))
 
 
-def grouped(fates: Mapping[str, int]) -> dict[str, dict[str, int]]:
+def group_fates(fates: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """The fates by whose doing they are; a fate of no group's list is an error of a status or a rule of ours."""
     groups: dict[str, dict[str, int]] = {name: {} for name in GROUPS}
     for fate, urls in fates.items():
@@ -88,7 +88,7 @@ def _lines(status: Status, next_step: str) -> Iterator[str]:
     fates: Mapping[str, int] = status["fates"]
     total, pending = sum(fates.values()), fates.get(PENDING, 0)
     yield f"{'URLs':<{WIDTH + 2}}{total:>12,}"
-    for group, members in grouped(fates).items():
+    for group, members in group_fates(fates).items():
         urls = sum(members.values())
         if not urls:
             continue

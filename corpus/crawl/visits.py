@@ -18,10 +18,10 @@ from corpus.crawl.archive.records import payload_digest
 from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import FETCHED, KEPT, NOT_MODIFIED, REVISIT, Claim, Outcome, Place, Tally
 from corpus.crawl.frontier.frontier import Frontier
-from corpus.crawl.manners.politeness import HostClock, HostState
-from corpus.crawl.manners.robots import MAX_REDIRECTS as MAX_ROBOTS_REDIRECTS
-from corpus.crawl.manners.robots import Robots, RobotsCache
 from corpus.crawl.network.fetched import Fetched, FetchError
+from corpus.crawl.politeness.delays import HostClock, HostState
+from corpus.crawl.politeness.robots import MAX_REDIRECTS as MAX_ROBOTS_REDIRECTS
+from corpus.crawl.politeness.robots import Robots, RobotsCache
 from corpus.crawl.urls.url import BadUrl, host_of, key_of, normalize
 from corpus.engine.errors import WenhaiError
 
@@ -54,7 +54,7 @@ class Visit:
 
 
 @dataclass(slots=True)
-class Silence:
+class Unreachable:
     """An origin that gives no robots.txt."""
 
     tries: int
@@ -86,7 +86,7 @@ class Visits:
         self._manners = HostClock(config.politeness)
         self._cache = RobotsCache()
         self._visited: dict[str, float] = {}  # hosts that another's robots.txt led to, and until when they rest
-        self._silent: dict[str, Silence] = {}  # by origin
+        self._unreachable: dict[str, Unreachable] = {}  # by origin
         self._headers = request_headers(config)
 
     @property
@@ -116,7 +116,7 @@ class Visits:
             return None
         self._visited.pop(claim.host, None)
         origin = origin_of(claim.url)
-        silence = self._silent.get(origin)
+        silence = self._unreachable.get(origin)
         if silence is not None and silence.outcome is not None:
             self._frontier.finish(claim, silence.outcome, self._clock())
             return None
@@ -182,13 +182,13 @@ class Visits:
         if robots.reachable:
             state.crawl_delay = robots.crawl_delay
             self._cache.put(origin, robots, self._clock())
-            self._silent.pop(origin, None)
+            self._unreachable.pop(origin, None)
             self._give_back(claim, max(wait, self._manners.delay(state)), state)
             return None
-        silence = self._silent.pop(origin, Silence(0))
-        if len(self._silent) >= MAX_SILENT:
-            self._silent.pop(next(iter(self._silent)))
-        self._silent[origin] = silence
+        silence = self._unreachable.pop(origin, Unreachable(0))
+        if len(self._unreachable) >= MAX_SILENT:
+            self._unreachable.pop(next(iter(self._unreachable)))
+        self._unreachable[origin] = silence
         silence.tries += 1
         if state.given_up or not self._manners.again(answer, silence.tries):
             silence.outcome = Outcome(fate, detail=detail)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from corpus.dedup.config import DedupConfig
 from corpus.dedup.near.in_memory import Duplicate, near_duplicates
-from corpus.dedup.near.signing import Signatures
-from corpus.dedup.near.stages import Buckets, Candidates, Clusters, Members, Survivors
-from corpus.engine import moved
+from corpus.dedup.near.signing import SignaturesStage
+from corpus.dedup.near.stages import BucketsStage, CandidatesStage, ClustersStage, MembersStage, TextStage
+from corpus.engine import register_moved
 
 __all__ = [
-    "Buckets",
-    "Candidates",
-    "Clusters",
+    "BucketsStage",
+    "CandidatesStage",
+    "ClustersStage",
     "DedupConfig",
     "Duplicate",
-    "Members",
-    "Signatures",
-    "Survivors",
+    "MembersStage",
+    "SignaturesStage",
+    "TextStage",
     "near_duplicates",
 ]
 
-moved({"corpus.dedup.in_memory": "corpus.dedup.near.in_memory"})
+register_moved({"corpus.dedup.in_memory": "corpus.dedup.near.in_memory"})

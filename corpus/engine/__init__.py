@@ -1,6 +1,6 @@
 """The engine room: durable files, storage, stages and executors, shared by every package.
 
-Old names of public modules (docs/api.md) import the new module, and warn, for one version: `moved`.
+Old names of public modules (docs/api.md) import the new module, and warn, for one version: `register_moved`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,6 @@ class _MovedModules(MetaPathFinder, Loader):
         sys.modules[module.__name__] = import_module(new_name)
 
 
-def moved(new_names: Mapping[str, str]) -> None:
+def register_moved(new_names: Mapping[str, str]) -> None:
     """Let modules be imported by their old names: old -> new, both absolute."""
     sys.meta_path.append(_MovedModules(new_names))

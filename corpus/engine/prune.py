@@ -32,7 +32,7 @@ class Unneeded:
     freed_bytes: int  # less where a file has another name in a folder that stays
 
 
-def unneeded(out: str, pipelines: Sequence[Sequence[Stage]]) -> list[Unneeded]:
+def unneeded_folders(out: str, pipelines: Sequence[Sequence[Stage]]) -> list[Unneeded]:
     """The stage folders below `out` that neither `run.json` nor a pipeline needs, by name.
 
     Raises:
@@ -52,13 +52,13 @@ def unneeded(out: str, pipelines: Sequence[Sequence[Stage]]) -> list[Unneeded]:
 
 
 def prune(out: str, pipelines: Sequence[Sequence[Stage]]) -> list[Unneeded]:
-    """Remove what `unneeded` lists, and return it. A folder loses its manifest first: half removed, it is incomplete.
+    """Remove what `unneeded_folders` lists, and return it. A folder loses its manifest first: half removed, it is incomplete.
 
     Raises:
         LockHeld: a run works on `out`.
     """
     with store_lock.run_lock(out):
-        gone = unneeded(out, pipelines)
+        gone = unneeded_folders(out, pipelines)
         for one in gone:
             url = storage.join(out, one.folder)
             storage.remove(storage.join(url, MANIFEST_NAME))

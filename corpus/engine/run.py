@@ -20,10 +20,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from corpus.engine import durable, records, running, storage, store_lock
+from corpus.engine.disk_budget import DiskBudget
 from corpus.engine.errors import DiskError, Stopped, WenhaiError
 from corpus.engine.executor import Call, Executor, InlineExecutor, Outcome, ProcessExecutor
 from corpus.engine.progress import Progress
-from corpus.engine.space import Room
 from corpus.engine.stage import (
     FINGERPRINT_LENGTH,
     MANIFEST_NAME,
@@ -181,7 +181,7 @@ def _run_stage(
     done = records.done_records(url, tasks)
     if len(done) < len(tasks):
         done |= records.take_over(out, name, parts, [task for task in tasks if task.name not in done])
-    room, no_room = Room(out), ""
+    room, no_room = DiskBudget(out), ""
     for name_done, record in done.items():
         room.finished(by_name[name_done], record)
 

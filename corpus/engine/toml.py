@@ -38,11 +38,11 @@ def toml_value(value: Any) -> str:
     return _item(value, SECTION_DEPTH + 1).as_string()
 
 
-def edited(text: str, base: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+def edit(text: str, base: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     """A text that means `base`, with other values; comments and order stay. Whether it means them is for the caller to
     check.
 
-    >>> edited('description = "论语"  # 书名', {"description": "论语"}, {"description": "孟子"})
+    >>> edit('description = "论语"  # 书名', {"description": "论语"}, {"description": "孟子"})
     'description = "孟子"  # 书名'
     """
     document = tomlkit.parse(text)

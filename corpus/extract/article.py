@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from corpus.extract import facts, features, lines, reader, tables
+from corpus.extract import features, lines, metadata, reader, tables
 from corpus.extract.config import Article
 from corpus.extract.embedded import article_html
 from corpus.extract.formulas import with_tex
@@ -59,16 +59,16 @@ def extract_article(page: bytes, table_form: str = "tabs") -> Article:
 
     `table_form` is tabs, markdown or drop (ExtractConfig.tables).
     """
-    metas = facts.head_metas(page)
-    title, place = facts.headline(page, metas)
+    metas = metadata.head_metas(page)
+    title, place = metadata.headline(page, metas)
     reading, (_, rules), removed, num_read, bylines, next_page = choose_lines(page, title, table_form)
     result = np.empty(len(reading.out), np.uint8)
     size = lines.join(reading.out, reading.lines, rules, result)
     text = bytes(result.data[:size])
     if table_form == "markdown":
         text = _with_markdown(text, reading, rules)
-    near = facts.near_headline(page, place)
-    date, author = facts.publication_day(page, metas, near, bylines), facts.author_of(page, metas, near, bylines)
+    near = metadata.near_headline(page, place)
+    date, author = metadata.publication_day(page, metas, near, bylines), metadata.author_of(page, metas, near, bylines)
     return Article(title, date, author, text, num_read, removed, next_page)
 
 
@@ -79,7 +79,7 @@ def choose_lines(page: bytes, title: str | None, table_form: str = "tabs") -> Ch
     if table_form == "drop":
         judged.rules[(judged.rules == lines.KEPT) & _is_table(reading)] = lines.TABLES
     text = bytes(reading.out.data[: int(reading.lines[-1, reader.LINE_END]) if len(reading.lines) else 0])
-    next_page = facts.next_page(page) if any(word in text for word in facts.NEXT_PAGE) else None
+    next_page = metadata.next_page(page) if any(word in text for word in metadata.NEXT_PAGE) else None
     bylines = _bylines(reading, judged.rules)
     removed, num_read = account(reading, judged.rules)
     kept = num_read - num_removed(removed)

@@ -34,7 +34,7 @@ from corpus.extract.syntax import (
     put,
     put_bullet,
     reference,
-    trimmed,
+    trim_end,
 )
 from corpus.extract.tables import (
     BREAK,
@@ -218,7 +218,7 @@ def read_page(
 
     while True:
         if want_break > 0:
-            o = trimmed(out, line_start, o, (flags & IS_PRE) != 0)
+            o = trim_end(out, line_start, o, (flags & IS_PRE) != 0)
             if o > line_start or (want_break == 2 and num_pre > 0):
                 if (flags & IS_PRE) == 0 and chars <= MAX_INSIDE_CHARS:
                     if (seen & INSIDE) != 0:

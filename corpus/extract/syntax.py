@@ -46,7 +46,7 @@ _WINDOWS_1252 = np.array(
 
 
 @kernel()
-def signed(byte: Any) -> Any:
+def to_signed(byte: Any) -> Any:
     """A byte as int64: of signed and unsigned numbers together numba would make a float."""
     return np.int64(byte)
 
@@ -167,7 +167,7 @@ def end_of_raw(data: Array, i: int, key: int) -> tuple[int, int]:
         i += 2
         value = HASH_START
         while i < n and 65 <= (data[i] & 0xDF) <= 90:
-            value = (value ^ signed(data[i] | 32)) * HASH_PRIME
+            value = (value ^ to_signed(data[i] | 32)) * HASH_PRIME
             i += 1
         if value == key:
             while i < n and data[i] != 62:
@@ -206,7 +206,7 @@ def reference(data: Array, i: int, references: Array) -> tuple[int, int, int]:
     found = -1
     end = start
     while i < n and i - start <= MAX_REFERENCE_CHARS and (48 <= data[i] <= 57 or 65 <= (data[i] & 0xDF) <= 90):
-        value = (value ^ signed(data[i])) * HASH_PRIME
+        value = (value ^ to_signed(data[i])) * HASH_PRIME
         i += 1
         row = lookup(references, value)
         if row >= 0 and ((i < n and data[i] == 59) or references[row, 3] == 1):
@@ -368,7 +368,7 @@ def put_bullet(out: Array, o: int, number: int) -> int:
 
 
 @kernel()
-def trimmed(out: Array, start: int, o: int, is_pre: bool) -> int:
+def trim_end(out: Array, start: int, o: int, is_pre: bool) -> int:
     """Where a line from `start` to `o` ends without spaces, ideographic ones and byte order marks only outside pre."""
     while o > start:
         if out[o - 1] == 32 or out[o - 1] == 9:

@@ -22,7 +22,7 @@ from corpus.filters.statistic import buffers
 from corpus.kernels import line_kernel
 from corpus.kernels.tables import HAN_SIMPLIFIED, HAN_TRADITIONAL, class_table
 from corpus.normalize import normalize_with_changes
-from corpus.personal_data import Kind, PersonalData, masked
+from corpus.personal_data import Kind, PersonalData, mask_text
 
 ScriptPolicy = Literal["keep", "simplified", "traditional"]
 
@@ -126,7 +126,7 @@ def mask(
     """Personal data of these kinds as typed placeholders (personal_data.py)."""
     changed = {}
     for row, spans in personal.spans.items():
-        text, counts = masked(texts[row].as_py(), spans, kinds)
+        text, counts = mask_text(texts[row].as_py(), spans, kinds)
         if counts:
             changed[row] = text
             for kind, count in counts.items():

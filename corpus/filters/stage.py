@@ -47,7 +47,7 @@ SCHEMAS = {
 
 
 @dataclass(frozen=True)
-class Filtering(Stage):
+class FilterStage(Stage):
     """Edit lines, measure, decide, mask."""
 
     filter: FilterConfig

@@ -6,6 +6,6 @@ sequence of its own.
 """
 
 from corpus.mixture.config import MixtureConfig
-from corpus.mixture.stages import Mixture, MixtureTotals
+from corpus.mixture.stages import MixtureStage, MixtureTotalsStage
 
-__all__ = ["Mixture", "MixtureConfig", "MixtureTotals"]
+__all__ = ["MixtureConfig", "MixtureStage", "MixtureTotalsStage"]

@@ -61,7 +61,7 @@ GROUPS_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class MixtureTotals(Stage):
+class MixtureTotalsStage(Stage):
     """Documents and weighted bytes of each pattern, and documents with each statistic, of one text shard."""
 
     name: ClassVar[str] = "mixture_totals"
@@ -98,7 +98,7 @@ class MixtureTotals(Stage):
 
 
 @dataclass(frozen=True)
-class Mixture(Stage):
+class MixtureStage(Stage):
     """How often each document of one text shard is taken."""
 
     name: ClassVar[str] = "mixture"
@@ -109,7 +109,7 @@ class Mixture(Stage):
     @property
     def upstream(self) -> tuple[str, ...]:
         """What the totals are of, and they."""
-        return (*MixtureTotals(self.mixture).upstream, "mixture_totals")
+        return (*MixtureTotalsStage(self.mixture).upstream, "mixture_totals")
 
     def config(self) -> dict[str, Any]:
         """Buckets and seed; the weights of sources are parameters of the tasks."""

@@ -97,7 +97,7 @@ def _apart(spans: list[Span]) -> list[Span]:
     return kept
 
 
-def masked(text: str, spans: list[Span], kinds: Collection[str]) -> tuple[str, dict[str, int]]:
+def mask_text(text: str, spans: list[Span], kinds: Collection[str]) -> tuple[str, dict[str, int]]:
     """`text` with the spans of some kinds as placeholders, and how many there were of each kind."""
     pieces, counts, done = [], dict[str, int](), 0
     for span in spans:
@@ -116,4 +116,4 @@ def mask(text: str, kinds: Collection[str] = KINDS) -> str:
     """
     data = np.frombuffer(text.encode(), np.uint8)
     spans = find_personal_data(pa.array([text], pa.large_string()), np.array([0, len(data)], np.int64), data).spans
-    return masked(text, spans.get(0, []), kinds)[0]
+    return mask_text(text, spans.get(0, []), kinds)[0]

@@ -86,7 +86,7 @@ def gather(
     seen: set[int] = set()
     for label, (name, texts) in enumerate(classes.items()):
         smallest: list[tuple[int, str]] = []  # a heap of (-hash, text)
-        for text in prepared(texts):
+        for text in prepare(texts):
             key = xxhash.xxh3_64_intdigest(text.encode(), options.seed)
             if key in seen:
                 continue
@@ -105,7 +105,7 @@ def gather(
     return labelled
 
 
-def prepared(texts: Iterable[str]) -> Iterator[str]:
+def prepare(texts: Iterable[str]) -> Iterator[str]:
     """Texts as the filter measures them, cut to MAX_TEXT_BYTES, without empty ones."""
     for batch in _batches(texts):
         array = pa.array(batch, pa.large_string())

@@ -17,10 +17,10 @@ from corpus.engine.stage import Folder
 from corpus.recipe import CardConfig, recorded_recipe
 from corpus.report.distributions import Group
 from corpus.report.explain import number
-from corpus.report.facts import Facts
 from corpus.report.markdown import markdown_table
+from corpus.report.metadata import BuildMetadata
 from corpus.report.summary import folders, share, size
-from corpus.report.tables import EARLIER_CAPTION, EDITS_CAPTION, described, edit_counts, largest_only
+from corpus.report.tables import EARLIER_CAPTION, EDITS_CAPTION, describe_statistic, edit_counts, largest_only
 from corpus.safe import code_markdown, escape_markdown, plain, snippet
 
 CARD_NAME = "DATASET_CARD.md"
@@ -33,7 +33,7 @@ NO_LICENSE = "unknown  # to fill in: [card] license of the recipe"
 FILL_IN = "**To fill in:** `[card] {key}` of the recipe."
 
 
-def render_card(out: str, facts: Facts) -> str:
+def render_card(out: str, facts: BuildMetadata) -> str:
     """The whole file."""
     recorded = recorded_recipe(out)
     values = recorded.values if recorded else {}
@@ -77,7 +77,7 @@ size_categories:
 ---"""
 
 
-def _summary(facts: Facts, description: str) -> Iterator[str]:
+def _summary(facts: BuildMetadata, description: str) -> Iterator[str]:
     funnel = facts.funnel
     if description:
         yield escape_markdown(snippet(description))
@@ -88,7 +88,7 @@ def _summary(facts: Facts, description: str) -> Iterator[str]:
     )
 
 
-def _sources(facts: Facts, configs: Mapping[str, Any]) -> Iterator[str]:
+def _sources(facts: BuildMetadata, configs: Mapping[str, Any]) -> Iterator[str]:
     inputs = configs.get("extract", {}).get("inputs", [])
     if inputs:
         yield f"{len(inputs):,} input file{'s' if len(inputs) > 1 else ''}, {size(sum(entry[1] for entry in inputs))}."
@@ -99,7 +99,7 @@ def _sources(facts: Facts, configs: Mapping[str, Any]) -> Iterator[str]:
             yield _table(what, groups)
 
 
-def _composition(facts: Facts) -> Iterator[str]:
+def _composition(facts: BuildMetadata) -> Iterator[str]:
     measured = facts.measured
     yield "What the filter kept, before duplicates were removed:"
     for what, groups in (
@@ -111,20 +111,20 @@ def _composition(facts: Facts) -> Iterator[str]:
             yield _table(what, groups)
 
 
-def _rules(facts: Facts) -> Iterator[str]:
+def _rules(facts: BuildMetadata) -> Iterator[str]:
     yield "Rules are tried in the recipe's order; a document is counted under the first that it fails."
     removed = {one.rule: (f"{one.documents:,}", one.share) for one in facts.reasons}
     rows = []
     for one in facts.measured.distributions:
         if one.limits:
             limit = ", ".join(f"{bound} {number(value)}" for bound, value in sorted(one.limits.items(), reverse=True))
-            measures = ". ".join(filter(None, described(one.name)))
+            measures = ". ".join(filter(None, describe_statistic(one.name)))
             known = removed.get(one.name, ("0", "0.00 %"))
             rows.append((code_markdown(one.name), limit, escape_markdown(measures), *known))
     yield markdown_table(("rule", "limit", "measures", "documents removed", "share of all read"), rows, (3, 4))
 
 
-def _edits(facts: Facts) -> Iterator[str]:
+def _edits(facts: BuildMetadata) -> Iterator[str]:
     if counts := edit_counts(facts):
         yield EDITS_CAPTION
         rows = [(code_markdown(kind), f"{count:,}") for kind, count in counts.items()]
@@ -133,7 +133,7 @@ def _edits(facts: Facts) -> Iterator[str]:
         yield "None."
 
 
-def _duplicates(facts: Facts, configs: Mapping[str, Any]) -> Iterator[str]:
+def _duplicates(facts: BuildMetadata, configs: Mapping[str, Any]) -> Iterator[str]:
     settings = {
         key: value
         for stage in ("signatures", "candidates", "clusters", "text")
@@ -161,7 +161,7 @@ def _duplicates(facts: Facts, configs: Mapping[str, Any]) -> Iterator[str]:
         yield f"Among them those of documents in earlier builds: {names}. {EARLIER_CAPTION}"
 
 
-def _biases(facts: Facts) -> Iterator[str]:
+def _biases(facts: BuildMetadata) -> Iterator[str]:
     """Kinds of documents of which the filter kept clearly less than of all."""
     measured = facts.measured
     overall = measured.kept / measured.documents if measured.documents else 0.0
@@ -197,7 +197,7 @@ def _biases(facts: Facts) -> Iterator[str]:
     )
 
 
-def _personal(facts: Facts, configs: Mapping[str, Any]) -> Iterator[str]:
+def _personal(facts: BuildMetadata, configs: Mapping[str, Any]) -> Iterator[str]:
     edit = configs.get("filter", {}).get("config", {}).get("edit", {})
     policy = edit.get("personal_data")
     masked = {kind: count for kind, count in edit_counts(facts).items() if kind.startswith("personal.")}

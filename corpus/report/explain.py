@@ -95,7 +95,7 @@ def _block(out: str, document: Document) -> str:
         ("text", _snippet(out, document) or ""),
     ):
         if value:
-            first, *rest = wrapped(value)
+            first, *rest = wrap_columns(value)
             lines.append(f"  {label:<10} {first}")
             lines.extend(f"  {'':<10} {line}" for line in rest)
     for event in ledger.history(out, document):
@@ -105,10 +105,10 @@ def _block(out: str, document: Document) -> str:
     return "\n".join(lines)
 
 
-def wrapped(text: str, columns: int = TEXT_COLUMNS) -> list[str]:
+def wrap_columns(text: str, columns: int = TEXT_COLUMNS) -> list[str]:
     """Lines of at most `columns` terminal columns; Han and other wide characters take two.
 
-    >>> wrapped("学而时习之，不亦说乎", 12)
+    >>> wrap_columns("学而时习之，不亦说乎", 12)
     ['学而时习之，', '不亦说乎']
     """
     lines, used = [""], 0

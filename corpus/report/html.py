@@ -23,10 +23,10 @@ from corpus.report.card import CARD_NAME, render_card
 from corpus.report.distributions import NOT_A_NUMBER, Distribution, Measured
 from corpus.report.examples import Sample
 from corpus.report.explain import number
-from corpus.report.facts import Facts, gather
 from corpus.report.markdown import render_markdown
+from corpus.report.metadata import BuildMetadata, gather
 from corpus.report.summary import share, size
-from corpus.report.tables import CODE_COLUMNS, TITLES, Table, described, funnel_rows, tables
+from corpus.report.tables import CODE_COLUMNS, TITLES, Table, describe_statistic, funnel_rows, tables
 
 HTML_NAME = "report.html"
 MARKDOWN_NAME = "report.md"
@@ -73,14 +73,14 @@ def write_report(out: str) -> str:
     return storage.join(out, HTML_NAME)
 
 
-def render_html(facts: Facts) -> str:
+def render_html(facts: BuildMetadata) -> str:
     """The whole page."""
     style, script = (resources.files("corpus.report").joinpath(name).read_text("utf-8") for name in (STYLE, SCRIPT))
     after = _live(facts, script) if facts.measured.distributions else ()
     return document("Corpus report", "", _body(facts), style=style, after=after, script=script)
 
 
-def _live(facts: Facts, script: str) -> Iterator[Html]:
+def _live(facts: BuildMetadata, script: str) -> Iterator[Html]:
     """The panel of the sliders, the numbers behind it and the one script."""
     command = tag(
         "div",
@@ -97,7 +97,7 @@ def _live(facts: Facts, script: str) -> Iterator[Html]:
     yield tag("script", Html(script))
 
 
-def _body(facts: Facts) -> Iterator[Html]:
+def _body(facts: BuildMetadata) -> Iterator[Html]:
     shown = {one.name: one for one in tables(facts)}
     present = {*shown, "samples"} if facts.samples else set(shown)
     yield tag("nav", *(tag("a", title, href=f"#{name}") for name, title in TITLES.items() if name in present))
@@ -114,7 +114,7 @@ def _body(facts: Facts) -> Iterator[Html]:
     yield tag("footer", *FOLLOW)
 
 
-def _figures(facts: Facts) -> Iterator[tuple[str, str]]:
+def _figures(facts: BuildMetadata) -> Iterator[tuple[str, str]]:
     funnel = facts.funnel
     yield f"{funnel.documents_in:,}", f"documents read, {size(funnel.bytes_in)}"
     yield f"{funnel.documents_kept:,}", f"kept, {size(funnel.bytes_kept)} of text"
@@ -128,7 +128,7 @@ def _heading(name: str) -> Html:
     return tag("h2", TITLES[name], id=name)
 
 
-def _funnel(facts: Facts) -> Html:
+def _funnel(facts: BuildMetadata) -> Html:
     rows, whole = [], facts.funnel.documents_in
     for label, stay, lost, num_bytes in funnel_rows(facts):
         of_text = f" · {size(num_bytes)}" if num_bytes else ""
@@ -138,7 +138,7 @@ def _funnel(facts: Facts) -> Html:
     return bars("Documents after each step", rows, number, width=820).figure
 
 
-def _section(one: Table, facts: Facts) -> Iterator[Html]:
+def _section(one: Table, facts: BuildMetadata) -> Iterator[Html]:
     yield _heading(one.name)
     if one.name == "statistics":
         yield from _statistics(one, facts)
@@ -149,7 +149,7 @@ def _section(one: Table, facts: Facts) -> Iterator[Html]:
     yield _table(one, [_cell_bar(count, max(counts)) for count in counts] if one.name == "reasons" else [])
 
 
-def _statistics(one: Table, facts: Facts) -> Iterator[Html]:
+def _statistics(one: Table, facts: BuildMetadata) -> Iterator[Html]:
     charts = [(_chart(found, index), found) for index, found in enumerate(facts.measured.distributions)]
     judged, others = ([chart for chart, found in charts if bool(found.limits) == ruled] for ruled in (True, False))
     yield tag("p", f"{one.caption} {HEIGHTS}", tag("span", MOVE, class_="live"), class_="soft")
@@ -183,7 +183,7 @@ def _cell_bar(part: int, whole: int) -> Html:
 def _chart(one: Distribution, index: int) -> Html:
     outside = one.num_below + one.num_above
     alone = one.passing_others - _inside(one)
-    unit, meaning = described(one.name)
+    unit, meaning = describe_statistic(one.name)
     note = (
         f"{outside:,} outside ({share(outside, one.num_documents)}), {alone:,} by this rule alone. "
         if one.limits

@@ -189,7 +189,7 @@ def _end(out: str, stages: Mapping[str, Folder], stage: str, fate: Mapping[str, 
 
 def _decided(stages: Mapping[str, Folder], shard: str | None, twin: str, fate: Mapping[str, Any]) -> str | None:
     """What of their ranks a duplicate lost by: one look into the keys of two shards, 64 bytes a document."""
-    from corpus.dedup.near.ranks import decided
+    from corpus.dedup.near.ranks import deciding_part
     from corpus.dedup.records import map_array
     from corpus.dedup.text.keys import id_bytes
 
@@ -200,7 +200,7 @@ def _decided(stages: Mapping[str, Folder], shard: str | None, twin: str, fate: M
                 keys = map_array(file)
                 here = (id_bytes(keys) == np.frombuffer(identity, np.uint8)).all(axis=1)
                 words.extend(int(word) for word in keys["rank"][here][:1])
-    return decided(*words) if len(words) == 2 else None
+    return deciding_part(*words) if len(words) == 2 else None
 
 
 def _sidecar_events(stage: str, folder: Folder, document: Document) -> Iterator[Event]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from corpus.report.examples import Sample
 from corpus.report.explain import number
-from corpus.report.facts import Facts
+from corpus.report.metadata import BuildMetadata
 from corpus.report.summary import size
 from corpus.report.tables import CODE_COLUMNS, TITLES, Table, tables
 from corpus.safe import code_markdown, cut, escape_markdown
@@ -15,12 +15,12 @@ SAMPLES_A_SIDE = 3
 TEXT_CHARS = 90
 
 
-def render_markdown(facts: Facts) -> str:
+def render_markdown(facts: BuildMetadata) -> str:
     """The whole file."""
     return "\n\n".join(_blocks(facts)) + "\n"
 
 
-def _blocks(facts: Facts) -> Iterator[str]:
+def _blocks(facts: BuildMetadata) -> Iterator[str]:
     funnel = facts.funnel
     yield "# Corpus report"
     yield from (f"> **Conservation broken.** {escape_markdown(breach)}" for breach in funnel.breaches)

@@ -47,13 +47,13 @@ def page_lines(raw: bytes, charset: str | None, extraction: ExtractConfig) -> It
     """The lines of one page, as our own extraction sees them."""
     if extraction.backend != "wenhai":
         raise WenhaiError(f"extract.backend = {extraction.backend!r} does not say which lines it leaves out, or why.")
-    from corpus.extract import article, facts, lines
+    from corpus.extract import article, lines, metadata
 
     try:
         page = decode(raw, charset).text.encode()
     except UndecodableError as error:
         raise WenhaiError(f"this page cannot be decoded ({error}): it is no HTML, or too damaged to read.") from error
-    title = facts.headline(page, facts.head_metas(page))[0]
+    title = metadata.headline(page, metadata.head_metas(page))[0]
     reading, found, removed, num_read, *_ = article.choose_lines(page, title, extraction.tables)
     if "replaced" in removed:
         yield "  the page shows hardly any text; these are the lines of the article in one of its scripts"

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from corpus.engine import storage
+from corpus.engine.disk_budget import size as size
 from corpus.engine.run import TIMINGS_NAME, read_run
-from corpus.engine.space import size as size
 from corpus.engine.stage import Counts, Folder
 
 SUMMARY_COLUMNS = 80

@@ -10,7 +10,7 @@ from corpus.filters.measure import STATISTICS
 from corpus.report import mixture
 from corpus.report.distributions import Group
 from corpus.report.explain import number
-from corpus.report.facts import TOP_ROWS, Facts
+from corpus.report.metadata import TOP_ROWS, BuildMetadata
 from corpus.report.summary import DUPLICATE_RULES, share, size
 from corpus.safe import snippet
 
@@ -60,17 +60,17 @@ class Table:
     numeric: frozenset[int]
 
 
-def described(statistic: str) -> tuple[str, str]:
+def describe_statistic(statistic: str) -> tuple[str, str]:
     """A statistic's unit and what it is, in one line; empty where it is not one of this version's.
 
-    >>> described("script.hangul_ratio")
+    >>> describe_statistic("script.hangul_ratio")
     ('share of Han and hangul', 'Hangul over Han, kana and hangul. Korean prose has 0.9 or more.')
     """
     known = STATISTICS.get(statistic)
     return (known.unit, known.doc.partition("\n")[0].replace("`", "")) if known else ("", "")
 
 
-def edit_counts(facts: Facts) -> dict[str, int]:
+def edit_counts(facts: BuildMetadata) -> dict[str, int]:
     """How often each kind of edit was made, the most frequent first."""
     counts: Counter[str] = Counter()
     for step in facts.funnel.steps:
@@ -85,7 +85,7 @@ def largest_only(groups: Sequence[Group]) -> str:
     return f"The {TOP_ROWS} largest." if len(groups) == TOP_ROWS else ""
 
 
-def funnel_rows(facts: Facts) -> list[tuple[str, int, int, int]]:
+def funnel_rows(facts: BuildMetadata) -> list[tuple[str, int, int, int]]:
     """(label, documents that stay, documents lost here, bytes of text or 0), from what was read to what is kept."""
     funnel = facts.funnel
     steps = [
@@ -101,7 +101,7 @@ def funnel_rows(facts: Facts) -> list[tuple[str, int, int, int]]:
     return [*rows, ("kept", funnel.documents_kept, 0, funnel.bytes_kept)]
 
 
-def tables(facts: Facts) -> Iterator[Table]:
+def tables(facts: BuildMetadata) -> Iterator[Table]:
     """All tables in reading order; empty ones are left out."""
     for table in (
         _funnel(facts),
@@ -121,7 +121,7 @@ def tables(facts: Facts) -> Iterator[Table]:
             yield table
 
 
-def _funnel(facts: Facts) -> Table:
+def _funnel(facts: BuildMetadata) -> Table:
     total = facts.funnel.documents_in
     rows = [
         (label, f"{stay:,}", f"{-lost:,}" if lost else "", share(stay, total), size(num_bytes) if num_bytes else "")
@@ -130,19 +130,19 @@ def _funnel(facts: Facts) -> Table:
     return Table("funnel", "", ("step", "documents", "lost here", "share", "size"), rows, frozenset({1, 2, 3, 4}))
 
 
-def _reasons(facts: Facts) -> Table:
+def _reasons(facts: BuildMetadata) -> Table:
     rows = [(one.rule, one.stage, one.limit, f"{one.documents:,}", one.share) for one in facts.reasons]
     caption = "Every document that is not kept ended by exactly one of these; the share is of all that were read."
     return Table("reasons", caption, ("rule", "stage", "limit", "documents", "share"), rows, frozenset({3, 4}))
 
 
-def _failures(facts: Facts) -> Table:
+def _failures(facts: BuildMetadata) -> Table:
     rows = [(one.rule, one.place, one.detail) for one in facts.failures]
     caption = "The first few of each kind; explain takes the place as a key."
     return Table("failures", caption, ("rule", "place", "detail"), rows, frozenset())
 
 
-def _left_out(facts: Facts) -> Table:
+def _left_out(facts: BuildMetadata) -> Table:
     """What extraction did with the characters of pages; white space does not count."""
     counts: Counter[str] = Counter()
     kinds = ("characters_", "lines_", "goes_on")
@@ -162,12 +162,12 @@ def _left_out(facts: Facts) -> Table:
     return Table("left_out", caption, ("rule", "lines", "characters", "share"), rows, frozenset({1, 2, 3}))
 
 
-def _edits(facts: Facts) -> Table:
+def _edits(facts: BuildMetadata) -> Table:
     rows = [(kind, f"{count:,}") for kind, count in edit_counts(facts).items()]
     return Table("edits", EDITS_CAPTION, ("edit", "times"), rows, frozenset({1}))
 
 
-def _statistics(facts: Facts) -> Table:
+def _statistics(facts: BuildMetadata) -> Table:
     rows = [
         (
             one.name,
@@ -186,7 +186,7 @@ def _statistics(facts: Facts) -> Table:
     return Table("statistics", caption, headings, rows, frozenset(range(1, 7)))
 
 
-def _groups(facts: Facts) -> Iterator[Table]:
+def _groups(facts: BuildMetadata) -> Iterator[Table]:
     measured = facts.measured
     for name, what, groups, caption in (
         ("lengths", "characters", measured.lengths, "After line edits; kept: by the filter."),
@@ -197,7 +197,7 @@ def _groups(facts: Facts) -> Iterator[Table]:
         yield Table(name, caption, (what, "documents", "kept", "share"), rows, frozenset({1, 2, 3}))
 
 
-def _origins(facts: Facts) -> Iterator[Table]:
+def _origins(facts: BuildMetadata) -> Iterator[Table]:
     for what, origins in facts.origins.items():
         rows = [(one.name, f"{one.documents:,}", f"{one.kept:,}", share(one.kept, one.documents)) for one in origins]
         named = [one for one in origins if one.name != "(none)"]
@@ -209,7 +209,7 @@ def _origins(facts: Facts) -> Iterator[Table]:
             yield Table(f"{what}s", caption, headings, rows, frozenset({1, 2, 3}))
 
 
-def _clusters(facts: Facts) -> Table:
+def _clusters(facts: BuildMetadata) -> Table:
     rows = [(label, f"{clusters:,}", f"{documents:,}") for label, clusters, documents in facts.clusters]
     read, total = facts.clusters_read
     part = "" if read == total else f" Of {read:,} of {total:,} kept documents."
@@ -217,12 +217,12 @@ def _clusters(facts: Facts) -> Table:
     return Table("clusters", caption, ("documents in a cluster", "clusters", "documents"), rows, frozenset({1, 2}))
 
 
-def _earlier(facts: Facts) -> Table:
+def _earlier(facts: BuildMetadata) -> Table:
     rows = [(name, out, f"{documents:,}") for name, out, documents in facts.earlier]
     return Table("earlier", EARLIER_CAPTION, ("build", "folder of the run", "duplicates of it"), rows, frozenset({2}))
 
 
-def _mixture(facts: Facts) -> Table:
+def _mixture(facts: BuildMetadata) -> Table:
     whole = mixture.wholes(facts.mixture)
     rows = [
         (one.kind, snippet(one.name), *mixture.cells(one, whole[one.kind])) for one in mixture.top_groups(facts.mixture)
@@ -230,7 +230,7 @@ def _mixture(facts: Facts) -> Table:
     return Table("mixture", MIXTURE_CAPTION, ("by", "group", *mixture.HEADINGS), rows, frozenset(range(2, 8)))
 
 
-def _times(facts: Facts) -> Table:
+def _times(facts: BuildMetadata) -> Table:
     rows = [
         (
             step.folder,

@@ -14,9 +14,9 @@ from corpus.engine.config import load_toml
 from corpus.engine.durable import commit
 from corpus.engine.errors import UsageError
 from corpus.engine.run import current
-from corpus.engine.toml import dump, edited, toml_value
-from corpus.report.explain import comparison, wrapped
-from corpus.report.facts import limit_text
+from corpus.engine.toml import dump, edit, toml_value
+from corpus.report.explain import comparison, wrap_columns
+from corpus.report.metadata import limit_text
 from corpus.report.summary import folders, share, size
 from corpus.retune.predict import Example, Prediction, predict
 from corpus.retune.thresholds import Thresholds, read_thresholds
@@ -56,7 +56,7 @@ def write_recipe(path: Path, text: str, base: Mapping[str, Any], values: Mapping
         raise UsageError(f"--write {path}: exists already. Choose another name, or remove it.")
     if not path.parent.is_dir():
         raise UsageError(f"--write {path}: the folder {path.parent} does not exist.")
-    for candidate in (edited(text, base, values), dump(values)):
+    for candidate in (edit(text, base, values), dump(values)):
         with commit(path) as temporary:
             temporary.write_text(candidate, encoding="utf-8")
         with suppress(UsageError):
@@ -149,4 +149,4 @@ def _example(one: Example) -> Iterator[str]:
     verdict = comparison(one.value, one.limit.bound, one.limit.threshold)
     yield f"  {one.ordinal}  {one.limit.key}: {verdict}  {one.url or one.id}"
     if one.excerpt:
-        yield from (f"      {line}" for line in wrapped(one.excerpt))
+        yield from (f"      {line}" for line in wrap_columns(one.excerpt))

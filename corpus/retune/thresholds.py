@@ -16,7 +16,7 @@ from corpus.engine.stage import Folder
 from corpus.engine.toml import toml_value
 from corpus.filters import FilterConfig, Rule
 from corpus.filters.measure import STATISTICS
-from corpus.filters.stage import Filtering
+from corpus.filters.stage import FilterStage
 from corpus.recipe import RecordedRecipe, recorded_recipe
 
 BOUNDS = ("min", "max")
@@ -130,9 +130,9 @@ def _stored_rules(folder: Folder) -> tuple[Rule, ...]:
         rules = tuple(Rule(key=key, min=low, max=high) for key, low, high in stage["config"]["rules"])
     except (LookupError, TypeError, ValueError) as error:
         raise WenhaiError(f"{url}: its rules cannot be read. Was this build made by another version?") from error
-    if version != Filtering.version:
+    if version != FilterStage.version:
         raise UsageError(
-            f"{folder.url}: made by version {version} of the filter, and this is version {Filtering.version}, which "
+            f"{folder.url}: made by version {version} of the filter, and this is version {FilterStage.version}, which "
             "may "
             "measure other numbers. Run `python -m corpus run` with the recipe again first."
         )

@@ -43,7 +43,7 @@ def _extracted(held: list[Record | BadRecord], config: ExtractConfig) -> Iterato
         if isinstance(record, Record) and (markup := _markup(record))
     }
     limits = sandbox.Limits(config.max_page_seconds, config.max_page_mb)
-    answers = sandbox.shared(CHILD, limits).map(list(requests.values())) if requests else []
+    answers = sandbox.shared_sandbox(CHILD, limits).map(list(requests.values())) if requests else []
     found = dict(zip(requests, answers, strict=True))
     for index, record in enumerate(held):
         answer = found.get(index)

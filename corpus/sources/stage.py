@@ -41,7 +41,7 @@ _META = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
 
 @dataclass(frozen=True)
-class Extract(Stage):
+class ExtractStage(Stage):
     """Records of the input files to documents."""
 
     name: ClassVar[str] = "extract"
@@ -82,7 +82,7 @@ class Extract(Stage):
             room = max(0, room - file.bytes)
         return [Task(f"{index:05d}", tuple(files), span) for index, (files, span) in enumerate(groups)]
 
-    def for_worker(self) -> Extract:
+    def for_worker(self) -> ExtractStage:
         """Without the list of files: a task names its own."""
         return replace(self, files=())
 

@@ -85,7 +85,7 @@ def to_text(source: str, variant: str = "auto") -> WikiText:
     text = _SIMPLE_TEMPLATE.sub(_unless_dropped, text)
     header: dict[str, str] = {}
     if "{{" in text or "[[" in text:
-        text = _without_single_brackets(syntax.balanced(text, MAX_DEPTH))
+        text = _without_single_brackets(syntax.balance_braces(text, MAX_DEPTH))
         text = _flat(mwparserfromhell.parse(text, skip_style_tags=True), header)
     text = _LEFT_OVER.sub("", text).replace(syntax.BRACKET, "[")
     text = _lines(protected.restore(_without_gaps(html.unescape(text))))

@@ -134,7 +134,7 @@ def _heading(line: str) -> tuple[int, str] | None:
     return (level, line[level:-level].strip(" \t")) if level > 0 else None
 
 
-def balanced(text: str, max_depth: int) -> str:
+def balance_braces(text: str, max_depth: int) -> str:
     """The text with `{{`, `[[` and their ends in pairs: those without a partner, and those too deep, are dropped.
 
     Linear. What is left costs the parser time in proportion to its length, which marks without an end do not.

@@ -20,14 +20,14 @@ from typing import Any
 from corpus.engine import durable
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
 from pretrain.ablation import page
-from pretrain.ablation.measuring import Measured, Questions, measured
+from pretrain.ablation.measuring import Measured, Questions, measure_run
 from pretrain.ablation.plan import RECORD, Plan, Run, check_record, record
-from pretrain.ablation.results import RESULTS, Results, collect, described_arms, described_exclusions, to_json
+from pretrain.ablation.results import RESULTS, Results, arm_lines, collect, exclusion_lines, to_json
 from pretrain.ablation.unseen import read_held
 from pretrain.checkpoint import COMMIT, read_saved, step_folder
 from pretrain.config import RunConfig, with_vocab_size
 from pretrain.config import to_json as config_json
-from pretrain.console import say
+from pretrain.console import log_message
 from pretrain.data import data_digest
 from pretrain.launch import launch
 from tokenizer.model import Tokenizer
@@ -53,18 +53,18 @@ def experiment(plan: Plan, out: Path, asked: Questions, num_ranks: int) -> Resul
         split = config.data.validation_split
         held = read_held(plan.arms, asked.texts, asked.by, tokenizer, split, asked.max_tokens)
         questions = replace(asked, held=tuple(each for each in held if each.documents))
-        for line in (*described_arms(plan), *described_exclusions(held)):
-            say(line)
+        for line in (*arm_lines(plan), *exclusion_lines(held)):
+            log_message(line)
         found: dict[str, Measured] = {}
         results: Results | None = None
         for number, run in enumerate(plan.runs, start=1):
             wanted = config.model_copy(update={"training": config.training.model_copy(update={"seed": run.seed})})
             if not _is_trained(run, out, wanted, data[run.arm.name]):
-                say(f"run {number} of {len(plan.runs)}: {run.name}")
+                log_message(f"run {number} of {len(plan.runs)}: {run.name}")
                 _train(plan, run, out, num_ranks)
                 if not _is_trained(run, out, wanted, data[run.arm.name]):
                     raise WenhaiError(f"{run.name}: ended without its last checkpoint. Run the same command again.")
-            found[run.name] = measured(out, run.name, plan.measured_steps, questions)
+            found[run.name] = measure_run(out, run.name, plan.measured_steps, questions)
             if number % len(plan.arms) == 0:
                 results = collect(plan, held, found)
                 durable.write_json(out / RESULTS, to_json(results))

@@ -18,9 +18,9 @@ from corpus.engine import durable
 from corpus.engine.config import Strict, parse
 from corpus.engine.errors import WenhaiError
 from pretrain.ablation.unseen import Held
-from pretrain.checkpoint import committed, read_commit
+from pretrain.checkpoint import committed_checkpoints, read_commit
 from pretrain.evaluation.bits import evaluate
-from pretrain.inference.opened import Opened, opened
+from pretrain.inference.loading import LoadedCheckpoint, load_checkpoint
 from pretrain.run_folder import step_of
 from pretrain.tasks.definition import load_tasks
 from pretrain.tasks.items import read_items
@@ -90,7 +90,7 @@ class Questions:
         }
 
 
-def measured(out: Path, run_name: str, steps: Sequence[int], questions: Questions) -> Measured:
+def measure_run(out: Path, run_name: str, steps: Sequence[int], questions: Questions) -> Measured:
     """The figures of a run whose last checkpoint is there: as they were measured, or now.
 
     Args:
@@ -100,7 +100,11 @@ def measured(out: Path, run_name: str, steps: Sequence[int], questions: Question
         WenhaiError: a checkpoint is damaged, or its weights are; a task's data.
     """
     num_steps = max(steps)
-    folders = {step: found for found in committed(out / "runs" / run_name) if (step := step_of(found.name)) in steps}
+    folders = {
+        step: found
+        for found in committed_checkpoints(out / "runs" / run_name)
+        if (step := step_of(found.name)) in steps
+    }
     of = durable.digest({**questions.identity, "checkpoint": read_commit(folders[num_steps]).digest})
     path = out / "measured" / f"{run_name}.json"
     if path.exists():
@@ -110,7 +114,7 @@ def measured(out: Path, run_name: str, steps: Sequence[int], questions: Question
     curves: dict[str, dict[str, float]] = {}
     for step, folder in sorted(folders.items()):
         asking = Namespace(checkpoint=str(folder), device=questions.device, set=[], nproc=1)
-        with opened(asking) as model:
+        with load_checkpoint(asking) as model:
             for held in questions.held:
                 if held.kind == "held out":
                     curves.setdefault(held.key, {})[str(step)] = _bits(model, held, questions.max_tokens // CURVE_PART)
@@ -122,9 +126,9 @@ def measured(out: Path, run_name: str, steps: Sequence[int], questions: Question
     return found
 
 
-def _bits(model: Opened, held: Held, max_tokens: int | None) -> float:
+def _bits(model: LoadedCheckpoint, held: Held, max_tokens: int | None) -> float:
     text = held.for_model(model.tokenizer.eod, max_tokens)
-    bits = evaluate(model.model, text, model.reading, MICRO_BATCH, model.device).bits_per_character
+    bits = evaluate(model.model, text, model.batcher, MICRO_BATCH, model.device).bits_per_character
     if not math.isfinite(bits):
         raise WenhaiError(
             f"{model.checkpoint}: what it makes of {held.kind} {held.name} is not a finite number of bits, since its "
@@ -134,7 +138,7 @@ def _bits(model: Opened, held: Held, max_tokens: int | None) -> float:
     return bits
 
 
-def _accuracy(model: Opened, tasks: Tasks | None, out: Path, run_name: str) -> dict[str, Accuracy]:
+def _accuracy(model: LoadedCheckpoint, tasks: Tasks | None, out: Path, run_name: str) -> dict[str, Accuracy]:
     """Of each task; what was asked before a kill is not asked again, and other tasks get a folder of their own."""
     if tasks is None:
         return {}

@@ -11,9 +11,9 @@ from pretrain.ablation.results import (
     TITLES,
     Metric,
     Results,
-    described_exclusions,
-    shown_difference,
-    shown_mean,
+    exclusion_lines,
+    format_difference,
+    format_mean,
     summarize,
 )
 
@@ -44,7 +44,7 @@ def _body(results: Results) -> Iterator[Html]:
     yield from (tag("p", warning, class_="warning") for warning in warnings)
     rows = [(arm.name, str(arm.folder), f"{arm.num_tokens:,}", f"{plan.epochs(arm):.2f}") for arm in plan.arms]
     yield table(("arm", "build", "training tokens", "times read"), rows)
-    yield from (tag("p", line, class_="soft") for line in described_exclusions(results.held))
+    yield from (tag("p", line, class_="soft") for line in exclusion_lines(results.held))
     for kind, title in TITLES.items():
         metrics = [metric for metric in results.metrics if metric.kind == kind]
         if metrics:
@@ -62,8 +62,8 @@ def _seeds(number: int) -> str:
 
 def _row(metric: Metric, others: Sequence[str]) -> list[str]:
     differences = [metric.difference(arm) for arm in others]
-    means = (shown_mean(metric.summary(arm)) for arm in metric.values)
-    return [metric.name, *means, *map(shown_difference, differences), *(one.verdict for one in differences)]
+    means = (format_mean(metric.summary(arm)) for arm in metric.values)
+    return [metric.name, *means, *map(format_difference, differences), *(one.verdict for one in differences)]
 
 
 def bars(metric: Metric) -> Drawing:
@@ -82,7 +82,7 @@ def bars(metric: Metric) -> Drawing:
         ends += [*values, mean - (deviation or 0), mean + (deviation or 0)]
     low, high = min(ends), max(ends)
     margin = (high - low or abs(high) or 1.0) * 0.06
-    told = f"{metric.name}: {'; '.join(f'{arm} {shown_mean(metric.summary(arm))}' for arm in metric.values)}"
+    told = f"{metric.name}: {'; '.join(f'{arm} {format_mean(metric.summary(arm))}' for arm in metric.values)}"
     return strips(metric.name, rows, (low - margin, high + margin), told, note=metric.about)
 
 

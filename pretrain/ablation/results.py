@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from pretrain.ablation.measuring import Measured
 from pretrain.ablation.plan import Plan
 from pretrain.ablation.unseen import Held
-from pretrain.columns import aligned, shown, wrapped
+from pretrain.columns import align_table, printable, wrap_paragraph
 
 CONFIDENCE = 0.95
 HALVINGS = 200
@@ -249,10 +249,10 @@ def _lines(results: Results) -> Iterator[str]:
     plan = results.plan
     seeds = f"{len(results.seeds)} seed{'s' * (len(results.seeds) > 1)}"
     yield f"each run: {plan.num_steps:,} steps, {plan.num_tokens:,} tokens; {seeds}"
-    for line in described_arms(plan):
-        yield from wrapped(f"  {line}", "    ")
-    for line in described_exclusions(results.held):
-        yield from wrapped(line)
+    for line in arm_lines(plan):
+        yield from wrap_paragraph(f"  {line}", "    ")
+    for line in exclusion_lines(results.held):
+        yield from wrap_paragraph(line)
     for kind, title in TITLES.items():
         metrics = [metric for metric in results.metrics if metric.kind == kind]
         if not metrics:
@@ -261,17 +261,17 @@ def _lines(results: Results) -> Iterator[str]:
         yield ""
         yield title
         rows = [["", *arms]]
-        rows += [[metric.name, *(shown_mean(metric.summary(arm)) for arm in arms)] for metric in metrics]
-        yield from aligned(rows, "  ")
+        rows += [[metric.name, *(format_mean(metric.summary(arm)) for arm in arms)] for metric in metrics]
+        yield from align_table(rows, "  ")
         for arm in arms[1:]:
             yield f"  {arm} - {arms[0]}:"
             found = [(metric.name, metric.difference(arm)) for metric in metrics]
-            yield from aligned([[name, shown_difference(each), each.verdict] for name, each in found], "  ")
+            yield from align_table([[name, format_difference(each), each.verdict] for name, each in found], "  ")
     yield ""
-    yield from wrapped(CAUTION, "")
+    yield from wrap_paragraph(CAUTION, "")
 
 
-def described_arms(plan: Plan) -> list[str]:
+def arm_lines(plan: Plan) -> list[str]:
     """A line for each arm, and the warnings."""
     arms = [
         f"{arm.name}: {arm.folder}, {arm.num_tokens:,} training tokens, read {plan.epochs(arm):.2f} times"
@@ -280,10 +280,10 @@ def described_arms(plan: Plan) -> list[str]:
     return arms + [f"WARNING: {warning}" for warning in plan.warnings()]
 
 
-def described_exclusions(held: Sequence[Held]) -> list[str]:
+def exclusion_lines(held: Sequence[Held]) -> list[str]:
     """What was left out of which text, and why; and which texts are the same, so that their figures count once."""
     lines = [
-        f"{each.kind} {shown(each.name)}: {each.num_same_id + each.num_same_text} of "
+        f"{each.kind} {printable(each.name)}: {each.num_same_id + each.num_same_text} of "
         f"{len(each.documents) + each.num_same_id + each.num_same_text} documents left out, since an arm was trained "
         "on "
         f"them ({each.num_same_id} by their id, {each.num_same_text} by their text)"
@@ -293,16 +293,16 @@ def described_exclusions(held: Sequence[Held]) -> list[str]:
     names: dict[str, list[str]] = {}
     for each in held:
         if each.documents:
-            names.setdefault(each.identity, []).append(f"{each.kind} {shown(each.name)}")
+            names.setdefault(each.identity, []).append(f"{each.kind} {printable(each.name)}")
     return lines + [f"the same documents: {', '.join(same)}" for same in names.values() if len(same) > 1]
 
 
-def shown_mean(summary: Summary) -> str:
+def format_mean(summary: Summary) -> str:
     """As in `3.412 ±0.010`."""
     return f"{summary.mean:.3f}" + ("" if summary.deviation is None else f" ±{summary.deviation:.3f}")
 
 
-def shown_difference(difference: Difference) -> str:
+def format_difference(difference: Difference) -> str:
     """As in `+0.034 [+0.010, +0.058]`."""
     if difference.half_width is None:
         return f"{difference.mean:+.3f}"

@@ -66,10 +66,10 @@ def conversation_of(line: Any) -> tuple[Message, ...]:
     else:
         known = "prompt and completion, instruction and output, messages, or conversations"
         raise NotAnExample(f"has the keys {_shown(', '.join(sorted(line)) or '(none)')}, and an example has {known}")
-    return checked(messages)
+    return validate_conversation(messages)
 
 
-def checked(messages: Sequence[Message]) -> tuple[Message, ...]:
+def validate_conversation(messages: Sequence[Message]) -> tuple[Message, ...]:
     """A conversation that can be trained on: a system text first if at all, an answer behind every prompt, none empty.
 
     Raises:

@@ -36,7 +36,7 @@ from pretrain.checkpoint.places import local_folder, newest_at, place_of
 from pretrain.checkpoint.records import TOKENIZER, Commit, Identity, read_commit, read_saved, read_state
 from pretrain.checkpoint.saver import Saver
 from pretrain.checkpoint.saving import save
-from pretrain.run_folder import COMMIT, committed, newest, step_folder
+from pretrain.run_folder import COMMIT, committed_checkpoints, newest, step_folder
 
 __all__ = [
     "COMMIT",
@@ -44,7 +44,7 @@ __all__ = [
     "Commit",
     "Identity",
     "Saver",
-    "committed",
+    "committed_checkpoints",
     "load",
     "load_model",
     "load_weights",

@@ -29,7 +29,7 @@ from pretrain.checkpoint.records import (
 )
 from pretrain.checkpoint.shards import tensors_of
 from pretrain.config import RunConfig, to_json
-from pretrain.console import say
+from pretrain.console import log_message
 from pretrain.model import GPT
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.engine.compose import ParallelModel
@@ -53,7 +53,7 @@ def load(
         WenhaiError: a file is missing, altered or of another run; the message names it.
     """
     commit = _checked_commit(folder, world)
-    with world.together():  # files that no rank refused
+    with world.propagate_errors():  # files that no rank refused
         state, saved = read_state(folder), read_saved(folder)
         _check_model(folder, saved.config, config)
         if (saved.data, saved.tokenizer_sha256) != (identity.data, identity.tokenizer_sha256):
@@ -117,7 +117,7 @@ class _Reader(HuggingFaceStorageReader):
 
 def _checked_commit(folder: Path, world: World) -> Commit:
     """The commit record of a folder whose files are as it says; each rank looks at its share of them."""
-    with world.together():
+    with world.propagate_errors():
         commit = read_commit(folder)
         _check_files(folder, commit, world.rank, world.size)
     return commit
@@ -129,7 +129,7 @@ def _fill_on_all(
     """Fill what the ranks hold of the tensors, and second storages of them."""
     tensors = copies | originals
     reader = _Reader(folder)
-    with world.together():
+    with world.propagate_errors():
         _check_tensors(folder, commit, reader.metadata, tensors)
     _fill(folder, tensors, reader)
     for name in copies.keys() & originals.keys():  # both ends of a V: one tensor of the files, two places here
@@ -152,7 +152,9 @@ def _check_files(folder: Path, commit: Commit, rank: int, num_ranks: int) -> Non
     unexpected = {path.name for path in folder.iterdir()} - set(commit.files) - {COMMIT}
     leftovers = sorted(name for name in unexpected if name.startswith(NFS_LEFTOVER))
     if leftovers and rank == 0:
-        say(f"{folder}: {', '.join(leftovers)} ignored: NFS keeps there what was removed while a process had it open.")
+        log_message(
+            f"{folder}: {', '.join(leftovers)} ignored: NFS keeps there what was removed while a process had it open."
+        )
     if unexpected := unexpected.difference(leftovers):
         raise WenhaiError(f"{folder / min(unexpected)}: does not belong to this checkpoint. Remove it.")
     for name, expected in sorted(commit.files.items())[rank::num_ranks]:

@@ -22,7 +22,7 @@ from corpus.engine.store_lock import BEAT_SECONDS, LOCK_NAME, StoreLock
 from pretrain import run_folder
 from pretrain.checkpoint.records import advice, describe, parse_commit
 from pretrain.config import CheckpointConfig
-from pretrain.console import say
+from pretrain.console import log_message
 from pretrain.parallel.base.mesh import World
 from pretrain.run_folder import COMMIT, STEP_FOLDER, checkpoints_folder, step_of
 
@@ -237,17 +237,17 @@ def newest_at(place: Place, world: World) -> Iterator[Path | None]:
     Rank 0 says which it is. The block must end on all ranks, or raise.
     """
     name: str | None = None
-    with world.together():
+    with world.propagate_errors():
         if world.rank == 0:
             name = next((name for name, committed in reversed(place.steps().items()) if committed), None)
             if name is None:
                 place.refuse_others()
     (name,) = world.gather(name)[:1]
     folder: Path | None = None
-    with world.together():
+    with world.propagate_errors():
         folder = None if name is None else place.fetch(name)
     yield folder
-    with world.together():
+    with world.propagate_errors():
         pass
     if folder is not None:
         place.forget(folder)
@@ -270,7 +270,7 @@ def _wait_out_the_dead(url: str) -> None:
     found = store_lock.read(url)
     if found is None or found.is_free:
         return
-    say(f"{url}: in use by {found.words}; waiting up to {SILENT_SECONDS:.0f} s for a sign of life")
+    log_message(f"{url}: in use by {found.words}; waiting up to {SILENT_SECONDS:.0f} s for a sign of life")
     end = time.monotonic() + SILENT_SECONDS
     while time.monotonic() < end:
         time.sleep(LOOK_SECONDS)

@@ -78,7 +78,7 @@ def write(place: Place, contents: Contents, world: World) -> Written:
         WenhaiError: disk or store refused. Nothing of the step remains, and no older checkpoint was touched.
     """
     name = step_name(contents.state.step)
-    with world.together():  # before anything that removes what a failed save leaves
+    with world.propagate_errors():  # before anything that removes what a failed save leaves
         if world.rank == 0 and place.steps().get(name):
             raise WenhaiError(f"{place.where(name)}: is committed already; a checkpoint is never written twice.")
     try:
@@ -96,11 +96,11 @@ def write(place: Place, contents: Contents, world: World) -> Written:
 
 def _write(place: Place, name: str, contents: Contents, world: World) -> dict[str, Any]:
     """The commit of a checkpoint that stands; in full on rank 0."""
-    with world.together(), refusals(place.where(name)):
+    with world.propagate_errors(), refusals(place.where(name)):
         if world.rank == 0:
             place.begin(name, is_first=True)
     files: dict[str, Any] = {}
-    with world.together(), refusals(place.where(name)):
+    with world.propagate_errors(), refusals(place.where(name)):
         folder = place.begin(name, is_first=False)
         if contents.parts:  # a rank that holds no slice writes no file
             shard = folder / SHARD_FILE.format(world.rank + 1)
@@ -116,16 +116,16 @@ def _write(place: Place, name: str, contents: Contents, world: World) -> dict[st
     for of_one_rank in world.gather(files):
         all_files |= of_one_rank
     commit = new_commit(contents.state.step, all_files, dict(contents.plan.tensors))
-    with world.together(), refusals(place.where(name)):
+    with world.propagate_errors(), refusals(place.where(name)):
         if world.rank == 0:
             place.commit(name, commit)
     return commit
 
 
-def retired(steps: Sequence[int], config: CheckpointConfig) -> list[int]:
+def expired_steps(steps: Sequence[int], config: CheckpointConfig) -> list[int]:
     """Of the steps of committed checkpoints those that need not stay.
 
-    >>> retired([100, 200, 300, 400, 500], CheckpointConfig(every_steps=100, keep_last=2, keep_every_steps=200))
+    >>> expired_steps([100, 200, 300, 400, 500], CheckpointConfig(every_steps=100, keep_last=2, keep_every_steps=200))
     [100, 300]
     """
     kept = config.keep_every_steps
@@ -138,7 +138,7 @@ def _retire(place: Place, newest: str, config: CheckpointConfig) -> list[str]:
     try:
         found = place.steps()
         steps = {step_of(name): name for name, committed in found.items() if committed}
-        going = [steps[step] for step in retired(list(steps), config)]
+        going = [steps[step] for step in expired_steps(list(steps), config)]
         for name in going + [name for name, committed in found.items() if not committed]:
             try:
                 place.remove(name)

@@ -16,7 +16,7 @@ from pretrain.data import IGNORED_TARGET, Loader
 from pretrain.data.examples import read_record
 from pretrain.evaluation.bits import Evaluation
 from pretrain.evaluation.held_out import HeldOut, check_tokenizer, read_held_out
-from pretrain.inference.reading import TokenLosses
+from pretrain.inference.batcher import TokenLosses
 from pretrain.model.micro_batch import read_micro_batch
 from pretrain.parallel.base.mesh import DATA_AXES, World
 from tokenizer.model import Tokenizer

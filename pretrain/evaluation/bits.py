@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from pretrain.data import IGNORED_TARGET
 from pretrain.evaluation.held_out import Document, HeldOut
 from pretrain.evaluation.texts import Text, blocks
-from pretrain.inference.reading import Reading, TokenLosses
+from pretrain.inference.batcher import EvaluationBatcher, TokenLosses
 from pretrain.parallel.base.mesh import DATA_AXES, World
 from tokenizer.model import Tokenizer
 
@@ -171,7 +171,7 @@ class Evaluation:
         return self.bits * math.log(2) / self.num_tokens if self.num_tokens else math.nan
 
 
-def together(evaluations: Sequence[Evaluation]) -> Evaluation:
+def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
     """The cost of several texts as one; what they have of the same source is one, too."""
     sources: dict[str, list[Evaluation]] = {}
     for each in evaluations:
@@ -182,7 +182,7 @@ def together(evaluations: Sequence[Evaluation]) -> Evaluation:
         sum(each.num_tokens for each in evaluations),
         sum(each.num_characters for each in evaluations),
         sum(each.num_bytes for each in evaluations),
-        {name: together(parts) for name, parts in sources.items()},
+        {name: combine(parts) for name, parts in sources.items()},
     )
 
 
@@ -192,13 +192,13 @@ def largest(by_source: Mapping[str, Evaluation], most: int) -> dict[str, Evaluat
     ordered = sorted(by_source.items(), key=lambda item: (item[0] == OTHER, -item[1].num_characters, item[0]))
     if len(ordered) <= most:
         return dict(ordered)
-    return {**dict(ordered[: most - 1]), OTHER: together([part for _, part in ordered[most - 1 :]])}
+    return {**dict(ordered[: most - 1]), OTHER: combine([part for _, part in ordered[most - 1 :]])}
 
 
 def evaluate(
     model: TokenLosses,
     held_out: HeldOut,
-    reading: Reading,
+    batcher: EvaluationBatcher,
     micro_batch_size: int,
     device: torch.device,
     world: World | None = None,
@@ -217,14 +217,14 @@ def evaluate(
     documents = list(held_out.documents())
     groups = [sources.add(document, num_tokens=len(document.tokens) + 1) for document in documents]
     of_token = np.repeat(groups, [len(document.tokens) + 1 for document in documents])
-    found = rows(held_out.tokens, of_token, held_out.eod, reading.sequence_length, stride or reading.sequence_length)
-    return sources.costs(_nats(model, found, reading, micro_batch_size, device, world))
+    found = rows(held_out.tokens, of_token, held_out.eod, batcher.sequence_length, stride or batcher.sequence_length)
+    return sources.costs(_nats(model, found, batcher, micro_batch_size, device, world))
 
 
 def evaluate_documents(
     model: TokenLosses,
     documents: Iterable[Document],
-    reading: Reading,
+    batcher: EvaluationBatcher,
     micro_batch_size: int,
     device: torch.device,
     world: World | None = None,
@@ -243,14 +243,14 @@ def evaluate_documents(
 
     def found() -> Iterator[Row]:
         for document in documents:
-            tokens = np.append(document.tokens, reading.eod) if with_ends else document.tokens
+            tokens = np.append(document.tokens, batcher.eod) if with_ends else document.tokens
             group = sources.add(document, len(tokens))
-            yield from rows(tokens, group, reading.eod, reading.sequence_length, stride or reading.sequence_length)
+            yield from rows(tokens, group, batcher.eod, batcher.sequence_length, stride or batcher.sequence_length)
 
-    return sources.costs(_nats(model, found(), reading, micro_batch_size, device, world))
+    return sources.costs(_nats(model, found(), batcher, micro_batch_size, device, world))
 
 
-def encoded(texts: Iterable[Text], tokenizer: Tokenizer) -> Iterator[Document]:
+def encode_batches(texts: Iterable[Text], tokenizer: Tokenizer) -> Iterator[Document]:
     """Texts with their tokens, some at a time."""
     remaining = iter(texts)
     while block := list(islice(remaining, ENCODED_TOGETHER)):
@@ -283,14 +283,14 @@ class _Sources:
         for name, group in self._numbers.items():
             num_tokens, num_characters, num_bytes = self._sizes[group]
             parts[name] = Evaluation(nats[group] / math.log(2), num_tokens, num_characters, num_bytes)
-        return replace(together(list(parts.values())), by_source=parts)
+        return replace(combine(list(parts.values())), by_source=parts)
 
 
 @torch.no_grad()
 def _nats(
     model: TokenLosses,
     found: Iterable[Row],
-    reading: Reading,
+    batcher: EvaluationBatcher,
     micro_batch_size: int,
     device: torch.device,
     world: World | None,
@@ -298,8 +298,8 @@ def _nats(
     """The sum of -ln p of each group's targets, in double precision, over all ranks."""
     nats = torch.zeros(MOST_SOURCES + 1, dtype=torch.float64, device=device)
     rank, num_ranks, shared_by = (world.dp_rank, world.dp_size, world.tp_size) if world else (0, 1, 1)
-    for batch in batches(found, reading.sequence_length, micro_batch_size, reading.eod, rank, num_ranks, shared_by):
-        losses = model.token_losses(reading.micro_batch(batch.tokens, batch.targets, device))
+    for batch in batches(found, batcher.sequence_length, micro_batch_size, batcher.eod, rank, num_ranks, shared_by):
+        losses = model.token_losses(batcher.micro_batch(batch.tokens, batch.targets, device))
         nats.index_add_(0, torch.from_numpy(batch.groups).to(device).flatten(), losses.flatten().double())
     found_nats = nats.tolist()
     return world.sum_over(DATA_AXES, *found_nats) if world else found_nats

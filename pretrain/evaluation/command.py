@@ -4,7 +4,7 @@ one's own.
 Held-out text (`--data`) is one stream of documents, as in training, unless `--per-document` is given; of a folder of
 examples the answers are scored, as fine-tuning does. Texts (`--text`) are always scored each alone. Beside them stands,
 where `--data` has text to learn from, what n-grams of characters would pay. The model may lie on the ranks of a mesh
-(`opened`). Torch is imported when it is called.
+(`load_checkpoint`). Torch is imported when it is called.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.columns import fitted
+from pretrain.columns import truncate_columns
 from pretrain.evaluation.held_out import MAX_HELD_OUT_TOKENS, HeldOut, read_held_out
 from pretrain.evaluation.kneser_ney import MAX_BASELINE_TOKENS, character_baselines
 from pretrain.evaluation.texts import Texts
-from pretrain.inference.opened import Opened, add_model_arguments, in_ranks, opened
-from pretrain.staging import staged
+from pretrain.inference.loading import LoadedCheckpoint, add_model_arguments, in_ranks, load_checkpoint
+from pretrain.staging import stage_locally
 from tokenizer.shards import open_split
 
 if TYPE_CHECKING:
@@ -80,11 +80,14 @@ def main(args: argparse.Namespace) -> None:
     """
     _check(args)
     in_ranks(args)
-    with opened(args) as asked, staged(asked.config.data, {"": args.data} if args.data else {}) as places:
+    with (
+        load_checkpoint(args) as asked,
+        stage_locally(asked.config.data, {"": args.data} if args.data else {}) as places,
+    ):
         folder = places.get("")
         texts = Texts(args.text, args.by) if args.text else None
         held_out = None if texts or folder is None else _held_out(asked, args, folder)
-        with asked.together():  # what is wrong there is told before anything is scored
+        with asked.propagate_errors():  # what is wrong there is told before anything is scored
             train = _training_texts(asked, folder) if asked.is_first and folder else []
         result = _score(asked, args, texts, held_out)
         values = _values(result)
@@ -98,7 +101,7 @@ def main(args: argparse.Namespace) -> None:
             print(_json(values, result) if args.json else "\n".join(_lines(values, result)))
 
 
-def _held_out(asked: Opened, args: argparse.Namespace, folder: Path) -> HeldOut | HeldOutAnswers:
+def _held_out(asked: LoadedCheckpoint, args: argparse.Namespace, folder: Path) -> HeldOut | HeldOutAnswers:
     """What `--data` holds of a split: documents, or the answers of examples, which are read in one way alone."""
     from pretrain.evaluation.answers import open_held_out
 
@@ -111,7 +114,7 @@ def _held_out(asked: Opened, args: argparse.Namespace, folder: Path) -> HeldOut 
     return held_out
 
 
-def _training_texts(asked: Opened, folder: Path) -> list[str]:
+def _training_texts(asked: LoadedCheckpoint, folder: Path) -> list[str]:
     """What character models learn from; nothing where there is no training text, or examples."""
     from pretrain.data.examples import read_record
 
@@ -129,7 +132,7 @@ def table(result: Evaluation) -> Iterator[str]:
     yield f"{'source':{NAME_COLUMNS}} {heads}"
     for name, part in {**largest(result.by_source, TABLE_SOURCES), "all": result}.items():
         figures = f"{part.bits_per_character:9.4f} {part.bits_per_byte:9.4f} {part.loss:10.4f}"
-        shown = fitted(name, NAME_COLUMNS)
+        shown = truncate_columns(name, NAME_COLUMNS)
         shown += " " * (NAME_COLUMNS - cell_len(shown))
         yield f"{shown} {figures} {part.num_characters:13,} {part.num_tokens:13,}"
 
@@ -150,13 +153,13 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _score(
-    asked: Opened, args: argparse.Namespace, texts: Texts | None, held_out: HeldOut | HeldOutAnswers | None
+    asked: LoadedCheckpoint, args: argparse.Namespace, texts: Texts | None, held_out: HeldOut | HeldOutAnswers | None
 ) -> Evaluation:
     """What one or the other costs; how fast that was is said on stderr."""
     from pretrain.evaluation.answers import evaluate_answers
-    from pretrain.evaluation.bits import encoded, evaluate, evaluate_documents
+    from pretrain.evaluation.bits import encode_batches, evaluate, evaluate_documents
 
-    length = asked.reading.sequence_length
+    length = asked.batcher.sequence_length
     stride = args.stride or length
     if stride > length:
         raise UsageError(f"--stride {stride}: the model's windows have {length} tokens. Use that or fewer.")
@@ -165,10 +168,10 @@ def _score(
     if held_out is not None and not isinstance(held_out, HeldOut):
         result = evaluate_answers(asked.model, held_out, asked.config, *where)
     elif held_out is not None and not args.per_document:
-        result = evaluate(asked.model, held_out, asked.reading, *where, stride)
+        result = evaluate(asked.model, held_out, asked.batcher, *where, stride)
     else:
-        documents = held_out.documents() if held_out is not None else encoded(texts or (), asked.tokenizer)
-        result = evaluate_documents(asked.model, documents, asked.reading, *where, stride, not args.without_ends)
+        documents = held_out.documents() if held_out is not None else encode_batches(texts or (), asked.tokenizer)
+        result = evaluate_documents(asked.model, documents, asked.batcher, *where, stride, not args.without_ends)
     seconds = time.perf_counter() - begun
     if texts is not None and not result.num_characters:
         raise WenhaiError(f"{', '.join(args.text)}: hold no text; {texts.num_empty:,} of their texts are empty.")

@@ -51,7 +51,7 @@ class KneserNey:
 
     def __init__(self, stream: Integers, order: int) -> None:
         self.alphabet = np.unique(np.append(stream, END))
-        codes = np.searchsorted(self.alphabet, padded(stream, order))
+        codes = np.searchsorted(self.alphabet, pad_context(stream, order))
         ranks = np.zeros(len(codes) + 1, dtype=np.int64)  # of the n-gram of no symbols, before the first and after each
         tables: list[tuple[Integers, Integers, int]] = []
         counts = np.empty(0, dtype=np.int64)
@@ -71,7 +71,7 @@ class KneserNey:
 
     def probabilities(self, stream: Integers) -> Floats:
         """What the model gives to each symbol, float64[symbols]."""
-        codes = _rank(self.alphabet, padded(stream, len(self.levels)))
+        codes = _rank(self.alphabet, pad_context(stream, len(self.levels)))
         ranks = np.zeros(len(codes) + 1, dtype=np.int64)
         found = np.full(len(codes) + 1, 1 / NUM_SYMBOLS)
         for length, level in enumerate(self.levels, start=1):
@@ -114,7 +114,7 @@ def symbols(texts: Sequence[str]) -> Integers:
     return np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
 
 
-def padded(stream: Integers, order: int) -> Integers:
+def pad_context(stream: Integers, order: int) -> Integers:
     """The stream behind a context for its first symbol."""
     return np.concatenate((np.full(order - 1, END), stream))
 

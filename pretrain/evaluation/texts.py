@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from corpus.engine import storage
 from corpus.engine.errors import UsageError
-from pretrain.inference.lines import decoded, lines, text_lines
+from pretrain.inference.lines import decode_lines, lines, text_lines
 
 PACKED = (".gz", ".zst")
 LINES = (".jsonl", ".ndjson")
@@ -84,7 +84,7 @@ def _read(path: str, name: str, by: str | None) -> Iterator[Text]:
     """The texts of a file."""
     if _suffix(path) == ".txt":
         (whole,) = lines(path, b"")
-        yield Text(decoded(whole, path), name)
+        yield Text(decode_lines(whole, path), name)
         return
     for number, line in text_lines(path):
         yield _of_line(line, f"{path}, line {number}", name, by)

@@ -13,7 +13,7 @@ from typing import Any
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from pretrain.chat.templates import TEMPLATE, load_template, named_templates
-from pretrain.console import say
+from pretrain.console import log_message
 from pretrain.finetuning.sources import Files, Source, TaskItems, survey
 from pretrain.finetuning.store import CONFIG, EXAMPLES, ORIGIN, Fit, Plan, write_examples
 from pretrain.run import command
@@ -115,7 +115,7 @@ def prepare(args: argparse.Namespace) -> None:
         plan = Plan(source, found, of_held_out, template, Tokenizer(base / TOKENIZER), fit)
         record = write_examples(args.out / EXAMPLES, plan)
         train, validation = record.splits["train"], record.splits["validation"]
-        say(
+        log_message(
             f"{record.lines:,} lines: {train.examples:,} examples to train on, of {train.tokens:,} tokens of which "
             f"{train.counted_tokens:,} count; {validation.examples:,} held out, {record.skipped:,} lines skipped, "
             f"{record.dropped:,} examples dropped, {record.cut:,} cut"
@@ -123,7 +123,7 @@ def prepare(args: argparse.Namespace) -> None:
         durable.write_bytes(args.out / TEMPLATE, f"{dump(template.model_dump())}\n".encode())
         config = start.complete(values, args.out / EXAMPLES, args.epochs, args.nproc)
         training = config.training
-        say(f"{training.num_steps:,} steps of {training.global_batch_size:,} rows of {fit.num_tokens:,} tokens")
+        log_message(f"{training.num_steps:,} steps of {training.global_batch_size:,} rows of {fit.num_tokens:,} tokens")
         origin = {
             "asked": asked,
             "checkpoint": str(args.checkpoint),

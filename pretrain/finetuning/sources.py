@@ -15,8 +15,8 @@ import numpy as np
 
 from corpus.engine.durable import canonical_json
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.chat.conversations import Message, NotAnExample, checked, conversation_of
-from pretrain.inference.lines import decoded, lines
+from pretrain.chat.conversations import Message, NotAnExample, conversation_of, validate_conversation
+from pretrain.inference.lines import decode_lines, lines
 
 
 class Example(NamedTuple):
@@ -87,7 +87,7 @@ class TaskItems:
 
         for number, (prompt, answer) in enumerate(examples(self.task, self.split, self.folder), start=1):
             try:
-                messages = checked([Message("user", prompt), Message("assistant", answer)])
+                messages = validate_conversation([Message("user", prompt), Message("assistant", answer)])
             except NotAnExample as error:
                 raise UsageError(
                     f"task {self.task}, {self.split}, item {number}: {error}. Choose another prompt."
@@ -137,7 +137,7 @@ def _conversation(line: bytes, where: str) -> tuple[Message, ...]:
             "begins a JSON array, and examples stand one a line, as `jq -c '.[]'` writes those of an array"
         )
     try:
-        return conversation_of(json.loads(decoded(line, where)))
+        return conversation_of(json.loads(decode_lines(line, where)))
     except (ValueError, RecursionError, WenhaiError) as error:
         if isinstance(error, NotAnExample):
             raise

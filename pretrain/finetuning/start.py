@@ -25,7 +25,7 @@ from pretrain.chat.templates import Template, render
 from pretrain.config import ParallelConfig, RunConfig, read_config, to_json, with_vocab_size
 from pretrain.corpora import open_corpora, stream_of
 from pretrain.finetuning.store import CONFIG, EXAMPLES, ORIGIN
-from pretrain.run.datasets import open_run
+from pretrain.run.datasets import open_datasets
 
 RATE = 0.1  # of the base's learning rate
 WARM_UP = 0.06  # of the steps
@@ -142,7 +142,7 @@ def write_start(out: Path, base: Path, config: RunConfig, origin: Mapping[str, A
 
     if checkpoint.newest(out) is None:  # else a start died right before its end
         with mesh.start(ParallelConfig(), "cpu", TIMEOUT_MINUTES) as world:
-            corpora = open_run(config, out / EXAMPLES, None)
+            corpora = open_datasets(config, out / EXAMPLES, None)
             run_config = with_vocab_size(config, corpora.tokenizer.vocab_size)
             weights, _ = checkpoint.load_model(base)
             durable.write_json(out / ORIGIN, origin)

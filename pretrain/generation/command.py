@@ -21,7 +21,7 @@ from pretrain.inference.lines import json_object, text_lines
 
 if TYPE_CHECKING:
     from pretrain.generation.generate import Piece
-    from pretrain.inference.reading import Reading
+    from pretrain.inference.batcher import EvaluationBatcher
     from tokenizer.model import Tokenizer
 
 MAX_LINE_BYTES = 16 << 20
@@ -89,10 +89,10 @@ def main(args: argparse.Namespace) -> None:
     from pretrain.chat.conversations import Message
     from pretrain.chat.templates import load_template, render, template_of
     from pretrain.checkpoint import TOKENIZER, load_model, local_folder
-    from pretrain.generation.cache import Cached
     from pretrain.generation.generate import Settings, generate
+    from pretrain.generation.kv_cache import KVCachedModel
     from pretrain.generation.sampling import Sampling
-    from pretrain.inference.reading import Reading
+    from pretrain.inference.batcher import EvaluationBatcher
     from pretrain.parallel.base.mesh import choose_device, keep_freed_memory
     from tokenizer.model import Tokenizer
 
@@ -113,9 +113,9 @@ def main(args: argparse.Namespace) -> None:
     if args.dtype == "bfloat16":
         model.bfloat16()
     tokenizer = Tokenizer(folder / TOKENIZER)
-    reading = Reading.of(config, tokenizer.eod)
-    next_logits = Cached(model.to(device), reading, device)
-    pieces = generate(next_logits, _encoded(prompts, tokenizer, reading), settings, reading, tokenizer.piece_bytes)
+    batcher = EvaluationBatcher.of(config, tokenizer.eod)
+    next_logits = KVCachedModel(model.to(device), batcher, device)
+    pieces = generate(next_logits, _encoded(prompts, tokenizer, batcher), settings, batcher, tokenizer.piece_bytes)
     with ExitStack() as stack:
         out: TextIO = sys.stdout
         if args.out is not None:  # a file that is there once all texts are in it
@@ -148,9 +148,9 @@ def _check_out(out: Path | None, prompts: Path | None) -> None:
         raise UsageError(f"--out {out}: is a folder, or the file with the prompts. Choose another name")
 
 
-def _encoded(prompts: Iterable[str], tokenizer: Tokenizer, reading: Reading) -> Iterator[list[int]]:
+def _encoded(prompts: Iterable[str], tokenizer: Tokenizer, batcher: EvaluationBatcher) -> Iterator[list[int]]:
     """The tokens of prompts as their turn comes; of those that are longer than the window it is said."""
-    length = reading.sequence_length
+    length = batcher.sequence_length
     for number, prompt in enumerate(prompts, 1):
         tokens = tokenizer.encode(prompt)
         if len(tokens) + 1 > length:

@@ -7,7 +7,7 @@ for each (`sampling`), makes text of it (`TextStream`), and lets the next prompt
 | next logits | for |
 |---|---|
 | `cache.Cached` | a whole model on one process; each token is computed once |
-| `Recomputed` | what gives logits of whole windows, as the model of a mesh does: each token costs its window |
+| `UncachedModel` | what gives logits of whole windows, as the model of a mesh does: each token costs its window |
 
 Both see the same windows. A text that outgrows the model's window is read again from the last half of it, under
 positions that begin anew there: a token costs two at most, however long the text. (Taking early tokens out of a cache
@@ -34,7 +34,7 @@ from torch import Tensor
 
 from corpus.engine.errors import UsageError
 from pretrain.generation.sampling import Draws, Sampling, choose
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.model.micro_batch import MicroBatch
 
 End = Literal["eod", "stop", "length"]
@@ -115,19 +115,25 @@ class Text:
     """One text under way."""
 
     def __init__(
-        self, prompt: int, sample: int, tokens: Sequence[int], settings: Settings, reading: Reading, stream: TextStream
+        self,
+        prompt: int,
+        sample: int,
+        tokens: Sequence[int],
+        settings: Settings,
+        batcher: EvaluationBatcher,
+        stream: TextStream,
     ) -> None:
         """The `sample`-th text of the `prompt`-th prompt, whose tokens are given."""
         self.prompt = prompt
         self.sample = sample
-        self.tokens = [reading.eod, *tokens]  # and what is generated
+        self.tokens = [batcher.eod, *tokens]  # and what is generated
         self.prefix_length = len(self.tokens)
         self.first = 0  # where its window begins
         self.end: End | None = None if settings.max_tokens else "length"
         self.draws = Draws(settings.sampling, prompt, sample, self.tokens)
         self._max_tokens = settings.max_tokens
-        self._eod = reading.eod
-        self._sequence_length = reading.sequence_length
+        self._eod = batcher.eod
+        self._sequence_length = batcher.sequence_length
         self._stream = stream
         self._fit()
 
@@ -187,7 +193,7 @@ def generate(
     next_logits: NextLogits,
     prompts: Iterable[Sequence[int]],
     settings: Settings,
-    reading: Reading,
+    batcher: EvaluationBatcher,
     piece_bytes: Callable[[int], bytes],
 ) -> Iterator[Piece]:
     """The texts of all prompts, piece by piece, as they come; those of one batch take turns.
@@ -196,7 +202,7 @@ def generate(
         WenhaiError: a logit is not a number.
     """
     waiting = (
-        Text(prompt, sample, tokens, settings, reading, TextStream(piece_bytes, settings.stops))
+        Text(prompt, sample, tokens, settings, batcher, TextStream(piece_bytes, settings.stops))
         for prompt, tokens in enumerate(prompts)
         for sample in range(settings.num_samples)
     )
@@ -227,15 +233,15 @@ def in_order(pieces: Iterable[Piece], num_samples: int) -> Iterator[tuple[Text, 
             turn += 1
 
 
-class Recomputed:
+class UncachedModel:
     """Next logits by windows, one after the other: for what computes no token alone."""
 
     def __init__(
-        self, last_logits: Callable[..., Tensor], reading: Reading, device: torch.device | str = "cpu"
+        self, last_logits: Callable[..., Tensor], batcher: EvaluationBatcher, device: torch.device | str = "cpu"
     ) -> None:
         """`last_logits` maps a window's tokens [1, T], document ids, prefix ends and positions to logits [1, 1, V]."""
         self._last_logits = last_logits
-        self._reading = reading
+        self._reading = batcher
         self._device = device
 
     def __call__(self, texts: Sequence[Text]) -> Tensor:

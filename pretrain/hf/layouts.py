@@ -178,7 +178,7 @@ class Layout:
             yield entry.ours, ours
 
 
-def padded(num_rows: int) -> int:
+def padded_vocab_size(num_rows: int) -> int:
     """The padded size of a vocabulary."""
     return -(-num_rows // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
 

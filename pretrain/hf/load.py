@@ -30,11 +30,11 @@ from pretrain.config import ParallelConfig, RunConfig, load_config, to_json, wit
 from pretrain.hf import proof
 from pretrain.hf.export import weights_of
 from pretrain.hf.files import Weights
-from pretrain.hf.layouts import LAYOUTS, Layout, padded
+from pretrain.hf.layouts import LAYOUTS, Layout, padded_vocab_size
 from pretrain.hf.proof import Agreement
 from pretrain.model import GPT
 from pretrain.parallel.base import mesh
-from pretrain.run.datasets import Corpora, open_run
+from pretrain.run.datasets import Corpora, open_datasets
 from pretrain.training.step import new_run
 from tokenizer.model import Tokenizer
 
@@ -99,7 +99,7 @@ def import_model(
         )
     config = new_config(layout, theirs, base, overrides)
     with mesh.start(ParallelConfig(), "cpu", TIMEOUT_MINUTES) as world:
-        corpora = open_run(config, data, tokenizer.path)
+        corpora = open_datasets(config, data, tokenizer.path)
         run_config = with_vocab_size(config, tokenizer.vocab_size)
         ours = read_model(layout, weights, run_config, num_rows)
         agreement = proof.compare(ours, proof.from_folder(folder), tokenizer)
@@ -149,7 +149,7 @@ def new_config(layout: Layout, theirs: Mapping[str, Any], base: str | None, over
         UsageError: config.json lacks something or describes what ours cannot be; or settings are wrong.
     """
     try:
-        model = layout.read(theirs) | {"padded_vocab_size": padded(theirs["vocab_size"])}
+        model = layout.read(theirs) | {"padded_vocab_size": padded_vocab_size(theirs["vocab_size"])}
     except KeyError as error:
         raise UsageError(
             f"config.json: has no {error.args[0]}, which every {layout.name} has. Get it again."

@@ -29,7 +29,7 @@ def text_lines(path: str, max_bytes: int | None = None) -> Iterator[tuple[int, s
         UsageError: the file cannot be read or is damaged, or a line is too long or no UTF-8.
     """
     for number, line in enumerate(lines(path, b"\n", max_bytes), start=1):
-        if (text := decoded(line, f"{path}, line {number}")).strip():
+        if (text := decode_lines(line, f"{path}, line {number}")).strip():
             yield number, text.rstrip("\r")
 
 
@@ -51,7 +51,7 @@ def json_object(line: str, where: str) -> dict[str, Any]:
     return value
 
 
-def decoded(data: bytes, where: str) -> str:
+def decode_lines(data: bytes, where: str) -> str:
     """UTF-8 as text, without a byte order mark; raises `UsageError` where it is none."""
     try:
         return data.decode("utf-8-sig")

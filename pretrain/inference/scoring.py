@@ -30,7 +30,7 @@ from torch import Tensor
 
 from corpus.engine.errors import UsageError
 from pretrain.data import IGNORED_TARGET, document_ids, positions
-from pretrain.inference.reading import Reading, TokenLosses
+from pretrain.inference.batcher import EvaluationBatcher, TokenLosses
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base.mesh import World
 
@@ -75,7 +75,7 @@ class Row(NamedTuple):
 def score(
     model: TokenLosses,
     requests: Sequence[Request],
-    reading: Reading,
+    batcher: EvaluationBatcher,
     device: torch.device | str,
     world: World | None = None,
     max_tokens: int = MAX_TOKENS,
@@ -93,10 +93,10 @@ def score(
             first forward.
     """
     for number, request in enumerate(requests):
-        _check(request, number, reading)
-    rows = [row for number, request in enumerate(requests) for row in _rows(request, number, reading, max_tokens)]
+        _check(request, number, batcher)
+    rows = [row for number, request in enumerate(requests) for row in _rows(request, number, batcher, max_tokens)]
     batches = _batches(rows, max_tokens, 1 if world is None else world.tp_size)
-    return _scores(model, requests, batches, reading, device, world)
+    return _scores(model, requests, batches, batcher, device, world)
 
 
 @torch.no_grad()
@@ -104,7 +104,7 @@ def _scores(
     model: TokenLosses,
     requests: Sequence[Request],
     batches: Sequence[Sequence[Row]],
-    reading: Reading,
+    batcher: EvaluationBatcher,
     device: torch.device | str,
     world: World | None,
 ) -> Iterator[tuple[int, list[Score]]]:
@@ -113,7 +113,7 @@ def _scores(
     pending: dict[int, dict[int, Score]] = {}
     for first in range(0, len(batches), num_ranks):
         rows = batches[first + rank] if first + rank < len(batches) else []
-        losses_BT = model.token_losses(_micro_batch(rows, requests, reading, token_ranks, device))
+        losses_BT = model.token_losses(_micro_batch(rows, requests, batcher, token_ranks, device))
         found = _read(rows, requests, losses_BT)
         if world is not None and num_ranks > 1:
             found = {place: value for part in world.gather(found) for place, value in part.items()}
@@ -125,10 +125,10 @@ def _scores(
                 yield number, [scores[continuation] for continuation in range(len(scores))]
 
 
-def _rows(request: Request, number: int, reading: Reading, max_tokens: int) -> Iterator[Row]:
+def _rows(request: Request, number: int, batcher: EvaluationBatcher, max_tokens: int) -> Iterator[Row]:
     """The rows of a request: as many continuations in each as it has room for; of a prefix LM one."""
-    trunk = _num_seen(request, reading) - 1
-    room = 0 if reading.prefix_lm else min(max(ROW_TOKENS, 2 * trunk), max_tokens)
+    trunk = _num_seen(request, batcher) - 1
+    room = 0 if batcher.prefix_lm else min(max(ROW_TOKENS, 2 * trunk), max_tokens)
     row = Row(number, 0, 0, trunk, trunk, 0)
     for index, (tokens, first_scored) in enumerate(request.continuations):
         if row.num_tokens + len(tokens) > room and index > 0:
@@ -139,7 +139,7 @@ def _rows(request: Request, number: int, reading: Reading, max_tokens: int) -> I
     yield row
 
 
-def _check(request: Request, number: int, reading: Reading) -> None:
+def _check(request: Request, number: int, batcher: EvaluationBatcher) -> None:
     if not request.continuations:
         raise UsageError(f"request {number}: nothing follows its context. Give it a continuation.")
     for index, (tokens, first_scored) in enumerate(request.continuations):
@@ -148,17 +148,17 @@ def _check(request: Request, number: int, reading: Reading) -> None:
             raise UsageError(
                 f"{where}: of {len(tokens):,} tokens none is scored (from {first_scored} on). Give it one."
             )
-        if len(tokens) > reading.sequence_length:
+        if len(tokens) > batcher.sequence_length:
             raise UsageError(
-                f"{where}: has {len(tokens):,} tokens, and the model room for {reading.sequence_length:,}. Shorten it."
+                f"{where}: has {len(tokens):,} tokens, and the model room for {batcher.sequence_length:,}. Shorten it."
             )
 
 
-def _num_seen(request: Request, reading: Reading) -> int:
+def _num_seen(request: Request, batcher: EvaluationBatcher) -> int:
     """How many tokens before its continuations the model sees, 1 or more: the last of a document's end and the
     context."""
     longest = max(len(tokens) for tokens, _ in request.continuations)
-    return min(1 + len(request.context), reading.sequence_length + 1 - longest)  # the last token is a target alone
+    return min(1 + len(request.context), batcher.sequence_length + 1 - longest)  # the last token is a target alone
 
 
 def _batches(rows: Sequence[Row], max_tokens: int, token_ranks: int) -> list[list[Row]]:
@@ -182,42 +182,46 @@ def _padded(num_tokens: int, token_ranks: int) -> int:
 
 
 def _micro_batch(
-    rows: Sequence[Row], requests: Sequence[Request], reading: Reading, token_ranks: int, device: torch.device | str
+    rows: Sequence[Row],
+    requests: Sequence[Request],
+    batcher: EvaluationBatcher,
+    token_ranks: int,
+    device: torch.device | str,
 ) -> MicroBatch:
     """The rows, padded at their ends; without any, next to nothing, and no target."""
     length = _padded(max((row.num_tokens for row in rows), default=1), token_ranks)
-    padding = np.array([reading.eod, IGNORED_TARGET, 0, 0, 0])  # which no token sees that comes before it
+    padding = np.array([batcher.eod, IGNORED_TARGET, 0, 0, 0])  # which no token sees that comes before it
     marks = np.broadcast_to(padding[:, None, None], (len(padding), max(1, len(rows)), length)).copy()
     for place, row in enumerate(rows):
-        marks[:, place, : row.num_tokens] = _laid_out(row, requests[row.request], reading)
+        marks[:, place, : row.num_tokens] = _laid_out(row, requests[row.request], batcher)
     ends = np.repeat([[row.trunk + 1] for row in rows] or [[0]], length, axis=1)
     tokens, targets, ids, positions, branches, ends = torch.from_numpy(np.concatenate((marks, ends[None]))).to(device)
     has_branches = any(row.stop - row.first > 1 for row in rows)  # a row of one is plainly causal
     return MicroBatch(
         tokens,
         targets,
-        ids if reading.document_mask else None,
-        ends if reading.prefix_lm else None,
+        ids if batcher.document_mask else None,
+        ends if batcher.prefix_lm else None,
         positions,
         sum(row.num_targets for row in rows),
         branches if has_branches else None,
     )
 
 
-def _laid_out(row: Row, request: Request, reading: Reading) -> NDArray[np.int64]:
+def _laid_out(row: Row, request: Request, batcher: EvaluationBatcher) -> NDArray[np.int64]:
     """Tokens, targets, document ids, positions and branches [5, tokens] of a row, all but the branches as if each were
     alone."""
     continuations = request.continuations[row.first : row.stop]
     lengths = np.array([len(tokens) for tokens, _ in continuations])
-    alone_CT = np.full((len(continuations), row.trunk + 1 + lengths.max()), reading.eod, dtype=np.int64)
+    alone_CT = np.full((len(continuations), row.trunk + 1 + lengths.max()), batcher.eod, dtype=np.int64)
     targets_CT = np.full(alone_CT.shape, IGNORED_TARGET, dtype=np.int64)
-    alone_CT[:, : row.trunk + 1] = [reading.eod, *request.context][-row.trunk - 1 :]
+    alone_CT[:, : row.trunk + 1] = [batcher.eod, *request.context][-row.trunk - 1 :]
     for place, (tokens, first_scored) in enumerate(continuations):
         alone_CT[place, row.trunk + 1 : row.trunk + 1 + len(tokens)] = tokens
         targets_CT[place, row.trunk + first_scored : row.trunk + len(tokens)] = tokens[first_scored:]
-    ids_CT = document_ids(alone_CT, reading.eod)
+    ids_CT = document_ids(alone_CT, batcher.eod)
     columns_T, numbers_C1 = np.arange(alone_CT.shape[1]), np.arange(1, len(continuations) + 1)[:, None]
-    places_CT = positions(ids_CT) if reading.reset_positions else np.broadcast_to(columns_T, alone_CT.shape)
+    places_CT = positions(ids_CT) if batcher.reset_positions else np.broadcast_to(columns_T, alone_CT.shape)
     branches_CT = np.where(columns_T < row.trunk, 0, numbers_C1)
     ends_C1 = row.trunk + lengths[:, None]
     taken_CT = (columns_T < ends_C1) & ((branches_CT > 0) | (numbers_C1 == 1))  # the trunk once, with the first

@@ -32,8 +32,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pretrain.config import ModelConfig, Recompute
-from pretrain.model.layers import Embedding, Linear, Norm, PositionEmbedding, RowLinear, columns
-from pretrain.model.masks import dense_mask, target_rows
+from pretrain.model.attention_mask import dense_attention_mask, target_rows
+from pretrain.model.layers import (
+    ColumnParallelLinear,
+    Norm,
+    PositionEmbedding,
+    RowParallelLinear,
+    VocabParallelEmbedding,
+    column_parallel,
+)
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base.recompute import recompute
 from pretrain.parallel.base.stages import Stage, whole
@@ -66,7 +73,7 @@ class GPT(nn.Module):
         vocabulary, width = config.padded_vocab_size, config.hidden_size
         learned = config.positions == "learned"
         self.config, self.stage, self.axis = config, stage, axis
-        self.embedding = Embedding(vocabulary, width, axis) if stage.is_first else None
+        self.embedding = VocabParallelEmbedding(vocabulary, width, axis) if stage.is_first else None
         self.position_embedding = (
             PositionEmbedding(config.sequence_length, width, axis) if stage.is_first and learned else None
         )
@@ -77,7 +84,7 @@ class GPT(nn.Module):
             }
         )
         self.final_norm = Norm(config, axis) if stage.is_last else None
-        self.head = Linear(width, vocabulary, bias=False, axis=axis) if stage.is_last else None
+        self.head = ColumnParallelLinear(width, vocabulary, bias=False, axis=axis) if stage.is_last else None
         self.tie()
 
     def tie(self) -> None:
@@ -117,7 +124,7 @@ class GPT(nn.Module):
         if is_learned and positions_BT is None and num_tokens > self.config.sequence_length:
             raise ValueError(f"{num_tokens} tokens, but positions are learned for {self.config.sequence_length}")
         places_T = torch.arange(num_tokens, device=x.device)
-        mask_BTT = dense_mask(places_T, document_ids_BT, prefix_ends_BT, branches_BT)
+        mask_BTT = dense_attention_mask(places_T, document_ids_BT, prefix_ends_BT, branches_BT)
         return self._through(x, places_T[None] if positions_BT is None else positions_BT, mask_BTT, rows_N)
 
     def extend(
@@ -165,13 +172,17 @@ class GPT(nn.Module):
         if self.final_norm is not None:
             x = self.final_norm(x)
         if self.head is not None:
-            x = self.head(x) if rows_N is None else self.head.local(self.axis.spread(x)().flatten(0, 1)[rows_N, None])
+            x = (
+                self.head(x)
+                if rows_N is None
+                else self.head.local(self.axis.all_gather(x)().flatten(0, 1)[rows_N, None])
+            )
             self.axis.mask_padding(x, self.config.vocab_size)
         return x
 
-    def loss_sum(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
+    def cross_entropy_sum(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
         """Sum of -ln p(target) over targets that count, of the logits of all tensor-parallel ranks; fp32 at least."""
-        return self.axis.loss_sum(logits_BTV, targets_BT, self.config.vocab_size)
+        return self.axis.cross_entropy_sum(logits_BTV, targets_BT, self.config.vocab_size)
 
 
 class Block(nn.Module):
@@ -212,8 +223,8 @@ class Attention(nn.Module):
         self.head_size = config.head_size
         self.group_size = config.num_heads // config.kv_heads
         width = config.kv_heads * (self.group_size + 2) * config.head_size
-        self.qkv = Linear(config.hidden_size, width, config.bias, axis)
-        self.out = RowLinear(config.num_heads * config.head_size, config.hidden_size, config.bias, axis)
+        self.qkv = ColumnParallelLinear(config.hidden_size, width, config.bias, axis)
+        self.out = RowParallelLinear(config.num_heads * config.head_size, config.hidden_size, config.bias, axis)
 
     def forward(
         self, x_BTD: Tensor, angles: Angles | None, mask_BTP: Tensor | None, past: Past | None = None
@@ -244,17 +255,17 @@ class MLP(nn.Module):
     def __init__(self, config: ModelConfig, axis: TensorAxis) -> None:
         super().__init__()
         self.gelu = "tanh" if config.activation == "gelu_tanh" else "none"  # torch's name of the approximation
-        self.gate: Linear | None = None
+        self.gate: ColumnParallelLinear | None = None
         if config.activation == "swiglu":
-            self.gate = Linear(config.hidden_size, config.ffn_size, config.bias, axis)
-        self.up = Linear(config.hidden_size, config.ffn_size, config.bias, axis)
-        self.down = RowLinear(config.ffn_size, config.hidden_size, config.bias, axis)
+            self.gate = ColumnParallelLinear(config.hidden_size, config.ffn_size, config.bias, axis)
+        self.up = ColumnParallelLinear(config.hidden_size, config.ffn_size, config.bias, axis)
+        self.down = RowParallelLinear(config.ffn_size, config.hidden_size, config.bias, axis)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         if self.gate is None:
             y_BTF = F.gelu(self.up(x_BTD), approximate=self.gelu)
         else:
-            gate_BTF, up_BTF = columns(x_BTD, self.gate, self.up)
+            gate_BTF, up_BTF = column_parallel(x_BTD, self.gate, self.up)
             y_BTF = F.silu(gate_BTF) * up_BTF
         out_BTD: Tensor = self.down(y_BTF)
         return out_BTD

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pretrain.config import ModelConfig
-from pretrain.parallel.base.deferred import Product
 from pretrain.parallel.base.products import Matrix, products
 from pretrain.parallel.base.recompute import last_product
 from pretrain.parallel.base.tensor import ALONE, TensorAxis
+from pretrain.parallel.base.weight_gradients import DeferredWeightGradient
 
 
-class Embedding(nn.Module):
+class VocabParallelEmbedding(nn.Module):
     """A vector for each token. The table is cut by rows: a rank looks up the tokens it has, and the results are
     summed."""
 
@@ -67,10 +67,10 @@ class Norm(nn.Module):
         return F.layer_norm(x_BTD, weight.shape, weight, bias, self.epsilon)
 
 
-class Linear(nn.Module):
+class ColumnParallelLinear(nn.Module):
     """x W' + b with W and b cut by rows ("column-parallel"): from whole inputs, some of the outputs.
 
-    x is spread over the ranks first. Layers with the same input share that: `columns`.
+    x is spread over the ranks first. Layers with the same input share that: `column_parallel`.
     """
 
     def __init__(self, num_inputs: int, num_outputs: int, bias: bool, axis: TensorAxis) -> None:
@@ -78,11 +78,13 @@ class Linear(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_outputs, num_inputs))
         self.bias = nn.Parameter(torch.empty(num_outputs)) if bias else None
         self.axis = axis
-        self.deferred: list[Product] | None = None  # where a zero-bubble schedule leaves the weight's gradient
+        self.deferred: list[DeferredWeightGradient] | None = (
+            None  # where a zero-bubble schedule leaves the weight's gradient
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Shapes [B, T/s, inputs] to [B, T, outputs/t]."""
-        return columns(x, self)[0]
+        return column_parallel(x, self)[0]
 
     def local(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """The product of what this rank holds, without an exchange before or after it."""
@@ -93,14 +95,14 @@ class Linear(nn.Module):
         return None if self.bias is None else self.axis.weight(self, "bias")
 
 
-def columns(x: Tensor, *layers: Linear) -> tuple[Tensor, ...]:
+def column_parallel(x: Tensor, *layers: ColumnParallelLinear) -> tuple[Tensor, ...]:
     """Each layer's result for one input [B, T/s, inputs]."""
     first = layers[0]
     matrices = [Matrix(layer.weight, layer.axis.weight(layer), layer.local_bias()) for layer in layers]
     return products(x, matrices, first.axis, first.deferred)
 
 
-class RowLinear(Linear):
+class RowParallelLinear(ColumnParallelLinear):
     """x W' + b with W cut by columns ("row-parallel"): from some of the inputs a partial sum, collected over the ranks.
 
     The bias, whole on each rank, is added once, after the sum.
@@ -114,5 +116,5 @@ class RowLinear(Linear):
             if self.axis.size == 1:  # the product adds the bias on its way
                 return self.local(x, bias)
             partial_sum = self.local(x)
-        y = self.axis.collect(partial_sum)
+        y = self.axis.reduce_scatter(partial_sum)
         return y if bias is None else y + bias

@@ -20,7 +20,7 @@ from typing import Any
 
 from corpus.engine.durable import read_json
 from corpus.engine.errors import UsageError, WenhaiError
-from pretrain.run_folder import COMMIT, committed
+from pretrain.run_folder import COMMIT, committed_checkpoints
 
 CELLS = 300
 MAX_LINE_BYTES = 1 << 20
@@ -187,7 +187,7 @@ def read_log(out: Path) -> RunLog:
             log.unreadable += 1
     log.restarts = sorted(set(log.restarts))
     log.summary = _json(out / "summary.json")
-    folders = committed(out)
+    folders = committed_checkpoints(out)
     for folder in folders:
         files = _json(folder / COMMIT).get("files", {})
         log.checkpoints.append((folder.name, sum(int(one.get("bytes", 0)) for one in files.values())))

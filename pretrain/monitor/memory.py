@@ -29,7 +29,7 @@ import torch
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import RunConfig
-from pretrain.console import say
+from pretrain.console import log_message
 from pretrain.monitor.metrics import Metrics
 from pretrain.parallel.base.mesh import World
 from pretrain.workload.memory import Device, Estimate, estimate
@@ -120,18 +120,18 @@ def check(config: RunConfig, world: World) -> None:
     whole, least, held = (sum(column) for column in zip(*ours, strict=True))
     least += held
     limit = _limit(config, held)
-    with world.together():  # every rank has looked before one begins to allocate
+    with world.propagate_errors():  # every rank has looked before one begins to allocate
         if least > limit:
             raise UsageError(_refusal(config, own, len(ours), Reading(least, limit)))
     if whole > limit and world.rank == 0:
-        say(
+        log_message(
             f"WARNING: host memory may not suffice: {_gib(whole)} estimated for {_ranks(len(ours))} of a node, and "
             f"there are {_gib(limit)}."
         )
     if device == "cuda":
         total = torch.cuda.get_device_properties(world.device).total_memory
         if own.device_bytes > total:
-            say(
+            log_message(
                 f"WARNING: rank {world.rank}: {_gib(own.device_bytes)} of GPU memory estimated, and the GPU has "
                 f"{_gib(total)}."
             )
@@ -247,4 +247,4 @@ def _warn(what: What, reports: Sequence[tuple[Reading, str]], step: int, metrics
     metrics.record("memory_warning", step, {"what": what, "used_bytes": reading.used, "limit_bytes": reading.limit})
     kind, end = ("host", "Above it the run saves and stops.") if what == "host" else ("GPU", "")
     used = f"{_gib(reading.used)} of {_gib(reading.limit)}"
-    say(f"WARNING: step {step}: {host}: {used} of {kind} memory in use. {end}".rstrip())
+    log_message(f"WARNING: step {step}: {host}: {used} of {kind} memory in use. {end}".rstrip())

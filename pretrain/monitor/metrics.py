@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from pretrain.config import MetricsConfig, RunConfig
-from pretrain.console import Console, percent, say, time_split
+from pretrain.console import Console, log_message, percent, time_split
 from pretrain.hardware import peak_flops
 from pretrain.monitor.log import numbers
 from pretrain.parallel.base.mesh import AXES, World
@@ -170,7 +170,7 @@ class Metrics:
             for name, value in numbers(values, kind):
                 self.tensorboard.add_scalar(name, value, step)
         except OSError as error:  # its thread died of a full disk some steps ago
-            say(f"WARNING: no TensorBoard from step {step} on ({error.strerror}); metrics.jsonl has all.")
+            log_message(f"WARNING: no TensorBoard from step {step} on ({error.strerror}); metrics.jsonl has all.")
             self.tensorboard = None
 
     def _report(self, step: int, result: StepResult, interval: Interval) -> None:
@@ -231,7 +231,7 @@ class Metrics:
                 self.file.truncate(size)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            say(f"WARNING: {self.file.name}: a line is lost ({error.strerror}). Free space there.")
+            log_message(f"WARNING: {self.file.name}: a line is lost ({error.strerror}). Free space there.")
 
 
 def _finite(value: Any) -> Any:
@@ -249,5 +249,5 @@ def _tensorboard(out: Path) -> Any:
     try:
         return SummaryWriter(str(out / "tensorboard"))
     except OSError as error:
-        say(f"WARNING: {out / 'tensorboard'}: cannot be written ({error.strerror}); metrics.jsonl has all.")
+        log_message(f"WARNING: {out / 'tensorboard'}: cannot be written ({error.strerror}); metrics.jsonl has all.")
         return None

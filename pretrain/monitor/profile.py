@@ -16,7 +16,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pretrain.config import MetricsConfig
-from pretrain.console import say
+from pretrain.console import log_message
 from pretrain.phases import Phases
 
 REQUEST = "profile.now"
@@ -80,7 +80,9 @@ class Profiler:
             done.export_chrome_trace(str(unfinished))
             os.replace(unfinished, path)
         except (OSError, RuntimeError) as error:
-            say(f"WARNING: {path}: the trace cannot be written ({error}). Training goes on.")
+            log_message(f"WARNING: {path}: the trace cannot be written ({error}). Training goes on.")
             return
         if self._rank == min(self._config.profile_ranks or (0,)):
-            say(f"profiled {self._num_done} steps from step {self._first}: {path}; open it at https://ui.perfetto.dev")
+            log_message(
+                f"profiled {self._num_done} steps from step {self._first}: {path}; open it at https://ui.perfetto.dev"
+            )

@@ -16,9 +16,9 @@ from corpus.engine import durable
 from corpus.engine.chart import figures
 from corpus.engine.page import Html, cards, document, table, tag
 from corpus.engine.toml import dump
-from pretrain.monitor import facts
-from pretrain.monitor.facts import Row
+from pretrain.monitor import metadata
 from pretrain.monitor.log import RunLog, read_log
+from pretrain.monitor.metadata import Row
 
 HTML_NAME, MARKDOWN_NAME = "report.html", "report.md"
 SHOWN_EVENTS = 60  # the latest; the others are folded in
@@ -48,52 +48,56 @@ def write_report(out: Path) -> Path:
 
 def render_html(log: RunLog) -> str:
     """The whole page."""
-    return document(log.name, "training run", _body(log), facts.FOOTER)
+    return document(log.name, "training run", _body(log), metadata.FOOTER)
 
 
 def _body(log: RunLog) -> Iterator[Html]:
-    yield tag("p", facts.state(log))
-    yield from (tag("p", warning, class_="warning") for warning in facts.warnings(log))
-    yield cards(facts.headline(log))
-    if charts := facts.charts(log):
-        yield from (tag("h2", "Curves"), figures(charts), tag("p", facts.LEGEND, class_="soft"))
+    yield tag("p", metadata.state(log))
+    yield from (tag("p", warning, class_="warning") for warning in metadata.warnings(log))
+    yield cards(metadata.headline(log))
+    if charts := metadata.charts(log):
+        yield from (tag("h2", "Curves"), figures(charts), tag("p", metadata.LEGEND, class_="soft"))
     if sample := log.summary.get("sample"):
         yield from (tag("h2", "Sample"), tag("blockquote", str(sample), lang="zh"))
-    if rows := facts.baselines(log):
+    if rows := metadata.baselines(log):
         yield from (tag("h2", "Held-out bits per character"), table(("", "bits per character"), rows))
-    if rows := facts.events(log):
-        yield from (tag("h2", "Events"), tag("p", facts.event_counts(log)))
+    if rows := metadata.events(log):
+        yield from (tag("h2", "Events"), tag("p", metadata.event_counts(log)))
         if earlier := rows[:-SHOWN_EVENTS]:
             yield tag("details", tag("summary", f"{len(earlier):,} earlier ones"), _events(earlier))
         yield _events(rows[-SHOWN_EVENTS:])
-    if rows := facts.checkpoints(log):
+    if rows := metadata.checkpoints(log):
         yield from (tag("h2", "Checkpoints"), table(("folder", "size"), rows))
     if log.config:
         yield from (tag("h2", "Configuration"), tag("pre", dump(log.config)))
 
 
 def _events(rows: Sequence[Row]) -> Html:
-    return table(facts.EVENT_COLUMNS, rows, ["bad" if row[2] in facts.BAD else None for row in rows])
+    return table(metadata.EVENT_COLUMNS, rows, ["bad" if row[2] in metadata.BAD else None for row in rows])
 
 
 def render_markdown(log: RunLog) -> str:
     """The same without the curves: their values at some twenty steps."""
-    parts = [f"# {_cell(log.name)}: training run", facts.state(log)]
-    parts += [f"**{warning}**" for warning in facts.warnings(log)]
-    parts.append(_markdown_table(("", ""), [(label, figure) for figure, label in facts.headline(log)]))
-    columns, rows = facts.course(log)
+    parts = [f"# {_cell(log.name)}: training run", metadata.state(log)]
+    parts += [f"**{warning}**" for warning in metadata.warnings(log)]
+    parts.append(_markdown_table(("", ""), [(label, figure) for figure, label in metadata.headline(log)]))
+    columns, rows = metadata.course(log)
     parts += ["## Curves", _markdown_table(columns, rows)] if rows else []
     if sample := log.summary.get("sample"):
         parts += ["## Sample", _fenced(str(sample))]
-    if rows := facts.baselines(log):
+    if rows := metadata.baselines(log):
         parts += ["## Held-out bits per character", _markdown_table(("", "bits per character"), rows)]
-    if rows := facts.events(log):
-        parts += ["## Events", facts.event_counts(log), _markdown_table(facts.EVENT_COLUMNS, rows[-SHOWN_EVENTS:])]
-    if rows := facts.checkpoints(log):
+    if rows := metadata.events(log):
+        parts += [
+            "## Events",
+            metadata.event_counts(log),
+            _markdown_table(metadata.EVENT_COLUMNS, rows[-SHOWN_EVENTS:]),
+        ]
+    if rows := metadata.checkpoints(log):
         parts += ["## Checkpoints", _markdown_table(("folder", "size"), rows)]
     if log.config:
         parts += ["## Configuration", _fenced(dump(log.config), "toml")]
-    return "\n\n".join([*parts, facts.FOOTER]) + "\n"
+    return "\n\n".join([*parts, metadata.FOOTER]) + "\n"
 
 
 def _markdown_table(columns: tuple[str, ...], rows: list[Row]) -> str:

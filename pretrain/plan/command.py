@@ -25,7 +25,7 @@ from corpus.engine.cli import add_examples
 from pretrain.config import named_configs
 from pretrain.plan.machines.cluster import named_clusters
 from pretrain.schedules import SCHEDULES
-from pretrain.workload.software import ALL
+from pretrain.workload.framework_profiles import ALL
 
 COMMANDS = {  # of plan: module with add_arguments and main, help, examples
     "calibrate": (
@@ -129,4 +129,4 @@ def main(args: argparse.Namespace) -> None:
     Raises:
         UsageError: in one sentence, what to do about a question that has no answer.
     """
-    import_module("pretrain.plan.pages.answer").answer(args)
+    import_module("pretrain.plan.pages.output").answer(args)

@@ -20,13 +20,13 @@ from pretrain.config import RunConfig
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.prediction import RESERVED, Prediction, Seconds
 from pretrain.plan.time.step_time import StepTime
-from pretrain.workload.software import OURS, Software
+from pretrain.workload.framework_profiles import OURS, FrameworkProfile
 
 __all__ = ["RESERVED", "Prediction", "Seconds", "predict", "step_seconds"]
 
 
 def predict(
-    config: RunConfig, devices: int, cluster: Cluster, software: Software = OURS, exact: bool = True
+    config: RunConfig, devices: int, cluster: Cluster, software: FrameworkProfile = OURS, exact: bool = True
 ) -> Prediction:
     """The step of a configuration on `devices` devices of a cluster.
 
@@ -49,7 +49,7 @@ def predict(
 
 
 def step_seconds(
-    config: RunConfig, devices: int, cluster: Cluster, software: Software = OURS, exact: bool = True
+    config: RunConfig, devices: int, cluster: Cluster, software: FrameworkProfile = OURS, exact: bool = True
 ) -> Seconds:
     """The same without memory; raises as `predict` does."""
     return StepTime(config, devices, cluster, software).seconds(exact)

@@ -21,13 +21,13 @@ import torch
 
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import BatchSizes, check_batch_sizes, local_batches
-from pretrain.columns import aligned
+from pretrain.columns import align_table
 from pretrain.config import RunConfig
-from pretrain.console import say
+from pretrain.console import log_message
 from pretrain.hardware import DEVICES
 from pretrain.parallel.base.mesh import AXES, layout
 from pretrain.parallel.base.stages import Stage, cut, head_flops, layer_flops
-from pretrain.plan.time.pipeline_time import Times, own_seconds, simulated
+from pretrain.plan.time.pipeline_time import Times, own_seconds, simulate_seconds
 from pretrain.schedules import stage_ranks
 from pretrain.workload import memory, parameters
 from pretrain.workload.flops import flops_per_token, hardware_flops_per_token
@@ -68,7 +68,7 @@ def _laid_out(config: RunConfig, num_ranks: int, device: str | None) -> RunConfi
             "name or file, "
             "--set 'parallel={auto=true, cluster=\"h100-80\"}'; or --set training.device=cpu"
         )
-    return auto.resolve(config, num_ranks, say, device)
+    return auto.resolve(config, num_ranks, log_message, device)
 
 
 def dry_run(config: RunConfig, world_size: int, device: str | None = None) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _bubble(config: RunConfig, num_micro_batches: int) -> float:
     owners = stage_ranks(parallel.schedule, parallel.pp, parallel.chunks)
     times = [_times(stage, config) for stage in cut(model, parallel.num_stages, parallel.layers_per_stage)]
     work = num_micro_batches * max(own_seconds(times, owners))
-    return simulated(parallel.schedule, times, owners, num_micro_batches, 0.0) / work - 1
+    return simulate_seconds(parallel.schedule, times, owners, num_micro_batches, 0.0) / work - 1
 
 
 def _times(stage: Stage, config: RunConfig) -> Times:
@@ -198,11 +198,11 @@ def lines(plan: dict[str, Any]) -> Iterator[str]:
     yield f"run         {plan['num_steps']:,} steps, {plan['tokens']:,} tokens"
     yield f"checkpoint  {_size(plan['checkpoint_bytes'])}"
     yield ""
-    yield from aligned(
+    yield from align_table(
         [("stage", "layers", "each", "holds", "parameters", "ranks"), *_stage_rows(plan)], left=("holds",)
     )
     yield ""
-    yield from aligned([("GiB a rank", *GIB, ""), *_memory_rows(plan)], left=("",))
+    yield from align_table([("GiB a rank", *GIB, ""), *_memory_rows(plan)], left=("",))
     yield "resting: weights, gradients and optimizer; other: what a step needs in passing"
     worst = plan["memory"][plan["worst_pp_rank"]]
     where = "of host memory" if worst["device"] == "cpu" else "of a GPU's memory"
@@ -217,7 +217,7 @@ def lines(plan: dict[str, Any]) -> Iterator[str]:
         (name, f"{one:.3g}", f"{one * plan['tokens_per_step']:.3g}", f"{one * plan['tokens'] / PFLOPS_DAY:,.1f}")
         for name, one in flops.items()
     ]
-    yield from aligned([("FLOPs", "a token", "a step", "the run, PFLOP/s-days"), *rows], left=("FLOPs",))
+    yield from align_table([("FLOPs", "a token", "a step", "the run, PFLOP/s-days"), *rows], left=("FLOPs",))
     yield ""
     if not plan["seconds_by_mfu"]:
         yield "time        n/a: name a device, as in --device H100"

@@ -138,7 +138,7 @@ def layout_name(config: RunConfig, devices: int, base: RunConfig | None = None) 
             words[SHOWN.get(name, name)] = value
     if base is not None and base.training.global_batch_size != training.global_batch_size:
         words["gbs"] = training.global_batch_size
-    return ",".join(f"{name}={shown(value)}" for name, value in words.items())
+    return ",".join(f"{name}={format_value(value)}" for name, value in words.items())
 
 
 def _kept(parallel: ParallelConfig, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def _value(name: str, text: str, where: str) -> Any:
     return tuple(map(int, numbers)) if name == "layers_per_stage" else int(text)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value in words, as `parse_words` reads it."""
     if isinstance(value, bool):
         return "on" if value else "off"

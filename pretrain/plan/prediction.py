@@ -13,8 +13,8 @@ from pretrain.parallel.base.stages import layer_flops
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.workload import megatron_memory, memory
 from pretrain.workload.flops import flops_per_token, hardware_flops_per_token
+from pretrain.workload.framework_profiles import FrameworkProfile
 from pretrain.workload.memory import Estimate
-from pretrain.workload.software import Software
 
 if TYPE_CHECKING:
     from pretrain.plan.time.step_time import StepTime
@@ -103,7 +103,7 @@ class Prediction:
     config: RunConfig
     devices: int
     cluster: Cluster
-    software: Software
+    software: FrameworkProfile
     seconds: Seconds  # of a step, on its busiest rank
     micro_batches: int  # of a step, on each data-parallel rank
     micro_batch_size: int
@@ -212,7 +212,7 @@ class Prediction:
         return self.cluster.device.known_peak(self.config.training.precision)
 
 
-def most_bytes(config: RunConfig, devices: int, cluster: Cluster, software: Software) -> tuple[int, int]:
+def most_bytes(config: RunConfig, devices: int, cluster: Cluster, software: FrameworkProfile) -> tuple[int, int]:
     """(device_bytes, host_bytes) of the fullest ranks; raises as `predict` does."""
     if software.operations == "ours":
         return memory.most_bytes(config, devices, _kind(cluster))

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig, corpus_folders, load_config, named_configs
-from pretrain.console import say
-from pretrain.launch import Nodes, launch, told_once
-from pretrain.signals import ending_at_once
+from pretrain.console import log_message
+from pretrain.launch import Nodes, launch, report_on_rank_zero
+from pretrain.signals import exit_on_signal
 
 
 class Planner(NamedTuple):
@@ -52,7 +52,7 @@ def main(args: argparse.Namespace, planner: Planner) -> None:
         SystemExit: with the code of the ranks it started, or of an error that rank 0 tells for all.
         LostRank: what each rank says for itself.
     """
-    with told_once(), ending_at_once():
+    with report_on_rank_zero(), exit_on_signal():
         _main(args, planner)
 
 
@@ -80,7 +80,7 @@ def laid_out(config: RunConfig, planner: Planner) -> RunConfig:
         return config
     is_first = os.environ.get("RANK", "0") == "0"
     num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    return planner.lay_out(config, num_ranks, lambda line: say(line) if is_first else None)
+    return planner.lay_out(config, num_ranks, lambda line: log_message(line) if is_first else None)
 
 
 def command(args: argparse.Namespace) -> list[str]:

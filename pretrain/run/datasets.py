@@ -33,7 +33,7 @@ class Corpora:
     train_texts: Callable[[], list[str]]  # for the character baselines; read when they are wanted
 
 
-def open_run(
+def open_datasets(
     config: RunConfig,
     data: str | Path | None,
     tokenizer_path: Path | None,

@@ -11,14 +11,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from corpus.engine import durable
-from pretrain.console import say
+from pretrain.console import log_message
 from pretrain.evaluation.answers import evaluate_answers
-from pretrain.evaluation.bits import Evaluation, evaluate, largest, together
+from pretrain.evaluation.bits import Evaluation, combine, evaluate, largest
 from pretrain.evaluation.held_out import HeldOut
 from pretrain.evaluation.kneser_ney import character_baselines
-from pretrain.generation.generate import Recomputed, Settings, generate
+from pretrain.generation.generate import Settings, UncachedModel, generate
 from pretrain.generation.sampling import Sampling
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.monitor.metrics import Metrics
 from pretrain.parallel.base.params import num_parameters
 from pretrain.run.datasets import Corpora
@@ -38,17 +38,17 @@ class Found(NamedTuple):
 def evaluate_run(run: Run, corpora: Corpora, metrics: Metrics | None) -> Found:
     """Score what is held out, and record it; all ranks take part, also those that have no metrics to keep."""
     config, world = run.config, run.world
-    reading = Reading.of(config, corpora.tokenizer.eod)
+    batcher = EvaluationBatcher.of(config, corpora.tokenizer.eod)
     with world.phases("evaluate"):
         how = (config.training.micro_batch_size, world.device, world)
         results = {
-            name: evaluate(run.model, held_out, reading, *how)
+            name: evaluate(run.model, held_out, batcher, *how)
             if isinstance(held_out, HeldOut)
             else evaluate_answers(run.model, held_out, config, *how)
             for name, held_out in corpora.held_out.items()
         }
     run.model.reshard()
-    whole = together(list(results.values()))
+    whole = combine(list(results.values()))
     found = Found(whole, _by_name(results), _by_name(largest(whole.by_source, RECORDED_SOURCES)))
     if metrics is not None:
         values = {name: getattr(whole, name) for name in ("loss", "bits_per_character", "bits_per_byte")}
@@ -56,17 +56,17 @@ def evaluate_run(run: Run, corpora: Corpora, metrics: Metrics | None) -> Found:
         values |= {f"bits_per_character/source:{name}": bits for name, bits in found.by_source.items()}
         metrics.record("validation", run.state.step, values)
         parts = "".join(f", {name} {bits:.3f}" for name, bits in found.by_corpus.items())
-        say(f"held out: {whole.bits_per_character:.3f} bits/char{parts}, loss {whole.loss:.4f}")
+        log_message(f"held out: {whole.bits_per_character:.3f} bits/char{parts}, loss {whole.loss:.4f}")
     return found
 
 
-def conclude(run: Run, corpora: Corpora, out: Path, metrics: Metrics | None) -> None:
+def final_evaluation(run: Run, corpora: Corpora, out: Path, metrics: Metrics | None) -> None:
     """The last evaluation beside character models of the same text, and a sample: on stdout and in
     `out`/summary.json."""
     found = evaluate_run(run, corpora, metrics)
     sample = _sample(run, corpora)
     baselines: dict[str, float] = {}
-    with run.world.together():
+    with run.world.propagate_errors():
         if metrics is not None:
             baselines = _baselines(corpora)
             summary = {
@@ -117,12 +117,12 @@ def _sample(run: Run, corpora: Corpora) -> str:
         return last
 
     config = run.config
-    reading = Reading.of(config, corpora.tokenizer.eod)
+    batcher = EvaluationBatcher.of(config, corpora.tokenizer.eod)
     pieces = generate(
-        Recomputed(logits, reading, run.world.device),
+        UncachedModel(logits, batcher, run.world.device),
         [corpora.tokenizer.encode(config.evaluation.prompt)],
         Settings(Sampling(seed=config.training.seed), config.evaluation.sample_tokens),
-        reading,
+        batcher,
         corpora.tokenizer.piece_bytes,
     )
     return config.evaluation.prompt + "".join(piece.text for piece in pieces)
@@ -133,6 +133,6 @@ def _draw_report(out: Path) -> None:
     from pretrain.monitor.report import write_report
 
     try:
-        say(f"report: {write_report(out)}")
+        log_message(f"report: {write_report(out)}")
     except Exception as error:
-        say(f"WARNING: no report ({error}). `python -m pretrain report {out}` draws it.")
+        log_message(f"WARNING: no report ({error}). `python -m pretrain report {out}` draws it.")

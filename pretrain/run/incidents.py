@@ -21,7 +21,7 @@ from typing import Any
 
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
-from pretrain.console import say
+from pretrain.console import log_message
 from pretrain.corpora import open_corpora
 from pretrain.monitor.metrics import Metrics
 from pretrain.monitor.spikes import Spike, SpikeDetector
@@ -89,14 +89,14 @@ class Incidents:
             "ranks": list(found.hosts),
         }
         metrics.record("not_finite", step, values | {"documents": documents, "file": file})
-        say(said)
+        log_message(said)
 
     def _tell_spike(self, metrics: Metrics, spike: Spike) -> None:
         step = self._run.state.step
         file, documents = self._write_documents("loss_spikes")
         values = {"loss": spike.loss, "mean": spike.mean, "deviations": spike.deviations, "file": file}
         metrics.record("loss_spike", step, values)
-        say(
+        log_message(
             f"step {step}: loss {spike.loss:.4f} is {spike.deviations:.1f} deviations above the recent "
             f"{spike.mean:.4f}. {_listed(documents, file, step)}"
         )
@@ -109,7 +109,7 @@ class Incidents:
             lines, documents = self._documents(step, set(samples))
             durable.write_bytes(path, "".join(f"{line}\n" for line in lines).encode())
         except Exception as error:  # the run is worth more than the list
-            say(f"WARNING: {path}: the documents of step {step} cannot be listed ({error}). Training goes on.")
+            log_message(f"WARNING: {path}: the documents of step {step} cannot be listed ({error}). Training goes on.")
             return None, 0
         return str(path.relative_to(self._out)), documents
 

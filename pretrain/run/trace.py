@@ -31,7 +31,7 @@ from pretrain.checkpoint import TOKENIZER, local_folder, read_commit, read_saved
 from pretrain.config import RunConfig, corpus_folders
 from pretrain.corpora import Corpus, corpora_digest, new_loader, open_corpora
 from pretrain.data import Loader, ShardReader
-from pretrain.staging import staged
+from pretrain.staging import stage_locally
 from pretrain.training.state import State
 from tokenizer.model import Tokenizer
 from tokenizer.shards import TokenShard
@@ -290,7 +290,7 @@ def main(args: argparse.Namespace) -> None:
         raise UsageError("--rank R and --ranks W go together, with --step: the part of a batch that rank R of W had.")
     checkpoint = local_folder(args.checkpoint)
     places = _places(checkpoint, args.data)
-    with staged(read_saved(checkpoint).config.data, places) as folders:
+    with stage_locally(read_saved(checkpoint).config.data, places) as folders:
         _print(Trace.of_checkpoint(checkpoint, folders), args)
 
 

@@ -18,7 +18,7 @@ from pretrain import checkpoint
 from pretrain.checkpoint import Saver
 from pretrain.checkpoint.places import Place
 from pretrain.config import RunConfig, corpus_folders, to_json, with_vocab_size
-from pretrain.console import say
+from pretrain.console import log_message
 from pretrain.corpora import corpus_shares
 from pretrain.hardware import device_name
 from pretrain.monitor import memory
@@ -27,11 +27,11 @@ from pretrain.monitor.profile import Profiler
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.base.params import num_parameters
-from pretrain.run.datasets import Corpora, open_run
-from pretrain.run.evaluation import conclude, evaluate_run
+from pretrain.run.datasets import Corpora, open_datasets
+from pretrain.run.evaluation import evaluate_run, final_evaluation
 from pretrain.run.incidents import Incidents
-from pretrain.signals import noted
-from pretrain.staging import staged_on_all
+from pretrain.signals import stop_on_signal
+from pretrain.staging import stage_on_all_ranks
 from pretrain.training.optim import learning_rate
 from pretrain.training.state import State
 from pretrain.training.step import Run, new_run, note_order, train_step
@@ -57,28 +57,28 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
     ):
         place = checkpoint.place_of(out, config.checkpoint)
         _claim(config, place, out, world, held)
-        folders = held.enter_context(staged_on_all(world, config.data, corpus_folders(config.data, data)))
+        folders = held.enter_context(stage_on_all_ranks(world, config.data, corpus_folders(config.data, data)))
         run, corpora, origin = _begin(config, data, tokenizer_path, folders, place, world)
         saver = Saver(place, run.model, run.optimizer, run.config, corpora.identity, world)
         metrics = _record(run, corpora, origin, out, held)
         incidents = Incidents(run, folders, corpora.identity.tokenizer, out, metrics)
         profiler = held.enter_context(closing(Profiler(out, config.metrics, world.rank, world.phases, world.device)))
         with saver.finishing():
-            _loop(run, corpora, saver, metrics, incidents, profiler, held.enter_context(noted()))
-        conclude(run, corpora, out, metrics)
+            _loop(run, corpora, saver, metrics, incidents, profiler, held.enter_context(stop_on_signal()))
+        final_evaluation(run, corpora, out, metrics)
 
 
 def _claim(config: RunConfig, place: Place, out: Path, world: World, held: ExitStack) -> None:
     """No other run writes there, as long as this one lives; what saves that died have left goes, if this one fits."""
-    with world.together():
+    with world.propagate_errors():
         if world.rank == 0:
             held.enter_context(durable.RunLock(out))
             durable.sweep(out)
             held.enter_context(place.alone())
     memory.check(config, world)
-    with world.together():
+    with world.propagate_errors():
         for name in place.sweep(is_first=world.rank == 0):
-            say(f"{name}: removed, its save did not finish")
+            log_message(f"{name}: removed, its save did not finish")
 
 
 def _begin(
@@ -91,10 +91,10 @@ def _begin(
 ) -> tuple[Run, Corpora, _Origin | None]:
     """Corpora, model and optimizer: as the newest checkpoint has them, or new."""
     with checkpoint.newest_at(place, world) as newest:
-        with world.together():
+        with world.propagate_errors():
             planned = config if newest is None else checkpoint.read_saved(newest).config
             done = State() if newest is None else checkpoint.read_state(newest)
-            corpora = open_run(config, data, tokenizer_path, done.step, done.num_samples, folders)
+            corpora = open_datasets(config, data, tokenizer_path, done.step, done.num_samples, folders)
             config = with_vocab_size(config, corpora.tokenizer.vocab_size)
         run = new_run(config, world, corpora.loader, corpora.order)
         if newest is None:
@@ -107,7 +107,7 @@ def _begin(
 def _record(run: Run, corpora: Corpora, origin: _Origin | None, out: Path, held: ExitStack) -> Metrics | None:
     """On rank 0: the metrics, and what is said of a run that begins."""
     metrics = None
-    with run.world.together():
+    with run.world.propagate_errors():
         if run.world.rank == 0:
             of_text, size, device = corpora.tokens_per_character, run.world.size, run.world.device
             metrics = Metrics(out, run.config, tokens_per_character=of_text, device=device, num_ranks=size)
@@ -115,7 +115,7 @@ def _record(run: Run, corpora: Corpora, origin: _Origin | None, out: Path, held:
             where, planned = origin or (None, run.config)
             _introduce(run, corpora, where, metrics)
             for line in _reshaped(planned, run.config, run.state.step):
-                say(line)
+                log_message(line)
     return metrics
 
 
@@ -178,16 +178,18 @@ def _tell_saves(saver: Saver, metrics: Metrics | None) -> None:
         if metrics is None:
             continue
         if save.written is None:
-            say(f"WARNING: no checkpoint of step {save.step}: {save.error} Training goes on; the last one stands.")
+            log_message(
+                f"WARNING: no checkpoint of step {save.step}: {save.error} Training goes on; the last one stands."
+            )
             metrics.record("save_failed", save.step, {"reason": str(save.error)})
             continue
         written, stall = save.written, save.stall_seconds
         background = f", {save.seconds:.1f} s in the background" if save.in_background else ""
-        say(f"saved {written.where} ({stall:.1f} s stall{background})")
+        log_message(f"saved {written.where} ({stall:.1f} s stall{background})")
         values = {"folder": written.where, "stall_seconds": stall, "seconds": save.seconds, "bytes": written.bytes}
         metrics.record("save", save.step, values)
         for warning in written.warnings:
-            say(f"WARNING: {warning}")
+            log_message(f"WARNING: {warning}")
 
 
 def _introduce(run: Run, corpora: Corpora, newest: str | None, metrics: Metrics) -> None:
@@ -195,19 +197,19 @@ def _introduce(run: Run, corpora: Corpora, newest: str | None, metrics: Metrics)
     shares = corpus_shares(corpora.loader, corpora.order.batch_sizes.num_samples(training.num_steps))
     batch = f"{training.rampup.start} to " if training.rampup is not None else ""
     epochs = f" = {shares[0].epochs:.2f} epochs" if len(shares) == 1 else ""
-    say(
+    log_message(
         f"{num_parameters(config.model) / 1e6:.1f} M parameters, {run.world.size} x {run.world.device.type}, "
         f"{training.precision}, {_layout(run)}; {corpora.loader.num_tokens:,} tokens, "
         f"{training.num_steps:,} steps of {batch}{training.global_batch_size} x "
         f"{config.model.sequence_length} tokens{epochs}"
     )
     for share in shares if len(shares) > 1 else []:
-        say(
+        log_message(
             f"corpus {share.name}: {share.num_tokens:,} tokens, {float(share.weight):.2%} of the samples, "
             f"{share.epochs:.2f} epochs{'' if share.name in corpora.held_out else ', nothing held out'}"
         )
     if newest is not None:
-        say(f"resuming from {newest} (step {run.state.step})")
+        log_message(f"resuming from {newest} (step {run.state.step})")
     values = {
         "ranks": run.world.size,
         "num_steps": training.num_steps,

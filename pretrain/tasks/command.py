@@ -8,11 +8,11 @@ from pathlib import Path
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from pretrain.inference.opened import Opened, add_model_arguments, in_ranks, opened
+from pretrain.inference.loading import LoadedCheckpoint, add_model_arguments, in_ranks, load_checkpoint
 from pretrain.tasks.calibration import CALIBRATIONS, NORMALISATIONS
 from pretrain.tasks.definition import NINE, Task, load_tasks
-from pretrain.tasks.results import Results, compared, read_results, write_results
-from pretrain.tasks.table import lines, published
+from pretrain.tasks.results import Results, compare_tasks, read_results, write_results
+from pretrain.tasks.table import lines, published_baselines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,14 +57,14 @@ def main(args: argparse.Namespace) -> None:
         task.prompt_named(args.method)
     other = read_results(args.compare) if args.compare is not None else None
     in_ranks(args)
-    with opened(args) as model:
+    with load_checkpoint(args) as model:
         results = _evaluated(args, tasks, model)
-        with model.together():
+        with model.propagate_errors():
             if model.is_first:
                 _tell(args, results, other)
 
 
-def _evaluated(args: argparse.Namespace, tasks: list[Task], model: Opened) -> Results:
+def _evaluated(args: argparse.Namespace, tasks: list[Task], model: LoadedCheckpoint) -> Results:
     from pretrain.checkpoint import read_commit
     from pretrain.tasks.run import Options, run_tasks
 
@@ -87,16 +87,16 @@ def _evaluated(args: argparse.Namespace, tasks: list[Task], model: Opened) -> Re
 def _tell(args: argparse.Namespace, results: Results, other: Results | None) -> None:
     if args.out is not None:
         write_results(args.out, results)
-    differences = None if other is None else compared(results.tasks, other.tasks)
+    differences = None if other is None else compare_tasks(results.tasks, other.tasks)
     if args.report is not None:
         from pretrain.tasks.page import render
 
-        durable.write_bytes(args.report, render(results, published(), differences).encode())
+        durable.write_bytes(args.report, render(results, published_baselines(), differences).encode())
     if args.json:
         values = results.summary()
         if differences is not None:
             values["differences"] = {name: each._asdict() for name, each in differences.items()}
         print(json.dumps(values, ensure_ascii=False))
         return
-    for line in lines(results, published(), differences):
+    for line in lines(results, published_baselines(), differences):
         print(line)

@@ -9,7 +9,7 @@ from corpus.engine.page import Html, cards, document, table, tag
 from pretrain.tasks.calibration import Calibration
 from pretrain.tasks.results import Results, TaskResult, mean_of
 from pretrain.tasks.statistics import Difference
-from pretrain.tasks.table import Baselines, about, comparable, notes, percent, spelled
+from pretrain.tasks.table import Baselines, about, comparable, format_interval, notes, percent
 
 WIDTH = 720  # of the drawing of all tasks
 MOST_CLASSES = 15  # that are drawn of a task: the most answered ones
@@ -38,7 +38,7 @@ def _body(results: Results, baselines: Baselines, differences: Mapping[str, Diff
     yield tag("p", about(results))
     yield cards(
         [
-            (f"{percent(mean)} %", f"mean of {len(tasks)} tasks, 95 %: {spelled(interval)}"),
+            (f"{percent(mean)} %", f"mean of {len(tasks)} tasks, 95 %: {format_interval(interval)}"),
             (f"{above} of {len(tasks)}", "tasks above chance and above the largest class"),
             (f"{sum(task.num_items for task in tasks):,}", "items"),
         ]
@@ -85,7 +85,12 @@ def _color(number: int) -> int:
 def _table(tasks: Sequence[TaskResult]) -> Html:
     rows = []
     for task in tasks:
-        figures = (percent(task.accuracy()), spelled(task.interval()), percent(task.chance), percent(task.majority))
+        figures = (
+            percent(task.accuracy()),
+            format_interval(task.interval()),
+            percent(task.chance),
+            percent(task.majority),
+        )
         rows.append((task.name, f"{task.num_items:,}", *figures, f"{task.p_value:.2g}", task.verdict))
     return table(("task", "items", "accuracy", "95 %", "chance", "majority", "p", "verdict"), rows)
 
@@ -120,7 +125,9 @@ def _calibrations(tasks: Sequence[TaskResult]) -> Html:
     kinds: tuple[Calibration, ...] = ("none", "diagonal", "identity")
 
     def cell(task: TaskResult, kind: Calibration) -> str:
-        return f"{percent(task.accuracy(kind))} ({spelled(task.interval(kind))})" if kind in task.predicted else ""
+        return (
+            f"{percent(task.accuracy(kind))} ({format_interval(task.interval(kind))})" if kind in task.predicted else ""
+        )
 
     rows = [(task.name, *(cell(task, kind) for kind in kinds)) for task in tasks]
     means = ("mean", *(percent(mean_of(tasks, kind).value) for kind in kinds))

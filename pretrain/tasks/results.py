@@ -195,7 +195,7 @@ def read_results(folder: Path) -> Results:
     return parse(Results, values["answers"], str(path))
 
 
-def compared(ours: Mapping[str, TaskResult], theirs: Mapping[str, TaskResult]) -> dict[str, Difference]:
+def compare_tasks(ours: Mapping[str, TaskResult], theirs: Mapping[str, TaskResult]) -> dict[str, Difference]:
     """For each task that both have: the difference of the accuracies on the items that both were asked.
 
     Raises:

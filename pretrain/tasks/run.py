@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from corpus.engine.durable import RunLock, digest, sha256_file
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.console import duration
-from pretrain.inference.opened import Opened
+from pretrain.inference.loading import LoadedCheckpoint
 from pretrain.inference.scoring import Request, score
 from pretrain.tasks.calibration import CALIBRATIONS, Calibration, Normalisation, Word, choose
 from pretrain.tasks.definition import Task
@@ -66,7 +66,7 @@ class Questions(NamedTuple):
 
 
 def run_tasks(
-    asked: Opened,
+    asked: LoadedCheckpoint,
     tasks: Sequence[Task],
     data: Path,
     options: Options,
@@ -88,13 +88,13 @@ def run_tasks(
     """
     questions = [read_questions(task, data, options, asked) for task in tasks]
     with ExitStack() as stack:
-        with asked.together():
+        with asked.propagate_errors():
             if out is not None and asked.is_first:
                 stack.enter_context(RunLock(out))
         return {each.task.name: _run(asked, each, options, out, of or {}, is_shown) for each in questions}
 
 
-def read_questions(task: Task, data: Path, options: Options, asked: Opened) -> Questions:
+def read_questions(task: Task, data: Path, options: Options, asked: LoadedCheckpoint) -> Questions:
     """The items that the options ask for, and the examples before them."""
     found = read_items(task, data, options.split)
     items = found.items if options.limit is None else sample(found.items, options.limit, options.seed)
@@ -109,7 +109,7 @@ def read_questions(task: Task, data: Path, options: Options, asked: Opened) -> Q
             raise UsageError(f"{train}: holds both the examples and the items. Name another --split, or --shots 0.")
         shots = draw_shots(examples.items, options.shots, options.seed)
     prompter = Prompter(
-        task, asked.tokenizer, asked.reading.sequence_length, options.prompt, expand=options.expand, shots=shots
+        task, asked.tokenizer, asked.batcher.sequence_length, options.prompt, expand=options.expand, shots=shots
     )
     return Questions(task, prompter, found.path, items, len(found.items), found.num_unlabelled, train)
 
@@ -164,12 +164,17 @@ class Prompts:
 
 
 def _run(
-    asked: Opened, questions: Questions, options: Options, out: Path | None, of: Mapping[str, str], is_shown: bool
+    asked: LoadedCheckpoint,
+    questions: Questions,
+    options: Options,
+    out: Path | None,
+    of: Mapping[str, str],
+    is_shown: bool,
 ) -> TaskResult:
     prompts = Prompts(questions, calibrated=options.calibration != "none")
     scored: Scored = {}
     file: ItemFile | None = None
-    with asked.together():
+    with asked.propagate_errors():
         if out is not None and asked.is_first:
             scores_of = {
                 "definition": digest(questions.task.model_dump(mode="json")),
@@ -185,13 +190,13 @@ def _run(
     with progress(questions.task.name, num, num - sum(map(len, left)), is_shown and asked.is_first) as advance:
         for batch in left:
             found = _score(asked, batch, advance)
-            with asked.together():
+            with asked.propagate_errors():
                 if file is None:
                     scored.update(found)
                 else:
                     file.append(found)
     result: TaskResult | None = None
-    with asked.together():
+    with asked.propagate_errors():
         if asked.is_first:
             if file is not None:
                 file.finish()
@@ -235,11 +240,11 @@ def progress(name: str, num: int, num_done: int, is_shown: bool = True) -> Itera
     say(f"{num:,} prompts{took}{f' ({num_done:,} scored earlier)' if num_done else ''}", "\n")
 
 
-def _score(asked: Opened, batch: Mapping[Unit, Prompted], advance: Callable[[int], None]) -> Scored:
+def _score(asked: LoadedCheckpoint, batch: Mapping[Unit, Prompted], advance: Callable[[int], None]) -> Scored:
     units, prompts = list(batch), list(batch.values())
     requests = [prompted.request for prompted in prompts]
     found: Scored = {}
-    for number, scores in score(asked.model, requests, asked.reading, asked.device, asked.world):
+    for number, scores in score(asked.model, requests, asked.batcher, asked.device, asked.world):
         if not all(math.isfinite(each.log_likelihood) for each in scores):
             raise WenhaiError(
                 f"item {units[number].item}: its log-likelihood is not a finite number. The model diverged, or its "

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from corpus.engine.config import Strict, load_toml, parse
-from pretrain.columns import aligned, wrapped
+from pretrain.columns import align_table, wrap_paragraph
 from pretrain.tasks.results import Results, TaskResult, mean_of
 from pretrain.tasks.statistics import LEVEL, Difference, Interval, holm
 
@@ -45,7 +45,7 @@ class Baselines(Strict):
 
 
 @cache
-def published() -> Baselines:
+def published_baselines() -> Baselines:
     """The table."""
     return parse(Baselines, load_toml(PATH), str(PATH))
 
@@ -56,17 +56,17 @@ def lines(results: Results, baselines: Baselines, differences: Mapping[str, Diff
     any_comparable = any(comparable(task, baselines) for task in tasks)
     shown = [row for row in baselines.row if any_comparable and (row.zero_shot or row.about == "people")]
     calibrated = any(len(task.calibrations) > 1 for task in tasks)
-    yield from wrapped(about(results))
-    yield from aligned(list(_verdicts(results, tasks)))
+    yield from wrap_paragraph(about(results))
+    yield from align_table(list(_verdicts(results, tasks)))
     if calibrated or shown:
         yield ""
-        yield from aligned(list(_beside(tasks, calibrated, shown, baselines)))
+        yield from align_table(list(_beside(tasks, calibrated, shown, baselines)))
     if differences is not None:
         yield ""
-        yield from aligned(list(_differences(differences)))
+        yield from align_table(list(_differences(differences)))
     yield ""
     for note in notes(results, baselines, shown):
-        yield from wrapped(note)
+        yield from wrap_paragraph(note)
 
 
 def about(results: Results) -> str:
@@ -118,7 +118,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def spelled(interval: Interval) -> str:
+def format_interval(interval: Interval) -> str:
     """Both ends, in percent."""
     return f"{percent(interval.low)} to {percent(interval.high)}"
 
@@ -140,10 +140,15 @@ def _verdicts(results: Results, tasks: Sequence[TaskResult]) -> Iterator[list[st
     """Accuracies against chance."""
     yield ["task", "items", "accuracy", "95 %", "chance", "majority", ""]
     for task in tasks:
-        figures = (percent(task.accuracy()), spelled(task.interval()), percent(task.chance), percent(task.majority))
+        figures = (
+            percent(task.accuracy()),
+            format_interval(task.interval()),
+            percent(task.chance),
+            percent(task.majority),
+        )
         yield [task.name, f"{task.num_items:,}", *figures, task.verdict]
     value, interval = results.mean
-    yield ["mean", "", percent(value), spelled(interval), "", "", ""]
+    yield ["mean", "", percent(value), format_interval(interval), "", "", ""]
 
 
 def _beside(

@@ -23,7 +23,7 @@ def current(state: State, training: TrainingConfig) -> float:
     return state.loss_scale or training.loss_scale.initial
 
 
-def halved(scale: float) -> float:
+def halve(scale: float) -> float:
     """The scale after an overflow."""
     return max(SMALLEST, scale / 2)
 

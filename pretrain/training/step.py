@@ -130,7 +130,7 @@ def train_step(run: Run) -> StepResult:
     batch_size = run.order.batch_sizes.of_step(state.step)[1]
     world.phases.step = state.step + 1
     micro_batches: list[MicroBatch] = []
-    with world.phases("data"), world.together():  # a damaged shard is met by the rank that reads it
+    with world.phases("data"), world.propagate_errors():  # a damaged shard is met by the rank that reads it
         micro_batches = list(read_micro_batches(run.loader, state.num_samples, batch_size, run.config, world))
     num_tokens = int(world.sum_over(DATA_AXES, sum(batch.num_targets for batch in micro_batches))[0])
 
@@ -196,7 +196,7 @@ def _attempt_until_finite(run: Run, micro_batches: Sequence[MicroBatch], num_tok
                 report = replace(report, verdict="transient")
             break
         if math.isfinite(attempt.loss) and scale > loss_scale.SMALLEST:
-            scale, num_overflows = loss_scale.halved(scale), num_overflows + 1
+            scale, num_overflows = loss_scale.halve(scale), num_overflows + 1
         elif report is None:
             report = _not_finite(run, attempt, micro_batches)
         else:

@@ -23,9 +23,9 @@ from pretrain.config import RunConfig
 from pretrain.parallel.base.mesh import layout
 from pretrain.parallel.base.stages import Stage
 from pretrain.workload import parameters
+from pretrain.workload.framework_profiles import FrameworkProfile
 from pretrain.workload.memory import ITEM_BYTES, PROCESS_BYTES, Estimate
 from pretrain.workload.pipeline import most_held, own_stages, stages_of
-from pretrain.workload.software import Software
 
 WEIGHT_BYTES = 2
 SUB_GROUP = 10**9  # DeepSpeed's default `sub_group_size`
@@ -50,7 +50,7 @@ def whole_layer_bytes(config: RunConfig, micro_batch_size: int, with_scores: boo
     return x * (between + (wide + scores) / ranks)
 
 
-def estimate(config: RunConfig, world_size: int, software: Software) -> list[Estimate]:
+def estimate(config: RunConfig, world_size: int, software: FrameworkProfile) -> list[Estimate]:
     """What the ranks of each place of the pipeline need.
 
     Raises:
@@ -108,7 +108,7 @@ def _logits_bytes(config: RunConfig, micro_batch_size: int) -> float:
     return 4 * model.sequence_length * micro_batch_size * (model.hidden_size + model.padded_vocab_size) / ranks
 
 
-def _gathered(config: RunConfig, own: list[Stage], software: Software) -> float:
+def _gathered(config: RunConfig, own: list[Stage], software: FrameworkProfile) -> float:
     """Weights that stage 3 has whole at a time; and, where they lie in host memory, stages 1 and 2 all of them."""
     parallel, model = config.parallel, config.model
     item = ITEM_BYTES[config.training.precision]

@@ -1,7 +1,7 @@
 """The table of operations of Megatron-LM in 2021 and 2022 (Shoeybi et al. 2019, Narayanan et al. 2021): scores, softmax
 and dropout masks are in memory. Symbols as in `workload.operations`.
 
-Without fused kernels (`Software.fuses_kernels`) what one kernel does otherwise takes several, which read and write what
+Without fused kernels (`FrameworkProfile.fuses_kernels`) what one kernel does otherwise takes several, which read and write what
 the one keeps in registers. Of each number, e = 2:
 
 | | fused | apart |
@@ -13,13 +13,13 @@ the one keeps in registers. Of each number, e = 2:
 
 from __future__ import annotations
 
+from pretrain.workload.framework_profiles import FrameworkProfile
 from pretrain.workload.operations import WIDE, Operation, Shape, Work, fused_attention, matrices, product, products
-from pretrain.workload.software import Software
 
 MASK = 1  # bytes of a dropout mask's entry
 
 
-def layer(shape: Shape, software: Software) -> Work:
+def layer(shape: Shape, software: FrameworkProfile) -> Work:
     """One block."""
     item, x = shape.item, shape.between
     norm = Operation("norm", bytes=2 * item * x)
@@ -35,7 +35,7 @@ def layer(shape: Shape, software: Software) -> Work:
     return Work(tuple(forward), tuple(inputs), tuple(weights))
 
 
-def head(shape: Shape, software: Software) -> Work:
+def head(shape: Shape, software: FrameworkProfile) -> Work:
     """Final norm, logits and loss (its softmax in fp32)."""
     item, vocabulary = shape.item, shape.model.padded_vocab_size // shape.tensor
     logits, gradient, of_weight = product("logits", shape, vocabulary, shape.model.hidden_size, _added(shape, software))
@@ -46,17 +46,17 @@ def head(shape: Shape, software: Software) -> Work:
     return Work((norm, logits, loss), (back, gradient, norm), (of_weight,))
 
 
-def embedding(shape: Shape, software: Software) -> Work:
+def embedding(shape: Shape, software: FrameworkProfile) -> Work:
     """Look-up, positions and dropout."""
     return Work((Operation("embedding", bytes=3 * shape.item * shape.between, kernels=0),), (), ())
 
 
-def _added(shape: Shape, software: Software) -> float:
+def _added(shape: Shape, software: FrameworkProfile) -> float:
     """Bytes of a weight by which its gradient is added up, beside the product that writes it."""
     return 2 * software.gradient_bytes - (shape.item if software.fuses_accumulation else -shape.item)
 
 
-def _stored_attention(shape: Shape, software: Software) -> tuple[list[Operation], list[Operation]]:
+def _stored_attention(shape: Shape, software: FrameworkProfile) -> tuple[list[Operation], list[Operation]]:
     """Scores, softmax, dropout, and their product with the values."""
     if software.fuses_attention:
         return fused_attention(shape)
@@ -85,7 +85,7 @@ def _stored_attention(shape: Shape, software: Software) -> tuple[list[Operation]
     return [of_scores, softmax, dropout, context, copy], back
 
 
-def _activation(shape: Shape, software: Software) -> tuple[list[Operation], list[Operation]]:
+def _activation(shape: Shape, software: FrameworkProfile) -> tuple[list[Operation], list[Operation]]:
     numbers = shape.tokens * shape.model.ffn_size / shape.tensor
     if shape.model.activation == "swiglu":  # silu, then its product with `up`: two kernels
         return (

@@ -36,7 +36,7 @@ OPTIONS = {
     "tokenizer check": "--recipe --set",
     "tokenizer report": "--characters --html --json --text",
     "tokenizer compare": "--characters --html --json --text",
-    "tokenizer adopt": "--address --append-eod --eod --executor --json --out --quiet --tokenizer --validation "
+    "tokenizer import": "--address --append-eod --eod --executor --json --out --quiet --tokenizer --validation "
     "--workers",
     "tokenizer export": "--documents --out --text",
     "tokenizer inspect": "--json --shards",

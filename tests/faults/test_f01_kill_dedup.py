@@ -18,10 +18,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members, Signatures, Survivors
+from corpus.dedup import (
+    BucketsStage,
+    CandidatesStage,
+    ClustersStage,
+    DedupConfig,
+    MembersStage,
+    SignaturesStage,
+    TextStage,
+)
 from corpus.dedup.config import ContaminationConfig, RepeatedLinesConfig
-from corpus.dedup.contamination.stage import Contamination
-from corpus.dedup.passages.line_stages import LineCounts, LineKeys, RepeatedLines
+from corpus.dedup.contamination.stage import ContaminationStage
+from corpus.dedup.passages.line_stages import LineCountsStage, LineKeysStage, RepeatedLinesStage
 from corpus.engine.errors import DiskError, LockHeld, WenhaiError
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Stage
@@ -51,16 +59,16 @@ def pipeline(items: Path) -> list[Stage]:
     lines = RepeatedLinesConfig(min_documents=3, max_share=0.1, min_left=1)
     return [
         Feed(shards()),
-        LineKeys(lines),
-        LineCounts(lines),
-        RepeatedLines(lines),
-        Contamination(ContaminationConfig(files=(str(items),)), "repeated_lines"),
-        Signatures(config, "contamination"),
-        Buckets(),
-        Members(config),
-        Candidates(config),
-        Clusters(config),
-        Survivors(config, "contamination"),
+        LineKeysStage(lines),
+        LineCountsStage(lines),
+        RepeatedLinesStage(lines),
+        ContaminationStage(ContaminationConfig(files=(str(items),)), "repeated_lines"),
+        SignaturesStage(config, "contamination"),
+        BucketsStage(),
+        MembersStage(config),
+        CandidatesStage(config),
+        ClustersStage(config),
+        TextStage(config, "contamination"),
     ]
 
 
@@ -186,7 +194,7 @@ def test_a_disk_that_is_full_when_the_clusters_are_written(
     disk = make_disk("size=16m")
     out = disk.folder / "out"
     run(stages[:9], out)
-    monkeypatch.setattr("corpus.engine.space.RESERVE_RATIO", -1.0)  # the forecast must not come before the disk
+    monkeypatch.setattr("corpus.engine.disk_budget.RESERVE_RATIO", -1.0)  # the forecast must not come before the disk
     used = shutil.disk_usage(disk.folder).used
     for pages in itertools.count(2, 2):  # first none of the stage's files fits, then one more at a time
         disk.remount(f"size={used // 1024 + 4 * pages}k")

@@ -65,7 +65,7 @@ def test_a_signal_waits_for_the_save_under_way_and_saves_once_more(number: int, 
     )
     for message in reused_ranks(stopped, 2, config, tmp_path, tmp_path / "out", number):
         assert message == "stopped after step 2, saved. Run the same command again to go on from there."
-    for folder, step in zip(checkpoint.committed(tmp_path / "out"), (1, 2), strict=True):
+    for folder, step in zip(checkpoint.committed_checkpoints(tmp_path / "out"), (1, 2), strict=True):
         checkpoint.load_model(folder)
         assert checkpoint.read_state(folder).step == step
     lines = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]

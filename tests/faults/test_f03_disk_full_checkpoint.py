@@ -32,7 +32,7 @@ def trained(config: RunConfig, out: Path, grows: bool) -> tuple[list[float], lis
                 if step == 3:
                     saver.wait()
                     run.world.any_of(False)  # rank 0 cleans up
-                    stood = [folder.name for folder in checkpoint.committed(out)]
+                    stood = [folder.name for folder in checkpoint.committed_checkpoints(out)]
                     run.world.any_of(False)
                     if grows and run.world.rank == 0:
                         Disk(out.parent).remount("size=8m")
@@ -53,7 +53,7 @@ def test_training_goes_on_and_saves_again_when_there_is_room(
     expected = reused_ranks(
         trained, 2, config.model_copy(update={"checkpoint": tiny_config().checkpoint}), tmp_path / "a", False
     )
-    size = sum(file.stat().st_size for file in checkpoint.committed(tmp_path / "a")[0].iterdir())
+    size = sum(file.stat().st_size for file in checkpoint.committed_checkpoints(tmp_path / "a")[0].iterdir())
     disk = make_disk(f"size={size // 4 if way == 'store' else size * 3 // 2}")  # for one, and not for two
     for (losses, told, stood, files), (without, *_) in zip(
         reused_ranks(trained, 2, config, disk.folder / "out", True), expected, strict=True
@@ -68,6 +68,6 @@ def test_training_goes_on_and_saves_again_when_there_is_room(
     if way == "store":
         assert [path.name for path in (tmp_path / "store").iterdir() if any(path.iterdir())] == ["step-00000003"]
         return
-    (folder,) = checkpoint.committed(disk.folder / "out")
+    (folder,) = checkpoint.committed_checkpoints(disk.folder / "out")
     assert folder.name == "step-00000003"
     checkpoint.load_model(folder)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from corpus.engine.disk_budget import free_space
 from corpus.engine.errors import DiskError
 from corpus.engine.run import run_stages
-from corpus.engine.space import free_space
 from corpus.engine.storage import File
 from tests.corpus.engine.toy import Joined, Lines, text_files, tree, undisturbed
 

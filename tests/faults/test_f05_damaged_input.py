@@ -13,7 +13,7 @@ import zstandard
 from corpus.engine.run import run_stages
 from corpus.engine.storage import list_inputs
 from corpus.sources import DAMAGE_KINDS, SourcesConfig
-from corpus.sources.stage import Extract
+from corpus.sources.stage import ExtractStage
 from tests.corpus.sources.files import read_all, warc_record
 from tests.corpus.sources.test_stage import rows
 from tests.corpus.texts import document
@@ -98,7 +98,7 @@ def test_the_build_counts_what_was_recovered_and_says_where(tmp_path: Path) -> N
     packed = gzip.compress(b"".join(LINES), mtime=0)
     (tmp_path / "in" / "a.jsonl.gz").write_bytes(packed[:-9])
     (tmp_path / "in" / "b.jsonl").write_bytes(b"".join(LINES[:2]))
-    stage = Extract(tuple(list_inputs([str(tmp_path / "in" / "*")])), SourcesConfig())
+    stage = ExtractStage(tuple(list_inputs([str(tmp_path / "in" / "*")])), SourcesConfig())
     folder = run_stages([stage], str(tmp_path / "out"), workers=0)["extract"]
     recovered = folder.counts.documents_out - 2
     assert folder.counts.errors == {"truncated": 1} and COUNT - 1 <= recovered <= COUNT

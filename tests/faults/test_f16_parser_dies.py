@@ -25,7 +25,7 @@ from corpus.engine.storage import list_inputs
 from corpus.extract import ExtractConfig
 from corpus.sandbox import Death, Limits, Sandbox
 from corpus.sources import SourcesConfig, pages
-from corpus.sources.stage import Extract
+from corpus.sources.stage import ExtractStage
 from tests.corpus.sources.files import warc_record
 from tests.corpus.texts import document
 
@@ -182,7 +182,7 @@ def test_pages_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worke
     assert folder.counts.errors == {"killed": 3} == dict(Counter(fate["rule"].removeprefix("error:") for fate in fates))
 
 
-class EvilExtract(Extract):
+class EvilExtract(ExtractStage):
     """The stage in a worker, which a test cannot reach into."""
 
     def run(self, task: Task, out: Output) -> Counts:

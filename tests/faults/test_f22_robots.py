@@ -8,8 +8,8 @@ import pytest
 from protego import Protego
 
 from corpus.crawl.config import PolitenessConfig
-from corpus.crawl.manners.politeness import HostClock, HostState
-from corpus.crawl.manners.robots import LIFETIME_SECONDS, MAX_BYTES, MAX_REDIRECTS, Robots, RobotsCache
+from corpus.crawl.politeness.delays import HostClock, HostState
+from corpus.crawl.politeness.robots import LIFETIME_SECONDS, MAX_BYTES, MAX_REDIRECTS, Robots, RobotsCache
 from tests.corpus.crawl.small_site import fetched
 
 AGENT = "wenhaibot"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from corpus.crawl.fates import Outcome
-from corpus.crawl.frontier import books as frontier_books
+from corpus.crawl.frontier import url_counts as frontier_books
 from corpus.crawl.frontier.budget import QUEUED_PER_PAGE
 from corpus.crawl.frontier.frontier import Frontier
 from tests.corpus.crawl.frontier.frontiers import Clock, claimed, drained, fetched, link, opened

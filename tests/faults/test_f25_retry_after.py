@@ -8,8 +8,8 @@ from itertools import chain, repeat
 import pytest
 
 from corpus.crawl.config import PolitenessConfig
-from corpus.crawl.manners.politeness import HostClock, HostState
 from corpus.crawl.network.fetched import Fetched, FetchError
+from corpus.crawl.politeness.delays import HostClock, HostState
 from tests.corpus.crawl.small_site import fetched
 
 CONFIG = PolitenessConfig()

@@ -27,7 +27,7 @@ from pretrain.model import GPT
 from pretrain.parallel.engine.compose import ParallelModel
 from pretrain.run import incidents, train
 from pretrain.run.trace import Part, Trace
-from pretrain.staging import staged
+from pretrain.staging import stage_locally
 from tests.pretrain.data.test_reader import write_folder
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_staging import build
@@ -80,7 +80,7 @@ def config(**training: Any) -> RunConfig:
 def run(config: RunConfig, corpus: Corpus, out: Path) -> tuple[str, list[str]]:
     """What a run on this rank ends with, and what it says of its steps."""
     said: list[str] = []
-    with mock.patch.object(incidents, "say", said.append), redirect_stdout(StringIO()):
+    with mock.patch.object(incidents, "log_message", said.append), redirect_stdout(StringIO()):
         try:
             train.train(config, corpus.folder, out, corpus.tokenizer)
         except WenhaiError as error:
@@ -211,7 +211,7 @@ def test_documents_of_a_store_are_listed_from_the_copies_of_this_machine(tmp_pat
     store = build(tmp_path / "store")
     settings = config(num_steps=3).model_copy(update={"data": DataConfig(cache=str(tmp_path / "cache"))})
     url = f"local://{store}"
-    with staged(settings.data, {"store": url}):
+    with stage_locally(settings.data, {"store": url}):
         shutil.rmtree(store / "tokens-1/data")
     away = Corpus(url, None, 0, "")  # type: ignore[arg-type]
     ((error, _),) = reused_ranks(run_failing, 1, settings, away, tmp_path / "out", 0, 2, 3)

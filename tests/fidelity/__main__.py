@@ -22,7 +22,7 @@ from pretrain.config import load_config
 from pretrain.plan.prediction import Prediction
 from pretrain.sweep_report import rank_correlation
 from pretrain.workload import parameters
-from pretrain.workload.software import MEGATRON_2021
+from pretrain.workload.framework_profiles import MEGATRON_2021
 from tests.fidelity import fit
 from tests.fidelity.errors import Errors, constants
 from tests.fidelity.rows import Row, load_published

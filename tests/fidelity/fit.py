@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from corpus.engine.cli import add_examples
 from pretrain.plan.cost import step_seconds
 from pretrain.plan.machines.cluster import Cluster
-from pretrain.workload.software import find_software
+from pretrain.workload.framework_profiles import find_software
 from tests.fidelity.rows import Row, load_published
 
 TABLE = "korthikanti-2022"

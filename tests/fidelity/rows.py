@@ -17,7 +17,7 @@ from pretrain.config import Precision, Recompute, RunConfig, Zero
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.prediction import Prediction
-from pretrain.workload.software import Software, find_software
+from pretrain.workload.framework_profiles import FrameworkProfile, find_software
 
 TABLES = Path(__file__).parent / "tables"
 
@@ -116,7 +116,7 @@ class Row(Strict):
         data = self.gpus // (self.tp * self.pp)
         return f"{self.tp} x {self.pp} x {data}" + (f", {self.interleave} stages" if self.interleave > 1 else "")
 
-    def predict(self, cluster: Cluster, software: Software | None = None) -> Prediction:
+    def predict(self, cluster: Cluster, software: FrameworkProfile | None = None) -> Prediction:
         """The same on a cluster, by our model; `software`: instead of its own."""
         return predict(self.config, self.gpus, cluster, software or find_software(self.software))
 

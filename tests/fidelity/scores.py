@@ -15,7 +15,7 @@ from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.prediction import Prediction
 from pretrain.schedules import actions, stage_ranks
 from pretrain.workload import megatron_memory, parameters
-from pretrain.workload.software import MEGATRON_2020, Software, find_software
+from pretrain.workload.framework_profiles import MEGATRON_2020, FrameworkProfile, find_software
 from tests.fidelity.errors import Errors
 from tests.fidelity.rows import Published, Row, load_published
 
@@ -92,7 +92,7 @@ def memory_errors() -> Memory:
 
 
 @cache
-def yuan(software: Software = MEGATRON_2020) -> Prediction:
+def yuan(software: FrameworkProfile = MEGATRON_2020) -> Prediction:
     """Yuan 1.0 as it was trained: 8 x 38 x 7 on 2,128 A100. Its nodes are not described: here they are Selene's.
 
     Nor is it said whether its kernels were fused. Without them is the default, because that is nearer to what was

@@ -9,7 +9,7 @@ from pretrain.plan.cost import step_seconds
 from pretrain.plan.machines.cluster import load_cluster
 from pretrain.sweep_report import rank_correlation
 from pretrain.workload import parameters
-from pretrain.workload.software import ALL, find_software
+from pretrain.workload.framework_profiles import ALL, find_software
 from tests.fidelity import __main__ as fidelity
 from tests.fidelity import errors, fit, scores
 from tests.fidelity.rows import load_published, published_tables

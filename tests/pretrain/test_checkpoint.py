@@ -162,7 +162,7 @@ def save_and_remove_no_file(config: RunConfig, out: Path) -> None:
 def test_what_is_removed_ceases_to_be_a_checkpoint_first(tmp_path: Path) -> None:
     """A removal that dies leaves files, but none that would be loaded."""
     reused_ranks(save_and_remove_no_file, 1, tiny_config(checkpoint={"keep_last": 1}), tmp_path)
-    assert [folder.name for folder in checkpoint.committed(tmp_path)] == ["step-00000003"]
+    assert [folder.name for folder in checkpoint.committed_checkpoints(tmp_path)] == ["step-00000003"]
     assert checkpoint.place_of(tmp_path, CONFIG.checkpoint).sweep(is_first=True) == ["step-00000001", "step-00000002"]
 
 

@@ -86,7 +86,7 @@ def hashes(out: Path) -> dict[tuple[str, str], str]:
     """Of all files but config.json, which says whether saves are waited for."""
     return {
         (folder.name, name): file.sha256
-        for folder in checkpoint.committed(out)
+        for folder in checkpoint.committed_checkpoints(out)
         for name, file in checkpoint.read_commit(folder).files.items()
         if name != "config.json"
     }
@@ -111,7 +111,7 @@ def overlapping(out: Path) -> list[Any]:
 def test_saves_never_overlap_and_none_is_made_twice(tmp_path: Path) -> None:
     told = [True, [(1, True), (2, True), (3, True)]]
     assert reused_ranks(overlapping, 2, tmp_path) == [told, told]
-    assert [folder.name for folder in checkpoint.committed(tmp_path)] == ["step-00000002", "step-00000003"]
+    assert [folder.name for folder in checkpoint.committed_checkpoints(tmp_path)] == ["step-00000002", "step-00000003"]
 
 
 def refused(out: Path, must: bool) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def test_a_refused_save_is_told_on_all_ranks_and_tried_again(must: bool, tmp_pat
         last_chance = f"{said} What was saved before stands: the same command goes on from there."
         assert (result["raised"], result["errors"]) == ((last_chance, []) if must else ("", [said]))
         assert result["left"] == [] and result["ended"] == [None]
-    assert [folder.name for folder in checkpoint.committed(tmp_path)] == [f"step-0000000{1 if must else 2}"]
+    assert [folder.name for folder in checkpoint.committed_checkpoints(tmp_path)] == [f"step-0000000{1 if must else 2}"]
 
 
 def broken(out: Path) -> list[str]:
@@ -198,7 +198,7 @@ def test_a_bug_in_the_background_of_one_rank_ends_the_run(tmp_path: Path) -> Non
     with pytest.raises(RanksFailed, match=r"FailedRank: rank 1: KeyError: 'a bug' \(on ") as failed:
         run_ranks(broken_on_one, 2, tmp_path)
     assert failed.value.codes[1] == 7 and "Timed out" not in str(failed.value)
-    assert checkpoint.committed(tmp_path) == []
+    assert checkpoint.committed_checkpoints(tmp_path) == []
 
 
 def without_slices(config: RunConfig, out: Path) -> tuple[bool, Any, Any]:
@@ -277,7 +277,7 @@ def test_an_old_checkpoint_that_cannot_be_removed_is_told_and_the_new_one_stands
     assert first[0] == [] and len(first) == 4
     for (warning,) in first[1:]:
         assert "step-00000001 is no longer needed and cannot be removed ([Errno 13] Permission denied" in warning
-    names = [folder.name for folder in checkpoint.committed(tmp_path)]
+    names = [folder.name for folder in checkpoint.committed_checkpoints(tmp_path)]
     assert names == ["step-00000001", "step-00000002", "step-00000004"]
 
 

@@ -244,7 +244,7 @@ def server() -> Iterator[Server]:
 def train_on_nodes(config: RunConfig, data: Path, nodes: Path, names: dict[str, str], stop: bool) -> str:
     """A run of which each rank has a disk of its own; it may be stopped after its first step."""
     os.environ |= names | {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-    stopping = mock.patch.object(train, "noted", lambda: nullcontext(lambda: True)) if stop else nullcontext()
+    stopping = mock.patch.object(train, "stop_on_signal", lambda: nullcontext(lambda: True)) if stop else nullcontext()
     try:
         with stopping:
             train.train(config, data / "tokens", nodes / os.environ["RANK"], data / "tokenizer.model")

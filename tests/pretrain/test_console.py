@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console as RichConsole
 
-from pretrain.console import Console, Progress, folded, say
+from pretrain.console import Console, Progress, fold_fields, log_message
 
 FIELDS = [
     "step  340/1200",
@@ -85,7 +85,7 @@ def test_it_is_one_line_of_any_width(width: int, clock: list[float]) -> None:
 
 @given(st.lists(st.text("abc", min_size=1, max_size=15), max_size=12), st.integers(10, 120))
 def test_folded_lines_hold_every_field(fields: list[str], width: int) -> None:
-    lines = folded(fields, width)
+    lines = fold_fields(fields, width)
     assert [word for line in lines for word in line.split()] == fields
     assert all(len(line) <= width or len(line.split()) == 1 for line in lines)
     assert all(line.startswith("  ") for line in lines[1:])
@@ -133,9 +133,9 @@ def test_on_a_terminal_reports_are_folded_above_the_live_line(monkeypatch: pytes
         console.show(340, 5.1234)
         console.report(FIELDS)
         console.show(341, 5.0)
-        say("saved somewhere [with brackets], 1.5 s")
+        log_message("saved somewhere [with brackets], 1.5 s")
         console.close()
-        say("the end")
+        log_message("the end")
     lines = [CONTROL.sub("", line).split("\r")[-1].rstrip() for line in seen[0].split("\n")]
     assert all(len(line) <= 80 for line in lines)
     reported = [line for line in lines if line and "%  step" not in line and "before the first" not in line]

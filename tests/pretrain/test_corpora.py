@@ -18,7 +18,7 @@ from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.batch_size import BatchSizes
 from pretrain.config import CorpusConfig, RampupConfig, RunConfig, corpus_folders
 from pretrain.corpora import corpora_digest, corpus_shares, new_loader, open_corpora, order_from, sample_shares
-from pretrain.run.datasets import open_run
+from pretrain.run.datasets import open_datasets
 from tests.pretrain.texts import small_tokenizer, smallest_config, text_folder
 from tests.tokenizer.texts import documents
 from tokenizer.model import Tokenizer
@@ -131,7 +131,7 @@ def listed(folders: dict[str, Path], **weights: float) -> Listed:
 def test_a_blend_reads_each_corpus_by_its_share_and_tells_what_it_holds(
     two: dict[str, Path], tokenizer: Tokenizer
 ) -> None:
-    found = open_run(run_config(listed(two, news=0.75, books=0.25)), None, tokenizer.path)
+    found = open_datasets(run_config(listed(two, news=0.75, books=0.25)), None, tokenizer.path)
     batch_corpora = [stream for stream, _ in found.loader.origins(0, 400)]
     assert batch_corpora.count(0) == 300
     assert list(found.held_out) == ["news"], "books have no validation split"
@@ -146,19 +146,19 @@ def test_a_blend_reads_each_corpus_by_its_share_and_tells_what_it_holds(
 def test_weights_of_any_size_are_kept_exactly_and_too_small_ones_are_refused_by_name(
     two: dict[str, Path], tokenizer: Tokenizer
 ) -> None:
-    found = open_run(run_config(listed(two, news=3e-300, books=1.2345678901234e-300)), None, tokenizer.path)
+    found = open_datasets(run_config(listed(two, news=3e-300, books=1.2345678901234e-300)), None, tokenizer.path)
     assert [Fraction(share.weight) for share in found.order.shares] == [
         Fraction("3e-300"),
         Fraction("1.2345678901234e-300"),
     ]
     with pytest.raises(UsageError, match="corpus books: its share of 1e-06 is less than one sample in 100,000"):
-        open_run(run_config(listed(two, news=1e6, books=1)), None, tokenizer.path)
+        open_datasets(run_config(listed(two, news=1e6, books=1)), None, tokenizer.path)
 
 
 def test_one_listed_corpus_is_read_as_data_is(two: dict[str, Path], tokenizer: Tokenizer) -> None:
-    alone = open_run(smallest_config(), two["news"], tokenizer.path)
+    alone = open_datasets(smallest_config(), two["news"], tokenizer.path)
     for one in ([{"path": str(two["news"])}], [{"path": str(two["news"]), "name": "other", "weight": 2.0}]):
-        named = open_run(run_config(one), None, tokenizer.path)
+        named = open_datasets(run_config(one), None, tokenizer.path)
         assert named.identity == alone.identity
         assert named.order == alone.order
         assert np.array_equal(named.loader.batch(0, 20).tokens, alone.loader.batch(0, 20).tokens)
@@ -180,20 +180,20 @@ def test_the_order_of_the_list_changes_the_blend_and_nothing_else(two: dict[str,
 
 def test_megatron_s_order_has_a_stream_a_shard_and_a_share_a_corpus(two: dict[str, Path], tokenizer: Tokenizer) -> None:
     config = run_config(listed(two, news=3, books=1), data={"order": "megatron"}, training={"num_steps": 40})
-    found = open_run(config, None, tokenizer.path)
+    found = open_datasets(config, None, tokenizer.path)
     assert [stream.name for stream in found.loader.streams] == ["news/0", "news/1", "books"]
     assert found.order.run_samples == 80
     news, books = corpus_shares(found.loader, 80)
     assert (news.name, books.name) == ("news", "books")
     assert float(news.weight) == pytest.approx(0.75, abs=0.03)
-    resumed = open_run(config, None, tokenizer.path, step=10, num_samples=50)
+    resumed = open_datasets(config, None, tokenizer.path, step=10, num_samples=50)
     assert resumed.order.run_samples == 50 + 30 * 2, "the samples that were taken count, whatever the batch was"
 
 
 def test_what_does_not_fit_together_is_refused(two: dict[str, Path], tokenizer: Tokenizer, tmp_path: Path) -> None:
     def refused(listed: Listed, message: str, **sections: Any) -> None:
         with pytest.raises(WenhaiError, match=message):
-            open_run(run_config(listed, **sections), None, tokenizer.path)
+            open_datasets(run_config(listed, **sections), None, tokenizer.path)
 
     other = text_folder(tmp_path / "other", tokenizer, {"00000-00-train": documents(2)})
     held_out = text_folder(tmp_path / "held", tokenizer, {"00000-00-validation": documents(2)})
@@ -212,7 +212,7 @@ def test_what_does_not_fit_together_is_refused(two: dict[str, Path], tokenizer: 
     refused([*both, {"path": str(foreign), "weight": 1.0}], "foreign: made by another tokenizer than .*news")
     refused(listed({"books": two["books"], "other": other}, books=1, other=1), "validation split has no text")
     with pytest.raises(UsageError, match=r"is not the tokenizer of .*news"):
-        open_run(run_config(both), None, tmp_path / "other.model")
+        open_datasets(run_config(both), None, tmp_path / "other.model")
     shutil.copytree(two["news"], tmp_path / "torn")
     (tmp_path / "torn" / "data" / "00001-00-train.idx").unlink()
     refused([*both, {"path": str(tmp_path / "torn"), "weight": 1.0}], r"torn/data/00001-00-train\.idx: cannot be read")

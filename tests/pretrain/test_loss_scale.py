@@ -15,7 +15,7 @@ from pretrain import checkpoint
 from pretrain.config import ParallelConfig, RunConfig
 from pretrain.evaluation.bits import evaluate
 from pretrain.evaluation.held_out import read_held_out
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.training import loss_scale
 from pretrain.training.state import State
 from pretrain.training.step import train_step
@@ -52,7 +52,7 @@ def test_its_bounds() -> None:
     state = State()
     loss_scale.advance(state, training, 2.0**32, 0)
     assert loss_scale.current(state, training) == 2.0**32
-    assert [loss_scale.halved(scale) for scale in (2.0**32, 2.0, 1.5, 1.0)] == [2.0**31, 1.0, 1.0, 1.0]
+    assert [loss_scale.halve(scale) for scale in (2.0**32, 2.0, 1.5, 1.0)] == [2.0**31, 1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp64"])
@@ -112,5 +112,5 @@ def test_a_run_in_fp16_is_evaluated_and_generates(tmp_path: Path) -> None:
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     tokenizer = Tokenizer(corpus.tokenizer)
     held_out = read_held_out(corpus.folder, "validation", tokenizer)
-    found = evaluate(model, held_out, Reading.of(saved, tokenizer.eod), 4, torch.device("cpu"))
+    found = evaluate(model, held_out, EvaluationBatcher.of(saved, tokenizer.eod), 4, torch.device("cpu"))
     assert found.bits_per_character == pytest.approx(summary["held_out_bits_per_character"], rel=2e-3)

@@ -13,13 +13,13 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from pretrain.data import IGNORED_TARGET, positions
+from pretrain.model.attention_mask import dense_attention_mask
 from pretrain.model.gpt import (
     GPT,
     rotary_angles,
     rotate,
 )
-from pretrain.model.layers import Linear
-from pretrain.model.masks import dense_mask
+from pretrain.model.layers import ColumnParallelLinear
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base.params import num_matmul_parameters, num_parameters, param_specs
 from pretrain.parallel.base.tensor import ALONE
@@ -35,7 +35,7 @@ def test_the_table_is_the_models_parameters(choices: dict[str, Any]) -> None:
     table = {spec.name: spec.shape for spec in param_specs(config)}
     assert table == {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     assert num_parameters(config) == sum(parameter.numel() for parameter in model.parameters())
-    matrices = sum(m.weight.numel() for m in model.modules() if isinstance(m, Linear))
+    matrices = sum(m.weight.numel() for m in model.modules() if isinstance(m, ColumnParallelLinear))
     assert num_matmul_parameters(config) == matrices  # the head is a Linear, tied or not
     assert not list(model.buffers())
 
@@ -60,7 +60,7 @@ def test_the_dense_mask_is_visible_pair_by_pair(places: list[tuple[int, int, int
     """Against the rule in words, for any documents, any prefix end of any token and any branches, and any of these."""
     columns = [list(column) for column in zip(*places, strict=True)]
     documents, ends, branches = columns
-    mask = dense_mask(
+    mask = dense_attention_mask(
         torch.arange(len(places)), *(torch.tensor([c]) if n in given else None for n, c in enumerate(columns))
     )
     assert mask is not None
@@ -119,7 +119,7 @@ def test_padding_entries_have_no_probability_and_no_gradient() -> None:
     logits = model(tokens)
     assert torch.isneginf(logits[..., 120:]).all()
     assert torch.isfinite(logits[..., :120]).all()
-    ALONE.loss_sum(logits, tokens).backward()  # type: ignore[no-untyped-call]
+    ALONE.cross_entropy_sum(logits, tokens).backward()  # type: ignore[no-untyped-call]
     assert model.head is not None and model.head.weight.grad is not None
     assert not model.head.weight.grad[120:].any()
     assert model.head.weight.grad[:120].any()
@@ -139,7 +139,7 @@ def test_double_precision_is_double_throughout(choices: dict[str, Any]) -> None:
     exact, tokens = build(config).double(), some_tokens()
     exact.tie()
     logits = exact(tokens)
-    loss = ALONE.loss_sum(logits, tokens)
+    loss = ALONE.cross_entropy_sum(logits, tokens)
     assert (logits.dtype, loss.dtype) == (torch.float64, torch.float64)
     loss.backward()  # type: ignore[no-untyped-call]
     step = 1e-6  # against the difference quotient, which rounding to fp32 would drown
@@ -149,7 +149,7 @@ def test_double_precision_is_double_throughout(choices: dict[str, Any]) -> None:
     for sign in (1, -1):
         with torch.no_grad():
             parameter[3, 5] += sign * step
-            moved.append(ALONE.loss_sum(exact(tokens), tokens).item())
+            moved.append(ALONE.cross_entropy_sum(exact(tokens), tokens).item())
             parameter[3, 5] -= sign * step
     assert (moved[0] - moved[1]) / (2 * step) == pytest.approx(parameter.grad[3, 5].item(), rel=1e-6, abs=1e-7)
 
@@ -159,7 +159,7 @@ def test_angles_and_loss_have_fp32_at_least() -> None:
         cosines, _ = rotary_angles(torch.arange(7)[None], small(), dtype)
         assert cosines.dtype == expected
         assert rotate(torch.ones(1, 7, 4, 8, dtype=dtype), (cosines, cosines)).dtype == dtype
-        assert ALONE.loss_sum(torch.zeros(1, 2, 128, dtype=dtype), torch.tensor([[1, 2]])).dtype == expected
+        assert ALONE.cross_entropy_sum(torch.zeros(1, 2, 128, dtype=dtype), torch.tensor([[1, 2]])).dtype == expected
 
 
 @pytest.mark.parametrize("choices", CHOICES)

@@ -44,7 +44,7 @@ def ranks_fail(errors: dict[int, Exception]) -> tuple[str, str]:
     """What this rank raises, and the function that it came from."""
     with tiny_run(tiny_config(training={"global_batch_size": 6})) as run:
         try:
-            with run.world.together():
+            with run.world.propagate_errors():
                 if error := errors.get(run.world.rank):
                     fail(error, run.world)
         except Exception as raised:
@@ -90,7 +90,7 @@ def test_of_a_lost_peer_nobody_is_told() -> None:
         mesh.start(ParallelConfig(), "cpu", timeout_minutes=1) as world,
         mock.patch.object(World, "any_of", side_effect=AssertionError("asked")),
         pytest.raises(LostPeer),
-        world.together(),
+        world.propagate_errors(),
     ):
         raise LostPeer("gone")
 

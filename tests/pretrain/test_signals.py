@@ -10,14 +10,14 @@ import sys
 
 import pytest
 
-from pretrain.signals import STOP_SIGNALS, noted
+from pretrain.signals import STOP_SIGNALS, stop_on_signal
 
 BLOCKED_IN_C = r"""
 import ctypes, os
-from pretrain.signals import ending_at_once, noted
+from pretrain.signals import exit_on_signal, stop_on_signal
 
-with ending_at_once():
-    with noted() as stop_requested:
+with exit_on_signal():
+    with stop_on_signal() as stop_requested:
         for _ in range(2):
             os.kill(os.getpid(), {number})
         assert stop_requested()
@@ -46,7 +46,7 @@ def test_before_the_first_step_a_signal_ends_the_process_at_once(number: signal.
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_signal_is_noted_and_handlers_come_back(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with noted() as stop_requested:
+    with stop_on_signal() as stop_requested:
         assert not stop_requested()
         for _ in range(2):
             os.kill(os.getpid(), number)

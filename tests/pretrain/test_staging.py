@@ -23,8 +23,7 @@ import tomlkit
 
 from corpus.engine import durable, storage
 from corpus.engine.errors import DiskError, UsageError, WenhaiError
-from pretrain import cache, staging
-from pretrain.cache import GIB
+from pretrain import shard_cache, staging
 from pretrain.chat.templates import load_template
 from pretrain.config import DataConfig, ParallelConfig
 from pretrain.corpora import corpora_digest, open_corpora
@@ -32,7 +31,8 @@ from pretrain.data.examples import open_packs
 from pretrain.finetuning.sources import Files, survey
 from pretrain.finetuning.store import Fit, Plan, write_examples
 from pretrain.parallel.base import mesh
-from pretrain.staging import staged, staged_on_all
+from pretrain.shard_cache import GIB
+from pretrain.staging import stage_locally, stage_on_all_ranks
 from tests.corpus.engine.test_s3 import Store, running_store
 from tests.pretrain.finetuning.made import write_lines
 from tests.pretrain.ranks import run_ranks
@@ -78,8 +78,8 @@ def store(builds: dict[str, Path], tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "RESERVE_BYTES", 0)
-    monkeypatch.setattr(cache, "TRY_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(shard_cache, "RESERVE_BYTES", 0)
+    monkeypatch.setattr(shard_cache, "TRY_AGAIN_SECONDS", 0)
     monkeypatch.setattr(staging, "BEAT_SECONDS", 0.05)
     for name in ("RANK", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
@@ -95,7 +95,7 @@ def url(store: Path, name: str = "a") -> str:
 
 def refused(kind: type[Exception], match: str, data: DataConfig, places: dict[str, str]) -> None:
     """What staging says."""
-    with pytest.raises(kind, match=match), staged(data, places):
+    with pytest.raises(kind, match=match), stage_locally(data, places):
         pass
 
 
@@ -128,7 +128,7 @@ def present(folder: Path) -> set[str]:
 
 def test_a_staged_corpus_reads_like_the_build_it_came_from(store: Path, tmp_path: Path, fetched: list[str]) -> None:
     here = open_corpora(DataConfig(), {"a": store / "a"})
-    with staged(config(tmp_path / "cache"), {"a": url(store), "b": str(store / "b")}) as folders:
+    with stage_locally(config(tmp_path / "cache"), {"a": url(store), "b": str(store / "b")}) as folders:
         assert folders["b"] == store / "b"  # on a disk already
         assert corpora_digest(open_corpora(DataConfig(), {"a": folders["a"]})) == corpora_digest(here)
         assert Tokenizer(folders["a"]) == Tokenizer(store / "a")
@@ -143,18 +143,18 @@ def test_a_staged_corpus_reads_like_the_build_it_came_from(store: Path, tmp_path
 
 
 def test_what_is_there_is_not_fetched_again(store: Path, tmp_path: Path, fetched: list[str]) -> None:
-    with staged(config(tmp_path / "cache"), {"a": url(store)}):
+    with stage_locally(config(tmp_path / "cache"), {"a": url(store)}):
         pass
     shutil.rmtree(store / "a/tokens-1/data")
     fetched.clear()
     shutil.copytree(store / "a", store / "moved")  # named by its contents, wherever they lie
-    with staged(config(tmp_path / "cache"), {"a": url(store, "moved")}) as folders:
+    with stage_locally(config(tmp_path / "cache"), {"a": url(store, "moved")}) as folders:
         assert len(open_split(folders["a"], "train")) == 2
     assert fetched == []
 
 
 def test_the_folder_of_a_tokens_stage_will_do(store: Path, tmp_path: Path) -> None:
-    with staged(config(tmp_path / "cache"), {"a": f"{url(store)}/tokens-1"}) as folders:
+    with stage_locally(config(tmp_path / "cache"), {"a": f"{url(store)}/tokens-1"}) as folders:
         assert len(open_split(folders["a"], "validation")) == 1
 
 
@@ -164,7 +164,7 @@ def test_a_folder_of_examples_comes_with_what_makes_it_one(tmp_path: Path) -> No
     source = Files([str(path)], skip_bad=True)
     plan = Plan(source, survey(source, 0.2), None, load_template("plain"), tokenizer, Fit(64, "error"))
     write_examples(tmp_path / "store/examples", plan)
-    with staged(config(tmp_path / "cache"), {"a": url(tmp_path / "store", "examples")}) as folders:
+    with stage_locally(config(tmp_path / "cache"), {"a": url(tmp_path / "store", "examples")}) as folders:
         (there, here) = (open_corpora(DataConfig(), {"a": at})[0] for at in (folders["a"], tmp_path / "store/examples"))
         assert there.folder != here.folder and there.examples == here.examples is not None
         assert corpora_digest([there]) == corpora_digest([here])
@@ -175,7 +175,7 @@ def test_a_folder_of_examples_comes_with_what_makes_it_one(tmp_path: Path) -> No
 
 def test_the_cache_may_be_named_by_the_machine(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCRATCH_OF_THIS_NODE", str(tmp_path))
-    with staged(DataConfig(cache="$SCRATCH_OF_THIS_NODE/cache"), {"a": url(store)}) as folders:
+    with stage_locally(DataConfig(cache="$SCRATCH_OF_THIS_NODE/cache"), {"a": url(store)}) as folders:
         assert folders["a"].is_relative_to(tmp_path / "cache")
     assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
 
@@ -206,11 +206,11 @@ def test_a_run_that_does_not_fit_is_refused_before_anything_is_fetched(
     store: Path, tmp_path: Path, fetched: list[str]
 ) -> None:
     size = needed(store)
-    with pytest.raises(UsageError) as caught, staged(config(tmp_path / "cache", size - 1), {"a": url(store)}):
+    with pytest.raises(UsageError) as caught, stage_locally(config(tmp_path / "cache", size - 1), {"a": url(store)}):
         pass
     assert f"take {size / GIB:.3f} GiB" in str(caught.value) and "raise data.cache_gib" in str(caught.value)
     assert fetched == [] and not (tmp_path / "cache").exists()
-    with staged(config(tmp_path / "cache", size), {"a": url(store)}):
+    with stage_locally(config(tmp_path / "cache", size), {"a": url(store)}):
         pass
 
 
@@ -222,7 +222,7 @@ def test_what_was_used_longest_ago_makes_room(
     records = 20_000  # at most, beside the files
     bounded = config(tmp_path / "cache", sum(size.values()) - size[older] // 2)
     for name in (newer, older, newer, "c"):
-        with staged(bounded, {name: url(store, name)}):
+        with stage_locally(bounded, {name: url(store, name)}):
             pass
     assert sum(storage.sizes(str(tmp_path / "cache")).values()) <= sum(size.values()) - size[older] // 2 + records
     for name in "abc":
@@ -230,7 +230,7 @@ def test_what_was_used_longest_ago_makes_room(
         there = [(tmp_path / "cache" / corpus.key / file.name).exists() for file in corpus.files]
         assert all(there) is (name != older)
     fetched.clear()
-    with staged(bounded, {older: url(store, older)}) as folders:  # what is left of it is used
+    with stage_locally(bounded, {older: url(store, older)}) as folders:  # what is left of it is used
         assert len(open_split(folders[older], "train")) == 2
     assert 0 < len(fetched) < 13
 
@@ -238,10 +238,10 @@ def test_what_was_used_longest_ago_makes_room(
 def test_what_a_living_run_holds_stays(store: Path, tmp_path: Path) -> None:
     size = {name: needed(store, name) for name in "ab"}
     bounded = config(tmp_path / "cache", max(size.values()) + 10_000)
-    with staged(bounded, {"a": url(store)}) as folders:
+    with stage_locally(bounded, {"a": url(store)}) as folders:
         refused(DiskError, r"other runs hold .* and this one needs", bounded, {"b": url(store, "b")})
         assert len(open_split(folders["a"], "train")) == 2 and open_split(folders["a"], "train")[0].verify() is None
-    with staged(bounded, {"b": url(store, "b")}) as folders:
+    with stage_locally(bounded, {"b": url(store, "b")}) as folders:
         assert len(open_split(folders["b"], "train")) == 2
 
 
@@ -253,11 +253,11 @@ def test_a_disk_without_room_is_told_before_it_is_full(
         patched.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=size - 1))
         refused(DiskError, r"the disk has .* free", config(tmp_path / "cache"), {"a": url(store)})
         assert fetched == []
-    with staged(config(tmp_path / "cache"), {"a": url(store)}):
+    with stage_locally(config(tmp_path / "cache"), {"a": url(store)}):
         pass
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
-    monkeypatch.setattr(cache, "RESERVE_BYTES", 1)
-    with staged(config(tmp_path / "cache"), {"a": url(store)}):  # nothing is missing
+    monkeypatch.setattr(shard_cache, "RESERVE_BYTES", 1)
+    with stage_locally(config(tmp_path / "cache"), {"a": url(store)}):  # nothing is missing
         pass
 
 
@@ -265,7 +265,7 @@ def test_a_disk_without_room_is_told_before_it_is_full(
 
 
 def test_a_damaged_object_never_gets_its_name(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "TRIES", 1)
+    monkeypatch.setattr(shard_cache, "TRIES", 1)
     path = store / "a/tokens-1/data/00001-00-train.bin"
     whole = path.read_bytes()
     for damaged in (whole[:-1] + bytes([whole[-1] ^ 1]), whole[:-2]):
@@ -280,7 +280,7 @@ def test_a_damaged_object_never_gets_its_name(store: Path, tmp_path: Path, monke
         assert "tokens/data/00000-00-train.bin" in present(tmp_path / "cache")
         assert not [name for name in present(tmp_path / "cache") if name.endswith(".part")]
     path.write_bytes(whole + b"more")  # than was recorded: what was recorded is there
-    with staged(config(tmp_path / "cache"), {"a": url(store)}) as folders:
+    with stage_locally(config(tmp_path / "cache"), {"a": url(store)}) as folders:
         open_split(folders["a"], "train")[1].verify()
 
 
@@ -293,7 +293,7 @@ def test_a_store_that_fails_once_is_asked_again(store: Path, tmp_path: Path, mon
         return read_into(place, offset, target)
 
     monkeypatch.setattr(storage, "read_into", read)
-    with staged(config(tmp_path / "cache"), {"a": url(store)}) as folders:
+    with stage_locally(config(tmp_path / "cache"), {"a": url(store)}) as folders:
         assert len(open_split(folders["a"], "train")) == 2
     failures += [RuntimeError("the line is cut")] * 9
     refused(
@@ -322,15 +322,15 @@ def test_what_a_killed_process_left_of_a_file_is_written_over(store: Path, tmp_p
     folder = tmp_path / "cache" / staging.read_corpus(url(store), SPLITS).key / "tokens/data"
     folder.mkdir(parents=True)
     (folder / ".00000-00-train.bin.part").write_bytes(bytes(100_000))
-    with staged(config(tmp_path / "cache"), {"a": url(store)}) as folders:
+    with stage_locally(config(tmp_path / "cache"), {"a": url(store)}) as folders:
         open_split(folders["a"], "train")[0].verify()
 
 
 def test_files_larger_than_a_request_come_in_several(
     store: Path, tmp_path: Path, fetched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "BLOCK_BYTES", 1000)
-    with staged(config(tmp_path / "cache"), {"a": url(store)}) as folders:
+    monkeypatch.setattr(shard_cache, "BLOCK_BYTES", 1000)
+    with stage_locally(config(tmp_path / "cache"), {"a": url(store)}) as folders:
         for shard in open_split(folders["a"], "train"):
             shard.verify()
     size = (store / "a/tokens-1/data/00000-00-train.bin").stat().st_size
@@ -342,7 +342,7 @@ def test_files_larger_than_a_request_come_in_several(
 STAGE = """
 import sys, time
 from corpus.engine import storage
-from pretrain import cache
+from pretrain import shard_cache
 from pretrain.config import DataConfig
 from pretrain.staging import staged
 from tokenizer.shards import open_split
@@ -389,7 +389,7 @@ def test_a_process_killed_in_mid_fetch_costs_one_file(store: Path, tmp_path: Pat
         before = lines(process, "waiting")[:-1]
         process.send_signal(signal.SIGKILL)
     assert len(before) == 4
-    with staged(config(tmp_path / "cache"), {"a": url(store)}) as folders:
+    with stage_locally(config(tmp_path / "cache"), {"a": url(store)}) as folders:
         for shard in open_split(folders["a"], "train"):
             shard.verify()
     assert len(fetched) == 13 - 4 and not set(fetched) & set(before)
@@ -411,7 +411,7 @@ def test_processes_share_the_work_and_what_they_hold(store: Path, tmp_path: Path
                 DiskError, "other runs hold", config(tmp_path / "cache", needed(store) + 1000), {"b": url(store, "b")}
             )
             other.kill()
-    with staged(config(tmp_path / "cache", needed(store) + 20_000), {"b": url(store, "b")}):
+    with stage_locally(config(tmp_path / "cache", needed(store) + 20_000), {"b": url(store, "b")}):
         pass
 
 
@@ -439,11 +439,11 @@ def fetch_as_rank(store: str, folder: Path, fails_on: int | None) -> list[str]:
         names.append(place.rsplit("/", 1)[-1])
         return read_into(place, offset, target)
 
-    cache.RESERVE_BYTES, staging.BEAT_SECONDS, storage.read_into = 0, 0.05, read
-    cache.TRIES = 1
+    shard_cache.RESERVE_BYTES, staging.BEAT_SECONDS, storage.read_into = 0, 0.05, read
+    shard_cache.TRIES = 1
     with mesh.start(ParallelConfig(), "cpu", 1.0) as world:
         try:
-            with staged_on_all(world, DataConfig(cache=str(folder)), {"a": store}) as folders:
+            with stage_on_all_ranks(world, DataConfig(cache=str(folder)), {"a": store}) as folders:
                 assert len(open_split(folders["a"], "train")) == 2
         except WenhaiError as error:
             return [str(error)]

@@ -102,7 +102,7 @@ def test_a_run_leaves_its_summary_metrics_and_checkpoints(whole: Path) -> None:
     assert list(validation) == [4, 8, 12]
     assert summary["held_out_bits_per_character"] == validation[12]["bits_per_character"]
     assert summary["sources"] == summary["corpora"] == {}, "where there is one"
-    assert [folder.name for folder in checkpoint.committed(whole)] == ["step-00000008", "step-00000012"]
+    assert [folder.name for folder in checkpoint.committed_checkpoints(whole)] == ["step-00000008", "step-00000012"]
     assert list((whole / "tensorboard").iterdir())
 
 
@@ -208,11 +208,11 @@ def stopped_and_resumed(config: RunConfig, out: Path, tokenizer: Path) -> list[l
         return result
 
     said: list[list[str]] = [[], []]
-    heard = mock.patch.object(train, "say", said[0].append)
+    heard = mock.patch.object(train, "log_message", said[0].append)
     with suppress(Stopped), heard, mock.patch.object(train, "train_step", stopping):
         train.train(config, None, out, tokenizer)
     del os.environ["RANK"]  # the process group of `run_ranks` is gone: the second run forms its own of one
-    with mock.patch.object(train, "say", said[1].append), redirect_stdout(io.StringIO()) as printed:
+    with mock.patch.object(train, "log_message", said[1].append), redirect_stdout(io.StringIO()) as printed:
         train.train(config, None, out, tokenizer)
     return [*said, printed.getvalue().splitlines()]
 
@@ -241,7 +241,7 @@ def test_sigterm_saves_and_the_same_command_goes_on_bit_for_bit(data: Path, whol
     process.stderr.close()
     assert process.wait(250) == 75, talk
     assert "Run the same command again" in talk
-    stopped_at = int(checkpoint.committed(tmp_path / "out")[-1].name.removeprefix("step-"))
+    stopped_at = int(checkpoint.committed_checkpoints(tmp_path / "out")[-1].name.removeprefix("step-"))
     assert 3 <= stopped_at < NUM_STEPS
     assert load_config(str(tmp_path / "run.toml")) == config
     reused_ranks(train_here, 2, config, data, tmp_path / "out")  # what the command does, without importing torch again
@@ -268,13 +268,16 @@ def stopped_train(config: RunConfig, data: Path, out: Path, rank: int) -> str:
 def test_a_signal_on_one_rank_stops_all_after_the_same_step(data: Path, tmp_path: Path) -> None:
     messages = reused_ranks(stopped_train, 2, run_config(), data, tmp_path, 1)
     assert messages == ["stopped after step 2, saved. Run the same command again to go on from there."] * 2
-    assert [folder.name for folder in checkpoint.committed(tmp_path)] == ["step-00000002"]
+    assert [folder.name for folder in checkpoint.committed_checkpoints(tmp_path)] == ["step-00000002"]
 
 
 def told(config: RunConfig, data: Path, out: Path) -> list[str]:
     """What this rank says while it trains."""
     words: list[str] = []
-    with mock.patch.object(train, "say", words.append), mock.patch.object(evaluation, "say", words.append):
+    with (
+        mock.patch.object(train, "log_message", words.append),
+        mock.patch.object(evaluation, "log_message", words.append),
+    ):
         train_here(config, data, out)
     return words
 
@@ -325,14 +328,14 @@ def test_all_ranks_say_with_their_exit_code_that_the_folder_is_in_use(data: Path
 
 def skipped_and_stopped(config: RunConfig, data: Path, out: Path) -> None:
     """The first step changes nothing, and a signal comes."""
-    stopping = mock.patch.object(train, "noted", lambda: nullcontext(lambda: True))
+    stopping = mock.patch.object(train, "stop_on_signal", lambda: nullcontext(lambda: True))
     with suppress(Stopped), stopping, mock.patch.object(step, "clip_grad_norm", lambda *_: NOT_FINITE):
         train_here(config, data, out)
 
 
 def test_a_checkpoint_before_the_first_good_step_is_resumed(data: Path, tmp_path: Path) -> None:
     reused_ranks(skipped_and_stopped, 1, run_config(), data, tmp_path)
-    assert [folder.name for folder in checkpoint.committed(tmp_path)] == ["step-00000001"]
+    assert [folder.name for folder in checkpoint.committed_checkpoints(tmp_path)] == ["step-00000001"]
     reused_ranks(train_here, 1, run_config(), data, tmp_path)
     assert list(recorded(tmp_path)) == list(range(1, NUM_STEPS + 1))
 

@@ -98,7 +98,7 @@ def told(words: str, **counts: Any) -> None:
 
 def test_megatron_reads_our_shards_token_for_token(built: Path, megatron: Path) -> None:
     shards = all_shards(built)
-    found = environment.call(
+    found = environment.run_peer(
         str(PEERS / "megatron_shards.py"), "read", *(str(shard.prefix) for shard in shards), folder=megatron
     )
     for shard, theirs in zip(shards, found, strict=True):
@@ -120,7 +120,7 @@ def test_gpt_dataset_draws_samples_of_our_tokens(built: Path, megatron: Path, tm
     shard = max(open_split(built, "train"), key=lambda shard: shard.num_tokens)
     count = 2 * shard.num_tokens // length - 2
     words = [shard.prefix, length, count, 1234, shard.eod, shard.vocab_size, tmp_path / "drawn.npz"]
-    found = environment.call(str(PEERS / "megatron_shards.py"), "samples", *map(str, words), folder=megatron)
+    found = environment.run_peer(str(PEERS / "megatron_shards.py"), "samples", *map(str, words), folder=megatron)
     drawn = np.load(tmp_path / "drawn.npz")
     documents, places, shuffle = drawn["document_index"], drawn["sample_index"], drawn["shuffle_index"]
     for number in range(count):
@@ -141,7 +141,7 @@ def test_what_megatron_writes_is_adopted(built: Path, megatron: Path, tmp_path: 
     cut = [[part.tolist() for part in np.array_split(ids, 1 + number % 3)] for number, ids in enumerate(documents)]
     cut = [[part for part in parts if part] for parts in cut]
     (tmp_path / "documents.json").write_text(json.dumps(cut))
-    wrote = environment.call(
+    wrote = environment.run_peer(
         str(PEERS / "megatron_shards.py"),
         "write",
         str(tmp_path / "documents.json"),
@@ -162,7 +162,7 @@ def test_what_datatrove_writes_is_adopted(built: Path, datatrove: Path, tmp_path
     (tmp_path / "documents.json").write_text(json.dumps(documents))
     for num_bytes in (2, 4):
         words = [tmp_path / "documents.json", tmp_path, f"t{num_bytes}.ds", num_bytes]
-        wrote = environment.call(str(PEERS / "datatrove_tokens.py"), "write", *map(str, words), folder=datatrove)
+        wrote = environment.run_peer(str(PEERS / "datatrove_tokens.py"), "write", *map(str, words), folder=datatrove)
         shards = adopted(tmp_path / f"out{num_bytes}", built, tmp_path / f"t{num_bytes}.ds")
         assert documents_of(shards) == documents
         told(f"written by TokenizedFile ({num_bytes} bytes a token), adopted, all equal", **wrote)
@@ -184,7 +184,7 @@ def test_what_datatrove_tokenizes_is_adopted(built: Path, datatrove: Path, tmp_p
     (tmp_path / "tokenizer.json").write_text(json.dumps(library, ensure_ascii=False))
     environment.write_documents(tmp_path / "texts.jsonl", known)
     words = [tmp_path / "tokenizer.json", tmp_path / "texts.jsonl", tmp_path / "made"]
-    expected = environment.call(str(PEERS / "datatrove_tokens.py"), "tokenize", *map(str, words), folder=datatrove)[
+    expected = environment.run_peer(str(PEERS / "datatrove_tokens.py"), "tokenize", *map(str, words), folder=datatrove)[
         "ids"
     ]
     assert expected == [[vocabulary[character] for character in text] for text in known]
@@ -197,7 +197,7 @@ def test_what_datatrove_tokenizes_is_adopted(built: Path, datatrove: Path, tmp_p
 
 def test_datasets_loads_our_text_shards(built: Path, datatrove: Path, tmp_path: Path) -> None:
     files = [Path(file.url) for file in current(str(built), "text").files()]
-    found = environment.call(
+    found = environment.run_peer(
         str(PEERS / "datasets_parquet.py"), str(tmp_path / "cache"), *map(str, files), folder=datatrove
     )
     hasher, rows = hashlib.sha256(), 0

@@ -23,7 +23,7 @@ from tokenizer.documents import UNIT, is_below, text_files
 from tokenizer.sample import (
     MARGIN,
     SCHEMA,
-    Sampling,
+    SampleStage,
     by_source,
     cut_sample,
     places,
@@ -31,7 +31,7 @@ from tokenizer.sample import (
     texts_of_sources,
     traditional_ratio,
 )
-from tokenizer.sources import Sharing, Weighing
+from tokenizer.sources import SharesStage, SourcesStage
 
 TO_TRADITIONAL = opencc.OpenCC("s2t").convert
 SIMPLIFIED = [line for line in LINES if "鳥" not in line]
@@ -57,7 +57,7 @@ def sample(
         table = pa.table({"text": [text for _, text in part], "source": [source for source, _ in part]})
         pq.write_table(table, folder / "in" / f"{number}.parquet")
     recipe, inputs = TokenizerConfig(**options), tuple(text_files([str(folder / "in")]))
-    stages = [Weighing(recipe, inputs), Sharing(recipe), Sampling(recipe, inputs)]
+    stages = [SourcesStage(recipe, inputs), SharesStage(recipe), SampleStage(recipe, inputs)]
     return run_stages(stages, str(folder / "out"), workers=workers)
 
 
@@ -93,7 +93,7 @@ def test_documents_of_one_id_are_sampled_alike_in_any_order_of_files(tmp_path: P
             table = pa.table({"id": [b"\1" * 16] * 3, "text": texts[number::2]}, schema=kinds)
             pq.write_table(table.append_column("source", pa.array(["x"] * 3)), tmp_path / name / f"{number}.parquet")
         recipe, inputs = TokenizerConfig(), tuple(text_files([str(tmp_path / name)]))
-        stages = [Weighing(recipe, inputs), Sharing(recipe), Sampling(recipe, inputs)]
+        stages = [SourcesStage(recipe, inputs), SharesStage(recipe), SampleStage(recipe, inputs)]
         found.append(read_sample(run_stages(stages, str(tmp_path / f"{name}-out"), workers=0)["sample"].files()))
     assert found[0].num_rows == 6
     assert found[0].equals(found[1])
@@ -204,7 +204,7 @@ def test_equal_texts_of_files_without_a_source_are_told_apart_by_file(tmp_path: 
     for name in "ab":
         pq.write_table(pa.table({"text": documents(3)}), tmp_path / f"{name}.parquet")
     recipe, inputs = TokenizerConfig(), tuple(text_files([str(tmp_path)]))
-    stages = [Weighing(recipe, inputs), Sharing(recipe), Sampling(recipe, inputs)]
+    stages = [SourcesStage(recipe, inputs), SharesStage(recipe), SampleStage(recipe, inputs)]
     table = read_sample(run_stages(stages, str(tmp_path / "out"), workers=0)["sample"].files())
     assert Counter(table["source"].to_pylist()) == {"a.parquet": 3, "b.parquet": 3}
     assert table["text"].to_pylist().count(document(1)) == 2

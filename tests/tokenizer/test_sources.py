@@ -23,9 +23,9 @@ from tokenizer.sources import (
     MAX_CHARACTERS,
     Group,
     Share,
-    Sharing,
+    SharesStage,
+    SourcesStage,
     Totals,
-    Weighing,
     add_total,
     fill,
     read_shares,
@@ -118,7 +118,7 @@ def write(folder: Path, rows: list[tuple[str | None, str]], files: int) -> Path:
 
 def weigh(folder: Path, out: Path, recipe: TokenizerConfig, workers: int = 0) -> list[Share]:
     files = tuple(text_files([str(folder)]))
-    folders = run_stages([Weighing(recipe, files), Sharing(recipe)], str(out), workers=workers)
+    folders = run_stages([SourcesStage(recipe, files), SharesStage(recipe)], str(out), workers=workers)
     assert folders["sources"].counts.documents_in == folders["sources"].counts.documents_out
     (file,) = folders["shares"].files("shares")
     return list(read_shares(file).values())
@@ -153,8 +153,8 @@ def test_another_balance_weighs_nothing_again(tmp_path: Path) -> None:
         ({"traditional_ratio": None}, False),
     ):
         other = recipe.model_copy(update=update)
-        assert (Weighing(other, (file,)).config() == Weighing(recipe, (file,)).config()) == same
-        assert Sharing(other).config() != Sharing(recipe).config()
+        assert (SourcesStage(other, (file,)).config() == SourcesStage(recipe, (file,)).config()) == same
+        assert SharesStage(other).config() != SharesStage(recipe).config()
 
 
 def test_sources_that_tell_documents_apart_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

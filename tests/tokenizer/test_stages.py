@@ -22,12 +22,12 @@ from tests.tokenizer.texts import documents
 from tokenizer.build import stages
 from tokenizer.config import TokenizerConfig
 from tokenizer.documents import document_keys
-from tokenizer.encode import Encoding
+from tokenizer.encode import TokensStage
 from tokenizer.model import Tokenizer
-from tokenizer.sample import Sampling, read_sample
+from tokenizer.sample import SampleStage, read_sample
 from tokenizer.shards import SPLITS, TokenShard, open_split
-from tokenizer.sources import MAX_CHARACTERS, Sharing, Weighing
-from tokenizer.train import TokenizerTraining, train
+from tokenizer.sources import MAX_CHARACTERS, SharesStage, SourcesStage
+from tokenizer.train import TokenizerStage, train
 
 RECIPE = TokenizerConfig(vocab_size=600, validation_ratio=0.2, num_threads=1)
 DOCUMENTS = 120
@@ -272,8 +272,8 @@ def test_token_bytes_are_golden(tmp_path: Path) -> None:
     """Raise the version of the stage that changed when this fails: bytes of the same version never differ."""
     recipe = RECIPE.model_copy(update={"vocab_size": 500, "reject": "none"})
     build(tmp_path, shards_of(documents(30), 1), recipe)
-    assert (Weighing.version, Sharing.version) == (1, 1)
-    assert (Sampling.version, TokenizerTraining.version, Encoding.version) == (3, 4, 1)
+    assert (SourcesStage.version, SharesStage.version) == (1, 1)
+    assert (SampleStage.version, TokenizerStage.version, TokensStage.version) == (3, 4, 1)
     (shard,) = open_split(tmp_path, "train")
     assert durable.sha256_file(shard.bin_path)[:16] == "2482ffdc42932031"
     assert durable.sha256_file(shard.idx_path)[:16] == "435f8e1402bad80c"

@@ -25,7 +25,7 @@ from tokenizer.train import (
     CUT_CHARACTERS,
     MAX_SENTENCE_CHARACTERS,
     WORD_MARK,
-    TokenizerTraining,
+    TokenizerStage,
     segment,
     sentences,
     train,
@@ -272,8 +272,8 @@ def test_suspicious_pieces_are_asked_for_as_they_are_spelled(monkeypatch: pytest
 
 
 def test_a_changed_list_of_spam_words_trains_again() -> None:
-    assert "spam_words" in TokenizerTraining(TokenizerConfig(reject="suspicious")).config()
-    assert "spam_words" not in TokenizerTraining(TokenizerConfig(reject="none")).config()
+    assert "spam_words" in TokenizerStage(TokenizerConfig(reject="suspicious")).config()
+    assert "spam_words" not in TokenizerStage(TokenizerConfig(reject="none")).config()
 
 
 def test_a_symbol_is_not_cut_into_words() -> None:

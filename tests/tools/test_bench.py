@@ -39,7 +39,7 @@ def test_the_table(arguments: Any, monkeypatch: pytest.MonkeyPatch, capsys: pyte
         return {"mb_a_second": 0.5, "documents": documents, "kept": 0, "reasons": {"Gopher: dup_line_frac": documents}}
 
     monkeypatch.setattr(environment, "is_installed", lambda *_: True)
-    monkeypatch.setattr(environment, "call", call)
+    monkeypatch.setattr(environment, "run_peer", call)
     filters.run(arguments)
     told = capsys.readouterr().out
     assert called == [
@@ -72,7 +72,7 @@ def test_a_sample_is_spread(arguments: Any, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_peer_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "python", lambda folder: Path("/bin/false"))
     with pytest.raises(WenhaiError, match=r"datatrove_rules\.py failed"):
-        environment.call("datatrove_rules.py")
+        environment.run_peer("datatrove_rules.py")
 
 
 def test_the_peers_are_pinned() -> None:
@@ -94,7 +94,7 @@ def test_the_tables_of_signatures(
 
     monkeypatch.setattr(timing, "RUNS", 1)
     monkeypatch.setattr(environment, "is_installed", lambda *_: True)
-    monkeypatch.setattr(environment, "call", call)
+    monkeypatch.setattr(environment, "run_peer", call)
     signatures.run(SimpleNamespace(input=[str(path)], column="text", peers=False, data=None))  # type: ignore[arg-type]
     told = capsys.readouterr().out
     assert called == [("datatrove_minhash.py", "signatures", 6)]

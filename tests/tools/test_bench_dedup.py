@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members
+from corpus.dedup import BucketsStage, CandidatesStage, ClustersStage, DedupConfig, MembersStage
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder, Stage
 from tools.bench.corpus import dedup
@@ -27,8 +27,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def build(out: Path, documents: int) -> tuple[dict[str, Folder], dict[str, int]]:
     """The stages' folders, and the most bytes that each stage held at once."""
-    stages: list[Stage] = [dedup.Planted(documents, SHARE, CONFIG), Buckets(), Members(CONFIG)]
-    stages += [Candidates(CONFIG), Clusters(CONFIG)]
+    stages: list[Stage] = [dedup.Planted(documents, SHARE, CONFIG), BucketsStage(), MembersStage(CONFIG)]
+    stages += [CandidatesStage(CONFIG), ClustersStage(CONFIG)]
     folders, peaks = {}, {}
     for count, stage in enumerate(stages, 1):
         tracemalloc.start()

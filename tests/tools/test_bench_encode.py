@@ -60,8 +60,8 @@ def test_the_peers_get_the_same_documents(
         return {"seconds": 0.5}
 
     monkeypatch.setattr(environment, "is_installed", lambda *_: True)
-    monkeypatch.setattr(environment, "call", call)
-    monkeypatch.setattr(encode, "exported", lambda *_: tokenizer.path)
+    monkeypatch.setattr(environment, "run_peer", call)
+    monkeypatch.setattr(encode, "export_tokenizer", lambda *_: tokenizer.path)
     arguments.data = tokenizer.path
     encode.run(arguments)
     assert called == [("encode_texts.py", "kitoken"), ("encode_texts.py", "tokenizers"), ("megatron_preprocess.py", "")]

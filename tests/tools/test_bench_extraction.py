@@ -39,7 +39,7 @@ def test_facts_are_right_or_wrong() -> None:
 
 
 def test_real_pages_with_and_without_names(test_data: Path) -> None:
-    rows = [row for row in extraction.labelled(test_data / "html_real") if row["gold"]]
+    rows = [row for row in extraction.read_labelled(test_data / "html_real") if row["gold"]]
     assert len(rows) > 90
     for pages in (rows, [row | {"html": NAMES.sub("", row["html"])} for row in rows]):
         assert statistics.mean(score(row, extraction.ours(row["html"])["text"]).f1 for row in pages) > 0.94

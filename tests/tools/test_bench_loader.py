@@ -56,7 +56,7 @@ def test_the_tables_and_the_drawing(
         return of_start | {"read_seconds": 2.0, "curve": curve}
 
     monkeypatch.setattr(environment, "is_installed", lambda *_: True)
-    monkeypatch.setattr(environment, "call", call)
+    monkeypatch.setattr(environment, "run_peer", call)
     drawing = tmp_path / "memory.svg"
     arguments = SimpleNamespace(data=tmp_path, samples=[50, 10**11], peers=False, plot=drawing)
     loader.run(arguments)  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ def test_memory_is_that_of_the_work() -> None:
     assert 1e6 < measured["held_bytes"] < measured["rss"]
     assert measured["rss"] > measured["pss"] / 2 > 0
     asked: list[tuple[int, int]] = []
-    watched = timing.watched(lambda start, stop: asked.append((start, stop)), 10, 3)
+    watched = timing.watch_reads(lambda start, stop: asked.append((start, stop)), 10, 3)
     assert asked == [(0, 3), (3, 6), (6, 10)] and [samples for samples, _, _ in watched["curve"]] == [0, 3, 6, 10]
     with pytest.raises(KeyError):
         timing.status("VmNothing")

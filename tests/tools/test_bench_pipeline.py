@@ -99,7 +99,7 @@ def test_the_tables(
         seconds = {"datatrove": 3.0, "sentencepiece": 1.0}
         return {"documents": 3, "bytes": size, "kept": 2, "seconds": seconds}
 
-    monkeypatch.setattr(environment, "call", call)
+    monkeypatch.setattr(environment, "run_peer", call)
     for number, texts in enumerate(sources):
         (tmp_path / f"{number}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     arguments = SimpleNamespace(

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from corpus.filters.quality import bigrams
-from tools.bigram_table import build, count, count_words, notice
+from tools.bigram_table import build, count, count_words, write_notice
 
 
 def pairs(source: object) -> dict[str, float]:
@@ -41,4 +41,4 @@ def test_a_built_table_scores_by_the_formula(tmp_path: Path) -> None:
     exact = np.log((weighted["学习"] + 3) / (expected + 3))
     assert abs(score / read.unit - exact) < 2 / read.unit  # rounded, as the characters' log counts are
     assert read.matrix[int(read.numbers[ord("文")]) * bigrams.SIZE + int(read.numbers[ord("学")])] < 0
-    assert notice(sources).count("licence") >= 2
+    assert write_notice(sources).count("licence") >= 2

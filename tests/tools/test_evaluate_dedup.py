@@ -14,8 +14,8 @@ from corpus.dedup import DedupConfig
 from corpus.engine.errors import UsageError
 from tests.corpus.texts import document
 from tools.evaluate import dedup as evaluate_dedup
-from tools.evaluate.dedup import BANDS, jaccards, promised
-from tools.evaluate.planted_duplicates import KINDS, Planted, edited, full_width, passages, plant
+from tools.evaluate.dedup import BANDS, expected_recall, jaccards
+from tools.evaluate.planted_duplicates import KINDS, Planted, edit_text, full_width, passages, plant
 
 
 def sentences(seed: int) -> str:
@@ -62,15 +62,15 @@ def test_passages_share_little(data: Path) -> None:
 
 def test_edits_have_their_ratio() -> None:
     text = sentences(0)
-    changed = edited(text, 0.1, random.Random(0))
+    changed = edit_text(text, 0.1, random.Random(0))
     assert 0.3 < jaccards([(text, changed)], 5)[0] < 0.6  # (0.9 ** 5) / (2 - 0.9 ** 5) is 0.42
-    assert edited(text, 0, random.Random(0)) == text
+    assert edit_text(text, 0, random.Random(0)) == text
     assert full_width("a 1。") == "ａ　１。"
 
 
 def test_promises_are_the_theory() -> None:
     config = DedupConfig(num_permutations=112, bands=14, rows=8, threshold=0.01)
-    chances = promised(np.array([0.0, 0.7, 1.0]), config)
+    chances = expected_recall(np.array([0.0, 0.7, 1.0]), config)
     assert chances[0] == 0 and chances[2] == 1
     assert abs(chances[1] - (1 - (1 - 0.7**8) ** 14)) < 0.03
 

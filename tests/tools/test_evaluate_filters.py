@@ -12,7 +12,7 @@ import pytest
 
 from corpus.filters import load
 from tests.corpus.texts import document
-from tools.evaluate.filters import by_kind, by_rule, judged, wilson
+from tools.evaluate.filters import apply_filter, by_kind, by_rule, wilson
 
 DIGITS = "1234567890" * 60
 
@@ -35,7 +35,7 @@ RULES = ["filter.length.num_chars.min=50", "filter.characters.digit_ratio.max=0.
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     recipe = tmp_path_factory.mktemp("recipe") / "two.toml"
     recipe.write_text("[filter.length]\nnum_chars = { min = 50 }\n[filter.characters]\ndigit_ratio = { max = 0.3 }\n")
-    return judged(load(recipe), ITEMS)
+    return apply_filter(load(recipe), ITEMS)
 
 
 def test_shares_by_kind(found: Any) -> None:

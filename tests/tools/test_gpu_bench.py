@@ -88,13 +88,13 @@ def test_the_shapes_are_what_they_are_called() -> None:
     from pretrain.parallel.base.params import num_parameters
     from tools.bench.pretrain.random_run import configuration
 
-    small, large = (configuration(gpu.sized(shape, 2048, tiny=False)) for shape in gpu.SHAPES.values())
+    small, large = (configuration(gpu.with_context(shape, 2048, tiny=False)) for shape in gpu.SHAPES.values())
     assert num_parameters(small.model) == pytest.approx(1.65e9, rel=0.01)
     llama = load_config("llama-2-7b").model
     for name in ("hidden_size", "num_heads", "ffn_hidden_size", "padded_vocab_size", "tied"):
         assert getattr(large.model, name) == getattr(llama, name)
     for context in gpu.MFU_TARGETS:
-        training = configuration(gpu.sized(gpu.SHAPES["1.7B"], context, tiny=False)).training
+        training = configuration(gpu.with_context(gpu.SHAPES["1.7B"], context, tiny=False)).training
         assert training.global_batch_size * context == gpu.STEP_TOKENS
         assert (training.precision, training.compile) == ("bf16", True)
 

@@ -12,7 +12,7 @@ import torch
 
 from corpus.engine.errors import UsageError
 from pretrain.__main__ import main as pretrain
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.inference.scoring import Continuation, Request
 from pretrain.tasks.items import Item
 from pretrain.tasks.prompts import Prompted
@@ -144,7 +144,7 @@ def as_the_harness(python: Path, model: Path, tasks: Path, out: Path, batch_size
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "interpreter", lambda: Path("python"))
-    monkeypatch.setattr(environment, "ask", as_the_harness)
+    monkeypatch.setattr(environment, "run_script", as_the_harness)
 
 
 def test_pairs_are_cut_as_the_harness_cuts_them(tokenizer: Tokenizer) -> None:
@@ -237,7 +237,7 @@ def test_another_answer_of_the_harness_is_an_error(
         return found
 
     monkeypatch.setattr(environment, "interpreter", lambda: Path("python"))
-    monkeypatch.setattr(environment, "ask", other)
+    monkeypatch.setattr(environment, "run_script", other)
     assert command.main(arguments(run, tmp_path, *everything(run))) == 1
     told = capsys.readouterr().err
     assert (
@@ -287,7 +287,7 @@ def test_files_hold_names_of_fields_and_no_templates(tmp_path: Path) -> None:
 
 
 def test_plain_reading_has_no_masks() -> None:
-    assert agreement.plain(Reading(8, 0, True, True, True)) == Reading(8, 0)
+    assert agreement.plain(EvaluationBatcher(8, 0, True, True, True)) == EvaluationBatcher(8, 0)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.engine.errors import UsageError
-from tokenizer.commands.opened import DATA_HELP, named_shard, read_stdin, tokenizer_of
+from tokenizer.commands.open_shards import DATA_HELP, named_shard, read_stdin, tokenizer_of
 from tokenizer.model import Tokenizer
 from tokenizer.shards import TokenShard
 

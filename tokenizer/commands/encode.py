@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from corpus.engine.errors import UsageError
-from tokenizer.commands.opened import read_stdin
+from tokenizer.commands.open_shards import read_stdin
 from tokenizer.model import Tokenizer
 
 

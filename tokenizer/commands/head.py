@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from corpus.engine.errors import UsageError
-from tokenizer.commands.opened import DATA_HELP, open_shards, tokenizer_of
+from tokenizer.commands.open_shards import DATA_HELP, open_shards, tokenizer_of
 from tokenizer.shards.record import ShardError
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tokenizer.commands.opened import DATA_HELP, open_shards
+from tokenizer.commands.open_shards import DATA_HELP, open_shards
 from tokenizer.shards import SPLITS
 from tokenizer.shards.record import ShardMeta
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from corpus.engine.errors import UsageError
-from tokenizer.commands.opened import DATA_HELP, local, named_shard, open_shards, tokenizer_of
+from tokenizer.commands.open_shards import DATA_HELP, local, named_shard, open_shards, tokenizer_of
 from tokenizer.model import Tokenizer
 from tokenizer.shards import SPLITS, TokenShard
 from tokenizer.shards.provenance import find_rows, read_rows

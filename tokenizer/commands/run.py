@@ -14,7 +14,7 @@ from corpus.engine.run import RUN_NAME, read_run, run_stages
 from tokenizer.build import OF_TRAINING, stages
 from tokenizer.commands import check
 from tokenizer.config import MIXTURE_STAGE
-from tokenizer.given import given_tokenizer
+from tokenizer.pretrained import pretrained_tokenizer
 from tokenizer.report.reading import read_report
 from tokenizer.report.summary import sample_by_source
 
@@ -40,7 +40,7 @@ def main(options: argparse.Namespace) -> None:
     """Run the stages and print what came of them."""
     address = cluster_address(options)
     settings = check.read_recipe(options)
-    given = None if options.tokenizer is None else given_tokenizer(options.tokenizer)
+    given = None if options.tokenizer is None else pretrained_tokenizer(options.tokenizer)
     folders = run_stages(
         stages(settings, options.text, mixed=is_mixed(options), given=given),
         options.out,

@@ -9,7 +9,7 @@ from functools import partial
 
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
-from tokenizer.commands.opened import DATA_HELP, local
+from tokenizer.commands.open_shards import DATA_HELP, local
 from tokenizer.shards import SPLITS, TokenShard
 from tokenizer.shards.manifest import listed_files, listed_shards, tokens_folder
 from tokenizer.shards.provenance import verify_docs

@@ -12,7 +12,7 @@ from typing import Any
 from corpus.engine.chart import BESIDE, NUM_COLORS, Bar, Drawing, Point, Series, bars, figures, plot
 from corpus.engine.page import Html, cards, document, table, tag
 from tokenizer.report.compare import MEASURES, comparison_rows, verdicts
-from tokenizer.report.shown import by_number, cut, number, percent, plain, shown
+from tokenizer.report.shown import by_number, cut, number, percent, plain, printable_piece
 from tokenizer.report.summary import HEAD_OF_SOURCES, amounts, headlines
 
 MAX_LENGTHS = 16  # bars of pieces by length
@@ -56,13 +56,13 @@ def _report_body(report: Report) -> Iterator[Html]:
 def _pieces(report: Report) -> Iterator[Html]:
     yield tag("h2", f"Suspicious pieces: {number(report['suspicious_pieces'])}")
     if suspicious := report["suspicious"]:
-        rows = [[shown(piece), number(count), reason] for piece, reason, count in suspicious[:NUM_SUSPICIOUS]]
+        rows = [[printable_piece(piece), number(count), reason] for piece, reason, count in suspicious[:NUM_SUSPICIOUS]]
         yield table(("piece", "uses", "reason"), rows)
         if len(suspicious) > NUM_SUSPICIOUS:
             yield tag("p", f"the {NUM_SUSPICIOUS} most used; the others are in the JSON.", class_="soft")
     if rejected := report.get("rejected_pieces"):  # of a report that training wrote
         yield tag("h2", f"Kept out of the vocabulary: {number(len(rejected))}")
-        rows = [[shown(piece), reason] for piece, reason in sorted(rejected.items())]
+        rows = [[printable_piece(piece), reason] for piece, reason in sorted(rejected.items())]
         yield table(("piece", "reason"), rows[:NUM_SUSPICIOUS])
     lists = [("Longest Han pieces", report["longest_han_pieces"]), ("Longest pieces", report["longest_pieces"])]
     if report["most_frequent"]:
@@ -73,7 +73,9 @@ def _pieces(report: Report) -> Iterator[Html]:
         ]
     for heading, pieces in lists:
         items = (
-            tag("li", shown(one)) if isinstance(one, str) else tag("li", shown(one[0]), tag("small", number(one[1])))
+            tag("li", printable_piece(one))
+            if isinstance(one, str)
+            else tag("li", printable_piece(one[0]), tag("small", number(one[1])))
             for one in pieces
         )
         yield from (tag("h2", heading), tag("ul", *items, class_="pieces"))

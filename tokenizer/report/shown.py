@@ -11,10 +11,10 @@ BLANK = "␣"
 ABSENT = "–"
 
 
-def shown(piece: str) -> str:
+def printable_piece(piece: str) -> str:
     """A piece with nothing invisible in it: blanks as ␣, and what `plain` escapes.
 
-    >>> shown(" 的\\n")
+    >>> printable_piece(" 的\\n")
     '␣的\\\\n'
     """
     return plain(piece).replace(" ", BLANK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tokenizer.report.shown import by_number, cut, number, percent, plain, shown, table
+from tokenizer.report.shown import by_number, cut, number, percent, plain, printable_piece, table
 
 NUM_SHOWN = 20
 NUM_SOURCES = 12  # after training
@@ -44,12 +44,13 @@ def _parts(report: Report) -> Iterator[str]:
     lengths = by_number(report["pieces_by_length"])
     yield "pieces by characters: " + ", ".join(f"{length}: {number(count)}" for length, count in lengths)
     if rejected := report.get("rejected_pieces"):  # of a report that training wrote
-        yield "kept out of the vocabulary: " + " ".join(map(shown, sorted(rejected)[:NUM_SHOWN]))
-    yield "longest: " + " ".join(map(shown, report["longest_pieces"][:NUM_SHOWN]))
-    yield "longest of Han: " + " ".join(map(shown, report["longest_han_pieces"][:NUM_SHOWN]))
+        yield "kept out of the vocabulary: " + " ".join(map(printable_piece, sorted(rejected)[:NUM_SHOWN]))
+    yield "longest: " + " ".join(map(printable_piece, report["longest_pieces"][:NUM_SHOWN]))
+    yield "longest of Han: " + " ".join(map(printable_piece, report["longest_han_pieces"][:NUM_SHOWN]))
     if report["suspicious"]:
         rows = [
-            [shown(piece), number(count), plain(reason)] for piece, reason, count in report["suspicious"][:NUM_SHOWN]
+            [printable_piece(piece), number(count), plain(reason)]
+            for piece, reason, count in report["suspicious"][:NUM_SHOWN]
         ]
         kinds = ", ".join(f"{kind} {number(count)}" for kind, count in report["suspicious_by_kind"].items())
         yield f"suspicious, by how often they were used ({kinds}):\n" + "\n".join("  ".join(row) for row in rows)
@@ -74,7 +75,7 @@ def sample_by_source(report: Report) -> str:
     if len(sampled) > NUM_SOURCES:
         lines.append("the largest; `python -m tokenizer report` lists more")
     if rejected := report["rejected_pieces"]:
-        few = " ".join(map(shown, sorted(rejected, key=len)[-NUM_REJECTED:]))
+        few = " ".join(map(printable_piece, sorted(rejected, key=len)[-NUM_REJECTED:]))
         lines.append(f"kept out of the vocabulary: {number(len(rejected))} pieces, as {few}")
     return "\n".join(lines)
 

@@ -90,7 +90,7 @@ def proportional() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
-def started(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+def run_measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
     """What `work` returns; its seconds on the clock, RSS before, and the most memory it held beyond that."""
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far, that of imports
     held, start = status("VmRSS"), time.perf_counter()
@@ -99,7 +99,7 @@ def started(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
     return made, {"start_seconds": seconds, "held_bytes": held, "start_bytes": status("VmHWM") - held}
 
 
-def watched(read: Callable[[int, int], Any], num_samples: int, num_points: int) -> dict[str, Any]:
+def watch_reads(read: Callable[[int, int], Any], num_samples: int, num_points: int) -> dict[str, Any]:
     """Call `read(start, stop)` up to `num_samples`: its CPU seconds, and [samples read, RSS, PSS] at each point."""
     curve, spent, done = [(0, status("VmRSS"), proportional())], 0.0, 0
     for point in range(1, num_points + 1):

@@ -46,7 +46,7 @@ def ensure(out: Path, wanted: str) -> None:
     """Make sure that `out` holds the complete input of kind `wanted` ("debian" or "news"), fetching it if need be."""
     record = _finished(out, wanted)
     if record is not None:
-        say(f"{record['documents']:,} documents are here already ({out})")
+        print_progress(f"{record['documents']:,} documents are here already ({out})")
         return
     started = time.monotonic()
     durable.sweep(out)
@@ -74,10 +74,10 @@ def ensure(out: Path, wanted: str) -> None:
     durable.write_json(out / "DONE.json", record)
     megabytes = sum(path.stat().st_size for path in files) / 1e6
     seconds = time.monotonic() - started
-    say(f"{documents:,} documents in {len(files)} files, {megabytes:.1f} MB, {seconds:.0f} s ({out})")
+    print_progress(f"{documents:,} documents in {len(files)} files, {megabytes:.1f} MB, {seconds:.0f} s ({out})")
 
 
-def say(line: str) -> None:
+def print_progress(line: str) -> None:
     """A line of progress."""
     print(f"demo input: {line}", file=sys.stderr, flush=True)
 
@@ -86,16 +86,16 @@ def _fetch(out: Path, work: Path, wanted: str) -> int:
     reasons = []
     if wanted == "debian":
         if shutil.which("apt-get") and shutil.which("dpkg"):
-            say("fetching the Chinese pages of six Debian packages (about 60 MB; nothing is installed)")
+            print_progress("fetching the Chinese pages of six Debian packages (about 60 MB; nothing is installed)")
             try:
-                return debian_pages.fetch(out, work, say)
+                return debian_pages.fetch(out, work, print_progress)
             except WenhaiError as error:
                 reasons.append(str(error))
         else:
             reasons.append("this machine has no apt-get")
-        say("falling back to packaged web news")
+        print_progress("falling back to packaged web news")
     try:
-        return news_items.fetch(out, work, say)
+        return news_items.fetch(out, work, print_progress)
     except WenhaiError as error:
         reasons.append(str(error))
     raise WenhaiError("no demo text can be had.\n  " + "\n  ".join(reasons) + f"\n{OWN_INPUT}")

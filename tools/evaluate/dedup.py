@@ -103,7 +103,7 @@ def recall_table(documents: Sequence[Planted], kept: dict[str, set[int]]) -> lis
     for kind in KINDS:
         clusters = _clusters(documents, kind)
         similarities = jaccards([[documents[i].text for i in pair] for pair in clusters], DedupConfig().ngram)
-        chances = promised(similarities, DedupConfig())
+        chances = expected_recall(similarities, DedupConfig())
         error = SIGMAS * float(np.sqrt((chances * (1 - chances)).sum()))
         row = [kind, str(len(clusters)), f"{similarities.mean():.2f}", f"{chances.sum():.0f} ± {error:.0f}"]
         rows.append(row + [str(sum(len(stay & set(pair)) == 1 for pair in clusters)) for stay in kept.values()])
@@ -194,7 +194,7 @@ def measure_curves(folder: Path, pairs: int, seed: int = 0) -> list[Line]:
     similarities = jaccards(made, chosen.ngram).reshape(len(STEPS), -1)
     found = np.array([bool(near_duplicates(pair)) for pair in made])
     name = f"n = {chosen.ngram}, {chosen.bands} x {chosen.rows}, verified at {chosen.threshold}"
-    return [*curves, _curve(name, similarities, found, promised(similarities, chosen))]
+    return [*curves, _curve(name, similarities, found, expected_recall(similarities, chosen))]
 
 
 def survivor_table(folder: Path, seed: int) -> list[list[str]]:
@@ -274,7 +274,7 @@ def shingles(texts: Sequence[str], ngram: int) -> list[Shingles]:
     return found
 
 
-def promised(similarities: Floats, config: DedupConfig) -> Floats:
+def expected_recall(similarities: Floats, config: DedupConfig) -> Floats:
     """P(some band is equal and enough minima are) of each Jaccard, each minimum equal with that chance: by
     simulation."""
     generator = np.random.default_rng(0)

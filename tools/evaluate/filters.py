@@ -73,7 +73,7 @@ python -m tools.evaluate.filters --data FOLDER --set filter.blocklist.blocklist_
     if arguments.data is None or not Path(arguments.data, "labelled").is_dir():
         parser.error("--data FOLDER, or WENHAI_TEST_DATA, must name a folder with labelled/ and text/")
     judge = load(arguments.recipe, arguments.set)
-    pages = judged(judge, read_rows(arguments.data / "labelled/pages_dev.jsonl"))
+    pages = apply_filter(judge, read_rows(arguments.data / "labelled/pages_dev.jsonl"))
     for title, rows in tables(arguments.data, arguments.recipe, judge, pages):
         print(f"{title}\n{plain(rows, range(9))}\n")
 
@@ -86,13 +86,13 @@ def tables(data: Path, recipe: str, judge: Filter, pages: Judged) -> Iterable[tu
         path = data / f"labelled/{name}.jsonl"
         if path.exists():
             chosen = judge if whose == recipe else load(whose)
-            yield f"{whose} on {name} (for information)", by_kind(judged(chosen, read_rows(path)), targets=False)
+            yield f"{whose} on {name} (for information)", by_kind(apply_filter(chosen, read_rows(path)), targets=False)
     names = sorted(path.stem for path in RECIPES.glob("*.toml") if load_toml(path).keys() & {"filter", "extends"})
     yield "every recipe on texts by source: share of documents kept", by_source(data / "text", names)
     yield "personal data in made-up strings (tools/pii_canaries)", by_personal_kind()
 
 
-def judged(judge: Filter, items: list[dict[str, Any]]) -> Judged:
+def apply_filter(judge: Filter, items: list[dict[str, Any]]) -> Judged:
     """Apply a filter and say of each document every rule that it failed, not only the first."""
     table = judge.apply(pa.table({"text": pa.array([item["text"] for item in items], pa.large_string())})).table
     failed = {f"{limit.key} {limit.bound}": limit.excludes(table[limit.key].to_numpy()) for limit in judge.limits}

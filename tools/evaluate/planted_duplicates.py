@@ -95,7 +95,7 @@ def passages(folder: Path, chance: random.Random) -> Iterator[str]:
     )
 
 
-def edited(text: str, ratio: float, chance: random.Random) -> str:
+def edit_text(text: str, ratio: float, chance: random.Random) -> str:
     """A share of the characters changed: replaced (half of them), deleted, or one of the text inserted before."""
     characters = list(text)
     for place in sorted(chance.sample(range(len(text)), round(ratio * len(text))), reverse=True):
@@ -163,10 +163,10 @@ TWINS = {  # Simplified, and the same text phrase by phrase in Traditional as Op
 }
 KINDS: dict[str, Callable[[str, random.Random], str]] = {
     "exact": lambda text, _: text,
-    "edits 1 %": lambda text, chance: edited(text, 0.01, chance),
-    "edits 3 %": lambda text, chance: edited(text, 0.03, chance),
-    "edits 5 %": lambda text, chance: edited(text, 0.05, chance),
-    "edits 10 %": lambda text, chance: edited(text, 0.10, chance),
+    "edits 1 %": lambda text, chance: edit_text(text, 0.01, chance),
+    "edits 3 %": lambda text, chance: edit_text(text, 0.03, chance),
+    "edits 5 %": lambda text, chance: edit_text(text, 0.05, chance),
+    "edits 10 %": lambda text, chance: edit_text(text, 0.10, chance),
     "full width": lambda text, _: full_width(text),
     **TWINS,
     "header + footer": lambda text, _: HEADER + text + FOOTER,

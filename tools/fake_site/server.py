@@ -25,7 +25,7 @@ MAX_TRIES = 50  # to find a port that is free on every address
 MAX_HEAD_BYTES = 1 << 17
 
 
-def listen(addresses: Iterable[str], port: int = 0) -> list[socket.socket]:
+def open_sockets(addresses: Iterable[str], port: int = 0) -> list[socket.socket]:
     """Listening sockets, one an address, all with one port; 0: one that is free on all of them.
 
     Raises:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.fake_site import chinese, faults, many, redirects, robots, tls, traps
-from tools.fake_site.server import Server, listen
+from tools.fake_site.server import Server, open_sockets
 from tools.fake_site.site import Web
 
 NETWORK = "127.1.0.0/16"
@@ -105,9 +105,9 @@ def serve(options: dict[str, Any], log: Path, port: int = 0, until_eof: bool = F
     plan = build(0, **options)  # which hosts there are does not depend on ports
     hosts = addresses(plan)
     canaries = [address for address in redirects.CANARIES if _can_bind(address)]
-    sockets = listen([*hosts.values(), *canaries], port)
+    sockets = open_sockets([*hosts.values(), *canaries], port)
     contexts = tls.make_certificates(Path(options["tls_folder"]), plan.sites) if options.get("tls_folder") else {}
-    secure = dict(zip(contexts, listen([hosts[host] for host in contexts]), strict=True))
+    secure = dict(zip(contexts, open_sockets([hosts[host] for host in contexts]), strict=True))
     ports = {
         name: tcp[0].getsockname()[1] for name, tcp in (("port", sockets), ("tls_port", [*secure.values()])) if tcp
     }
@@ -127,7 +127,7 @@ def serve(options: dict[str, Any], log: Path, port: int = 0, until_eof: bool = F
 
 def _can_bind(address: str) -> bool:
     with suppress(OSError):
-        for tcp in listen([address]):
+        for tcp in open_sockets([address]):
             tcp.close()
         return True
     return False

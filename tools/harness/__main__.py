@@ -25,7 +25,7 @@ from corpus.engine.cli import run_command
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.checkpoint import TOKENIZER, load_model, local_folder
 from pretrain.evaluation.texts import read_texts
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.tasks.definition import NINE, load_tasks
 from pretrain.tasks.items import read_items
 from pretrain.tasks.prompts import Prompter
@@ -84,8 +84,8 @@ def command(args: argparse.Namespace) -> None:
     tokenizer = Tokenizer(checkpoint / TOKENIZER)
     check_folder(args.model, tokenizer)
     model, config = load_model(checkpoint)
-    reading = Reading.of(config, tokenizer.eod)
-    asked = _questions(args, tokenizer, reading)
+    batcher = EvaluationBatcher.of(config, tokenizer.eod)
+    asked = _questions(args, tokenizer, batcher)
     texts = [text.text for text in read_texts(args.text)] if args.text else []
 
     tasks = args.out / "tasks"
@@ -96,21 +96,21 @@ def command(args: argparse.Namespace) -> None:
     if texts:
         write_texts(tasks, texts)
     python = args.python or environment.interpreter()
-    theirs = environment.ask(python, args.model.resolve(), tasks, args.out / "harness.json", args.batch_size)
-    if theirs["max_length"] != reading.sequence_length:
-        lengths = f"the harness reads {theirs['max_length']:,} tokens, and the model {reading.sequence_length:,}"
+    theirs = environment.run_script(python, args.model.resolve(), tasks, args.out / "harness.json", args.batch_size)
+    if theirs["max_length"] != batcher.sequence_length:
+        lengths = f"the harness reads {theirs['max_length']:,} tokens, and the model {batcher.sequence_length:,}"
         raise WenhaiError(f"{lengths}. Export it again.")
     model, answers = model.float(), theirs["tasks"]
     agreements: list[ChoiceAgreement | TextAgreement] = [
-        compare_choices(found, answers[name], model, reading) for name, found in names.items()
+        compare_choices(found, answers[name], model, batcher) for name, found in names.items()
     ]
     if texts:
-        agreements.append(compare_texts(texts, answers["wenhai_texts"], model, reading, tokenizer))
+        agreements.append(compare_texts(texts, answers["wenhai_texts"], model, batcher, tokenizer))
     told = {"versions": theirs["versions"], "bound": BOUND, "agreements": list(map(dataclasses.asdict, agreements))}
     words = json.dumps(told, ensure_ascii=False, indent=1) + "\n"
     durable.write_bytes(args.out / "agreement.json", words.encode())
-    print("\n".join(table(agreements, theirs["versions"], reading)))
-    if apart := disagreements(agreements, reading):
+    print("\n".join(table(agreements, theirs["versions"], batcher)))
+    if apart := disagreements(agreements, batcher):
         raise WenhaiError(f"the harness and our evaluation disagree: {'; '.join(apart)} (rounding: {BOUND:.0e}).")
 
 
@@ -126,7 +126,7 @@ def check_folder(folder: Path, tokenizer: Tokenizer) -> None:
         raise UsageError(f"{folder}: has weights rounded to {dtype}. Export it with --dtype float32.")
 
 
-def table(found: Sequence[ChoiceAgreement | TextAgreement], versions: Any, reading: Reading) -> list[str]:
+def table(found: Sequence[ChoiceAgreement | TextAgreement], versions: Any, batcher: EvaluationBatcher) -> list[str]:
     """What is printed."""
     lines = [
         f"lm_eval {versions['lm_eval']}, transformers {versions['transformers']}, torch {versions['torch']}, fp32, CPU",
@@ -151,21 +151,21 @@ def table(found: Sequence[ChoiceAgreement | TextAgreement], versions: Any, readi
             lines += [
                 *([""] if choices else []),
                 f"{each.num_texts:,} texts, {each.num_tokens:,} tokens, {each.num_bytes:,} bytes, windows of "
-                f"{reading.sequence_length:,} tokens: largest difference {each.difference:.1e}",
+                f"{batcher.sequence_length:,} tokens: largest difference {each.difference:.1e}",
                 f"bits per byte: harness {each.harness_bits_per_byte:.7f}, ours {each.bits_per_byte:.7f}, own "
                 f"{each.own_bits_per_byte:.7f}; {each.bits_per_character:.7f} bits per character",
             ]
-    if reading != plain(reading):
+    if batcher != plain(batcher):
         lines += ["", "Own: with document masks or prefixes, as it was trained, which transformers has not."]
     return lines
 
 
-def _questions(args: argparse.Namespace, tokenizer: Tokenizer, reading: Reading) -> list[Questions]:
+def _questions(args: argparse.Namespace, tokenizer: Tokenizer, batcher: EvaluationBatcher) -> list[Questions]:
     found = []
     for task in load_tasks(args.task) if args.tasks else []:
         items = read_items(task, args.tasks).items
         items = items if args.limit is None else sample(items, args.limit, args.seed)
-        prompter = Prompter(task, tokenizer, reading.sequence_length, args.method)
+        prompter = Prompter(task, tokenizer, batcher.sequence_length, args.method)
         asked = questions(task.name, prompter, items, tokenizer)
         if not asked.asked:
             raise UsageError(f"task {task.name}: the harness can ask none of its {len(items):,} items. Leave it out.")

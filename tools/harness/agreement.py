@@ -17,7 +17,7 @@ import torch
 
 from pretrain.evaluation.bits import evaluate_documents
 from pretrain.evaluation.held_out import Document
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.inference.scoring import Request, score
 from pretrain.model import GPT
 from tokenizer.model import Tokenizer
@@ -58,16 +58,18 @@ class TextAgreement:
     own_bits_per_byte: float  # with the masks of the training
 
 
-def plain(reading: Reading) -> Reading:
+def plain(batcher: EvaluationBatcher) -> EvaluationBatcher:
     """How transformers reads: every token sees all before it, and positions count on."""
-    return replace(reading, document_mask=False, reset_positions=False, prefix_lm=False)
+    return replace(batcher, document_mask=False, reset_positions=False, prefix_lm=False)
 
 
-def compare_choices(found: Questions, theirs: dict[str, Any], model: GPT, reading: Reading) -> ChoiceAgreement:
+def compare_choices(
+    found: Questions, theirs: dict[str, Any], model: GPT, batcher: EvaluationBatcher
+) -> ChoiceAgreement:
     """Ask our model what the harness asked, and compare."""
     grouped = [question.requests for question in found.asked]
-    flat = _log_likelihoods(model, [request for requests in grouped for request in requests], plain(reading))
-    own = _log_likelihoods(model, [question.prompted.request for question in found.asked], reading)
+    flat = _log_likelihoods(model, [request for requests in grouped for request in requests], plain(batcher))
+    own = _log_likelihoods(model, [question.prompted.request for question in found.asked], batcher)
     remaining = iter(flat)
     differences, own_differences = [0.0], [0.0]
     right, own_right, other_answers = 0, 0, 0
@@ -101,17 +103,17 @@ def compare_choices(found: Questions, theirs: dict[str, Any], model: GPT, readin
 
 
 def compare_texts(
-    texts: Sequence[str], theirs: dict[str, Any], model: GPT, reading: Reading, tokenizer: Tokenizer
+    texts: Sequence[str], theirs: dict[str, Any], model: GPT, batcher: EvaluationBatcher, tokenizer: Tokenizer
 ) -> TextAgreement:
     """Score the texts as `python -m pretrain evaluate --text ... --stride LENGTH --without-ends` does, and compare."""
     documents = [
         Document(ids, text, str(number))
         for number, (ids, text) in enumerate(zip(tokenizer.encode_batch(texts), texts, strict=True))
     ]
-    ours = list(_bits(model, documents, plain(reading)))
+    ours = list(_bits(model, documents, plain(batcher)))
     num_characters, num_bytes = sum(map(len, texts)), sum(len(text.encode()) for text in texts)
-    is_plain = reading == plain(reading)
-    own = sum(ours) if is_plain else sum(_bits(model, documents, reading))
+    is_plain = batcher == plain(batcher)
+    own = sum(ours) if is_plain else sum(_bits(model, documents, batcher))
     nats = [-bits * float(np.log(2)) for bits in ours]
     return TextAgreement(
         len(texts),
@@ -125,7 +127,7 @@ def compare_texts(
     )
 
 
-def disagreements(found: Iterable[ChoiceAgreement | TextAgreement], reading: Reading) -> list[str]:
+def disagreements(found: Iterable[ChoiceAgreement | TextAgreement], batcher: EvaluationBatcher) -> list[str]:
     """What is further apart than rounding explains."""
     told = []
     for each in found:
@@ -140,7 +142,7 @@ def disagreements(found: Iterable[ChoiceAgreement | TextAgreement], reading: Rea
         else:
             if not abs(each.accuracy - each.harness_accuracy) < 0.5 / each.num_items:
                 told.append(f"{name}: accuracy {each.accuracy:.4f}, and the harness says {each.harness_accuracy:.4f}")
-            if reading == plain(reading) and not each.own_difference <= BOUND:
+            if batcher == plain(batcher) and not each.own_difference <= BOUND:
                 told.append(f"{name}: our own evaluation differs by {each.own_difference:.1e} where tokens are equal")
     return told
 
@@ -154,17 +156,17 @@ def relative(one: float, other: float) -> float:
     return abs(one - other) / max(abs(one), abs(other), 1.0)
 
 
-def _log_likelihoods(model: GPT, requests: Sequence[Request], reading: Reading) -> list[list[float]]:
+def _log_likelihoods(model: GPT, requests: Sequence[Request], batcher: EvaluationBatcher) -> list[list[float]]:
     """Of the continuations of each request."""
     found: list[list[float]] = [[] for _ in requests]
-    for number, scores in score(model, requests, reading, "cpu"):
+    for number, scores in score(model, requests, batcher, "cpu"):
         found[number] = [each.log_likelihood for each in scores]
     return found
 
 
-def _bits(model: GPT, documents: Sequence[Document], reading: Reading) -> Iterable[float]:
+def _bits(model: GPT, documents: Sequence[Document], batcher: EvaluationBatcher) -> Iterable[float]:
     """Of each document, without its end; as many at a time as are told apart."""
     for first in range(0, len(documents), TEXTS_TOGETHER):
         block = documents[first : first + TEXTS_TOGETHER]
-        result = evaluate_documents(model, block, reading, 8, torch.device("cpu"), with_ends=False)
+        result = evaluate_documents(model, block, batcher, 8, torch.device("cpu"), with_ends=False)
         yield from (result.by_source[document.source].bits for document in block)

@@ -33,7 +33,7 @@ def interpreter() -> Path:
     return environment.python(ENVIRONMENT)
 
 
-def ask(python: Path, model: Path, tasks: Path, out: Path, batch_size: int) -> Any:
+def run_script(python: Path, model: Path, tasks: Path, out: Path, batch_size: int) -> Any:
     """What `ask.py` writes to `out`; all that it says goes to `out` as a .log.
 
     Raises:

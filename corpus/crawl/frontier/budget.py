@@ -16,8 +16,8 @@ from typing import Literal
 
 from corpus.crawl.config import BudgetConfig
 from corpus.crawl.fates import Link
-from corpus.crawl.frontier.books import Books
 from corpus.crawl.frontier.hosts import Hosts
+from corpus.crawl.frontier.url_counts import UrlCounts
 
 QUEUED_PER_PAGE = 4
 """A host may have this many times the pages that it may yet give waiting, so that its best URLs are fetched, not its
@@ -44,7 +44,7 @@ class Budgets:
     """Takes links in, and counts them by pattern, query path and domain in the frontier's tables; what it writes
     belongs to the caller's transaction."""
 
-    def __init__(self, db: sqlite3.Connection, config: BudgetConfig, books: Books, hosts: Hosts) -> None:
+    def __init__(self, db: sqlite3.Connection, config: BudgetConfig, books: UrlCounts, hosts: Hosts) -> None:
         self.db, self.config, self.books, self.hosts = db, config, books, hosts
 
     def add(self, links: Iterable[Link]) -> None:
@@ -90,7 +90,7 @@ class Budgets:
             "INSERT INTO urls (key, url, host, pattern, depth, redirects, priority, fate)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                *(link.key, link.url, None if host is None else host.id, signed(link.pattern)),
+                *(link.key, link.url, None if host is None else host.id, to_signed(link.pattern)),
                 *(link.depth, link.redirects, round(1_000 * link.priority)),
                 None if fate is None else self.books.fate(fate),
             ),
@@ -122,7 +122,7 @@ class Budgets:
 
     def _admit(self, link: Link, host: int) -> str | None:
         """Count a link that `_refusal` lets in against its pattern; the fate, if the pattern takes no more."""
-        pattern = signed(link.pattern)
+        pattern = to_signed(link.pattern)
         row = self.db.execute(
             "SELECT urls, closed FROM patterns WHERE host = ? AND pattern = ?", (host, pattern)
         ).fetchone()
@@ -185,6 +185,6 @@ class Budgets:
         return True
 
 
-def signed(pattern: bytes) -> int:
+def to_signed(pattern: bytes) -> int:
     """Eight bytes as the integer that SQLite stores."""
     return int.from_bytes(pattern, "big", signed=True)

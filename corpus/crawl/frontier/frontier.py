@@ -22,10 +22,10 @@ from typing import Any
 
 from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import KEPT, MOVED, Claim, Link, Outcome, Place, Reference
-from corpus.crawl.frontier.books import Books
 from corpus.crawl.frontier.budget import Budgets
 from corpus.crawl.frontier.hosts import Hosts, Slot
-from corpus.crawl.frontier.schema import commit, connect, explained
+from corpus.crawl.frontier.schema import commit, connect, explain_errors
+from corpus.crawl.frontier.url_counts import UrlCounts
 from corpus.crawl.pages.focus import host_evidence
 from corpus.engine.durable import canonical_json
 from corpus.engine.errors import WenhaiError
@@ -57,7 +57,7 @@ class Frontier:
         self._db = connect(path)
         try:
             with self._work():
-                self._books = Books(self._db)
+                self._books = UrlCounts(self._db)
         except BaseException:
             self._db.close()
             raise
@@ -100,7 +100,7 @@ class Frontier:
         if self._broken:
             raise WenhaiError(f"{self.path}: closed, or stopped by an error. Run the same command again to resume.")
         self._broken = True
-        with explained(self.path):
+        with explain_errors(self.path):
             yield
         self._broken = False
 
@@ -298,7 +298,7 @@ class Frontier:
     def iter_urls(self) -> Iterator[dict[str, Any]]:
         """All known URLs, in order of discovery, by column of the ledger; no call that changes anything may come
         before the last."""
-        with explained(self.path):
+        with explain_errors(self.path):
             yield from self._books.urls()
 
     def check_books(self) -> None:

@@ -79,7 +79,7 @@ def connect(path: Path) -> sqlite3.Connection:
         WenhaiError: it is damaged, of another format, or not ours.
         DiskError: the disk refuses.
     """
-    with explained(path):
+    with explain_errors(path):
         db = sqlite3.connect(path, timeout=0, isolation_level=None, cached_statements=256)
         try:
             _prepare(db, path)
@@ -130,7 +130,7 @@ def commit(db: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explain_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors that are not bugs of ours into what to do about them."""
     try:
         yield

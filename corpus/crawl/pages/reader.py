@@ -125,7 +125,7 @@ def read_tags(
             elif data[i] == 38 and with_tags:
                 code, second, i = syntax.reference(data, i, references)
             if code == 0:
-                code = syntax.signed(data[i])
+                code = syntax.to_signed(data[i])
                 i += 1
             while code > 0:
                 if classes[code] == WHITE:

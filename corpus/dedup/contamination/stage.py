@@ -29,7 +29,7 @@ RULE = "contamination.share"
 
 
 @dataclass(frozen=True)
-class Contamination(Stage):
+class ContaminationStage(Stage):
     """The documents of one shard without those that contain evaluation items."""
 
     name: ClassVar[str] = "contamination"

@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from corpus.dedup.config import DedupConfig
 from corpus.dedup.near.clusters import BUILD_DTYPE
-from corpus.dedup.near.signing import Signatures
+from corpus.dedup.near.signing import SignaturesStage
 from corpus.dedup.records import Array, Ordinals, cuts_of, map_array, pick
 from corpus.engine import durable, storage
 from corpus.engine.errors import UsageError, WenhaiError
@@ -195,7 +195,7 @@ def _open_stage(url: str, folder: str, kinds: Sequence[str]) -> Folder:
 
 
 def _check_signed(build: EarlierBuild, dedup: DedupConfig) -> None:
-    mine: dict[str, Any] = {"stage version": Signatures.version} | Signatures(dedup).config()
+    mine: dict[str, Any] = {"stage version": SignaturesStage.version} | SignaturesStage(dedup).config()
     parts = storage.read_json(join(build.signatures.url, "stage.json"))
     theirs = {"stage version": parts.get("version")} | parts.get("config", {})
     for side in (mine, theirs):

@@ -110,10 +110,10 @@ def rank_words(num_folded: npt.NDArray[np.int64], facts: Facts, config: DedupCon
     return (word | (facts.traditional & (config.scripts == "keep"))).astype(np.uint64)
 
 
-def decided(kept: int, lost: int) -> str:
+def deciding_part(kept: int, lost: int) -> str:
     """Which part of two words decided between them, with both values, for `corpus explain`.
 
-    >>> decided(3000 << 1, 2500 << 1)
+    >>> deciding_part(3000 << 1, 2500 << 1)
     'worth 3,000 > 2,500 characters'
     """
     for name, bit, width in (("prefer_sources", SOURCE_BIT, 7), ("prefer_script", SCRIPT_BIT, 1)):

@@ -19,7 +19,7 @@ RANKED = {"prefer_sources", "prefer_script"}  # and ranks, which earlier builds 
 
 
 @dataclass(frozen=True)
-class Signatures(Stage):
+class SignaturesStage(Stage):
     """Exact keys, ranks, MinHash signatures and band records of one shard."""
 
     name: ClassVar[str] = "signatures"

@@ -49,7 +49,7 @@ from corpus.engine.storage import File
 
 
 @dataclass(frozen=True)
-class Joining(Stage):
+class CrossBuildStage(Stage):
     """Base of the stages that bring documents together, those of earlier builds behind their own."""
 
     earlier: EarlierBuilds = field(default=NO_EARLIER, kw_only=True)
@@ -72,7 +72,7 @@ class Joining(Stage):
 
 
 @dataclass(frozen=True)
-class Buckets(Joining):
+class BucketsStage(CrossBuildStage):
     """Records that share a key, of one range of keys. It counts records, not documents."""
 
     name: ClassVar[str] = "buckets"
@@ -94,7 +94,7 @@ class Buckets(Joining):
 
 
 @dataclass(frozen=True)
-class Members(Joining):
+class MembersStage(CrossBuildStage):
     """The bucket members of one shard with what it takes to compare them, one or more sections a partition."""
 
     name: ClassVar[str] = "members"
@@ -138,7 +138,7 @@ class Members(Joining):
 
 
 @dataclass(frozen=True)
-class Candidates(Joining):
+class CandidatesStage(CrossBuildStage):
     """Documents that share a key, verified: the edges of one range of keys. It counts records, not documents."""
 
     name: ClassVar[str] = "candidates"
@@ -184,7 +184,7 @@ class Candidates(Joining):
 
 
 @dataclass(frozen=True)
-class Clusters(Joining):
+class ClustersStage(CrossBuildStage):
     """All edges to the dropped documents and the cluster table of each shard: one task."""
 
     name: ClassVar[str] = "clusters"
@@ -227,7 +227,7 @@ class Clusters(Joining):
 
 
 @dataclass(frozen=True)
-class Survivors(Stage):
+class TextStage(Stage):
     """The stage `text`: the documents of one `filter` shard without its duplicates."""
 
     name: ClassVar[str] = "text"

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from corpus.dedup.config import RepeatedLinesConfig, SubstringsConfig
 from corpus.dedup.passages.repeated_lines import Counts as LineTable
-from corpus.dedup.passages.repeated_lines import read_lines, repeated
+from corpus.dedup.passages.repeated_lines import find_repeated, read_lines
 from corpus.dedup.passages.repeated_lines import without as without_lines
 from corpus.dedup.passages.sentences import read_sentences
 from corpus.dedup.passages.substrings import Mask, Ranks, judge, windows, without
@@ -45,7 +45,7 @@ def cut_lines(task: Task, out: Output, table: LineTable, config: RepeatedLinesCo
     def cut(documents: pa.Table, _: int) -> Cut:
         offsets, data = text_buffers(documents["text"])
         lines = read_lines(documents["url"], documents["source"], offsets, data, config.min_chars, config.max_chars)
-        drop = repeated(lines, table, config.min_documents, config.max_share)
+        drop = find_repeated(lines, table, config.min_documents, config.max_share)
         found = Cut({}, {}, np.zeros(documents.num_rows, bool))
         for row, text, numbers in without_lines(lines, drop, data):
             if 1 - len(text.encode()) / (offsets[row + 1] - offsets[row]) > config.max_removed_ratio:
@@ -84,7 +84,7 @@ def cut_passages(task: Task, out: Output, ranks: Ranks, table: Array, config: Su
     return counts, dropped
 
 
-def moved(rows: npt.NDArray[np.uint32], dropped: Mask) -> npt.NDArray[np.uint32]:
+def new_rows(rows: npt.NDArray[np.uint32], dropped: Mask) -> npt.NDArray[np.uint32]:
     """Where rows of a shard stand once some of its other documents are dropped."""
     before: npt.NDArray[np.int64] = np.cumsum(dropped)
     return (rows - before[rows]).astype(np.uint32)

@@ -35,7 +35,7 @@ GATE = "repeated_lines.num_chars"
 
 
 @dataclass(frozen=True)
-class LineKeys(Stage):
+class LineKeysStage(Stage):
     """The keys of one shard's lines and sites, each with the digests of the documents that have it."""
 
     name: ClassVar[str] = "line_keys"
@@ -67,7 +67,7 @@ class LineKeys(Stage):
 
 
 @dataclass(frozen=True)
-class LineCounts(Stage):
+class LineCountsStage(Stage):
     """How many different documents have each key of one range; rare keys are left out."""
 
     name: ClassVar[str] = "line_counts"
@@ -95,7 +95,7 @@ class LineCounts(Stage):
 
 
 @dataclass(frozen=True)
-class RepeatedLines(Stage):
+class RepeatedLinesStage(Stage):
     """The documents of one `filter` shard without lines that stand on many pages of their site."""
 
     name: ClassVar[str] = "repeated_lines"

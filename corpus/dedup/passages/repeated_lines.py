@@ -136,7 +136,7 @@ class Counts:
         return counts[places]
 
 
-def repeated(lines: Lines, counts: Counts, least: int, share: float) -> npt.NDArray[np.bool_]:
+def find_repeated(lines: Lines, counts: Counts, least: int, share: float) -> npt.NDArray[np.bool_]:
     """bool[lines]: which stand in at least `least` documents and in more than a share of their site's."""
     documents = np.where(lines.keys == NO_LINE, 0, counts.look_up(lines.keys))
     whole = counts.look_up(lines.sites)[lines.documents]

@@ -32,9 +32,9 @@ import pyarrow as pa
 
 from corpus.dedup import records
 from corpus.dedup.config import SubstringsConfig
-from corpus.dedup.near.stages import Survivors
+from corpus.dedup.near.stages import TextStage
 from corpus.dedup.passages import substrings
-from corpus.dedup.passages.cutting import cut_passages, moved
+from corpus.dedup.passages.cutting import cut_passages, new_rows
 from corpus.dedup.passages.sentence_classes import class_digest
 from corpus.dedup.passages.sentences import read_sentences
 from corpus.dedup.records import RECORD_DTYPE, Runs
@@ -48,7 +48,7 @@ GATE = "substrings.num_chars"
 
 
 @dataclass(frozen=True)
-class PassageKeys(Stage):
+class PassageKeysStage(Stage):
     """The windows of one shard's documents, each with the best rank of those that have it."""
 
     name: ClassVar[str] = "passage_keys"
@@ -93,7 +93,7 @@ class PassageKeys(Stage):
 
 
 @dataclass(frozen=True)
-class PassageRanks(Stage):
+class PassageRanksStage(Stage):
     """The windows of one range of keys that several shards have, with their best rank."""
 
     name: ClassVar[str] = "passage_ranks"
@@ -117,7 +117,7 @@ class PassageRanks(Stage):
 
 
 @dataclass(frozen=True)
-class Substrings(Stage):
+class SubstringsStage(Stage):
     """The documents of one shard without the passages that better ones hold."""
 
     name: ClassVar[str] = "substrings"
@@ -155,10 +155,10 @@ class Substrings(Stage):
         table = substrings.merge([records.map_array(task.inputs[4]), *shared])
         counts, dropped = cut_passages(task, out, ranks, table, self.substrings)
         drops = drops.copy()
-        drops["row"] = moved(drops["row"], dropped)
+        drops["row"] = new_rows(drops["row"], dropped)
         clusters = clusters.filter(pa.array(~dropped[clusters["row"].to_numpy()]))
         place = clusters.schema.get_field_index("row")
-        rows = pa.array(moved(clusters["row"].to_numpy(), dropped))
+        rows = pa.array(new_rows(clusters["row"].to_numpy(), dropped))
         clusters = clusters.set_column(place, clusters.schema.field(place), rows)
         records.save(out, f"drops/{task.name}.npy", len(drops), records.write_array, drops)
         records.save(out, f"clusters/{task.name}.parquet", clusters.num_rows, write_table, clusters)
@@ -166,7 +166,7 @@ class Substrings(Stage):
 
 
 @dataclass(frozen=True)
-class CutSurvivors(Survivors):
+class CutTextStage(TextStage):
     """The stage `text` behind `substrings`, which has both the documents and their lists of duplicates."""
 
     @property

@@ -28,7 +28,7 @@ from corpus.filters.adapters.parquet import RowGroups, filter_parquet
 from corpus.filters.adapters.stream import JsonLines, Write, nothing_judged
 from corpus.filters.adapters.summary import Summary
 from corpus.filters.adapters.tables import statistics_rows
-from corpus.filters.stage import Filtering
+from corpus.filters.stage import FilterStage
 from corpus.sources import kind_of
 from corpus.sources.compression import compression_of, read_pieces
 
@@ -57,7 +57,7 @@ class Options:
     @property
     def digest(self) -> str:
         """Of everything that decides the bytes of an output, given its input."""
-        meaning = {"filter": self.judge.config.meaning(), "version": Filtering.version, "column": self.column}
+        meaning = {"filter": self.judge.config.meaning(), "version": FilterStage.version, "column": self.column}
         meaning["masks_only"] = type(self.judge) is not Filter
         folders = {"dropped": str(self.dropped or ""), "statistics": str(self.statistics or "")}
         return durable.digest(meaning | folders)

@@ -31,7 +31,7 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.config import ParallelConfig
 from pretrain.errors import FailedRank, LostPeer, LostRank
-from pretrain.parallel.base.roll_call import RollCall
+from pretrain.parallel.base.hang_report import HangReport
 from pretrain.phases import Phases
 
 AXES = ("pp", "dp_replicate", "dp_shard", "tp")
@@ -51,7 +51,9 @@ class World:
     mesh: DeviceMesh
     timeout: datetime.timedelta  # for a rank that waits for another
     phases: Phases = field(default_factory=Phases)  # what this process is doing, and how long each took
-    group: dist.ProcessGroup | None = None  # over which `any_of`, `gather` and `together` talk; None: the world's own
+    group: dist.ProcessGroup | None = (
+        None  # over which `any_of`, `gather` and `propagate_errors` talk; None: the world's own
+    )
 
     @property
     def dp_size(self) -> int:
@@ -118,7 +120,7 @@ class World:
         return values
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def propagate_errors(self) -> Iterator[None]:
         """Run a block on every rank; if it fails on one, all raise that rank's error instead of waiting for it.
 
         The kind of a `WenhaiError` is kept, so that all ranks end with the same exit code; an `OSError` becomes one. Of
@@ -206,7 +208,7 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks:
     timeout = datetime.timedelta(minutes=timeout_minutes)
     if not dist.is_initialized():
         _meet("cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo", timeout)
-    roll_call: RollCall | None = None
+    roll_call: HangReport | None = None
     try:
         _check_equal(shape, size)
         mesh = init_device_mesh(where.type, shape, mesh_dim_names=AXES)
@@ -218,7 +220,7 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks:
         world = World(rank, size, where, mesh, timeout, Phases(where))
         if size > 1:
             patience = timeout.total_seconds() if where.type == "cuda" else None
-            roll_call = RollCall(rank, world.phases, world.gather, stacks, patience)
+            roll_call = HangReport(rank, world.phases, world.gather, stacks, patience)
         yield world
     except RuntimeError as error:
         if not _is_of_peers(error):

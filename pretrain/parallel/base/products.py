@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from pretrain.parallel.base.deferred import Product, weight_gradient
 from pretrain.parallel.base.tensor import TensorAxis
+from pretrain.parallel.base.weight_gradients import DeferredWeightGradient, weight_gradient
 
 
 class Matrix(NamedTuple):
@@ -32,7 +32,7 @@ class Matrix(NamedTuple):
 
 
 def products(
-    x: Tensor, matrices: Sequence[Matrix], axis: TensorAxis, left: list[Product] | None = None
+    x: Tensor, matrices: Sequence[Matrix], axis: TensorAxis, left: list[DeferredWeightGradient] | None = None
 ) -> tuple[Tensor, ...]:
     """x W' + b for each matrix, where x is spread over the ranks of the axis first.
 
@@ -55,11 +55,11 @@ class _Products(torch.autograd.Function):
         ctx: Any,
         x: Tensor,
         axis: TensorAxis,
-        left: list[Product] | None,
+        left: list[DeferredWeightGradient] | None,
         *matrices: Any,
     ) -> tuple[Tensor, ...]:
         parameters, weights, biases = _thirds(matrices)
-        whole = axis.spread(x)()
+        whole = axis.all_gather(x)()
         ctx.axis, ctx.left, ctx.parameters = axis, left, parameters
         ctx.keeps_whole = axis.keeps_whole and left is None
         ctx.save_for_backward(whole if ctx.keeps_whole else x, *weights)
@@ -71,16 +71,16 @@ class _Products(torch.autograd.Function):
         x, *weights = ctx.saved_tensors
         of_weights: list[Tensor | None] = [None] * len(weights)
         if ctx.left is not None:
-            ctx.left.append(Product(ctx.parameters, x, gradients, ctx.axis))
+            ctx.left.append(DeferredWeightGradient(ctx.parameters, x, gradients, ctx.axis))
         elif not ctx.keeps_whole:
-            coming = ctx.axis.spread(x)
+            coming = ctx.axis.all_gather(x)
 
         of_x: Tensor | None = None
         if ctx.needs_input_grad[0]:
             of_x = gradients[0] @ weights[0]
             for gradient, weight in zip(gradients[1:], weights[1:], strict=True):
                 of_x += gradient @ weight
-            summing = ctx.axis.sum_spread(of_x)
+            summing = ctx.axis.reduce_gradient(of_x)
         if ctx.left is None:
             whole = x if ctx.keeps_whole else coming()
             of_weights = [weight_gradient(gradient, whole) for gradient in gradients]

@@ -6,8 +6,8 @@ holds. Activations are plain local tensors, and every collective is written wher
 | place | with sequence parallelism | without |
 |---|---|---|
 | between products | [B, T/t, D], a part of the tokens | [B, T, D], the same on every rank |
-| `spread`, into a product cut by rows | all-gather; backward reduce-scatter | nothing; backward all-reduce |
-| `collect`, out of one cut by columns | reduce-scatter; backward all-gather | all-reduce; backward nothing |
+| `all_gather`, into a product cut by rows | all-gather; backward reduce-scatter | nothing; backward all-reduce |
+| `reduce_scatter`, out of one cut by columns | reduce-scatter; backward all-gather | all-reduce; backward nothing |
 | gradient of a parameter that each rank has a copy of | a part from each rank, summed later | the same on every rank |
 
 Both send as much: an all-reduce is a reduce-scatter and an all-gather; but what was spread over the tokens is not kept,
@@ -86,18 +86,18 @@ class TensorAxis:
         share = num_tokens // self.size
         return slice(self.rank * share, (self.rank + 1) * share)
 
-    def spread(self, x: Tensor) -> Exchange:
+    def all_gather(self, x: Tensor) -> Exchange:
         """[B, T/t, D], or the same [B, T, D] on each rank, as the whole input [B, T, D] of each rank's product.
 
-        A batch of one needs no copy, here and in `sum_spread`. Of both autograd knows nothing: see `products`.
+        A batch of one needs no copy, here and in `reduce_gradient`. Of both autograd knows nothing: see `products`.
         """
         if self.group is None or not self.sequence_parallel:
             return lambda: x
         gathered = _ops.all_gather_into_tensor(x.detach().contiguous(), self.size, self.group)
         return lambda: self.wait(gathered).view(self.size, *x.shape).transpose(0, 1).flatten(1, 2)
 
-    def sum_spread(self, gradient_BTD: Tensor) -> Exchange:
-        """From each rank's gradient of what `spread` gave to the gradient of what it took."""
+    def reduce_gradient(self, gradient_BTD: Tensor) -> Exchange:
+        """From each rank's gradient of what `all_gather` gave to the gradient of what it took."""
         if self.group is None:
             return lambda: gradient_BTD
         x_BTD = gradient_BTD.detach()
@@ -108,7 +108,7 @@ class TensorAxis:
             sent = _ops.all_reduce(x_BTD.contiguous(), "sum", self.group)
         return lambda: self.wait(sent)
 
-    def collect(self, x_BTD: Tensor) -> Tensor:
+    def reduce_scatter(self, x_BTD: Tensor) -> Tensor:
         """Each rank's addend [B, T, D] as their sum: this rank's tokens of it [B, T/t, D], or all of it [B, T, D]."""
         if self.group is None:
             return x_BTD
@@ -123,9 +123,9 @@ class TensorAxis:
         rows_BT = tokens_BT - self.rank * weight_VD.shape[0]
         elsewhere_BT = (rows_BT < 0) | (rows_BT >= weight_VD.shape[0])
         x_BTD = F.embedding(rows_BT.masked_fill(elsewhere_BT, 0), weight_VD)
-        return self.collect(x_BTD.masked_fill(elsewhere_BT[..., None], 0))
+        return self.reduce_scatter(x_BTD.masked_fill(elsewhere_BT[..., None], 0))
 
-    def loss_sum(self, logits_BTV: Tensor, targets_BT: Tensor, vocab_size: int | None = None) -> Tensor:
+    def cross_entropy_sum(self, logits_BTV: Tensor, targets_BT: Tensor, vocab_size: int | None = None) -> Tensor:
         """Sum of -ln p(target) over targets that count, from this rank's logits [B, T, V/t]; the same on every rank.
 
         In fp32 or wider. Entries of the vocabulary from `vocab_size` on are padding, whose logits become -inf in place:
@@ -138,7 +138,7 @@ class TensorAxis:
 
     @torch.no_grad()
     def losses(self, logits_BTV: Tensor, targets_BT: Tensor, vocab_size: int | None = None) -> Tensor:
-        """The addends [B, T] of `loss_sum`, without a gradient."""
+        """The addends [B, T] of `cross_entropy_sum`, without a gradient."""
         first, all_padding = self.mask_padding(logits_BTV, vocab_size)
         parts = _losses(logits_BTV.flatten(0, 1), targets_BT.flatten(), first, all_padding, self)
         return parts.losses_N.view(targets_BT.shape)
@@ -219,16 +219,16 @@ def _all_gather(x: Tensor, axis: TensorAxis) -> Tensor:
 
 
 class _Collect(torch.autograd.Function):
-    """The exchanges of `spread`, the other way round."""
+    """The exchanges of `all_gather`, the other way round."""
 
     @staticmethod
     def forward(ctx: Any, x_BTD: Tensor, axis: TensorAxis) -> Tensor:
         ctx.axis = axis
-        return axis.sum_spread(x_BTD)()
+        return axis.reduce_gradient(x_BTD)()
 
     @staticmethod
     def backward(ctx: Any, gradient_BTD: Tensor) -> tuple[Tensor, None]:
-        return ctx.axis.spread(gradient_BTD)(), None
+        return ctx.axis.all_gather(gradient_BTD)(), None
 
 
 class _Losses(NamedTuple):

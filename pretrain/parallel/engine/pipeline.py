@@ -31,9 +31,9 @@ from torch.nn import functional as F
 
 from pretrain.config import ModelConfig, ParallelConfig, Precision, ScheduleKind
 from pretrain.model import GPT
-from pretrain.model.masks import target_rows
+from pretrain.model.attention_mask import target_rows
 from pretrain.model.micro_batch import MicroBatch
-from pretrain.parallel.base import deferred
+from pretrain.parallel.base import weight_gradients
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.engine import fsdp
 from pretrain.parallel.engine.channels import Channels, Message
@@ -63,10 +63,10 @@ class Pipeline:
         self._channels = Channels(stage_ranks(parallel.schedule, parallel.pp, parallel.chunks), world)
         self._model = model
         self._dtype = DTYPES[precision]
-        self._left: dict[int, list[deferred.Product]] = {stage: [] for stage in parts}
+        self._left: dict[int, list[weight_gradients.DeferredWeightGradient]] = {stage: [] for stage in parts}
         if self._plan(num_micro_batches=1).is_split:
             for stage, part in parts.items():
-                deferred.leave_to(self._left[stage], part)
+                weight_gradients.defer_weight_gradients(self._left[stage], part)
 
     def step(self, micro_batches: Sequence[MicroBatch], num_tokens: int, loss_scale: float = 1.0) -> Tensor:
         """Forward and backward of all micro-batches: gradients are added to the parameters'.
@@ -178,7 +178,7 @@ class Pipeline:
             x = x.detach().requires_grad_()  # the leaf whose gradient the stage before waits for
         y: Tensor = part(batch.tokens if x is None else x, *batch.marks)
         if action.stage == self._num_stages - 1:
-            y = part.loss_sum(y, batch.targets) / step.num_tokens
+            y = part.cross_entropy_sum(y, batch.targets) / step.num_tokens
             step.losses[action.micro_batch] = y.detach()
             y = y * step.loss_scale
         step.held[action.stage, action.micro_batch] = _Held(x, get_gradient_edge(y))
@@ -202,7 +202,7 @@ class Pipeline:
 
     def _backward_of_weights(self, step: _Step, action: Action) -> None:
         """Add the gradients of weights that this backward's first half has left."""
-        deferred.accumulate(step.left.pop((action.stage, action.micro_batch)))
+        weight_gradients.accumulate_weight_gradients(step.left.pop((action.stage, action.micro_batch)))
         is_last = action == step.plan.last[action.stage]
         fsdp.reduce_deferred(self._parts[action.stage], self._parallel.zero, is_last)
 
@@ -263,7 +263,7 @@ class _Step:
     plan: _Plan
     losses: dict[int, Tensor] = field(default_factory=dict)  # by micro-batch, on the last stage
     held: dict[tuple[int, int], _Held] = field(default_factory=dict)  # by stage and micro-batch
-    left: dict[tuple[int, int], list[deferred.Product]] = field(default_factory=dict)
+    left: dict[tuple[int, int], list[weight_gradients.DeferredWeightGradient]] = field(default_factory=dict)
 
 
 def _reduces_after_sending(step: _Step, action: Action) -> bool:

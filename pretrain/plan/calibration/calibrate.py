@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from corpus.engine import durable
 from corpus.engine.config import parse
 from corpus.engine.errors import WenhaiError
-from pretrain.columns import aligned
+from pretrain.columns import align_table
 from pretrain.hardware import find_device, processor_name
 from pretrain.launch import launch
 from pretrain.plan.calibration.benchmarks import DTYPES, Findings, Sample, training_configs
@@ -233,7 +233,7 @@ def lines(calibration: Calibration) -> Iterator[str]:
         times = (f"{1e3 * measured.median:.1f}", f"{measured.spread:.0%}", f"{1e3 * predicted:.1f}")
         name = f"{run.prediction.devices} x {shape}, zero {config.parallel.zero}"
         rows.append((name, *times, f"{predicted / measured.median - 1:+.1%}"))
-    yield from aligned(
+    yield from align_table(
         [("training step", "measured ms", "spread", "predicted ms", "error"), *rows], left=("training step",)
     )
     yield ""
@@ -250,4 +250,4 @@ def _sample_lines(found: Findings) -> Iterator[str]:
         rows.append((f"{sample.kind} {sample.precision or ''}".strip(), f"{sample.work:.3g}", *times))
     ranks = f"{found.ranks} rank{'s at once' if found.ranks > 1 else ''}"
     yield ""
-    yield from aligned([(ranks, "work", "each", "spread", "rate", " "), *rows], left=(ranks, " "))
+    yield from align_table([(ranks, "work", "each", "spread", "rate", " "), *rows], left=(ranks, " "))

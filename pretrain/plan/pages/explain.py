@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pretrain.columns import aligned
+from pretrain.columns import align_table
 from pretrain.plan.naming import layout_name
-from pretrain.plan.pages.changes import changes
-from pretrain.plan.pages.text import GIB, SMALL, memory_unit, number, percent, time_unit, wrapped
+from pretrain.plan.pages.neighbours import changes
+from pretrain.plan.pages.text import GIB, SMALL, memory_unit, number, percent, time_unit, wrap
 from pretrain.plan.prediction import RESERVED, OperationSeconds, Prediction
 
 BAR, LABEL = 16, 28  # columns
@@ -47,7 +47,7 @@ MEMORY = {
 def explain(prediction: Prediction, tokens: int, title: str) -> Iterator[str]:
     """Where the time and the memory of one layout go."""
     step, (time, unit) = prediction.step_seconds, time_unit(prediction.step_seconds)
-    yield from wrapped(f"{title}: {layout_name(prediction.config, prediction.devices)}", "", "  ")
+    yield from wrap(f"{title}: {layout_name(prediction.config, prediction.devices)}", "", "  ")
     rates = f"{prediction.tokens_per_second:,.0f} tokens/s, {prediction.tflops_per_gpu:.1f} TFLOP/s a device"
     shares = f"MFU {percent(prediction.mfu)}, HFU {percent(prediction.hfu)}"
     yield f"{number(step / time)} {unit} a step, {rates}, {shares}, {number(prediction.days(tokens))} days"
@@ -61,7 +61,7 @@ def explain(prediction: Prediction, tokens: int, title: str) -> Iterator[str]:
         if traffic.total
     ]
     if sent:
-        yield from wrapped(f"communication of a step, and what computation hides of it: {', '.join(sent)}")
+        yield from wrap(f"communication of a step, and what computation hides of it: {', '.join(sent)}")
     yield ""
     yield from _operations(prediction.work, step)
     yield ""
@@ -69,7 +69,7 @@ def explain(prediction: Prediction, tokens: int, title: str) -> Iterator[str]:
     if found := changes(prediction)[:MOST_CHANGES]:
         words = "; ".join(change.words for change in found)
         yield ""
-        yield from wrapped(f"tokens/s with one parameter changed: {words}", "", "  ")
+        yield from wrap(f"tokens/s with one parameter changed: {words}", "", "  ")
 
 
 def _operations(work: Sequence[OperationSeconds], step: float) -> Iterator[str]:
@@ -89,7 +89,7 @@ def _operations(work: Sequence[OperationSeconds], step: float) -> Iterator[str]:
             cells = (number(seconds / time), f"{seconds / step:.1%}", rate, f"{moved / seconds / 1e9:.0f}", limit)
             rows.append((f"  {name}", *cells))
     heads = ("longest operations", unit, "%", "TFLOP/s", "GB/s", "limited by")
-    yield from aligned([heads, *rows], left=(heads[0], heads[-1]))
+    yield from align_table([heads, *rows], left=(heads[0], heads[-1]))
 
 
 def _memory(prediction: Prediction) -> Iterator[str]:
@@ -123,21 +123,21 @@ def _bars(
         if value >= SMALL * sum(parts.values()):
             start = f"{name:<12}{'#' * round(BAR * value / whole):<{BAR}}{shown(value):>9}{value / whole:>7.1%}  "
             note = notes.get(name, "")
-            yield from wrapped(note, start, " " * len(start)) if note else [start.rstrip()]
+            yield from wrap(note, start, " " * len(start)) if note else [start.rstrip()]
 
 
 def compare(first: Prediction, second: Prediction, names: tuple[str, str] = ("A", "B")) -> Iterator[str]:
     """Two layouts beside each other, and what makes the difference."""
     both = (first, second)
     for name, prediction in zip(names, both, strict=True):
-        yield from wrapped(f"{name}: {layout_name(prediction.config, prediction.devices)}", "", "   ")
+        yield from wrap(f"{name}: {layout_name(prediction.config, prediction.devices)}", "", "   ")
     longest = max(one.step_seconds for one in both)
     time, seconds = time_unit(longest)
     memory, gib = memory_unit(max(one.memory_bytes for one in both))
     heads = (*names, f"{names[1]} - {names[0]}")
 
     def row(name: str, one: float, other: float, shown: Callable[[float], str]) -> tuple[str, ...]:
-        return name, shown(one), shown(other), signed(other - one, shown)
+        return name, shown(one), shown(other), format_signed(other - one, shown)
 
     rows = []
     for name, one, other in _both(first.seconds.named, second.seconds.named):
@@ -146,7 +146,7 @@ def compare(first: Prediction, second: Prediction, names: tuple[str, str] = ("A"
     rows.append((*row("step", first.step_seconds / time, second.step_seconds / time, number), ""))
     yield ""
     label = f"{seconds} of the busiest rank".ljust(LABEL)
-    yield from aligned([(label, *heads, " "), *rows], left=(label, " "))
+    yield from align_table([(label, *heads, " "), *rows], left=(label, " "))
     sizes = [
         row(f"  {name}", one / memory, other / memory, _two_digits)
         for name, one, other in _both(first.worst.device_parts, second.worst.device_parts)
@@ -156,9 +156,9 @@ def compare(first: Prediction, second: Prediction, names: tuple[str, str] = ("A"
         sizes.append(row(name, one, other, _two_digits))
     yield ""
     label = f"{gib} of the fullest device".ljust(LABEL)
-    yield from aligned([(label, *heads), *sizes], left=(label,))
+    yield from align_table([(label, *heads), *sizes], left=(label,))
     yield ""
-    yield from wrapped(difference(first, second, names))
+    yield from wrap(difference(first, second, names))
 
 
 def difference(first: Prediction, second: Prediction, names: tuple[str, str] = ("A", "B")) -> str:
@@ -170,7 +170,7 @@ def difference(first: Prediction, second: Prediction, names: tuple[str, str] = (
     parts = [(part, b - a) for part, a, b in _both(first.seconds.named, second.seconds.named)]
     large = sorted((part for part in parts if abs(part[1]) > CAUSE * abs(change)), key=lambda part: -abs(part[1]))
     for_it, against = (
-        ", ".join(f"{part} {signed(more / time)} {unit}" for part, more in large if more * change * sign > 0)
+        ", ".join(f"{part} {format_signed(more / time)} {unit}" for part, more in large if more * change * sign > 0)
         for sign in (1, -1)
     )
     much = f"{number(abs(change) / time)} {unit} ({abs(change) / first.step_seconds:.1%})"
@@ -189,9 +189,9 @@ def _two_digits(value: float) -> str:
     return f"{value:,.2f}"
 
 
-def signed(value: float, shown: Callable[[float], str] = number) -> str:
+def format_signed(value: float, shown: Callable[[float], str] = number) -> str:
     """
-    >>> signed(1.234), signed(-0.05), signed(0.0)
+    >>> format_signed(1.234), format_signed(-0.05), format_signed(0.0)
     ('+1.23', '-0.050', '0')
     """
     text = shown(value)

@@ -12,7 +12,7 @@ from corpus.engine.chart import Bar, Drawing, Point, Series, bars, figures, plot
 from corpus.engine.page import Html, document, table, tag
 from pretrain.plan.naming import layout_name
 from pretrain.plan.pages import rules, scaling, text, timeline
-from pretrain.plan.pages.changes import advice, changes
+from pretrain.plan.pages.neighbours import advice, changes
 from pretrain.plan.pages.rules import Rule
 from pretrain.plan.pages.scaling import Scaling
 from pretrain.plan.prediction import RESERVED, Prediction

@@ -18,7 +18,7 @@ from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout, divisors
-from pretrain.workload.software import OURS, Software
+from pretrain.workload.framework_profiles import OURS, FrameworkProfile
 
 MOST_TOKENS = 10**7  # of a batch; Wu et al. 2021 see instability above, quoted from memory and not read again
 COLUMNS = ("rule", "change", "tensor", "pipeline", "data", "bubble", "MFU", "GiB", "what it says")
@@ -58,7 +58,7 @@ class Rule:
         return (self.symbol, self.change, *ratios, *shares, self.sentence)
 
 
-def rules(config: RunConfig, devices: int, cluster: Cluster, software: Software = OURS) -> list[Rule]:
+def rules(config: RunConfig, devices: int, cluster: Cluster, software: FrameworkProfile = OURS) -> list[Rule]:
     """The model in its layout, then each of Yuan's rules followed alone; memory may not allow what they say.
 
     Raises:

@@ -16,11 +16,11 @@ from pretrain.config import RunConfig
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.naming import layout_name
-from pretrain.plan.pages.changes import LITTLE, advice, changes
+from pretrain.plan.pages.neighbours import LITTLE, advice, changes
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout
 from pretrain.plan.search.search import Constraints, search
-from pretrain.workload.software import OURS, Software
+from pretrain.workload.framework_profiles import OURS, FrameworkProfile
 
 Kind = Literal["weak", "strong"]
 Found = tuple[Prediction | None, str]  # the layout of a number of devices, or why there is none
@@ -66,7 +66,7 @@ class Scaling:
     kept: str  # which layout is kept, and why it
 
 
-def curves(config: RunConfig, numbers: Sequence[int], cluster: Cluster, software: Software = OURS) -> Scaling:
+def curves(config: RunConfig, numbers: Sequence[int], cluster: Cluster, software: FrameworkProfile = OURS) -> Scaling:
     """Predict every number of devices. What is kept is the configured layout where the fewest devices hold it, else the
     best.
 

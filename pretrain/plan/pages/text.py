@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from pretrain.columns import aligned
+from pretrain.columns import align_table
 from pretrain.config import ParallelConfig, RunConfig
 from pretrain.plan.prediction import Axis, Prediction
 from pretrain.plan.search.search import Rejected
@@ -87,7 +87,7 @@ def table(rows: Sequence[Row], tokens: int) -> Iterator[str]:
 
 def of_cells(rows: Sequence[Mapping[str, str]], left: Collection[str] = ()) -> Iterator[str]:
     """Rows by column, aligned."""
-    return aligned([list(rows[0]), *(list(row.values()) for row in rows)], left=left, gap=" ")
+    return align_table([list(rows[0]), *(list(row.values()) for row in rows)], left=left, gap=" ")
 
 
 def split(rows: Sequence[Row]) -> Iterator[str]:
@@ -110,18 +110,18 @@ def split(rows: Sequence[Row]) -> Iterator[str]:
         ]
     )
     told = "; tp, pp, dp: how long each axis communicates in a step, hidden or not" if axes else ""
-    yield from wrapped(f"percent: of the step, on the busiest rank, what nothing hides{told}")
+    yield from wrap(f"percent: of the step, on the busiest rank, what nothing hides{told}")
 
 
 def others(name: str, found: Mapping[str, Prediction]) -> Iterator[str]:
     """A layout as programs other than `name` would run it."""
-    yield from wrapped(f"All this is of {name}. The same layout, run by another program (--software NAME):")
+    yield from wrap(f"All this is of {name}. The same layout, run by another program (--software NAME):")
     rows = []
     for other, one in found.items():
         (time, seconds), (memory, gib) = time_unit(one.step_seconds), memory_unit(one.memory_bytes)
         held = f"{number(one.memory_bytes / memory)} {gib}{'' if one.fits else ', does not fit'}"
         rows.append((f"  {other}", f"{number(one.step_seconds / time)} {seconds}", f"{one.tflops_per_gpu:.1f}", held))
-    yield from aligned([("", "step", "TFLOP/s", "memory"), *rows], left=("", "memory"))
+    yield from align_table([("", "step", "TFLOP/s", "memory"), *rows], left=("", "memory"))
 
 
 def rejections(rejected: Sequence[Rejected], most: int) -> Iterator[str]:
@@ -129,7 +129,7 @@ def rejections(rejected: Sequence[Rejected], most: int) -> Iterator[str]:
     if rejected:
         yield "not there, and why:"
     for family in rejected[:most]:
-        yield from wrapped(f"{family.family} ({family.layouts:,} layouts): {family.reason}", "  ", "    ")
+        yield from wrap(f"{family.family} ({family.layouts:,} layouts): {family.reason}", "  ", "    ")
     if len(rejected) > most:
         rest = sum(family.layouts for family in rejected[most:])
         yield f"  and {len(rejected) - most} more, with {rest:,} layouts: --top {len(rejected)} shows them, and --json"
@@ -183,7 +183,7 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if abs(share) >= SMALL else "-"
 
 
-def wrapped(text: str, first: str = "", rest: str = "") -> Iterator[str]:
+def wrap(text: str, first: str = "", rest: str = "") -> Iterator[str]:
     """A paragraph in lines of at most `WIDTH`."""
     yield from textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False

@@ -12,7 +12,7 @@ from pretrain.config import ParallelConfig, Recompute, RunConfig, ScheduleKind, 
 from pretrain.parallel.base.mesh import layout
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.schedules import DEFAULT, SCHEDULES
-from pretrain.workload.software import OURS, Software
+from pretrain.workload.framework_profiles import OURS, FrameworkProfile
 
 SELECTIVE = ("ours", "megatron-2022")  # programs with selective recompute and sequence parallelism
 
@@ -167,7 +167,7 @@ class Space:
     config: RunConfig
     devices: int
     cluster: Cluster
-    software: Software = OURS
+    software: FrameworkProfile = OURS
     constraints: Constraints = Constraints()
 
     @property

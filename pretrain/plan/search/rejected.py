@@ -85,7 +85,7 @@ def _choices(found: Search, best: Prediction) -> Iterator[Rejected]:
         number = sum(held.size(shape) for shape in (*found.best, *found.too_large, *found.too_slow))
         if not number or (name == "offload" and not space.software.shards):
             continue
-        family = f"{naming.SHOWN.get(name, name)}={naming.shown(value)}"
+        family = f"{naming.SHOWN.get(name, name)}={naming.format_value(value)}"
         if not found.fits(other):
             yield Rejected(family, f"in the best layout {_too_large(found, [other])}", number)
         elif (slower := found.seconds(other).total) > seconds:

@@ -35,7 +35,7 @@ from pretrain.plan.search import rejected
 from pretrain.plan.search.legal import Constraints, Layout, Rejected, Space
 from pretrain.plan.time import pipeline_time
 from pretrain.schedules import SCHEDULES
-from pretrain.workload.software import OURS, Software
+from pretrain.workload.framework_profiles import OURS, FrameworkProfile
 
 __all__ = ["Constraints", "Plans", "Rank", "Rejected", "search"]
 
@@ -101,7 +101,7 @@ def search(
     config: RunConfig,
     devices: int,
     cluster: Cluster,
-    software: Software = OURS,
+    software: FrameworkProfile = OURS,
     *,
     keep: int = 50,
     constraints: Constraints = FREE,

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 from pretrain.config import Precision
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.machines.collectives import Collectives, Group
+from pretrain.workload.framework_profiles import FrameworkProfile
 from pretrain.workload.memory import ITEM_BYTES
 from pretrain.workload.operations import Operation
-from pretrain.workload.software import Software
 
 VIEWS = 1.5  # times the host's part of a kernel: torch makes nearly as many views, which take it about half as long
 LARGE = float(1 << 24)  # bytes of a tensor from which on a collective's time is a line
@@ -53,7 +53,7 @@ class Line(NamedTuple):
 class Machine:
     """A device of a cluster beside all others of a run, which the caller must not change. Equal to itself alone."""
 
-    def __init__(self, cluster: Cluster, software: Software, precision: Precision, devices: int) -> None:
+    def __init__(self, cluster: Cluster, software: FrameworkProfile, precision: Precision, devices: int) -> None:
         """Raises `UsageError` where nobody knows the device's peak in this precision."""
         peak = cluster.device.known_peak(precision)
         efficiency, pace = cluster.efficiency, cluster.pace(devices)
@@ -111,6 +111,6 @@ class Machine:
 
 
 @lru_cache(maxsize=64)
-def machine_of(cluster: Cluster, software: Software, precision: Precision, devices: int) -> Machine:
+def machine_of(cluster: Cluster, software: FrameworkProfile, precision: Precision, devices: int) -> Machine:
     """A machine once for all layouts that a search asks for; raises as `Machine` does."""
     return Machine(cluster, software, precision, devices)

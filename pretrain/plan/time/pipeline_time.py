@@ -73,7 +73,9 @@ class Lost(NamedTuple):
         return Lost(self.bubble * share, messages, self.ends * share)
 
 
-def simulated(schedule: ScheduleKind, stages: Sequence[Times], owners: Sequence[int], num: int, send: float) -> float:
+def simulate_seconds(
+    schedule: ScheduleKind, stages: Sequence[Times], owners: Sequence[int], num: int, send: float
+) -> float:
     """Seconds until all of `num` micro-batches are through, by the schedule's own lists."""
     num_ranks = max(owners) + 1
     first, *rest = _simulations(num_ranks, num)
@@ -86,7 +88,7 @@ def simulated(schedule: ScheduleKind, stages: Sequence[Times], owners: Sequence[
 
 
 def _simulations(num_ranks: int, num: int) -> tuple[int, ...]:
-    """Micro-batches of the runs that `simulated` makes: all of them; or of a full pipeline, and of one period more."""
+    """Micro-batches of the runs that `simulate_seconds` makes: all of them; or of a full pipeline, and of one period more."""
     if num < (FULL + 2) * num_ranks:
         return (num,)
     begun = FULL * num_ranks + num % num_ranks
@@ -94,12 +96,12 @@ def _simulations(num_ranks: int, num: int) -> tuple[int, ...]:
 
 
 def num_actions(schedule: ScheduleKind, num_ranks: int, chunks: int, num: int) -> int:
-    """That `simulated` goes through, of stages that are `chunks` on each of a pipeline's ranks; none without one."""
+    """That `simulate_seconds` goes through, of stages that are `chunks` on each of a pipeline's ranks; none without one."""
     kinds = 3 if SCHEDULES[schedule].splits_backward else 2
     return kinds * num_ranks * chunks * sum(_simulations(num_ranks, num)) if num_ranks > 1 else 0
 
 
-def closed(
+def closed_form_loss(
     schedule: ScheduleKind, stages: Sequence[Times], owners: Sequence[int], num_micro_batches: int, send: float
 ) -> Lost:
     """What the busiest rank loses in a step, by the table above; simulated where a schedule has no closed form."""
@@ -112,7 +114,7 @@ def closed(
     busiest = own.index(max(own))
     if form is None:
         work = num_micro_batches * own[busiest] + (stages[0].once if busiest == owners[0] else 0.0)
-        return Lost(max(0.0, simulated(schedule, stages, owners, num_micro_batches, send) - work))
+        return Lost(max(0.0, simulate_seconds(schedule, stages, owners, num_micro_batches, send) - work))
     messages = send * form.messages(num_ranks, chunks, num_micro_batches)
     firsts = gathering(stages, send)
     if busiest == owners[0]:

@@ -17,8 +17,8 @@ from pretrain.plan.time.machine import machine_of
 from pretrain.plan.time.pipeline_time import Times
 from pretrain.plan.time.stage_time import Kind, Micro, places_of, stage_time
 from pretrain.workload import parameters
+from pretrain.workload.framework_profiles import FrameworkProfile
 from pretrain.workload.operations import Operation, Shape
-from pretrain.workload.software import Software
 
 SUMS = 3  # of a few numbers over all ranks in a step: tokens, loss, norms
 PHASES: tuple[Phase, ...] = ("forward", "backward of inputs", "backward of weights", "recompute")
@@ -55,7 +55,7 @@ class _Stage:
 class StepTime:
     """The durations of one layout."""
 
-    def __init__(self, config: RunConfig, devices: int, cluster: Cluster, software: Software) -> None:
+    def __init__(self, config: RunConfig, devices: int, cluster: Cluster, software: FrameworkProfile) -> None:
         self.model, self.parallel, self.devices, self.software = config.model, config.parallel, devices, software
         self.pp, self.replicas, self.shards, self.tp = layout(config.parallel, devices)
         training, parallel = config.training, config.parallel
@@ -104,9 +104,9 @@ class StepTime:
         send = 0.0 if self.software.waits_for_messages else self.message
         stages = self.stages
         schedule, owners, number = self.parallel.schedule, self.places.owners, self.micro_batches
-        lost = pipeline_time.closed(schedule, stages, owners, number, send)
+        lost = pipeline_time.closed_form_loss(schedule, stages, owners, number, send)
         if exact and self.pp > 1:
-            total = pipeline_time.simulated(schedule, stages, owners, number, send)
+            total = pipeline_time.simulate_seconds(schedule, stages, owners, number, send)
             lost = lost.within(max(0.0, total - busy.total))
         waited = Seconds(bubble=lost.bubble, messages=lost.messages, data=lost.ends)
         return busy + waited + self.at_the_end

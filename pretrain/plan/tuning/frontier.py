@@ -33,11 +33,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpus.engine.errors import UsageError
-from pretrain.columns import aligned
+from pretrain.columns import align_table
 from pretrain.config import ParallelConfig, RunConfig, load_config
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, Efficiency, load_cluster
-from pretrain.workload.software import ALL, Software, find_software
+from pretrain.workload.framework_profiles import ALL, FrameworkProfile, find_software
 
 SPACE: dict[str, tuple[Any, ...]] = {
     "pp": (1, 2, 4, 8, 12, 16),
@@ -75,7 +75,7 @@ def main(args: argparse.Namespace) -> None:
     if args.trials < 1 or args.seeds < 1:
         raise UsageError(f"--trials {args.trials}, --seeds {args.seeds}: each must be 1 or more")
     config, cluster, software = load_config(args.config), load_cluster(args.cluster), find_software(args.software)
-    results = predicted(config, cluster, software)
+    results = predict_space(config, cluster, software)
     values = {point: 0.0 if isinstance(result, str) else result for point, result in results.items()}
     best = max(values, key=lambda point: values[point])
     if not values[best]:
@@ -89,16 +89,16 @@ def main(args: argparse.Namespace) -> None:
     print(f"best predicted: {values[best]:.1f} TFLOP/s a device with {named}")
     print("nothing is run: the planner's own order is right by construction; what an order is worth before anything is")
     print("measured shows under data sheet (all figures of the cluster as if they were reached)", flush=True)
-    sheet = predicted(config, by_data_sheet(cluster), software)
+    sheet = predict_space(config, by_data_sheet(cluster), software)
     print("", *search_lines(values, sheet, args.trials, args.seeds), "", *sensitivity_lines(results), sep="\n")
 
 
-def predicted(config: RunConfig, cluster: Cluster, software: Software) -> Results:
+def predict_space(config: RunConfig, cluster: Cluster, software: FrameworkProfile) -> Results:
     """Every point of the space."""
     return {point: outcome(config, cluster, software, point) for point in product(*SPACE.values())}
 
 
-def outcome(config: RunConfig, cluster: Cluster, software: Software, point: Point) -> float | str:
+def outcome(config: RunConfig, cluster: Cluster, software: FrameworkProfile, point: Point) -> float | str:
     """TFLOP/s of a device as published tables count them, or why there are none."""
     pp, tp, micro_batch, micro_batches, zero1, nodes = point
     devices = nodes * cluster.devices_per_node
@@ -128,7 +128,7 @@ def search_lines(values: Mapping[Point, float], sheet: Results, trials: int, see
         for name, order in zip(("planner", "data sheet"), orders, strict=True)
     }
     for name, sampler in SAMPLERS.items():
-        runs[name] = [sampled(values, sampler, seed, trials) for seed in range(seeds)]
+        runs[name] = [sample_trials(values, sampler, seed, trials) for seed in range(seeds)]
     rows = []
     for number in (number for number in SHOWN_TRIALS if number <= trials):
         rows.append(
@@ -143,10 +143,10 @@ def search_lines(values: Mapping[Point, float], sheet: Results, trials: int, see
     failed = [statistics.median(run.count(0.0) for run in each) for each in runs.values()]
     rows.append(("failed", *(f"{number:g}" for number in failed)))
     yield "best TFLOP/s found after so many trials; trials to within 1 % of the best; failed ones (medians over seeds)"
-    yield from aligned([("trials", *runs), *rows], left=("trials",))
+    yield from align_table([("trials", *runs), *rows], left=("trials",))
 
 
-def sampled(values: Mapping[Point, float], sampler: str, seed: int, trials: int) -> list[float]:
+def sample_trials(values: Mapping[Point, float], sampler: str, seed: int, trials: int) -> list[float]:
     """What trials of one of Optuna's samplers come to, in their order; a failure is 0, so that a search stays away.
 
     Raises:
@@ -184,7 +184,7 @@ def sensitivity_lines(results: Results) -> Iterator[str]:
         "share of the variance of TFLOP/s: of all points, failures as 0; of those that run; and Frontier's "
         "order, recalled"
     )
-    yield from aligned([("parameter", "all", "that run", "place"), *rows], left=("parameter",))
+    yield from align_table([("parameter", "all", "that run", "place"), *rows], left=("parameter",))
 
 
 def effects(points: Sequence[Point], values: Sequence[float]) -> dict[str, float]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from corpus.engine.errors import WenhaiError
-from pretrain.columns import aligned
+from pretrain.columns import align_table
 from pretrain.config import RunConfig
 from pretrain.plan import auto
 from pretrain.plan.machines.cluster import Cluster
@@ -126,7 +126,7 @@ def lines(tuned: Tuned) -> Iterator[str]:
         failed = one["message"] if one["outcome"] == "failed" else ""
         times = [_seconds(value) if value else one["outcome"] for value in seconds]
         rows.append((one["layout"], *times, *(f"{size / GIB:.3f}" if size else "-" for size in held), failed))
-    yield from aligned([COLUMNS, *rows], left=("layout", ""))
+    yield from align_table([COLUMNS, *rows], left=("layout", ""))
     errors = [
         [abs(one[f"{kind}_step_seconds"] / one["measured_step_seconds"] - 1) for kind in ("predicted", "refitted")]
         for one in _rows(tuned)

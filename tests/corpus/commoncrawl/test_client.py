@@ -17,8 +17,8 @@ from corpus.commoncrawl import http as http_module
 from corpus.commoncrawl.client import Client, is_path
 from corpus.commoncrawl.config import HttpConfig
 from corpus.commoncrawl.http import Bad, Http, ServerGone, Temporary
+from corpus.engine.disk_budget import Free
 from corpus.engine.errors import DiskError
-from corpus.engine.space import Free
 from tests.corpus.commoncrawl.server import Request, Server, serving
 
 QUICK = HttpConfig(contact="test@example.org", attempts=4, backoff_seconds=0.0)

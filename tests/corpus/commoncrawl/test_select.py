@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from corpus.commoncrawl import select as select_module
 from corpus.commoncrawl.config import FetchConfig, HttpConfig, SelectConfig
 from corpus.commoncrawl.index import may_hold, surt_ranges
-from corpus.commoncrawl.select import Select, Sort
+from corpus.commoncrawl.select import CcSelectStage, CcSortStage
 from corpus.document import read_table
 from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
@@ -30,7 +30,9 @@ HTTP = HttpConfig(contact="test@example.org", backoff_seconds=0.0)
 
 def run(out: Path, files: Sequence[File], fetch: FetchConfig | None = None, **options: Any) -> dict[str, Folder]:
     select, fetch = SelectConfig(**options), fetch or FetchConfig()
-    return run_stages([Select(tuple(files), select, fetch, HTTP), Sort(select, fetch)], str(out), workers=0)
+    return run_stages(
+        [CcSelectStage(tuple(files), select, fetch, HTTP), CcSortStage(select, fetch)], str(out), workers=0
+    )
 
 
 def local(archive: Archive) -> list[File]:

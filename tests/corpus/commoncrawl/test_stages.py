@@ -14,8 +14,8 @@ import pytest
 
 from corpus.commoncrawl.config import FetchConfig, HttpConfig, SelectConfig
 from corpus.commoncrawl.http import Http
-from corpus.commoncrawl.select import Select, Sort
-from corpus.commoncrawl.stages import Fetch, WholeFiles
+from corpus.commoncrawl.select import CcSelectStage, CcSortStage
+from corpus.commoncrawl.stages import CcFetchStage, CcFilesStage
 from corpus.document import read_table
 from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
@@ -38,7 +38,11 @@ def stages(
     names = index or [str(archive.folder / name) for name in archive.indexes]
     select = SelectConfig()
     files = tuple(storage.list_inputs(names))
-    return [Select(files, select, fetch, http), Sort(select, fetch), Fetch(CRAWL, base, fetch, http)]
+    return [
+        CcSelectStage(files, select, fetch, http),
+        CcSortStage(select, fetch),
+        CcFetchStage(CRAWL, base, fetch, http),
+    ]
 
 
 def fetched(out: Path, planned: list[Any], workers: int = 0) -> Folder:
@@ -205,7 +209,7 @@ def test_an_archive_that_is_not_that_of_the_index_fails(
 
 def whole(archive: Archive, base: str, out: Path, http: HttpConfig = HTTP, paths: Sequence[str] = ()) -> Folder:
     chosen = tuple(enumerate(paths or archive.wets))
-    return run_stages([WholeFiles(CRAWL, base, chosen, http)], str(out), workers=0)["cc_files"]
+    return run_stages([CcFilesStage(CRAWL, base, chosen, http)], str(out), workers=0)["cc_files"]
 
 
 def digests(folder: Folder) -> dict[str, str]:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from corpus.crawl.progress import Pulse, shown
+from corpus.crawl.progress import Pulse, show_progress
 
 PULSE = Pulse(
     pages=12_345, fetched_bytes=9, busy=64, done=20_000, pending=123_456, chinese_bytes=98 * 10**6, text_bytes=10**8
@@ -22,7 +22,7 @@ def test_a_narrow_terminal_cuts_the_end_of_the_line(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with shown(quiet=False) as draw:
+    with show_progress(quiet=False) as draw:
         draw(PULSE)
     drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
     [line] = {line.strip() for line in re.split(r"[\r\n]", drawn) if "12,345" in line}

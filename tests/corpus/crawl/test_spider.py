@@ -145,6 +145,6 @@ def test_without_a_handler_nothing_goes_on() -> None:
 def test_what_was_cut_off_has_no_fate() -> None:
     script = Script(VISIT)
     spider = spider_of(script)
-    spider.deaf = True
+    spider.aborted = True
     spider.failed(Failed(Request(VISIT.url, meta={"visit": VISIT}), asyncio.CancelledError()))
     assert not script.told and not script.mistakes

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members, Signatures, Survivors
+from corpus.dedup import (
+    BucketsStage,
+    CandidatesStage,
+    ClustersStage,
+    DedupConfig,
+    MembersStage,
+    SignaturesStage,
+    TextStage,
+)
 from corpus.engine.run import run_stages
 from tests.corpus.dedup.build import Deduplicate, Feed, Result, Shards
 from tests.corpus.dedup.earlier import Build, run
@@ -31,12 +39,12 @@ def deduplicate(tmp_path: Path) -> Deduplicate:
         config = config or DedupConfig()
         stages = [
             Feed(tuple(map(tuple, shards))),
-            Signatures(config),
-            Buckets(),
-            Members(config),
-            Candidates(config),
-            Clusters(config),
-            Survivors(config),
+            SignaturesStage(config),
+            BucketsStage(),
+            MembersStage(config),
+            CandidatesStage(config),
+            ClustersStage(config),
+            TextStage(config),
         ]
         return Result(run_stages(stages, str(tmp_path / f"build-{next(calls)}"), workers=workers))
 

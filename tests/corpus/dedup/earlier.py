@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members, Signatures, Survivors
+from corpus.dedup import (
+    BucketsStage,
+    CandidatesStage,
+    ClustersStage,
+    DedupConfig,
+    MembersStage,
+    SignaturesStage,
+    TextStage,
+)
 from corpus.dedup.near.earlier import EarlierBuilds, build_name
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Stage
@@ -24,12 +32,12 @@ def stages(shards: Shards, earlier: Sequence[object] = (), **settings: Any) -> l
     builds = EarlierBuilds(dedup)
     return [
         Feed(tuple(map(tuple, shards))),
-        Signatures(dedup),
-        Buckets(earlier=builds),
-        Members(dedup, earlier=builds),
-        Candidates(dedup, earlier=builds),
-        Clusters(dedup, earlier=builds),
-        Survivors(dedup),
+        SignaturesStage(dedup),
+        BucketsStage(earlier=builds),
+        MembersStage(dedup, earlier=builds),
+        CandidatesStage(dedup, earlier=builds),
+        ClustersStage(dedup, earlier=builds),
+        TextStage(dedup),
     ]
 
 

@@ -16,7 +16,7 @@ from corpus.__main__ import main
 from corpus.document import read_table
 from corpus.engine.run import current
 from corpus.report import ledger
-from corpus.report.facts import gather
+from corpus.report.metadata import gather
 from tests.corpus.texts import document
 from tokenizer.__main__ import main as tokenizer
 from tokenizer.shards import open_split

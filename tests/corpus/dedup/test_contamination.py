@@ -11,8 +11,8 @@ import pytest
 
 from corpus.dedup.config import ContaminationConfig, DedupConfig
 from corpus.dedup.contamination.overlap import MAX_ITEMS, build_index, find, load_index
-from corpus.dedup.contamination.stage import RULE, Contamination
-from corpus.dedup.near.signing import Signatures
+from corpus.dedup.contamination.stage import RULE, ContaminationStage
+from corpus.dedup.near.signing import SignaturesStage
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.run import run_stages
 from corpus.engine.storage import list_inputs
@@ -42,8 +42,8 @@ def clean(path: Path, items: Path, texts: list[str], **values: Any) -> Result:
     config = ContaminationConfig(files=(str(items),), **values)
     stages = [
         Feed((tuple(texts[:2]), tuple(texts[2:]))),
-        Contamination(config),
-        Signatures(DedupConfig(), "contamination"),
+        ContaminationStage(config),
+        SignaturesStage(DedupConfig(), "contamination"),
     ]
     return Result(run_stages(stages, str(path / "build"), workers=0))
 
@@ -91,7 +91,7 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(WenhaiError, match=r"items\.jsonl: line 2 is not JSON"):
         load_index(tuple(list_inputs([str(path)])), 10)
     with pytest.raises(UsageError, match="matches no file"):
-        Contamination(ContaminationConfig(files=(str(tmp_path / "none"),))).inputs()
+        ContaminationStage(ContaminationConfig(files=(str(tmp_path / "none"),))).inputs()
 
 
 def test_plain_text_is_an_item_a_line(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from corpus.__main__ import main
 from corpus.dedup.near.earlier import Numbering, check_earlier
 from corpus.document import read_table
 from corpus.engine.errors import UsageError, WenhaiError
-from corpus.engine.prune import unneeded
+from corpus.engine.prune import unneeded_folders
 from corpus.engine.run import run_stages
 from tests.corpus.dedup.earlier import Build, config, out_of, run, stages
 from tests.corpus.dedup.texts import ANALECTS, POEM, TRADITIONAL_POEM
@@ -68,7 +68,7 @@ def test_the_contents_of_earlier_builds_decide_what_is_done_again(tmp_path: Path
     assert run(out, shards, [first]).texts == [ANALECTS]
     run(first, [[POEM], [ANALECTS]])
     assert run(out, shards, [first]).texts == []
-    gone = [one.folder.partition("-")[0] for one in unneeded(str(out), [stages(shards, [first])])]
+    gone = [one.folder.partition("-")[0] for one in unneeded_folders(str(out), [stages(shards, [first])])]
     assert gone == ["buckets", "candidates", "clusters", "members", "text"]  # those of the run without earlier builds
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from corpus.dedup import DedupConfig, near_duplicates
 from corpus.dedup.near.in_memory import Duplicate
-from corpus.dedup.near.ranks import STATISTICS, decided, measure, rank_words, read_facts
+from corpus.dedup.near.ranks import STATISTICS, deciding_part, measure, rank_words, read_facts
 from tests.corpus.dedup.build import Deduplicate
 from tests.corpus.dedup.texts import POEM, TRADITIONAL_POEM
 from tests.corpus.texts import document
@@ -61,7 +61,7 @@ def test_sources_then_script_then_worth_then_date_decide() -> None:
     found = words(texts, config, source=sources, date=pa.array(dates, pa.string()))
     order = sorted(range(7), key=lambda at: -found[at])
     assert order == [0, 1, 6, 5, 4, 3, 2]
-    said = [decided(found[a], found[b]) for a, b in itertools.pairwise(order)]
+    said = [deciding_part(found[a], found[b]) for a, b in itertools.pairwise(order)]
     assert said[:2] == ["prefer_sources"] * 2 and said[5] == "prefer_script" and said[4] == "worth 96 > 90 characters"
     assert said[2:4] == ["date 2010-05-05 before 2011-05-05", "date 2011-05-05 before none"]
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from corpus.dedup.config import DedupConfig, RepeatedLinesConfig
-from corpus.dedup.near.signing import Signatures
-from corpus.dedup.passages.line_stages import GATE, LineCounts, LineKeys, RepeatedLines
+from corpus.dedup.near.signing import SignaturesStage
+from corpus.dedup.passages.line_stages import GATE, LineCountsStage, LineKeysStage, RepeatedLinesStage
 from corpus.dedup.passages.repeated_lines import COUNT_DTYPE, SKETCH, Counts, count_documents, site_keys, smallest
 from corpus.engine.run import run_stages
 from tests.corpus.dedup.build import Feed, Result
@@ -30,10 +30,10 @@ def cut(path: Path, shards: Sequence[Sequence[str]], workers: int = 0, **values:
     lines = RepeatedLinesConfig(**values)
     stages = [
         Feed(tuple(map(tuple, shards))),
-        LineKeys(lines),
-        LineCounts(lines),
-        RepeatedLines(lines),
-        Signatures(DedupConfig(repeated_lines=lines), "repeated_lines"),
+        LineKeysStage(lines),
+        LineCountsStage(lines),
+        RepeatedLinesStage(lines),
+        SignaturesStage(DedupConfig(repeated_lines=lines), "repeated_lines"),
     ]
     return Result(run_stages(stages, str(path), workers=workers))
 

@@ -12,10 +12,16 @@ import opencc
 import pytest
 
 from corpus.__main__ import main
-from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members, Signatures
+from corpus.dedup import BucketsStage, CandidatesStage, ClustersStage, DedupConfig, MembersStage, SignaturesStage
 from corpus.dedup.config import SubstringsConfig
 from corpus.dedup.passages.sentences import LONG_PIECE
-from corpus.dedup.passages.substring_stages import GATE, CutSurvivors, PassageKeys, PassageRanks, Substrings
+from corpus.dedup.passages.substring_stages import (
+    GATE,
+    CutTextStage,
+    PassageKeysStage,
+    PassageRanksStage,
+    SubstringsStage,
+)
 from corpus.dedup.records import RECORD_DTYPE, array_rows, section
 from corpus.engine.run import run_stages
 from corpus.report import ledger
@@ -45,15 +51,15 @@ def cut(
     substrings = SubstringsConfig(**({"min_chars": MIN_CHARS} | values))
     stages = [
         Feed(tuple(map(tuple, shards))),
-        Signatures(config),
-        Buckets(),
-        Members(config),
-        Candidates(config),
-        Clusters(config),
-        PassageKeys(substrings),
-        PassageRanks(),
-        Substrings(substrings),
-        CutSurvivors(config),
+        SignaturesStage(config),
+        BucketsStage(),
+        MembersStage(config),
+        CandidatesStage(config),
+        ClustersStage(config),
+        PassageKeysStage(substrings),
+        PassageRanksStage(),
+        SubstringsStage(substrings),
+        CutTextStage(config),
     ]
     return Result(run_stages(stages, str(path), workers=workers))
 

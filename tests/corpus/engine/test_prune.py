@@ -9,7 +9,7 @@ import pytest
 
 from corpus.engine import durable, storage
 from corpus.engine.errors import LockHeld, WenhaiError
-from corpus.engine.prune import prune, unneeded
+from corpus.engine.prune import prune, unneeded_folders
 from corpus.engine.run import read_run, run_stages
 from corpus.engine.storage import File
 from tests.corpus.engine.toy import Joined, Lines, text_files, tree
@@ -31,8 +31,10 @@ def test_folders_of_other_recipes_go_and_those_of_given_ones_stay(files: tuple[F
         run_stages([Lines(files, min_chars=min_chars), Joined()], out, workers=0)
         made[min_chars] = folders(out)
     before = tree(Path(out))
-    assert unneeded(out, [[Lines(()), Joined()]]) == unneeded(out, [])  # a recipe that was never run needs nothing
-    gone = unneeded(out, [[Lines((), min_chars=2), Joined()]])  # inputs are not asked for
+    assert unneeded_folders(out, [[Lines(()), Joined()]]) == unneeded_folders(
+        out, []
+    )  # a recipe that was never run needs nothing
+    gone = unneeded_folders(out, [[Lines((), min_chars=2), Joined()]])  # inputs are not asked for
     assert {one.folder for one in gone} == made[4]
     assert tree(Path(out)) == before  # listing removes nothing
     assert prune(out, [[Lines((), min_chars=2), Joined()]]) == gone
@@ -45,15 +47,15 @@ def test_a_stage_of_another_package_stays_with_what_it_was_built_on(files: tuple
     run_stages([Lines(files, min_chars=2), Joined()], out, workers=0)
     first = folders(out)
     run_stages([Lines(files, min_chars=4)], out, workers=0)  # `joined` is of no recipe here, and no longer current
-    assert {one.folder for one in unneeded(out, [[Lines((), min_chars=4)]])} == first
-    assert unneeded(out, [[Lines((), min_chars=2)]]) == []
+    assert {one.folder for one in unneeded_folders(out, [[Lines((), min_chars=4)]])} == first
+    assert unneeded_folders(out, [[Lines((), min_chars=2)]]) == []
 
 
 def test_bytes_with_another_name_are_not_freed(files: tuple[File, ...], tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     run_stages([Lines(files[:2], min_chars=2)], out, workers=0)
     run_stages([Lines(files, min_chars=2)], out, workers=0)  # takes two files over by links
-    [one] = unneeded(out, [[Lines((), min_chars=9)]])
+    [one] = unneeded_folders(out, [[Lines((), min_chars=9)]])
     data = sum(path.stat().st_size for path in (Path(out) / one.folder / "data").iterdir())
     assert one.file_bytes - one.freed_bytes == data > 0
     free = sum(path.stat().st_size for path in (Path(out) / one.folder).rglob("*.json"))
@@ -74,4 +76,4 @@ def test_an_object_store_is_pruned_too(files: tuple[File, ...]) -> None:
         run_stages([Lines(files, min_chars=min_chars), Joined()], "memory://prune", workers=0)
     [one, other] = prune("memory://prune", [])
     assert storage.sizes(f"memory://prune/{one.folder}") == {} and one.freed_bytes > 0
-    assert unneeded("memory://prune", []) == [] and other.folder.startswith("lines-")
+    assert unneeded_folders("memory://prune", []) == [] and other.folder.startswith("lines-")

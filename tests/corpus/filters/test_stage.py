@@ -12,7 +12,7 @@ from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, read_table, write_tabl
 from corpus.engine.stage import Folder, Output
 from corpus.engine.storage import File
 from corpus.filters import load
-from corpus.filters.stage import STATISTICS_SCHEMA, Filtering
+from corpus.filters.stage import STATISTICS_SCHEMA, FilterStage
 from tests.corpus.texts import document
 
 TEXTS = [
@@ -43,7 +43,7 @@ def documents(texts: list[str]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=DOCUMENT_SCHEMA)
 
 
-def run(folder: Path, table: pa.Table, stage: Filtering) -> tuple[Output, dict[str, int]]:
+def run(folder: Path, table: pa.Table, stage: FilterStage) -> tuple[Output, dict[str, int]]:
     folder.mkdir(exist_ok=True)
     shard = folder / "00003-00.parquet"
     write_table(shard, table)
@@ -71,7 +71,7 @@ def run(folder: Path, table: pa.Table, stage: Filtering) -> tuple[Output, dict[s
 
 
 def test_a_shard(tmp_path: Path) -> None:
-    stage = Filtering(load("web_zh").config)
+    stage = FilterStage(load("web_zh").config)
     out, counts = run(tmp_path / "a", documents(TEXTS), stage)
     kept = read_table(tmp_path / "a" / "data/00003-00.parquet")
     fates = read_table(tmp_path / "a" / "fates/00003-00.parquet")
@@ -108,7 +108,7 @@ def test_a_shard(tmp_path: Path) -> None:
 
 
 def test_an_empty_shard_and_one_where_nothing_is_kept(tmp_path: Path) -> None:
-    stage = Filtering(load("web_zh").config)
+    stage = FilterStage(load("web_zh").config)
     for name, texts in (("empty", []), ("nothing_kept", ["", "短"])):
         run(tmp_path / name, documents(texts), stage)
         assert read_table(tmp_path / name / "data/00003-00.parquet").num_rows == 0

@@ -14,7 +14,7 @@ from corpus.dedup.near.survivors import INDEX_SCHEMA
 from corpus.document import DOCUMENT_SCHEMA, read_table, write_table
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
-from corpus.mixture import Mixture, MixtureConfig, MixtureTotals
+from corpus.mixture import MixtureConfig, MixtureStage, MixtureTotalsStage
 
 STATISTIC = "length.num_chars"
 
@@ -105,5 +105,5 @@ class Result:
 def mix(out: Path, shards: Sequence[Sequence[Doc]], config: MixtureConfig, workers: int = 0) -> Result:
     """Run the stages."""
     given = tuple(map(tuple, shards))
-    stages: list[Stage] = [Measured(given), Texts(given), MixtureTotals(config), Mixture(config)]
+    stages: list[Stage] = [Measured(given), Texts(given), MixtureTotalsStage(config), MixtureStage(config)]
     return Result(run_stages(stages, str(out), workers=workers))

@@ -12,7 +12,7 @@ import pytest
 from corpus.__main__ import main
 from corpus.document import read_table
 from corpus.engine.run import current
-from corpus.report.facts import gather
+from corpus.report.metadata import gather
 from corpus.report.summary import funnel
 from tests.corpus.texts import document
 from tokenizer.__main__ import main as tokenizer

@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from corpus.document import read_table, write_table
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.run import run_stages
-from corpus.mixture import Mixture, MixtureConfig, MixtureTotals
+from corpus.mixture import MixtureConfig, MixtureStage, MixtureTotalsStage
 from corpus.mixture.stages import COPIES_SCHEMA, GROUPS_SCHEMA, LEFT_OUT
 from corpus.report import mixture
 from corpus.report.mixture import REST, TOP_GROUPS, read_groups, render, top_groups, wholes
@@ -166,7 +166,7 @@ def test_statistics_of_other_documents_are_refused(tmp_path: Path) -> None:
     [file] = result.folders["filter"].files("statistics")
     write_table(Path(file.url), read_table(Path(file.url)).slice(0, 20))
     with pytest.raises(WenhaiError, match="has no row for some documents"):
-        run_stages([MixtureTotals(MIXED), Mixture(MIXED)], str(tmp_path), workers=0)
+        run_stages([MixtureTotalsStage(MIXED), MixtureStage(MIXED)], str(tmp_path), workers=0)
 
 
 def test_sources_without_number_are_added_up_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from corpus.report import distributions
-from corpus.report.facts import gather
 from corpus.report.html import write_report
+from corpus.report.metadata import gather
 from corpus.retune.command import retune
 from tests.corpus.report.build import HOSTILE_TEXT
 from tests.corpus.retune.conftest import built, inputs  # noqa: F401  (fixtures)

@@ -10,7 +10,7 @@ import pytest
 
 from corpus.recipe import record_recipe
 from corpus.report.card import render_card
-from corpus.report.facts import gather
+from corpus.report.metadata import gather
 from tests.corpus.report.build import MAIL, MOBILE, RULE
 from tests.corpus.retune.conftest import built, inputs  # noqa: F401  (fixtures)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from corpus.report import facts as facts_module
-from corpus.report.facts import gather
+from corpus.report import metadata as facts_module
 from corpus.report.html import render_html, write_report
 from corpus.report.markdown import render_markdown
+from corpus.report.metadata import gather
 from tests.corpus.report.build import BROKEN_PLACE, MAIL, MOBILE, RULE, build
 from tests.html_page import Page
 

@@ -13,8 +13,8 @@ from corpus.engine.storage import list_inputs
 from corpus.recipe import load_recipe
 from corpus.report import ledger
 from corpus.report.explain import explain
-from corpus.report.facts import gather
 from corpus.report.html import write_report
+from corpus.report.metadata import gather
 from corpus.report.summary import funnel
 from corpus.report.verify import verify
 

@@ -10,7 +10,7 @@ import pytest
 
 from corpus.engine.config import RECIPES, apply_overrides, load_toml
 from corpus.engine.errors import UsageError
-from corpus.engine.toml import dump, edited, toml_value
+from corpus.engine.toml import dump, edit, toml_value
 from corpus.retune import write_recipe
 
 
@@ -81,7 +81,7 @@ def test_a_path_that_cannot_be_followed_from_elsewhere_is_written_out(tmp_path: 
 def test_a_comment_stays_where_it_was() -> None:
     old, new = ({"filter": {"length": {"num_chars": {"min": limit}}}} for limit in (50, 12345))
     text = "[filter.length] # 长度\n# 说明\nnum_chars = { min = 50 }     # 一句话\n"
-    assert edited(text, old, new) == "[filter.length] # 长度\n# 说明\nnum_chars = {min = 12345}     # 一句话\n"
+    assert edit(text, old, new) == "[filter.length] # 长度\n# 说明\nnum_chars = {min = 12345}     # 一句话\n"
 
 
 @pytest.mark.parametrize(("name", "words"), [("mine.txt", r"ends in \.toml"), ("none/mine.toml", "does not exist")])

@@ -14,7 +14,7 @@ import pytest
 
 from corpus.engine.storage import File
 from corpus.sources import BadRecord, Record, SourcesConfig, can_be_cut, kind_of, read
-from corpus.sources.stage import Extract
+from corpus.sources.stage import ExtractStage
 from tests.corpus.sources.files import read_all
 from tests.corpus.sources.test_stage import extract, rows
 
@@ -255,7 +255,7 @@ def test_a_dump_through_the_stage_in_any_number_of_tasks(tmp_path: Path, monkeyp
 
 def test_only_a_large_dump_is_cut() -> None:
     size = 100 << 20
-    tasks = Extract((File("/a.xml.bz2", size, "0" * 64),), SourcesConfig(task_bytes=40 << 20)).plan({})
+    tasks = ExtractStage((File("/a.xml.bz2", size, "0" * 64),), SourcesConfig(task_bytes=40 << 20)).plan({})
     assert [task.params for task in tasks] == [
         {"start": start, "end": start + (40 << 20)} for start in range(0, size, 40 << 20)
     ]

@@ -38,7 +38,7 @@ def test_records_keep_their_order_in_any_batches(monkeypatch: pytest.MonkeyPatch
 
 
 def test_text_alone_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "shared", None)
+    monkeypatch.setattr(sandbox, "shared_sandbox", None)
     texts: list[Record | BadRecord] = [Record("1", 1, b"{}", "text", text="学而时习之"), BadRecord(2, 1, "json", "")]
     assert list(pages.with_pages(texts, ExtractConfig())) == [(text, None) for text in texts]
 

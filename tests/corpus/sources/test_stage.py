@@ -20,7 +20,7 @@ from corpus.engine.stage import Folder
 from corpus.engine.storage import File, list_inputs
 from corpus.extract import ExtractConfig
 from corpus.sources import SourcesConfig
-from corpus.sources.stage import Extract
+from corpus.sources.stage import ExtractStage
 from tests.corpus.sources.files import members, warc_record
 from tests.corpus.texts import document
 
@@ -28,7 +28,7 @@ BODY = "<html><title>标题</title><body><h1>标题</h1><p>%s</p></body></html>"
 
 
 def extract(folder: Path, out: Path, workers: int = 0, **sources: Any) -> Folder:
-    stage = Extract(tuple(list_inputs([str(folder / "*")])), SourcesConfig(**sources), ExtractConfig())
+    stage = ExtractStage(tuple(list_inputs([str(folder / "*")])), SourcesConfig(**sources), ExtractConfig())
     return run_stages([stage], str(out), workers=workers)["extract"]
 
 
@@ -158,14 +158,14 @@ def test_empty_inputs_give_one_empty_shard(tmp_path: Path) -> None:
 def test_an_input_listed_twice_is_an_error(tmp_path: Path) -> None:
     file = File(str(tmp_path / "a.jsonl"), 3, "0" * 64)
     with pytest.raises(UsageError, match=r"a\.jsonl: listed twice"):
-        Extract((file, file))
+        ExtractStage((file, file))
 
 
 def test_small_files_share_a_task(tmp_path: Path) -> None:
     files = tuple(
         File(f"/{name}.jsonl", size, "0" * 64) for name, size in [("c", 60), ("a", 30), ("b", 70), ("d", 500)]
     )
-    tasks = Extract(files, SourcesConfig(task_bytes=100)).plan({})
+    tasks = ExtractStage(files, SourcesConfig(task_bytes=100)).plan({})
     assert [(task.name, [file.url for file in task.inputs]) for task in tasks] == [
         ("00000", ["/a.jsonl", "/b.jsonl"]),
         ("00001", ["/c.jsonl"]),

@@ -220,7 +220,7 @@ def test_no_marks_are_left_and_balanced_is_stable(parts: list[str]) -> None:
 @example(["{{"] * 6 + ["x"] + ["}}"] * 6, 3)
 @given(st.lists(st.sampled_from(["{{", "}}", "[[", "]]", "x"])), st.integers(1, 4))
 def test_balanced_marks_are_in_pairs_and_not_too_deep(parts: list[str], max_depth: int) -> None:
-    kept = syntax.balanced(" ".join(parts), max_depth).split()
+    kept = syntax.balance_braces(" ".join(parts), max_depth).split()
     open_marks = []
     for mark in kept:
         if mark in ("{{", "[["):

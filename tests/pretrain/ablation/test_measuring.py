@@ -10,7 +10,7 @@ import pytest
 
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.ablation import measuring
-from pretrain.ablation.measuring import Questions, Tasks, measured, tasks_of
+from pretrain.ablation.measuring import Questions, Tasks, measure_run, tasks_of
 from pretrain.ablation.plan import new_plan
 from pretrain.ablation.unseen import Held, read_held
 from pretrain.config import with_vocab_size
@@ -46,7 +46,7 @@ def test_what_is_measured_and_when_it_is_again(
 
     monkeypatch.setattr(measuring, "evaluate", noting)
     questions = Questions(held, 2000, None, "cpu")
-    found = measured(tmp_path, "one-seed7", [2, 4], questions)
+    found = measure_run(tmp_path, "one-seed7", [2, 4], questions)
     assert list(found.bits_per_character) == ["held out/one", "held out/other", "text/prose.txt"]
     assert {key: list(steps) for key, steps in found.curves.items()} == {
         "held out/one": ["2", "4"],
@@ -57,9 +57,9 @@ def test_what_is_measured_and_when_it_is_again(
     assert sorted(size for _, size in asked)[:4] < sorted(size for _, size in asked)[3:]  # curves: of a part
 
     asked.clear()
-    assert measured(tmp_path, "one-seed7", [2, 4], questions) == found
+    assert measure_run(tmp_path, "one-seed7", [2, 4], questions) == found
     assert asked == []
-    assert measured(
+    assert measure_run(
         tmp_path, "one-seed7", [2, 4], Questions(held[:1], 2000, None, "cpu")
     ).bits_per_character.keys() == {"held out/one"}
 
@@ -74,7 +74,7 @@ def test_tasks_are_asked_of_the_last_checkpoint(
         return {"tnews": SimpleNamespace(accuracy=lambda: 0.25, num_items=8, chance=1 / 15)}
 
     monkeypatch.setattr("pretrain.tasks.run.run_tasks", run_tasks)
-    found = measured(tmp_path, "one-seed7", [2, 4], Questions(held[2:], 2000, TASKS, "cpu"))
+    found = measure_run(tmp_path, "one-seed7", [2, 4], Questions(held[2:], 2000, TASKS, "cpu"))
     assert (found.accuracy["tnews"].share, found.accuracy["tnews"].num_items) == (0.25, 8)
     assert asked == [
         ("step-00000004", ["tnews"], Path("fewclue"), 8, tmp_path / "measured" / "one-seed7-tasks-ffffffffffff")
@@ -103,5 +103,5 @@ def test_a_model_that_has_diverged_is_no_measure(
 ) -> None:
     monkeypatch.setattr(measuring, "evaluate", lambda *anything: SimpleNamespace(bits_per_character=float("nan")))
     with pytest.raises(WenhaiError, match="step-00000002: what it makes of held out one is not a finite"):
-        measured(tmp_path, "one-seed7", [2, 4], Questions(held, 2000, None, "cpu"))
+        measure_run(tmp_path, "one-seed7", [2, 4], Questions(held, 2000, None, "cpu"))
     assert not (tmp_path / "measured").exists()

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from pretrain.ablation.measuring import Accuracy, Measured
 from pretrain.ablation.page import bars, render
 from pretrain.ablation.plan import Plan, new_plan
-from pretrain.ablation.results import Metric, Results, collect, described_exclusions, tables, to_json
+from pretrain.ablation.results import Metric, Results, collect, exclusion_lines, tables, to_json
 from pretrain.ablation.unseen import Document, Held
 from tests.html_page import Page
 from tests.pretrain.ablation.builds import two_builds
@@ -111,7 +111,7 @@ def test_curves_are_of_the_steps_that_all_seeds_have(plan: Plan) -> None:
 
 def test_the_same_documents_of_two_arms_are_said_to_be_the_same() -> None:
     one, text, gone = HELD
-    lines = described_exclusions([one, replace(one, name="other"), text, gone, gone])
+    lines = exclusion_lines([one, replace(one, name="other"), text, gone, gone])
     assert [line for line in lines if "same documents" in line] == ["the same documents: held out one, held out other"]
 
 

@@ -321,7 +321,7 @@ def made_by_megatron(peer: Path, out: Path, cases: list[dict[str, Any]]) -> list
     """The arrays of each case, by one child process."""
     out.mkdir()
     (out / "cases.json").write_text(json.dumps(cases))
-    environment.call("gpt_dataset.py", "arrays", str(out / "cases.json"), str(out), folder=peer)
+    environment.run_peer("gpt_dataset.py", "arrays", str(out / "cases.json"), str(out), folder=peer)
     return [dict(np.load(out / f"{case['name']}.npz")) for case in cases]
 
 

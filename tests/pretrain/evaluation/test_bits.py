@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from pretrain.data import IGNORED_TARGET
 from pretrain.evaluation import bits
-from pretrain.evaluation.bits import OTHER, Evaluation, batches, evaluate, evaluate_documents, largest, rows, together
+from pretrain.evaluation.bits import OTHER, Evaluation, batches, combine, evaluate, evaluate_documents, largest, rows
 from pretrain.evaluation.held_out import Document, HeldOut, split_documents
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.base.tensor import ALONE
@@ -37,8 +37,8 @@ class Priced:
         return ALONE.losses(self.logits(*batch.inputs), batch.targets)
 
 
-def reading(sequence_length: int = 4, **marks: bool) -> Reading:
-    return Reading(sequence_length, EOD, **marks)
+def batcher(sequence_length: int = 4, **marks: bool) -> EvaluationBatcher:
+    return EvaluationBatcher(sequence_length, EOD, **marks)
 
 
 def held_out_of(num_tokens: int) -> HeldOut:
@@ -78,7 +78,7 @@ def test_a_uniform_model_costs_the_logarithm_of_its_vocabulary(
     sequence_length: int, micro_batch_size: int, stride: int | None
 ) -> None:
     model = Priced(uniform_over(50, 64))
-    result = evaluate(model, held_out_of(23), reading(sequence_length), micro_batch_size, CPU, stride=stride)
+    result = evaluate(model, held_out_of(23), batcher(sequence_length), micro_batch_size, CPU, stride=stride)
     assert (result.num_tokens, result.num_characters, result.num_bytes) == (23, 7, 19)
     assert result.bits_per_character == pytest.approx(23 * math.log2(50) / 7, rel=1e-6)
     assert result.bits_per_byte == pytest.approx(23 * math.log2(50) / 19, rel=1e-6)
@@ -93,17 +93,17 @@ def test_a_model_that_knows_the_next_token_pays_nothing_and_sees_what_comes_befo
         def forward(self, tokens: torch.Tensor, *_: torch.Tensor | None) -> torch.Tensor:
             return 100.0 * torch.nn.functional.one_hot((tokens + 1) % 31, 64).float()
 
-    assert evaluate(Priced(Successor()), held_out, reading(8), 2, CPU).bits < 1e-9
+    assert evaluate(Priced(Successor()), held_out, batcher(8), 2, CPU).bits < 1e-9
 
 
 def test_shares_of_the_ranks_add_up_to_the_whole() -> None:
     priced, held_out = Priced(Seeing()), tiny_held_out()
     shares = [
-        priced.token_losses(reading().micro_batch(batch.tokens, batch.targets)).sum().item()
+        priced.token_losses(batcher().micro_batch(batch.tokens, batch.targets)).sum().item()
         for rank in range(3)
         for batch in batches(rows(held_out.tokens, 0, EOD, 4, 4), 4, 2, EOD, rank, 3)
     ]
-    whole = evaluate(priced, held_out, reading(), 2, CPU)
+    whole = evaluate(priced, held_out, batcher(), 2, CPU)
     assert math.fsum(shares) / math.log(2) == pytest.approx(whole.bits, rel=1e-6)
 
 
@@ -121,7 +121,7 @@ def test_each_token_costs_the_source_of_its_document(seed: int, length: int, str
     )
     stride = min(stride, length)
     model = Seeing()
-    found = evaluate(Priced(model), held_out, reading(length), batch_size, CPU, stride=stride)
+    found = evaluate(Priced(model), held_out, batcher(length), batch_size, CPU, stride=stride)
     expected = dict.fromkeys(held_out.sources or [], 0.0)
     owners = np.repeat(held_out.sources or [], sizes + 1)
     for window in rows(held_out.tokens, np.arange(len(owners)), EOD, length, stride):
@@ -135,7 +135,7 @@ def test_each_token_costs_the_source_of_its_document(seed: int, length: int, str
         own = [size for size, source in zip(sizes, held_out.sources or [], strict=True) if source == name]
         sums = (sum(own) + len(own), sum(own), 2 * sum(own))
         assert (part.num_tokens, part.num_characters, part.num_bytes) == sums
-    whole = together(list(found.by_source.values()))
+    whole = combine(list(found.by_source.values()))
     assert (whole.bits, whole.num_tokens, whole.num_characters, whole.num_bytes) == (
         found.bits, found.num_tokens, found.num_characters, found.num_bytes)  # fmt: skip
 
@@ -149,7 +149,7 @@ def test_documents_that_are_read_alone_cost_what_a_forward_over_each_does(with_e
         Document(np.arange(1, 15), "字" * 14, "long"),
         Document(np.array([7]), "a", "a"),
     ]
-    result = evaluate_documents(Priced(model), documents, reading(16), 3, CPU, stride=stride, with_ends=with_ends)
+    result = evaluate_documents(Priced(model), documents, batcher(16), 3, CPU, stride=stride, with_ends=with_ends)
     expected: dict[str, float] = dict.fromkeys((document.source for document in documents), 0.0)
     num_tokens = 0
     for document in documents:
@@ -170,7 +170,7 @@ def test_a_long_document_is_read_by_windows_that_slide() -> None:
         return torch.zeros(*tokens.shape, VOCAB_SIZE)
 
     documents = [Document(np.arange(1, 20), "字" * 19, "a"), Document(np.arange(30, 32), "字字", "a")]
-    result = evaluate_documents(Priced(model), documents, reading(8), 9, CPU, stride=4)
+    result = evaluate_documents(Priced(model), documents, batcher(8), 9, CPU, stride=4)
     assert result.num_tokens == 20 + 3
     starts = [0, 4, 8, 12]
     assert seen == [
@@ -192,14 +192,14 @@ def test_documents_are_read_as_they_are_needed() -> None:
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        evaluate_documents(Stopping(Seeing()), documents(), reading(8), 2, CPU)  # type: ignore[arg-type]
+        evaluate_documents(Stopping(Seeing()), documents(), batcher(8), 2, CPU)  # type: ignore[arg-type]
     assert taken <= 64 * 2
 
 
 def test_sources_beyond_those_that_are_told_apart_are_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bits, "MOST_SOURCES", 2)
     documents = [Document(np.array([5, 6]), "两字", source) for source in ("a", "b", "c", "a", "d")]
-    found = evaluate_documents(Priced(uniform_over(50, 64)), documents, reading(8), 2, CPU).by_source
+    found = evaluate_documents(Priced(uniform_over(50, 64)), documents, batcher(8), 2, CPU).by_source
     assert {name: part.num_characters for name, part in found.items()} == {"a": 4, "b": 2, OTHER: 4}
     assert found[OTHER].bits == pytest.approx(6 * math.log2(50))
 
@@ -232,13 +232,13 @@ def test_a_model_gets_the_marks_that_it_had_in_training_and_attention_is_causal(
         return torch.zeros(*tokens.shape, 64)
 
     held_out = HeldOut(np.array([5, EOD, 6, EOD], dtype=np.uint16), ["五", "六"], EOD)
-    evaluate(Priced(model), held_out, reading(**marks), 1, CPU)
+    evaluate(Priced(model), held_out, batcher(**marks), 1, CPU)
     assert seen == [[ids, None, positions, None]], "tokens are EOD 5 EOD 6; neither prefixes nor branches"
 
 
 def test_texts_cost_together_what_they_cost_apart() -> None:
     a, b, c = Evaluation(8.0, 3, 3, 9), Evaluation(2.0, 1, 2, 2), Evaluation(2.0, 1, 1, 1)
-    both = together([together([Evaluation(10.0, 4, 5, 11, {"a": a, "b": b})]), Evaluation(2.0, 1, 1, 1, {"b": c})])
+    both = combine([combine([Evaluation(10.0, 4, 5, 11, {"a": a, "b": b})]), Evaluation(2.0, 1, 1, 1, {"b": c})])
     assert (both.bits_per_character, both.bits_per_byte, both.num_tokens) == (2.0, 1.0, 5)
     assert both.by_source == {"a": a, "b": Evaluation(4.0, 2, 3, 3)}
 
@@ -252,7 +252,7 @@ def test_windows_have_lengths_that_the_ranks_of_a_matrix_can_share() -> None:
 
     world = SimpleNamespace(dp_rank=0, dp_size=1, tp_size=3, sum_over=lambda axes, *numbers: list(numbers))
     documents = [Document(np.arange(1, 1 + size), "字" * size, "a") for size in (2, 40, 70)]
-    found = evaluate_documents(Priced(model), documents, reading(48), 1, CPU, cast(World, world))
+    found = evaluate_documents(Priced(model), documents, batcher(48), 1, CPU, cast(World, world))
     assert found.num_tokens == 2 + 40 + 70 + 3
     assert lengths == [48, 48, 48, 24], "of eight tokens for each of three"
 

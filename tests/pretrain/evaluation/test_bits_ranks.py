@@ -9,7 +9,7 @@ import pytest
 
 from pretrain.config import RunConfig
 from pretrain.evaluation.bits import evaluate, evaluate_documents
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import EOD, tiny_config, tiny_held_out, tiny_run, train_steps
 
@@ -23,7 +23,7 @@ def measure(config: RunConfig, num_steps_between: int) -> dict[str, Any]:
         for _ in range(2):
             if num_steps_between:
                 losses += train_steps(run, num_steps_between)[0]
-            how = (Reading.of(config, EOD), 2, run.world.device, run.world)
+            how = (EvaluationBatcher.of(config, EOD), 2, run.world.device, run.world)
             stream = evaluate(run.model, held_out, *how)
             alone = evaluate_documents(run.model, held_out.documents(), *how, stride=8)
             bits += [part.bits for whole in (stream, alone) for part in (whole, *whole.by_source.values())]

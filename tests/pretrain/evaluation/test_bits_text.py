@@ -20,12 +20,12 @@ from pretrain.__main__ import main
 from pretrain.checkpoint import load_model
 from pretrain.evaluation import command
 from pretrain.evaluation import held_out as held_out_module
-from pretrain.evaluation.bits import Evaluation, encoded, evaluate, evaluate_documents
+from pretrain.evaluation.bits import Evaluation, encode_batches, evaluate, evaluate_documents
 from pretrain.evaluation.command import table
 from pretrain.evaluation.held_out import UNKNOWN, leading_documents, read_held_out
 from pretrain.evaluation.kneser_ney import character_baselines
 from pretrain.evaluation.texts import Text
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from tests.pretrain.data.test_reader import Document, write_folder
 from tests.pretrain.texts import save_checkpoint, smallest_config
 from tokenizer.config import TokenizerConfig
@@ -132,8 +132,8 @@ def test_the_evaluate_command(small: Small, capsys: pytest.CaptureFixture[str]) 
 
     model, config = load_model(small.checkpoint)
     held_out = read_held_out(small.data, "validation", small.tokenizer)
-    reading = Reading.of(config, small.tokenizer.eod)
-    result = evaluate(model, held_out, reading, 3, torch.device("cpu"))
+    batcher = EvaluationBatcher.of(config, small.tokenizer.eod)
+    result = evaluate(model, held_out, batcher, 3, torch.device("cpu"))
     assert values["bits_per_character"] == pytest.approx(result.bits_per_character, rel=1e-6)
     assert values["loss"] == pytest.approx(math.log(small.tokenizer.vocab_size), abs=0.3), "it learned nothing yet"
     assert values["num_tokens"] == len(held_out.tokens)
@@ -159,15 +159,15 @@ def test_texts_of_ones_own(small: Small, tmp_path: Path, capsys: pytest.CaptureF
     assert main([*arguments, "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     model, config = load_model(small.checkpoint)
-    reading = Reading.of(config, small.tokenizer.eod)
+    batcher = EvaluationBatcher.of(config, small.tokenizer.eod)
     sources = {"李白": POEMS[0], "poems.jsonl": POEMS[1], "王维": POEMS[5], "one.txt": POEMS[2]}
     texts = [Text(text, source) for source, text in sources.items()]
 
     def by_hand(stride: int, with_ends: bool = True) -> Evaluation:
-        documents = encoded(texts, small.tokenizer)
-        return evaluate_documents(model, documents, reading, 2, torch.device("cpu"), None, stride, with_ends)
+        documents = encode_batches(texts, small.tokenizer)
+        return evaluate_documents(model, documents, batcher, 2, torch.device("cpu"), None, stride, with_ends)
 
-    whole = by_hand(reading.sequence_length)
+    whole = by_hand(batcher.sequence_length)
     assert values["bits_per_byte"] == pytest.approx(whole.bits_per_byte) and values["num_empty"] == 1
     assert set(values["sources"]) == set(sources) and "unigram_bits_per_character" not in values
     for name, part in values["sources"].items():
@@ -195,12 +195,12 @@ def test_documents_of_the_split_may_be_read_alone(small: Small, capsys: pytest.C
     values = json.loads(capsys.readouterr().out)
     model, config = load_model(small.checkpoint)
     held_out = read_held_out(small.data, "train", small.tokenizer)
-    reading = Reading.of(config, small.tokenizer.eod)
-    alone = evaluate_documents(model, held_out.documents(), reading, 2, torch.device("cpu"))
+    batcher = EvaluationBatcher.of(config, small.tokenizer.eod)
+    alone = evaluate_documents(model, held_out.documents(), batcher, 2, torch.device("cpu"))
     assert values["bits_per_character"] == pytest.approx(alone.bits_per_character)
     assert list(alone.by_source) == list(values["sources"]) and len(alone.by_source) == 2
     assert main([*arguments, "--stride", "2", "--json"]) == 0
-    stream = evaluate(model, read_held_out(small.data, "validation", small.tokenizer), reading, 2,
+    stream = evaluate(model, read_held_out(small.data, "validation", small.tokenizer), batcher, 2,
                       torch.device("cpu"), stride=2)  # fmt: skip
     assert json.loads(capsys.readouterr().out)["bits_per_character"] == pytest.approx(stream.bits_per_character)
 

@@ -28,9 +28,9 @@ from pretrain.finetuning import command
 from pretrain.finetuning.start import rows_a_step, settings
 from pretrain.generation import command as generation
 from pretrain.hf.export import weights_of
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.parallel.base import mesh
-from pretrain.run.datasets import open_run
+from pretrain.run.datasets import open_datasets
 from pretrain.run.trace import Trace
 from pretrain.run.train import train
 from tests.pretrain.finetuning.made import (
@@ -69,12 +69,12 @@ def answer(checkpoint_folder: Path, prompt: str) -> str:
     """What a model says, always the most probable token, up to the end of the document."""
     model, config = checkpoint.load_model(checkpoint_folder)
     tokenizer = tokenizer_of(checkpoint_folder)
-    reading = Reading.of(config, tokenizer.eod)
+    batcher = EvaluationBatcher.of(config, tokenizer.eod)
     tokens = [tokenizer.eod, *tokenizer.encode(prompt)]
     length = len(tokens)
     while len(tokens) < config.model.sequence_length and (tokens[-1] != tokenizer.eod or len(tokens) == 1):
         row = np.array([tokens])
-        batch = reading.micro_batch(row, row, prefix_lengths_B=np.array([length]))
+        batch = batcher.micro_batch(row, row, prefix_lengths_B=np.array([length]))
         tokens.append(int(model(*batch.inputs)[0, -1].argmax()))
     assert tokens[-1] == tokenizer.eod, "the end is learned"
     return tokenizer.decode(tokens[length:])
@@ -252,16 +252,16 @@ def test_what_is_held_out_is_the_answers(tuned: Path, lines: Path) -> None:
     assert newest is not None
     model, config = checkpoint.load_model(newest)
     tokenizer, template = tokenizer_of(newest), load_template("dialogue")
-    reading = Reading.of(config, tokenizer.eod)
+    batcher = EvaluationBatcher.of(config, tokenizer.eod)
     total, num_tokens = 0.0, 0
     for asked, said in EIGHT:
         prompt, rest = tokenizer.encode(render(template, [Message("user", asked)])), tokenizer.encode(said)
         tokens = np.array([[tokenizer.eod, *prompt, *rest]])
         targets = np.array([[*[IGNORED_TARGET] * len(prompt), *rest, tokenizer.eod]])
-        total += float(model.token_losses(reading.micro_batch(tokens, targets)).sum())
+        total += float(model.token_losses(batcher.micro_batch(tokens, targets)).sum())
         num_tokens += len(rest) + 1
     with mesh.start(config.parallel, "cpu", 1.0) as world:
-        corpora = open_run(config, tuned / "examples", None)
+        corpora = open_datasets(config, tuned / "examples", None)
         (held_out,) = corpora.held_out.values()
         assert isinstance(held_out, HeldOutAnswers)
         assert held_out.num_samples % 2 == 1  # so that a batch of two has one that is padding
@@ -319,7 +319,9 @@ def test_trace_finds_the_steps_that_saw_an_example(tuned: Path) -> None:
     trace = Trace.of_checkpoint(newest, {"examples": tuned / "examples"})
     state = checkpoint.read_state(newest)
     (order,) = state.orders
-    num_packs = open_run(checkpoint.read_saved(newest).config, tuned / "examples", None).loader.num_samples_per_epoch
+    num_packs = open_datasets(
+        checkpoint.read_saved(newest).config, tuned / "examples", None
+    ).loader.num_samples_per_epoch
     parts = trace.documents("url", "eight.jsonl:3")
     assert [part.sample // num_packs for part in parts] == list(range(state.num_samples // num_packs))
     assert {(part.start, part.stop) for part in parts} == {(0, part.shard.lengths[part.sequence]) for part in parts}
@@ -338,7 +340,7 @@ def test_examples_blend_with_text_by_their_shares(tuned: Path, tmp_path: Path) -
     blended = config.model_copy(
         update={"data": config.data.model_validate({"reset_positions": True, "corpora": corpora})}
     )
-    found = open_run(blended, None, tokenizer.path)
+    found = open_datasets(blended, None, tokenizer.path)
     shares = {share.name: share for share in corpus_shares(found.loader, config.training.num_steps * 2)}
     assert shares["examples"].epochs == pytest.approx(2.0)
     assert {name: type(each).__name__ for name, each in found.held_out.items()} == {

@@ -14,7 +14,7 @@ from pretrain import checkpoint
 from pretrain.config import load_config
 from pretrain.data import IGNORED_TARGET, Loader
 from pretrain.model.micro_batch import MicroBatch
-from pretrain.run.datasets import open_run
+from pretrain.run.datasets import open_datasets
 from tests.pretrain.finetuning.made import finetune, write_lines
 
 
@@ -42,7 +42,7 @@ def summed(model: torch.nn.Module, loader: Loader, run: Path, micro_batch_size: 
         for first in range(0, loader.num_samples_per_epoch, micro_batch_size):
             count = min(micro_batch_size, loader.num_samples_per_epoch - first)
             batch = tensors(loader.batch(first, count))
-            total += float(model.loss_sum(model(*batch.inputs), batch.targets))  # type: ignore[operator]
+            total += float(model.cross_entropy_sum(model(*batch.inputs), batch.targets))  # type: ignore[operator]
             num_targets += batch.num_targets
     return total / num_targets, num_targets
 
@@ -66,7 +66,7 @@ def test_the_loss_depends_on_neither_micro_batches_nor_packing(prepared: Path) -
         training = config.training.model_copy(update={"seed": seed})
         size = config.model.model_copy(update={"sequence_length": length})
         changed = config.model_copy(update={"model": size, "training": training})
-        loader = open_run(changed, prepared / "examples", None).loader
+        loader = open_datasets(changed, prepared / "examples", None).loader
         assert loader.prefix_lm and loader.document_mask
         found.append(summed(model, loader, prepared, micro_batch_size))
     assert len({num_targets for _, num_targets in found}) == 1
@@ -78,7 +78,7 @@ def test_an_example_changes_no_loss_of_another_in_its_row(prepared: Path) -> Non
     first = checkpoint.newest(prepared)
     assert first is not None
     model = checkpoint.load_model(first)[0].double()
-    loader = open_run(config, prepared / "examples", None).loader
+    loader = open_datasets(config, prepared / "examples", None).loader
     batch = loader.batch(0, 1)
     ids = batch.document_ids[0]
     own = np.flatnonzero(ids == np.unique(ids)[1])  # the first example, but for its end

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pretrain.generation.cache import Cached
-from pretrain.generation.generate import NextLogits, Recomputed, Settings, Text, generate, in_order
-from pretrain.inference.reading import Reading
+from pretrain.generation.generate import NextLogits, Settings, Text, UncachedModel, generate, in_order
+from pretrain.generation.kv_cache import KVCachedModel
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.model import GPT
 
 EOD = 0
@@ -21,29 +21,29 @@ def letters(token: int) -> bytes:
 
 
 def texts_of(
-    next_logits: NextLogits, prompts: Sequence[Sequence[int]], settings: Settings, reading: Reading
+    next_logits: NextLogits, prompts: Sequence[Sequence[int]], settings: Settings, batcher: EvaluationBatcher
 ) -> list[list[int]]:
     """What is generated, in order."""
-    pieces = generate(next_logits, prompts, settings, reading, letters)
+    pieces = generate(next_logits, prompts, settings, batcher, letters)
     return [text.generated for text, _ in in_order(pieces, settings.num_samples)]
 
 
-def recomputed(model: GPT, reading: Reading) -> Recomputed:
+def recomputed(model: GPT, batcher: EvaluationBatcher) -> UncachedModel:
     """The oracle: logits of whole windows by the model's forward."""
 
     def last_logits(tokens_BT: Tensor, *marks: Tensor | None) -> Tensor:
         logits: Tensor = model(tokens_BT, *marks)[:, -1:]
         return logits
 
-    return Recomputed(last_logits, reading)
+    return UncachedModel(last_logits, batcher)
 
 
 class Compared:
     """Both ways to the next logits, which must agree each time."""
 
-    def __init__(self, model: GPT, reading: Reading) -> None:
-        self.cached = Cached(model, reading)
-        self.oracle = recomputed(model, reading)
+    def __init__(self, model: GPT, batcher: EvaluationBatcher) -> None:
+        self.cached = KVCachedModel(model, batcher)
+        self.oracle = recomputed(model, batcher)
         self.num_compared = 0
 
     def __call__(self, texts: Sequence[Text]) -> Tensor:
@@ -62,9 +62,9 @@ class Wheel:
         self.seen: list[list[int]] = []
         self.shown: list[list[int] | None] = []  # document ids, prefix ends and positions of the last
 
-    def next_logits(self, reading: Reading) -> Recomputed:
+    def next_logits(self, batcher: EvaluationBatcher) -> UncachedModel:
         """For the engine."""
-        return Recomputed(self, reading)
+        return UncachedModel(self, batcher)
 
     def __call__(self, tokens: Tensor, *rest: Tensor | None) -> Tensor:
         self.seen.append(tokens[0].tolist())

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from corpus.engine.errors import UsageError
 from pretrain.data import IGNORED_TARGET
 from pretrain.inference import scoring
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.inference.scoring import Continuation, Request, Score, score
 from pretrain.model import GPT
 from pretrain.model.micro_batch import MicroBatch
@@ -44,11 +44,13 @@ def model_of(choice: int, dtype: torch.dtype = torch.float64) -> GPT:
     return model
 
 
-def reading(**marks: bool) -> Reading:
-    return Reading(LENGTH, EOD, **marks)
+def batcher(**marks: bool) -> EvaluationBatcher:
+    return EvaluationBatcher(LENGTH, EOD, **marks)
 
 
-def scores_of(model: Any, requests: Sequence[Request], how: Reading, max_tokens: int = 16384) -> list[list[Score]]:
+def scores_of(
+    model: Any, requests: Sequence[Request], how: EvaluationBatcher, max_tokens: int = 16384
+) -> list[list[Score]]:
     """In the order of the requests; each comes once."""
     found = list(score(model, requests, how, "cpu", max_tokens=max_tokens))
     assert sorted(number for number, _ in found) == list(range(len(requests)))
@@ -56,7 +58,7 @@ def scores_of(model: Any, requests: Sequence[Request], how: Reading, max_tokens:
 
 
 @torch.no_grad()
-def alone(model: GPT, request: Request, continuation: Continuation, how: Reading) -> float:
+def alone(model: GPT, request: Request, continuation: Continuation, how: EvaluationBatcher) -> float:
     """One sample, one plain forward, one softmax of each row of logits."""
     longest = max(len(ids) for ids, _ in request.continuations)
     seen = [EOD, *request.context][-(LENGTH + 1 - longest) :]
@@ -71,7 +73,7 @@ def alone(model: GPT, request: Request, continuation: Continuation, how: Reading
     )
 
 
-def check(model: GPT, requests: Sequence[Request], how: Reading, max_tokens: int, tolerance: float) -> None:
+def check(model: GPT, requests: Sequence[Request], how: EvaluationBatcher, max_tokens: int, tolerance: float) -> None:
     for request, scores in zip(requests, scores_of(model, requests, how, max_tokens), strict=True):
         for continuation, (log_likelihood, num_tokens) in zip(request.continuations, scores, strict=True):
             assert num_tokens == len(continuation.tokens) - continuation.first_scored
@@ -87,7 +89,7 @@ def test_continuations_are_scored_as_if_each_were_alone(
 ) -> None:
     """Contexts that are empty, hold ends of documents, or are too long; rows and batches of any size."""
     for choice in (1, 3):  # rotary and learned positions, both with fewer heads of keys and values
-        check(model_of(choice), requests, reading(**marks), max_tokens, 1e-10)
+        check(model_of(choice), requests, batcher(**marks), max_tokens, 1e-10)
 
 
 @pytest.mark.parametrize("choice", range(len(CHOICES)))
@@ -96,7 +98,7 @@ def test_in_single_precision_too(choice: int) -> None:
         Request([5, 6, 7], [Continuation([8]), Continuation([9, 10]), Continuation([8, 11, 12], 1)]),
         Request([], [Continuation([3]), Continuation([4, 5])]),
     ]
-    check(model_of(choice, torch.float32), requests, reading(), 100, 1e-5)
+    check(model_of(choice, torch.float32), requests, batcher(), 100, 1e-5)
 
 
 class Recorder:
@@ -122,7 +124,7 @@ def rows_of(model: Recorder) -> list[int]:
 def test_all_continuations_of_a_context_share_one_row() -> None:
     model = Recorder()
     request = Request([1, 2, 3], [Continuation([4, 5]), Continuation([6]), Continuation([4, 7, 8], 1)])
-    ((first, second, third),) = scores_of(model, [request], reading())
+    ((first, second, third),) = scores_of(model, [request], batcher())
     assert (first, second, third) == (Score(-2.0, 2), Score(-1.0, 1), Score(-2.0, 2))
     (batch,) = model.batches
     nothing = IGNORED_TARGET
@@ -135,7 +137,7 @@ def test_all_continuations_of_a_context_share_one_row() -> None:
 
 def test_a_prefix_model_has_a_row_for_each_continuation() -> None:
     model = Recorder()
-    scores_of(model, [Request([1, 2], [Continuation([4, 5]), Continuation([6])])], reading(prefix_lm=True))
+    scores_of(model, [Request([1, 2], [Continuation([4, 5]), Continuation([6])])], batcher(prefix_lm=True))
     (batch,) = model.batches
     assert batch.tokens.tolist() == [[EOD, 1, 2, 4], [EOD, 1, 2, EOD]]
     assert batch.prefix_ends is not None and batch.prefix_ends.tolist() == [[3] * 4] * 2
@@ -146,7 +148,7 @@ def test_a_prefix_model_has_a_row_for_each_continuation() -> None:
 @given(st.lists(a_request, min_size=1, max_size=8), st.integers(1, 80))
 def test_batches_are_of_similar_lengths_and_within_their_limits(requests: list[Request], max_tokens: int) -> None:
     model = Recorder()
-    scores_of(model, requests, reading(), max_tokens)
+    scores_of(model, requests, batcher(), max_tokens)
     for batch in model.batches:
         num_rows, length = batch.tokens.shape
         assert num_rows * length <= max_tokens or (num_rows == 1 and batch.branches is None)
@@ -164,33 +166,33 @@ def test_memory_that_grows_with_pairs_or_targets_is_bounded_too(
     for value, most in ((number, 2), (number - 1, 1), (1, 1)):
         monkeypatch.setattr(scoring, limit, value)
         model = Recorder()
-        scores_of(model, requests, reading())
+        scores_of(model, requests, batcher())
         assert max(len(batch.tokens) for batch in model.batches) == most
 
 
 def test_a_batch_is_filled_up_to_its_limit() -> None:
     model = Recorder()
-    scores_of(model, [Request([1, 2, 3], [Continuation([4, 5, 6, 7, 8])])] * 7, reading(), max_tokens=2 * 8)
+    scores_of(model, [Request([1, 2, 3], [Continuation([4, 5, 6, 7, 8])])] * 7, batcher(), max_tokens=2 * 8)
     assert [len(batch.tokens) for batch in model.batches] == [2, 2, 2, 1]
 
 
 def test_a_row_holds_branches_up_to_its_limit_or_twice_its_trunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "ROW_TOKENS", 8)
     model = Recorder()
-    (scores,) = scores_of(model, [Request([1, 2, 3], [Continuation([n, n]) for n in range(4, 9)])], reading())
+    (scores,) = scores_of(model, [Request([1, 2, 3], [Continuation([n, n]) for n in range(4, 9)])], batcher())
     assert scores == [Score(-2.0, 2)] * 5
     assert rows_of(model) == [7, 7, 5]
     model = Recorder()
-    scores_of(model, [Request([1] * 9, [Continuation([n, n]) for n in range(4, 9)])], reading())
+    scores_of(model, [Request([1] * 9, [Continuation([n, n]) for n in range(4, 9)])], batcher())
     assert rows_of(model) == [17, 11]
 
 
 def test_scores_come_when_their_last_row_is_done() -> None:
     model = Recorder()
     requests = [Request([1], [Continuation([n])]) for n in range(5)]
-    asked = [len(model.batches) for _ in score(model, requests, reading(), "cpu", max_tokens=2)]
+    asked = [len(model.batches) for _ in score(model, requests, batcher(), "cpu", max_tokens=2)]
     assert asked == [1, 2, 3, 4, 5]
-    assert list(score(model, [], reading(), "cpu")) == []
+    assert list(score(model, [], batcher(), "cpu")) == []
 
 
 def test_a_long_context_loses_its_beginning() -> None:
@@ -198,10 +200,10 @@ def test_a_long_context_loses_its_beginning() -> None:
     long = Request(list(range(1, 30)), ends)
     twin = long._replace(context=[99, 98, *long.context[2:]])
     kept = scores_of(
-        model, [long], reading()
+        model, [long], batcher()
     )  # apart: rows of one product may differ in their last bit, by the processor
-    assert kept == scores_of(model, [twin], reading())
-    other = scores_of(model, [long._replace(context=[*long.context[:-10], 99, *long.context[-9:]])], reading())
+    assert kept == scores_of(model, [twin], batcher())
+    other = scores_of(model, [long._replace(context=[*long.context[:-10], 99, *long.context[-9:]])], batcher())
     assert other[0] != kept[0], "the first of the ten tokens that remain"
 
 
@@ -218,9 +220,9 @@ def test_a_long_context_loses_its_beginning() -> None:
 def test_what_cannot_be_scored_is_refused_before_anything_is_asked(request_: Request, message: str) -> None:
     model = Recorder()
     with pytest.raises(UsageError, match=message):
-        score(model, [Request([1], [Continuation([2])]), request_], reading(), "cpu")
+        score(model, [Request([1], [Continuation([2])]), request_], batcher(), "cpu")
     assert not model.batches
 
 
 def test_a_continuation_may_fill_the_window() -> None:
-    check(model_of(2), [Request([1, 2], [Continuation(list(range(1, 13)))])], reading(), 100, 1e-10)
+    check(model_of(2), [Request([1, 2], [Continuation(list(range(1, 13)))])], batcher(), 100, 1e-10)

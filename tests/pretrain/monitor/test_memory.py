@@ -323,7 +323,7 @@ def test_above_the_budget_a_run_saves_and_stops(data: Path, tmp_path: Path) -> N
     assert messages[0].startswith(
         "stopped after step 2, saved: the ranks of a node hold more host memory than they may."
     )
-    assert [folder.name for folder in checkpoint.committed(tmp_path)] == ["step-00000002"]
+    assert [folder.name for folder in checkpoint.committed_checkpoints(tmp_path)] == ["step-00000002"]
     assert recorded(tmp_path, "memory_warning")[2]["used_bytes"] == 101 * GIB
     assert recorded(tmp_path, "stop")[2]["reason"] == "memory"
 

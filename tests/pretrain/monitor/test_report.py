@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from corpus.engine.chart import HEIGHT, TOP
 from pretrain.__main__ import main
 from pretrain.monitor import report
-from pretrain.monitor.facts import baselines, charts, headline, state
 from pretrain.monitor.log import CELLS, Curve, RunLog, read_log
+from pretrain.monitor.metadata import baselines, charts, headline, state
 from pretrain.run.evaluation import _draw_report
 from tests.html_page import Page
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from pretrain.config import RunConfig
 from pretrain.evaluation.bits import evaluate
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.model.micro_batch import read_micro_batches
 from pretrain.parallel.base.params import param_specs
 from pretrain.training.optim import clip_grad_norm, group_of
@@ -108,7 +108,7 @@ def measure(config: RunConfig) -> dict[str, Any]:
     held_out = tiny_held_out()
     with tiny_run(config) as run:
         losses = train_steps(run, 2)[0]
-        reading = Reading.of(config, EOD)
+        reading = EvaluationBatcher.of(config, EOD)
         bits = evaluate(run.model, held_out, reading, 2, run.world.device, run.world).bits
         run.model.reshard()
         window = torch.from_numpy(held_out.tokens[:13].astype(np.int64))[None]

@@ -15,7 +15,7 @@ from corpus.engine.errors import UsageError
 from pretrain.config import ParallelConfig
 from pretrain.errors import LostRank
 from pretrain.parallel.base import mesh
-from pretrain.parallel.base.roll_call import _own_address
+from pretrain.parallel.base.hang_report import _own_address
 
 MINUTE = datetime.timedelta(minutes=1)
 

@@ -100,7 +100,7 @@ def expected(whole: GPT, batches: Sequence[MicroBatch], num_tokens: int) -> floa
     total = 0.0
     for batch in batches:
         logits = whole(batch.tokens, batch.document_ids, batch.prefix_ends, batch.positions)
-        loss = whole.loss_sum(logits, batch.targets) / num_tokens
+        loss = whole.cross_entropy_sum(logits, batch.targets) / num_tokens
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     return total
@@ -136,7 +136,7 @@ def every_schedule(num_ranks: int, layouts: Sequence[dict[str, Any]], numbers: S
             with torch.no_grad():
                 losses, of_branches = (each.whole.token_losses(asked) for asked in (batch, branched))
             assert not torch.equal(losses, of_branches)
-            torch.testing.assert_close(losses.sum(), each.whole.loss_sum(logits, batch.targets).detach())
+            torch.testing.assert_close(losses.sum(), each.whole.cross_entropy_sum(logits, batch.targets).detach())
             torch.testing.assert_close(each.pipeline.token_losses(batch), losses)
             torch.testing.assert_close(each.pipeline.token_losses(branched), of_branches)
             window = (batch.tokens, batch.document_ids, batch.prefix_ends, batch.positions)

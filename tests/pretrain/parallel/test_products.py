@@ -16,10 +16,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn import functional as F
 
-from pretrain.parallel.base import deferred
-from pretrain.parallel.base.deferred import Product
+from pretrain.parallel.base import weight_gradients
 from pretrain.parallel.base.products import Matrix, products
 from pretrain.parallel.base.tensor import ALONE, TensorAxis
+from pretrain.parallel.base.weight_gradients import DeferredWeightGradient
 from tests.pretrain.operations import Operations
 from tests.pretrain.ranks import reused_ranks
 
@@ -73,7 +73,7 @@ def check(case: Case) -> None:
         Matrix(parameter, parameter, bias if case.bias else None)
         for parameter, bias in zip(parameters, biases, strict=True)
     ]
-    left: list[Product] | None = [] if case.later else None
+    left: list[DeferredWeightGradient] | None = [] if case.later else None
     saved: list[Tensor] = []
 
     def pack(tensor: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ def check(case: Case) -> None:
         in_backward = exchanges.since(*EXCHANGES)
         if left is not None:
             assert all(parameter.grad is None for parameter in parameters) and len(left) == 1
-            deferred.accumulate(left)
+            weight_gradients.accumulate_weight_gradients(left)
             assert not left
         in_accumulate = exchanges.since(*EXCHANGES)
 

@@ -56,8 +56,8 @@ def check_spread() -> None:
         x = whole_numbers(*shape, dtype=dtype, generator=generator)
         cotangents = whole_numbers(axis.size, *shape, dtype=dtype, generator=generator)
         mine = x[:, own]
-        torch.testing.assert_close(axis.spread(mine)(), x, rtol=0, atol=0)
-        gradient = axis.sum_spread(cotangents[axis.rank].mT.contiguous().mT)()
+        torch.testing.assert_close(axis.all_gather(mine)(), x, rtol=0, atol=0)
+        gradient = axis.reduce_gradient(cotangents[axis.rank].mT.contiguous().mT)()
         torch.testing.assert_close(gradient, cotangents.sum(0)[:, own], rtol=0, atol=0)
 
 
@@ -66,7 +66,7 @@ def check_collect() -> None:
         own = axis.own_tokens(shape[1])
         addends = whole_numbers(axis.size, *shape, dtype=dtype, generator=generator)
         mine = addends[axis.rank].mT.contiguous().mT.requires_grad_()
-        y = axis.collect(mine)
+        y = axis.reduce_scatter(mine)
         torch.testing.assert_close(y, addends.sum(0)[:, own], rtol=0, atol=0)
         # what flows back into the sum: each rank has the part for its tokens, or all of it
         cotangent = whole_numbers(*shape, dtype=dtype, generator=generator)
@@ -109,7 +109,7 @@ def test_exchanges_and_their_gradients_are_exact(num_ranks: int) -> None:
 
 def test_alone_nothing_happens() -> None:
     x, parameter = torch.randn(2, 3, 4), nn.Parameter(torch.randn(5, 4))
-    assert ALONE.spread(x)() is ALONE.sum_spread(x)() is ALONE.collect(x) is ALONE.whole_logits(x) is x
+    assert ALONE.all_gather(x)() is ALONE.reduce_gradient(x)() is ALONE.reduce_scatter(x) is ALONE.whole_logits(x) is x
     layer = nn.Linear(4, 5)
     assert ALONE.weight(layer) is layer.weight and ALONE.weight(layer, "bias") is layer.bias
     assert x[:, ALONE.own_tokens(3)].shape == x.shape
@@ -133,7 +133,7 @@ def loss_and_gradient(
     """With the gradient of three times the loss, of this rank's logits."""
     width = logits_BTV.shape[-1] // axis.size
     mine = logits_BTV[..., axis.rank * width : (axis.rank + 1) * width].clone().requires_grad_()
-    loss = axis.loss_sum(mine * 1, targets_BT, vocab_size)
+    loss = axis.cross_entropy_sum(mine * 1, targets_BT, vocab_size)
     (gradient,) = torch.autograd.grad(3 * loss, mine)
     return loss.detach(), gradient
 
@@ -216,6 +216,6 @@ def test_the_loss_alone_is_cross_entropy(width: int, vocab_size: int, scale: flo
 
 def test_padding_is_masked_where_the_logits_lie() -> None:
     logits = torch.zeros(1, 1, 4)
-    loss = ALONE.loss_sum(logits, torch.tensor([[1]]), vocab_size=3)
+    loss = ALONE.cross_entropy_sum(logits, torch.tensor([[1]]), vocab_size=3)
     assert loss.item() == pytest.approx(torch.tensor(3.0).log().item())
     assert logits.tolist() == [[[0.0, 0.0, 0.0, -torch.inf]]]

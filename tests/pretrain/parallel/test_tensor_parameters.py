@@ -73,7 +73,7 @@ class Toy(nn.Module):
         else:
             x_BTD = checkpoint(self.block, x_BTD, use_reentrant=False, context_fn=self.context_fn)
         (logits_BTV,) = products(x_BTD, [Matrix(self.head.weight, axis.weight(self.head), None)], axis)
-        return axis.loss_sum(logits_BTV, targets_BT, VOCAB_SIZE)
+        return axis.cross_entropy_sum(logits_BTV, targets_BT, VOCAB_SIZE)
 
     def block(self, x_BTD: Tensor) -> Tensor:
         """The collected product is also an input of tanh, so that a backward needs its value."""
@@ -82,7 +82,7 @@ class Toy(nn.Module):
         up = Matrix(self.up.weight, weight(self.up), weight(self.up, "bias"))
         y_BTF = F.gelu(products(y_BTD, [up], self.axis)[0])
         y_BTF = F.rms_norm(y_BTF.unflatten(-1, (-1, 4)), (4,), weight(self.inner_norm)).flatten(-2)
-        return x_BTD + (self.axis.collect(F.linear(y_BTF, weight(self.down))) + weight(self.down, "bias")).tanh()
+        return x_BTD + (self.axis.reduce_scatter(F.linear(y_BTF, weight(self.down))) + weight(self.down, "bias")).tanh()
 
 
 def toy(axis: TensorAxis, mesh: DeviceMesh | None, dtype: torch.dtype, context_fn: Any = None) -> Toy:

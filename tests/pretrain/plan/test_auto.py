@@ -20,7 +20,7 @@ from pretrain import scale
 from pretrain.__main__ import main, planner
 from pretrain.batch_size import check_batch_sizes
 from pretrain.config import ParallelConfig, RunConfig, load_config, to_json
-from pretrain.console import say
+from pretrain.console import log_message
 from pretrain.parallel.base import mesh
 from pretrain.plan import auto
 from pretrain.plan.auto import choose, cluster_for, resolve, toml_lines
@@ -109,7 +109,7 @@ def test_the_configured_layout_does_not_matter() -> None:
 
 
 def digest_here(config: RunConfig) -> str:
-    return durable.digest(to_json(resolve(config, int(os.environ["WORLD_SIZE"]), say)))
+    return durable.digest(to_json(resolve(config, int(os.environ["WORLD_SIZE"]), log_message)))
 
 
 def test_all_ranks_choose_alike() -> None:

@@ -13,8 +13,8 @@ from pretrain.config import load_config
 from pretrain.plan import command
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import load_cluster
-from pretrain.plan.pages import answer as answers
-from pretrain.plan.pages import question
+from pretrain.plan.pages import arguments
+from pretrain.plan.pages import output as answers
 from pretrain.plan.pages.text import WIDTH
 from pretrain.plan.search.search import Constraints, search
 from pretrain.plan.tuning import tune
@@ -72,7 +72,7 @@ def test_json_is_one_object_and_nothing_else(ask: Any) -> None:
 
 
 def test_json_of_one_layout_holds_that_one_and_searches_for_no_other(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(question, "search", None)
+    monkeypatch.setattr(arguments, "search", None)
     answer = json.loads(ask(*HELD, "--layout", "tp=1,pp=2,replicate=2,mbs=1,recompute=full", "--json"))
     [layout] = answer["layouts"]
     assert (layout["tensor_parallel"], layout["pipeline_parallel"], layout["data_parallel"]) == (1, 2, 2)

@@ -19,8 +19,8 @@ from pretrain.plan.time.machine import VIEWS, Machine
 from pretrain.plan.time.stage_time import StageTime, places_of
 from pretrain.plan.time.step_time import StepTime
 from pretrain.workload import memory
+from pretrain.workload.framework_profiles import MEGATRON_2021, MEGATRON_2022, OURS, FrameworkProfile
 from pretrain.workload.operations import Operation, Shape
-from pretrain.workload.software import MEGATRON_2021, MEGATRON_2022, OURS, Software
 from tests.pretrain.plan.layouts import GPT, cluster, config
 
 FAST_MEMORY = 1e30
@@ -80,7 +80,7 @@ def test_flops_of_a_step_are_96_b_s_l_h_squared() -> None:
 @pytest.mark.parametrize(
     "change", [{"peak": 600e12}, {"memory_bandwidth": 4e12}, {"network": 400e9}, {"latency": 1e-6}, {"launch": 1e-6}]
 )
-def test_better_machines_are_faster(software: Software, change: dict[str, Any]) -> None:
+def test_better_machines_are_faster(software: FrameworkProfile, change: dict[str, Any]) -> None:
     poor: dict[str, Any] = {"latency": 1e-4, "launch": 1e-4}
     runs = [
         config(tp=4, micro_batch_size=2),
@@ -268,7 +268,7 @@ def test_tied_weights_of_a_pipeline_add_their_gradients() -> None:
 def test_a_gpu_waits_for_the_host_only_where_launches_take_longer() -> None:
     plain = replace(OURS, seconds_per_launch=0.0)
 
-    def seconds(size: int, launch: float, software: Software = plain) -> Seconds:
+    def seconds(size: int, launch: float, software: FrameworkProfile = plain) -> Seconds:
         return step_seconds(config(micro_batch_size=size), 1, cluster(launch=launch), software)
 
     assert seconds(1, 1e-6).launches == 0

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from pretrain.data import IGNORED_TARGET
-from pretrain.inference.opened import Opened
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
+from pretrain.inference.loading import LoadedCheckpoint
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base.mesh import World
 from pretrain.tasks.calibration import Calibration
@@ -109,11 +109,14 @@ def _interrupt() -> None:
 
 
 def made_up_model(
-    model: Knows | None = None, reading: Reading | None = None, world: World | None = None, checkpoint: Path = Path()
-) -> Opened:
+    model: Knows | None = None,
+    batcher: EvaluationBatcher | None = None,
+    world: World | None = None,
+    checkpoint: Path = Path(),
+) -> LoadedCheckpoint:
     """A model with what it takes to ask it."""
-    parts: Any = (model or Knows(), None, Characters(), reading or Reading(64, eod=0))
-    return Opened(*parts, torch.device("cpu"), world, checkpoint)
+    parts: Any = (model or Knows(), None, Characters(), batcher or EvaluationBatcher(64, eod=0))
+    return LoadedCheckpoint(*parts, torch.device("cpu"), world, checkpoint)
 
 
 def task_result(

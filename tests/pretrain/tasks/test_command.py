@@ -17,7 +17,7 @@ from pretrain.tasks import command, run
 from pretrain.tasks.definition import NINE
 from pretrain.tasks.results import read_results
 from pretrain.tasks.statistics import difference
-from pretrain.tasks.table import comparable, lines, published
+from pretrain.tasks.table import comparable, lines, published_baselines
 from tests.pretrain.tasks.made_up import Knows, made_up_model, results_of, task_result, write_task
 
 
@@ -27,7 +27,7 @@ def _task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         knows = Knows(lambda character: -5.0 if character == args.checkpoint else 0.0)
         return nullcontext(made_up_model(knows, checkpoint=args.checkpoint))
 
-    monkeypatch.setattr(command, "opened", opened)
+    monkeypatch.setattr(command, "load_checkpoint", opened)
     monkeypatch.setattr("pretrain.checkpoint.read_commit", lambda folder: SimpleNamespace(digest=folder))
     return write_task(tmp_path)
 
@@ -81,22 +81,22 @@ def test_json_results_and_page(task: Path, tmp_path: Path, capsys: pytest.Captur
 def test_mistakes_are_told_before_a_model_is_read(
     task: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
 ) -> None:
-    monkeypatch.setattr(command, "opened", lambda args: pytest.fail("opened"))
+    monkeypatch.setattr(command, "load_checkpoint", lambda args: pytest.fail("opened"))
     with pytest.raises(UsageError, match=message):
         called(task, *words)
 
 
 def test_published_figures_stand_beside_the_whole_split_only() -> None:
     nine = [task_result(name) for name in NINE]
-    text = "\n".join(lines(results_of(*nine), published()))
+    text = "\n".join(lines(results_of(*nine), published_baselines()))
     assert "Zero-shot GPT" in text and "not comparable" not in text
     table = text.split("\n\n")[1].splitlines()
     ocnli = next(line for line in table if line.startswith("ocnli"))
     assert ocnli.split() == ["ocnli", "75.0", "90.3", "34.4", "40.3"]
     assert table[-1].split() == ["mean", "75.0", "82.5", "43.4", "44.6"]
-    assert not comparable(task_result("ocnli", num_in_split=2520), published())
-    assert not comparable(task_result("ocnli", split="dev"), published())
-    assert not comparable(task_result("weather"), published())
+    assert not comparable(task_result("ocnli", num_in_split=2520), published_baselines())
+    assert not comparable(task_result("ocnli", split="dev"), published_baselines())
+    assert not comparable(task_result("weather"), published_baselines())
 
 
 def test_tables_fit_into_80_columns() -> None:
@@ -107,7 +107,9 @@ def test_tables_fit_into_80_columns() -> None:
         for name in NINE
     ]
     differences = {name: difference([True] * 2520, [False] * 2520) for name in NINE}
-    text = list(lines(results_of(*nine, calibration="diagonal", normalisation="token"), published(), differences))
+    text = list(
+        lines(results_of(*nine, calibration="diagonal", normalisation="token"), published_baselines(), differences)
+    )
     assert max(map(cell_len, text)) <= 80
     assert sum("published" in line for line in text) == 1
 

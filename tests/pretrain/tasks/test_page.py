@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from pretrain.tasks.page import MOST_CLASSES, render
 from pretrain.tasks.statistics import difference
-from pretrain.tasks.table import published
+from pretrain.tasks.table import published_baselines
 from tests.html_page import Page
 from tests.pretrain.tasks.made_up import results_of, task_result
 
 
 def test_the_page_needs_nothing_else_and_escapes_what_it_shows() -> None:
     hostile = task_result("<b>x</b>", labels=("<script>", '"&'), diagonal=(0, 0, 1, 1))
-    page = Page(render(results_of(hostile, calibration="diagonal"), published()))
+    page = Page(render(results_of(hostile, calibration="diagonal"), published_baselines()))
     page.check()
     assert "<script> answered with" in page.text
 
 
 def test_bars_whiskers_chance_and_published_points() -> None:
-    page = render(results_of(task_result("ocnli"), task_result("b", num_in_split=9)), published())
-    assert page.count("<circle") == len(published().row)  # of the whole split only
+    page = render(results_of(task_result("ocnli"), task_result("b", num_in_split=9)), published_baselines())
+    assert page.count("<circle") == len(published_baselines().row)  # of the whole split only
     assert page.count('class="line ') == 2 and page.count('class="event"') == 2
     assert "ocnli: 75.0 %, at chance" in page and "Zero-shot GPT: 34.4 %" in page
     assert "<td>Zero-shot GPT</td>" in page and page.count("34.4</td>") == 2  # its mean over this task, and the task
-    assert "Beside published" not in render(results_of(task_result("b")), published())
+    assert "Beside published" not in render(results_of(task_result("b")), published_baselines())
     assert "30.1 to 95.4" in page and "a sample of 4 of 9 items" in page
 
 
 def test_calibration_comparison_and_the_class_that_is_answered_most() -> None:
     task = task_result("csl", plain=(1, 1, 1, 1), diagonal=(0, 0, 1, 1))
     differences = {"csl": difference([True] * 4, [True, True, True, False])}
-    page = render(results_of(task, calibration="diagonal"), published(), differences)
+    page = render(results_of(task, calibration="diagonal"), published_baselines(), differences)
     assert "uncalibrated: 50.0 %" in page and "50.0 (15.0 to 85.0)" in page and "+25.0" in page
     assert "甲 is 50.0 % of the answers" in page and "甲 answered with 甲: 2 of 2" in page
-    plain = render(results_of(task_result("csl", plain=(1, 1, 1, 1))), published())
+    plain = render(results_of(task_result("csl", plain=(1, 1, 1, 1))), published_baselines())
     assert "乙 is 100.0 % of the answers" in plain and "uncalibrated" not in plain.split("</p>", 1)[1]
 
 
@@ -40,6 +40,6 @@ def test_of_many_classes_the_most_answered_are_drawn() -> None:
     labels = tuple(f"类{number}" for number in range(40))
     answers = tuple(range(20, 40)) + (39,) * 4
     task = task_result(index=tuple(range(24)), gold=(0,) * 24, plain=answers, labels=labels)
-    page = render(results_of(task), published())
+    page = render(results_of(task), published_baselines())
     assert f"the {MOST_CLASSES} most answered of 40 classes" in page and "类39 is 20.8 % of the answers" in page
     assert page.count(" answered with ") == MOST_CLASSES**2

@@ -10,9 +10,9 @@ import pytest
 
 from corpus.engine.errors import UsageError
 from pretrain.tasks.definition import NINE
-from pretrain.tasks.results import Results, TaskResult, compared, mean_of, read_results, write_results
+from pretrain.tasks.results import Results, TaskResult, compare_tasks, mean_of, read_results, write_results
 from pretrain.tasks.statistics import mcnemar, wilson
-from pretrain.tasks.table import published
+from pretrain.tasks.table import published_baselines
 from tests.pretrain.tasks.made_up import results_of, task_result
 
 
@@ -63,7 +63,7 @@ def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
 def test_two_results_are_compared_on_the_items_that_both_were_asked() -> None:
     ours = task_result(index=(1, 4, 7, 8), gold=(0, 0, 1, 1), plain=(0, 0, 1, 0))
     theirs = task_result(index=(0, 4, 7, 8), gold=(1, 0, 1, 1), plain=(1, 1, 1, 1))
-    found = compared({"a": ours, "c": ours}, {"a": theirs, "d": ours})
+    found = compare_tasks({"a": ours, "c": ours}, {"a": theirs, "d": ours})
     assert list(found) == ["a"]
     assert (found["a"].only_first, found["a"].only_second, found["a"].value) == (1, 1, 0.0)
     assert found["a"].p_value == mcnemar(1, 1)
@@ -71,16 +71,16 @@ def test_two_results_are_compared_on_the_items_that_both_were_asked() -> None:
 
 def test_results_of_other_items_are_not_compared() -> None:
     with pytest.raises(UsageError, match="other files of items"):
-        compared({"a": task_result()}, {"a": task_result(data="e" * 64)})
+        compare_tasks({"a": task_result()}, {"a": task_result(data="e" * 64)})
     with pytest.raises(UsageError, match="no item in common"):
-        compared({"a": task_result(index=(0, 1, 2, 3))}, {"a": task_result(index=(4, 5, 6, 7))})
+        compare_tasks({"a": task_result(index=(0, 1, 2, 3))}, {"a": task_result(index=(4, 5, 6, 7))})
     with pytest.raises(UsageError, match="no item in common"):
-        compared({"a": task_result()}, {"b": task_result()})
+        compare_tasks({"a": task_result()}, {"b": task_result()})
 
 
 def test_published_rows_are_of_the_nine_tasks_and_their_scores_are_means() -> None:
     nine, eight = set(), set()
-    for row in published().row:
+    for row in published_baselines().row:
         assert set(row.accuracy) == set(NINE)
         if abs((row.mean_over(NINE) or 0.0) - row.score) < 0.05:
             nine.add(row.name)
@@ -88,8 +88,8 @@ def test_published_rows_are_of_the_nine_tasks_and_their_scores_are_means() -> No
             eight.add(row.name)
     assert nine == {"Human", "FineTuning-B", "Zero-shot GPT", "Zero-shot RoBERTa", "PET", "LM-BFF"}
     assert eight == {"P-tuning RoBERTa", "P-tuning GPT"}  # and EFL's score is neither
-    assert published().row[0].mean_over(["eprstmt", "weather"]) is None
-    assert published().row[0].mean_over(["eprstmt", "ocnli"]) == pytest.approx(90.15)
+    assert published_baselines().row[0].mean_over(["eprstmt", "weather"]) is None
+    assert published_baselines().row[0].mean_over(["eprstmt", "ocnli"]) == pytest.approx(90.15)
 
 
 def test_results_hold_nothing_but_what_they_say() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from corpus.engine.durable import RunLock
 from corpus.engine.errors import LockHeld, UsageError, WenhaiError
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.parallel.base import mesh
 from pretrain.tasks import run
 from pretrain.tasks.definition import load_tasks
@@ -218,9 +218,9 @@ def test_examples_stand_before_items_and_are_no_items(task: Path) -> None:
     with pytest.raises(UsageError, match="both the examples and the items"):
         asked(task, options=Options(shots=1, split="train"))
     tasks, data = load_tasks([str(task)]), task.parent / "data"
-    narrow = made_up_model(reading=Reading(20, eod=0))
+    narrow = made_up_model(batcher=EvaluationBatcher(20, eod=0))
     assert run_tasks(narrow, tasks, data, Options(shots=3))["weather"].num_short_of_shots == 24
-    tight = made_up_model(reading=Reading(11, eod=0))
+    tight = made_up_model(batcher=EvaluationBatcher(11, eod=0))
     assert 0 < run_tasks(tight, tasks, data, Options())["weather"].num_cut < 24
 
 

@@ -55,7 +55,7 @@ def counted_bytes(run: Run, micro_batch: MicroBatch) -> int:
         return tensor
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):
-        part.loss_sum(part(micro_batch.tokens), micro_batch.targets)
+        part.cross_entropy_sum(part(micro_batch.tokens), micro_batch.targets)
     weights = {_storage(parameter).data_ptr() for parameter in part.parameters()}
     storages = {storage.data_ptr(): storage.nbytes() for storage in map(_storage, saved)}
     return sum(size for pointer, size in storages.items() if pointer not in weights)

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pretrain.config import ParallelConfig, load_config
 from pretrain.model import GPT
-from pretrain.parallel.base import deferred
+from pretrain.parallel.base import weight_gradients
 from pretrain.workload.flops import flops_per_token, hardware_flops_per_token
 from tests.pretrain.tiny import tiny_config
 
@@ -50,11 +50,11 @@ def test_products_are_as_torch_counts_them(parallel: dict[str, Any], activation:
     with torch.no_grad():
         for parameter in gpt.parameters():
             parameter.fill_(0.01)
-    left: list[deferred.Product] = []
-    deferred.leave_to(left if config.pp > 1 else None, gpt)
+    left: list[weight_gradients.DeferredWeightGradient] = []
+    weight_gradients.defer_weight_gradients(left if config.pp > 1 else None, gpt)
     with FlopCounterMode(display=False) as counter:
-        gpt.loss_sum(gpt(TOKENS), TOKENS).backward()
-        deferred.accumulate(left)
+        gpt.cross_entropy_sum(gpt(TOKENS), TOKENS).backward()
+        weight_gradients.accumulate_weight_gradients(left)
     attention = 4 * model.hidden_size * model.sequence_length
     num_recomputed = len(range(0, 3, config.recompute_every)) if config.recompute == "full" else 0
     expected = hardware_flops_per_token(model, config) - attention * (3 * 3 + num_recomputed)

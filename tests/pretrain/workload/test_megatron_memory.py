@@ -5,13 +5,13 @@ import pytest
 from pretrain.parallel.base.simulate import most_held
 from pretrain.schedules import actions, stage_ranks
 from pretrain.workload import megatron_memory, parameters
-from pretrain.workload.software import (
+from pretrain.workload.framework_profiles import (
     BLOOM_2022,
     DEEPSPEED_2021,
     DEEPSPEED_2022,
     MEGATRON_2021,
     MEGATRON_2022,
-    Software,
+    FrameworkProfile,
 )
 from tests.fidelity.rows import Row
 
@@ -33,7 +33,7 @@ def row(**values: Any) -> Row:
     return Row(**{**SHAPE, **values})
 
 
-def first(software: Software, **values: Any) -> Any:
+def first(software: FrameworkProfile, **values: Any) -> Any:
     one = row(**values)
     return megatron_memory.estimate(one.config, one.gpus, software)[0]
 

@@ -88,7 +88,7 @@ def kept_bytes(config: RunConfig, dtype: torch.dtype) -> int:
     tokens = torch.randint(0, 250, (2, config.model.sequence_length))
     ids = torch.arange(tokens.shape[1])[None].expand(2, -1) // 10 if config.model.document_mask else None
     with Ops() as forward:
-        loss = again.loss_sum(again(tokens, ids), tokens)
+        loss = again.cross_entropy_sum(again(tokens, ids), tokens)
     return forward.bytes_held(excluded=[loss, *again.parameters()])
 
 

@@ -12,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from pretrain.config import ModelConfig
 from pretrain.model import GPT
 from pretrain.workload import megatron_operations, operations
+from pretrain.workload.framework_profiles import MEGATRON_2021
 from pretrain.workload.operations import Operation, Shape
-from pretrain.workload.software import MEGATRON_2021
 from tests.pretrain.plan.layouts import config
 from tests.pretrain.tiny import tiny_config
 
@@ -39,7 +39,7 @@ def test_products_are_those_that_torch_runs(activation: str, kv_heads: int | Non
     for parameter in part.parameters():
         torch.nn.init.normal_(parameter)
     with FlopCounterMode(display=False) as forward:
-        loss = part.loss_sum(part(tokens), tokens)
+        loss = part.cross_entropy_sum(part(tokens), tokens)
     with FlopCounterMode(display=False) as backward:
         torch.autograd.backward(loss)
     own = shape(model)
@@ -80,7 +80,7 @@ def test_kernels_are_as_many_as_torch_runs(shaped: dict[str, Any], dtype: torch.
         model = tiny_config(model=shaped | {"num_layers": num_layers}).model
         part, tokens = GPT(model).to(dtype), torch.zeros(2, model.sequence_length, dtype=torch.long)
         with Counting() as forward:
-            loss = part.loss_sum(part(tokens), tokens)
+            loss = part.cross_entropy_sum(part(tokens), tokens)
         with Counting() as backward:
             torch.autograd.backward(loss)
         return forward, backward

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from corpus.dedup import Buckets, Candidates, Clusters, DedupConfig, Members, records
+from corpus.dedup import BucketsStage, CandidatesStage, ClustersStage, DedupConfig, MembersStage, records
 from corpus.dedup.near.candidates import Int64s
 from corpus.dedup.near.minhash import SignatureArray, band_keys, exact_band_keys
 from corpus.dedup.text.hashing import GOLDEN, mix
@@ -57,10 +57,10 @@ def run(arguments: Namespace) -> None:
     config, documents = DedupConfig(), int(arguments.documents)
     stages: list[Stage] = [
         Planted(documents, arguments.planted, config),
-        Buckets(),
-        Members(config),
-        Candidates(config),
-        Clusters(config),
+        BucketsStage(),
+        MembersStage(config),
+        CandidatesStage(config),
+        ClustersStage(config),
     ]
     rows, total, peak, folders = documents * config.bands, 0.0, 0.0, {}
     with tempfile.TemporaryDirectory(prefix="wenhai-bench-", dir=arguments.data) as out:

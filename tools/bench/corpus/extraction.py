@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> None:
     """
     if arguments.labelled is None:
         raise UsageError("extraction needs --labelled: a folder with gold.jsonl and pages/.")
-    rows = list(labelled(arguments.labelled))
+    rows = list(read_labelled(arguments.labelled))
     if arguments.strip_classes:
         rows = [row | {"html": NAMES.sub("", row["html"])} for row in rows]
     results = {"ours": {row["file"]: ours(row["html"]) for row in [rows[0], *rows]}}
@@ -72,7 +72,7 @@ def run(arguments: Namespace) -> None:
     report(rows, results, arguments.worst)
 
 
-def labelled(folder: Path) -> Iterator[Row]:
+def read_labelled(folder: Path) -> Iterator[Row]:
     """The pages of a folder, decoded as ours are; one that is refused is empty."""
     for line in (folder / "gold.jsonl").read_text("utf-8").splitlines():
         row = json.loads(line)
@@ -101,7 +101,7 @@ def peers(rows: list[Row], folder: Path) -> dict[str, dict[str, Found]]:
     environment.install(ENVIRONMENT, REQUIREMENTS, options=["--ignore-requires-python"])
     pages, out = folder / "pages.jsonl", folder / "results.json"
     pages.write_text("".join(json.dumps({"file": row["file"], "html": row["html"]}) + "\n" for row in rows))
-    environment.call("extract_pages.py", str(pages), str(out), folder=ENVIRONMENT)
+    environment.run_peer("extract_pages.py", str(pages), str(out), folder=ENVIRONMENT)
     found: dict[str, dict[str, Found]] = json.loads(out.read_text("utf-8"))
     return found
 

@@ -250,7 +250,7 @@ def compare(ours: Measured, folder: Path) -> None:
     texts = [text for file in storage.list_inputs([str(folder / "in")]) for text in read_texts(file.url)]
     sample, model = folder / "sample.jsonl", engine_run.current(str(folder / "build"), TRAINING).files("model")[0].url
     environment.write_documents(sample, spread(texts, PEER_BYTES))
-    found = environment.call("python_pipeline.py", str(sample), model, folder=ENVIRONMENT)
+    found = environment.run_peer("python_pipeline.py", str(sample), model, folder=ENVIRONMENT)
     size = found["bytes"] / 1e6
     print(
         f"\nthe usual Python components, {found['documents']:,} of these documents ({size:.2f} MB), {found['kept']:,} "

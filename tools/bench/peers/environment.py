@@ -67,7 +67,7 @@ def install_megatron() -> None:
     install(MEGATRON, MEGATRON_REQUIREMENTS, with_ours=True)
 
 
-def call(script: str, *arguments: str, folder: Path | None = None) -> Any:
+def run_peer(script: str, *arguments: str, folder: Path | None = None) -> Any:
     """What a script of this folder prints, as JSON, from a child in an environment; without one, in datatrove's.
 
     Raises:
@@ -84,11 +84,11 @@ def call(script: str, *arguments: str, folder: Path | None = None) -> Any:
 
 
 def call_on(texts: Sequence[str], script: str, *arguments: str, folder: Path | None = None) -> Any:
-    """`call` of a script whose first argument is a file of documents."""
+    """`run_peer` of a script whose first argument is a file of documents."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "documents.jsonl")
         write_documents(path, texts)
-        return call(script, str(path), *arguments, folder=folder)
+        return run_peer(script, str(path), *arguments, folder=folder)
 
 
 def python(folder: Path | None = None) -> Path:

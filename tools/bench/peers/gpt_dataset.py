@@ -78,7 +78,7 @@ def read(case_path: str) -> dict[str, Any]:
     """Build with an empty cache until the first sample is there, then read samples in their order."""
     case = json.loads(Path(case_path).read_text())
     with tempfile.TemporaryDirectory(dir=Path(case_path).parent) as cache:
-        dataset, measured = timing.started(partial(begun, case, cache))
+        dataset, measured = timing.run_measured(partial(open_dataset, case, cache))
     if case["warm"]:
         for pages in np.array_split(dataset.dataset.bin_reader._bin_buffer_mmap, 100):
             pages.max()
@@ -87,10 +87,10 @@ def read(case_path: str) -> dict[str, Any]:
         for index in range(start, stop):
             dataset[index]
 
-    return measured | timing.watched(samples, case["read"], case["points"])
+    return measured | timing.watch_reads(samples, case["read"], case["points"])
 
 
-def begun(case: dict[str, Any], cache: str) -> Any:
+def open_dataset(case: dict[str, Any], cache: str) -> Any:
     """The dataset, of which the first sample has been read."""
     dataset = build(case, cache)
     dataset[0]

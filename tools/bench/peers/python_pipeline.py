@@ -39,7 +39,7 @@ seconds: dict[str, float] = defaultdict(float)
 
 
 @contextmanager
-def timed(step: str) -> Iterator[None]:
+def charge_time(step: str) -> Iterator[None]:
     """Charge CPU time to a step."""
     start = time.process_time()
     yield
@@ -66,35 +66,35 @@ def main(path: str, model: str) -> None:
         ):
             lines = iter(TextIOWrapper(stream, encoding="utf-8"))
             while True:
-                with timed("zstandard, json: read"):
+                with charge_time("zstandard, json: read"):
                     line = next(lines, None)
                     document = Document(text=json.loads(line)["text"], id=str(number)) if line else None
                 if document is None:
                     break
                 number += 1
                 size += len(document.text.encode())
-                with timed("datatrove: FineWeb-2 cmn_Hani filters"):
+                with charge_time("datatrove: FineWeb-2 cmn_Hani filters"):
                     passed = all(step.filter(document) is True for step in rules)
                 if not passed:
                     continue
-                with timed("datatrove: personal data"):
+                with charge_time("datatrove: personal data"):
                     document.text = personal.format(document.text)
-                with timed("opencc: t2s"):
+                with charge_time("opencc: t2s"):
                     folded = converter.convert(document.text)
-                with timed("datasketch: minima"):
+                with charge_time("datasketch: minima"):
                     shingles = {folded[start : start + NGRAM] for start in range(max(1, len(folded) - NGRAM + 1))}
                     signature = MinHash(num_perm=PERMUTATIONS)
                     signature.update_batch([shingle.encode() for shingle in shingles])
-                with timed("datasketch: MinHashLSH"):
+                with charge_time("datasketch: MinHashLSH"):
                     twins = index.query(signature)
                     if not twins:
                         index.insert(document.id, signature)
                 if twins:
                     continue
                 kept += 1
-                with timed("json, zstandard: write"):
+                with charge_time("json, zstandard: write"):
                     writer.write(json.dumps({"text": document.text}, ensure_ascii=False).encode() + b"\n")
-                with timed("sentencepiece"):
+                with charge_time("sentencepiece"):
                     np.array(processor.encode(document.text), np.uint16).tofile(tokens)
     print(json.dumps({"documents": number, "bytes": size, "kept": kept, "seconds": seconds}, ensure_ascii=False))
 

@@ -78,7 +78,7 @@ def contenders(data: Path) -> dict[str, dict[str, float]]:
         }
         try:
             return {
-                name: timed(trained, begin, shared[0] / str(number))
+                name: time_saves(trained, begin, shared[0] / str(number))
                 for number, (name, begin) in enumerate(ways.items())
             }
         finally:
@@ -87,7 +87,7 @@ def contenders(data: Path) -> dict[str, dict[str, float]]:
                 shutil.rmtree(shared[0])
 
 
-def timed(run: Run, begin: Begin, folder: Path) -> dict[str, float]:
+def time_saves(run: Run, begin: Begin, folder: Path) -> dict[str, float]:
     """The medians of several turns."""
     turns: list[dict[str, float]] = []
     before = status("VmRSS")

@@ -19,13 +19,13 @@ import torch
 
 from pretrain.checkpoint import load_model
 from pretrain.config import ModelConfig, load_config
-from pretrain.generation.cache import Cached
 from pretrain.generation.generate import Settings, generate, in_order
+from pretrain.generation.kv_cache import KVCachedModel
 from pretrain.generation.sampling import Sampling
 from pretrain.hf import proof
 from pretrain.hf.export import hf_config, weights_of
 from pretrain.hf.layouts import choose
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.model import GPT
 from pretrain.parallel.base.mesh import keep_freed_memory
 from pretrain.parallel.base.params import init_parameters
@@ -90,9 +90,9 @@ def compare(name: str, ours: GPT) -> None:
         )
 
         def of_ours(prompts: Tokens = prompts, eod: int = eod, size: int = batch_size) -> Tokens:
-            reading = Reading(config.sequence_length, eod)
+            batcher = EvaluationBatcher(config.sequence_length, eod)
             settings = Settings(GREEDY, NEW_TOKENS, batch_size=size)
-            pieces = generate(Cached(ours, reading), prompts, settings, reading, lambda _: b"")
+            pieces = generate(KVCachedModel(ours, batcher), prompts, settings, batcher, lambda _: b"")
             return [text.generated for text, _ in in_order(pieces, 1)]
 
         def of_theirs(prompts: Tokens = prompts, eod: int = eod) -> Tokens:
@@ -121,11 +121,13 @@ def of_transformers(model: Any, prompts: Tokens, eod: int) -> Tokens:
 
 def lengthen(name: str, model: GPT) -> None:
     """A line with the time a token of one text, at several lengths."""
-    reading = Reading(model.config.sequence_length, model.config.padded_vocab_size - 1)  # padding: no logit to win with
+    batcher = EvaluationBatcher(
+        model.config.sequence_length, model.config.padded_vocab_size - 1
+    )  # padding: no logit to win with
     settings = Settings(GREEDY, max(LENGTHS))
     start = time.perf_counter()
     marks = []
-    for number, _ in enumerate(generate(Cached(model, reading), [[1]], settings, reading, lambda _: b"."), 1):
+    for number, _ in enumerate(generate(KVCachedModel(model, batcher), [[1]], settings, batcher, lambda _: b"."), 1):
         if number in LENGTHS:
             marks.append(f"{number:,}: {1e3 * (time.perf_counter() - start) / number:.2f}")
     print(f"{name}: milliseconds a token of {', '.join(marks)}", flush=True)

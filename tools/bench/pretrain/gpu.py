@@ -47,7 +47,7 @@ from pretrain.training.step import train_step
 from pretrain.workload import memory
 from pretrain.workload.flops import flops_per_token
 from tools.bench.pretrain.plain_gpt import PlainGPT, PlainRun
-from tools.bench.pretrain.random_run import configuration, merged, random_run, random_tokens
+from tools.bench.pretrain.random_run import configuration, merge_sections, random_run, random_tokens
 from tools.bench.timing import status
 
 Row = dict[str, Any]
@@ -183,7 +183,7 @@ PARITY_MODEL: Sections = {
 def parity(args: argparse.Namespace) -> Rows:
     """Loss and gradient norm of three steps beside the same on the CPU."""
     for name, sections in PARITY.items():
-        found = row(parity_row, args.seconds, sections=merged(SMALL if args.tiny else PARITY_MODEL, sections))
+        found = row(parity_row, args.seconds, sections=merge_sections(SMALL if args.tiny else PARITY_MODEL, sections))
         yield name, {"limits": LIMITS["bf16" if "bf16" in name else "fp32"], **found}
 
 
@@ -216,7 +216,7 @@ def speed(args: argparse.Namespace) -> Rows:
     """Ours beside a plain loop, for each shape and context."""
     for shape, sections in SHAPES.items():
         for context in list(MFU_TARGETS)[: 1 if args.tiny else None]:  # tiny shapes have a context of their own
-            options = {"sections": sized(sections, context, args.tiny), "seconds": args.seconds / 3}
+            options = {"sections": with_context(sections, context, args.tiny), "seconds": args.seconds / 3}
             for contender, work in (("ours", ours), ("torch.compile and SDPA in a plain loop", plain)):
                 found = {"target": MFU_TARGETS[context], **row(work, args.seconds, **options)}
                 yield f"{shape}, {context if not args.tiny else 'tiny'}: {contender}", found
@@ -238,13 +238,13 @@ def speed_cells(found: Row) -> list[str]:
     ]
 
 
-def sized(sections: Sections, context: int, tiny: bool) -> Sections:
+def with_context(sections: Sections, context: int, tiny: bool) -> Sections:
     """A shape with a context: micro-batches of `MICRO_BATCH_TOKENS`, steps of `STEP_TOKENS`, bf16 and compile."""
     fast = {"training": {"precision": "bf16", "compile": True}}
     if tiny:
-        return merged(sections, SMALL, fast, {"model": {"sequence_length": 32, "ffn_hidden_size": 128}})
+        return merge_sections(sections, SMALL, fast, {"model": {"sequence_length": 32, "ffn_hidden_size": 128}})
     batch = {"global_batch_size": STEP_TOKENS // context, "micro_batch_size": MICRO_BATCH_TOKENS // context}
-    return merged(sections, fast, {"model": {"sequence_length": context}, "training": batch})
+    return merge_sections(sections, fast, {"model": {"sequence_length": context}, "training": batch})
 
 
 def ours(sections: Sections, seconds: float) -> Row:
@@ -255,7 +255,7 @@ def ours(sections: Sections, seconds: float) -> Row:
 def our_row(config: RunConfig, seconds: float) -> Row:
     with mesh.start(config.parallel, "auto", timeout_minutes=5.0) as world:
         run = random_run(config, world, random_tokens(config))
-        found = measured(lambda: train_step(run), config, world.device, seconds)
+        found = measure_step(lambda: train_step(run), config, world.device, seconds)
         device: memory.Device = "cuda" if world.device.type == "cuda" else "cpu"
     planned = memory.worst(memory.estimate(config, 1, device)).device_bytes
     return {**found, "planned_bytes": planned}
@@ -269,10 +269,10 @@ def plain(sections: Sections, seconds: float) -> Row:
         model = PlainGPT(config.model)
     model.compile()
     run = PlainRun(model, config, random_tokens(config), device.type)
-    return measured(run.step, config, device, seconds)
+    return measure_step(run.step, config, device, seconds)
 
 
-def measured(step: Callable[[], object], config: RunConfig, device: torch.device, seconds: float) -> Row:
+def measure_step(step: Callable[[], object], config: RunConfig, device: torch.device, seconds: float) -> Row:
     """The median step after some that are not counted, in as many as the time allows."""
     first = _timed(step, device)
     for _ in range(WARM_UP - 1):
@@ -337,7 +337,7 @@ def asc22_row(offload: bool, tiny: bool, seconds: float) -> Row:
 
 def host(args: argparse.Namespace) -> Rows:
     """Host memory while weights and optimizer are there."""
-    sections = merged(sized(SHAPES["1.7B"], 2048, args.tiny), {"parallel": {"offload": True}})
+    sections = merge_sections(with_context(SHAPES["1.7B"], 2048, args.tiny), {"parallel": {"offload": True}})
     num_steps = 5 if args.tiny else HOST_STEPS
     options = {"sections": sections, "num_steps": num_steps, "seconds": 0.8 * args.seconds}
     yield "1.7B, offload", {"wanted": num_steps, **row(host_row, args.seconds, **options)}
@@ -366,7 +366,7 @@ def host_row(sections: Sections, num_steps: int, seconds: float) -> Row:
 
 def loader(args: argparse.Namespace) -> Rows:
     """What reading costs the training."""
-    sections = sized(SHAPES["1.7B"], 2048, args.tiny)
+    sections = with_context(SHAPES["1.7B"], 2048, args.tiny)
     for name, on_disk in (("random tokens in memory", False), ("token shards on disk", True)):
         options = {"sections": sections, "on_disk": on_disk, "tiny": args.tiny, "seconds": args.seconds / 3}
         yield name, row(loader_row, args.seconds, **options)
@@ -395,7 +395,7 @@ def loader_row(sections: Sections, on_disk: bool, tiny: bool, seconds: float) ->
             run = new_run(config, world, Loader([stream]), order_from(config))
         else:
             run = random_run(config, world, random_tokens(config))
-        return measured(lambda: train_step(run), config, world.device, seconds)
+        return measure_step(lambda: train_step(run), config, world.device, seconds)
 
 
 SECTIONS: dict[str, tuple[Callable[[argparse.Namespace], Rows], Cells, str]] = {  # the last: the columns

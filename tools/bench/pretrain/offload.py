@@ -132,10 +132,10 @@ def measure(row: str, steps: int) -> Measured:
     config = config_of(row)
     with mesh.start(config.parallel, "cpu", config.training.timeout_minutes) as world:
         tiny, tokens = config_of(row, TINY), random_tokens(config)
-        train_step(started(row, tiny, world, random_tokens(tiny)))  # loads what a step loads
+        train_step(start_run(row, tiny, world, random_tokens(tiny)))  # loads what a step loads
         gc.collect()
         held, in_use = process_bytes(), bytes_in_use()
-        a_run = started(row, config, world, tokens)
+        a_run = start_run(row, config, world, tokens)
         peaks = Peaks(a_run.optimizer)
         curve, start = [], time.process_time()
         for step in range(1, steps + 1):
@@ -146,7 +146,7 @@ def measure(row: str, steps: int) -> Measured:
         return {"curve": curve, "peak_bytes": peak, "update_bytes": peaks.of_update, "seconds": seconds}
 
 
-def started(row: str, config: RunConfig, world: mesh.World, tokens: NDArray[Any]) -> Run:
+def start_run(row: str, config: RunConfig, world: mesh.World, tokens: NDArray[Any]) -> Run:
     """The run of a row, before its first step."""
     a_run = random_run(config, world, tokens)
     if row == "foreach":

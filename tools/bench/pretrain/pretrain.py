@@ -68,14 +68,14 @@ def one_process(sections: Mapping[str, Mapping[str, Any]], rounds: int = ROUNDS)
             "a plain loop": plain(config, tokens).step,
             "our model, in a bare loop": partial(bare_step, random_run(config, world, tokens)),
             "train_step": partial(train_step, run),
-            "train_step, wrapped by FSDP2": partial(train_step, wrapped(config, world, tokens)),
+            "train_step, wrapped by FSDP2": partial(train_step, wrap_single_rank(config, world, tokens)),
         }
         assert_same_size(run, plain(config, tokens).model)
         tokens_per_step = config.training.global_batch_size * config.model.sequence_length
         return {name: tokens_per_step / seconds for name, seconds in take_turns(contenders, rounds).items()}
 
 
-def wrapped(config: RunConfig, world: World, tokens: NDArray[Any]) -> Run:
+def wrap_single_rank(config: RunConfig, world: World, tokens: NDArray[Any]) -> Run:
     """A run sharded over a single rank as if there were more."""
 
     unwrapped = fsdp.shard
@@ -98,7 +98,7 @@ def bare_step(run: Run) -> float:
     num_tokens = sum(batch.num_targets for batch in batches)
     total = 0.0
     for batch in batches:
-        loss = model.loss_sum(model(batch.tokens), batch.targets) / num_tokens
+        loss = model.cross_entropy_sum(model(batch.tokens), batch.targets) / num_tokens
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     nn.utils.clip_grad_norm_(model.parameters(), training.max_grad_norm)

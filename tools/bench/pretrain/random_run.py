@@ -20,7 +20,7 @@ from pretrain.data.in_memory import memory_loader, random_tokens
 from pretrain.parallel.base.mesh import World
 from pretrain.training.step import Run, new_run
 
-__all__ = ["configuration", "merged", "on_ranks", "random_run", "random_tokens"]
+__all__ = ["configuration", "merge_sections", "on_ranks", "random_run", "random_tokens"]
 PRELOADED = [
     "torch",
     "torch._dynamo",
@@ -40,10 +40,10 @@ def configuration(*sections: Mapping[str, Mapping[str, Any]]) -> RunConfig:
         "checkpoint": {"every_steps": 1000},
         "evaluation": {"every_steps": 1000},
     }
-    return parse(RunConfig, merged(values, *sections), "bench")
+    return parse(RunConfig, merge_sections(values, *sections), "bench")
 
 
-def merged(*sections: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def merge_sections(*sections: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Later sections over earlier ones."""
     values: dict[str, dict[str, Any]] = {}
     for each in sections:

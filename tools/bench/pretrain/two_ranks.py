@@ -82,25 +82,25 @@ def run() -> None:
     """Print a row for each layout, and for each peer beside the layout of ours that is like it."""
     config = configuration(SECTIONS)
     print(f"{'two ranks':<46}{'tokens/s':>12}{'to one rank':>13}{'CPU a token':>13}{'to ours':>10}")
-    alone = measured(1, ours, config)
-    tell("one rank", alone, alone)
+    alone = measure(1, ours, config)
+    print_row("one rank", alone, alone)
     costs = {}
     for name, layout in LAYOUTS.items():
-        costs[name] = measured(2, ours, configuration(SECTIONS, {"parallel": layout}))
-        tell(name, costs[name], alone)
+        costs[name] = measure(2, ours, configuration(SECTIONS, {"parallel": layout}))
+        print_row(name, costs[name], alone)
     for name, (like, new_step) in PEERS.items():
         if like in costs:
-            tell(name, measured(2, theirs, config, new_step), alone, costs[like])
+            print_row(name, measure(2, theirs, config, new_step), alone, costs[like])
 
 
-def tell(name: str, cost: Cost, alone: Cost, of_ours: Cost | None = None) -> None:
+def print_row(name: str, cost: Cost, alone: Cost, of_ours: Cost | None = None) -> None:
     """A row of the table; ratios are of speed, and for CPU time of time."""
     speed, cpu = alone.wall / cost.wall, cost.cpu / alone.cpu
     row = f"{name:<46}{1 / cost.wall:>12,.0f}{f'x {speed:.2f}':>13}{f'x {cpu:.2f}':>13}"
     print(row + (f"{f'x {of_ours.wall / cost.wall:.2f}':>10}" if of_ours else ""), flush=True)
 
 
-def measured(num_ranks: int, work: Callable[..., tuple[list[float], float]], config: RunConfig, *more: Any) -> Cost:
+def measure(num_ranks: int, work: Callable[..., tuple[list[float], float]], config: RunConfig, *more: Any) -> Cost:
     """The median step of the slowest rank, and the CPU time of all."""
     by_rank = on_ranks(work, num_ranks, config, *more)
     num_tokens = config.training.global_batch_size * config.model.sequence_length
@@ -111,16 +111,16 @@ def measured(num_ranks: int, work: Callable[..., tuple[list[float], float]], con
 def ours(config: RunConfig) -> tuple[list[float], float]:
     """`train_step` on this rank."""
     with mesh.start(config.parallel, "cpu", timeout_minutes=2.0) as world:
-        return timed(partial(train_step, random_run(config, world, random_tokens(config))))
+        return time_steps(partial(train_step, random_run(config, world, random_tokens(config))))
 
 
 def theirs(config: RunConfig, new_step: Callable[[RunConfig], Step]) -> tuple[list[float], float]:
     """A peer's step on this rank, with the allocator set as ours."""
     mesh.keep_freed_memory()
-    return timed(new_step(config))
+    return time_steps(new_step(config))
 
 
-def timed(step: Callable[[], object]) -> tuple[list[float], float]:
+def time_steps(step: Callable[[], object]) -> tuple[list[float], float]:
     """Seconds of each step on the clock, and of CPU for one, after two that are not counted."""
     for _ in range(2):
         step()
@@ -134,7 +134,7 @@ def timed(step: Callable[[], object]) -> tuple[list[float], float]:
     return walls, (time.process_time() - cpu) / RUNS
 
 
-def pipelined(config: RunConfig, schedule: ScheduleKind) -> Step:
+def pipeline(config: RunConfig, schedule: ScheduleKind) -> Step:
     """This rank's step of a pipeline over all ranks."""
     rank, num_ranks = dist.get_rank(), dist.get_world_size()
     chunks = 1 if schedule in ("gpipe", "1f1b") else 2
@@ -198,7 +198,7 @@ def part_of(model: PlainGPT, stage: Stage) -> PlainGPT:
     return model
 
 
-def parallelized(config: RunConfig) -> Step:
+def parallelize(config: RunConfig) -> Step:
     """This rank's step with every matrix cut over all ranks."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     model = new_model(config)
@@ -234,13 +234,13 @@ def parallelized(config: RunConfig) -> Step:
 
 
 PEERS: dict[str, tuple[str, Callable[[RunConfig], Step]]] = {
-    "torch parallelize_module, sequence parallel": ("tp 2, sequence parallel", parallelized),
-    "torch ScheduleGPipe": ("pp 2, gpipe", partial(pipelined, schedule="gpipe")),
-    "torch Schedule1F1B": ("pp 2, 1f1b", partial(pipelined, schedule="1f1b")),
-    "torch ScheduleInterleaved1F1B": ("pp 2, interleaved", partial(pipelined, schedule="interleaved")),
+    "torch parallelize_module, sequence parallel": ("tp 2, sequence parallel", parallelize),
+    "torch ScheduleGPipe": ("pp 2, gpipe", partial(pipeline, schedule="gpipe")),
+    "torch Schedule1F1B": ("pp 2, 1f1b", partial(pipeline, schedule="1f1b")),
+    "torch ScheduleInterleaved1F1B": ("pp 2, interleaved", partial(pipeline, schedule="interleaved")),
     "torch ScheduleInterleavedZeroBubble": (
         "pp 2, zero-bubble",
-        partial(pipelined, schedule="zero-bubble"),
+        partial(pipeline, schedule="zero-bubble"),
     ),
-    "torch ScheduleZBVZeroBubble": ("pp 2, zbv", partial(pipelined, schedule="zbv")),
+    "torch ScheduleZBVZeroBubble": ("pp 2, zbv", partial(pipeline, schedule="zbv")),
 }

@@ -28,7 +28,7 @@ import xxhash
 from corpus.engine.stage import Task, run_task
 from corpus.engine.storage import File, list_inputs
 from tokenizer.config import TokenizerConfig
-from tokenizer.encode import Encoding
+from tokenizer.encode import TokensStage
 from tokenizer.kernels.encoder import BatchEncoder, batch_encoder
 from tokenizer.model import Tokenizer
 from tokenizer.train import train
@@ -87,7 +87,7 @@ def compare(tokenizer: Tokenizer, warm: Sequence[str], fresh: Sequence[str], fol
     seconds, batch_seconds, found, expected = take_turns(encoder, plain, fresh)
     rate = size / 1e6 / batch_seconds
     show("sentencepiece, all documents a call", rate)
-    single = timed(lambda: [plain.encode(text) for text in fresh])
+    single = time_call(lambda: [plain.encode(text) for text in fresh])
     show("sentencepiece, a document a call", size / 1e6 / single, rate)
     note = encoder.reason or equal(found, expected)
     show("ours", size / 1e6 / seconds, rate, note)
@@ -111,7 +111,7 @@ def take_turns(encoder: BatchEncoder, plain: Any, texts: Sequence[str]) -> tuple
     return seconds, batch_seconds, found, expected
 
 
-def timed(work: Callable[[], Any]) -> float:
+def time_call(work: Callable[[], Any]) -> float:
     """CPU seconds of one call."""
     start = time.process_time()
     work()
@@ -133,15 +133,15 @@ def peers(
     environment.write_documents(folder / "warm.jsonl", warm)
     environment.write_documents(folder / "fresh.jsonl", fresh)
     size = sum(len(text.encode()) for text in fresh)
-    for library, model in (("kitoken", tokenizer.path), ("tokenizers", exported(tokenizer, folder))):
+    for library, model in (("kitoken", tokenizer.path), ("tokenizers", export_tokenizer(tokenizer, folder))):
         files = [str(folder / name) for name in ("warm.jsonl", "fresh.jsonl", "ids.npz")]
-        done = environment.call("encode_texts.py", library, str(model), *files, folder=ENVIRONMENT)
+        done = environment.run_peer("encode_texts.py", library, str(model), *files, folder=ENVIRONMENT)
         with np.load(folder / "ids.npz", allow_pickle=False) as arrays:
             found = np.split(arrays["ids"], np.cumsum(arrays["lengths"])[:-1])
         show(f"{library}, a document a call", size / 1e6 / done["seconds"], rate, equal(found, expected))
 
 
-def exported(tokenizer: Tokenizer, folder: Path) -> Path:
+def export_tokenizer(tokenizer: Tokenizer, folder: Path) -> Path:
     """`tokenizer.json` as `python -m tokenizer export` writes it, which refuses those that are not equal."""
     from tokenizer.export.convert import tokenizer_json
 
@@ -170,15 +170,15 @@ def stages(tokenizer: Tokenizer, warm: Sequence[str], fresh: Sequence[str], fold
     seconds = 0.0
     for name, texts in (("warm", warm), ("fresh", fresh)):
         text = text_shard(folder / f"{name}.parquet", texts)
-        stage = Encoding(TokenizerConfig.model_validate({}), files=(text,))
+        stage = TokensStage(TokenizerConfig.model_validate({}), files=(text,))
         task, out = Task(name, (text, model)), str(folder / f"tokens-{tokenizer.path.stem}")
-        seconds = timed(partial(run_task, stage, task, out))
+        seconds = time_call(partial(run_task, stage, task, out))
     rate = None
     if environment.is_installed(environment.MEGATRON, environment.MEGATRON_REQUIREMENTS):
         environment.write_documents(folder / "warm.jsonl", warm)
         environment.write_documents(folder / "fresh.jsonl", fresh)
         arguments = [str(tokenizer.path), *(str(folder / name) for name in ("warm.jsonl", "fresh.jsonl", "megatron"))]
-        done = environment.call("megatron_preprocess.py", *arguments, folder=environment.MEGATRON)
+        done = environment.run_peer("megatron_preprocess.py", *arguments, folder=environment.MEGATRON)
         rate = size / 1e6 / done["seconds"]
         show("JSONL to .bin/.idx as Megatron does", rate)
     show("text shard to token shard, our whole task", size / 1e6 / seconds, rate)

@@ -59,7 +59,7 @@ def run(arguments: Namespace) -> None:
             corpus = write_corpus(Path(folder, "corpus"), NUM_TOKENS)
             compare(corpus, arguments.samples, with_peer)
             many = write_many(Path(folder, "many"))
-            tell(f"{NUM_CORPORA} corpora of {NUM_SHARDS:,} shards", in_child(open_many, many))
+            print_row(f"{NUM_CORPORA} corpora of {NUM_SHARDS:,} shards", in_child(open_many, many))
         if arguments.plot:
             plot(arguments.plot, corpus, with_peer)
 
@@ -78,15 +78,15 @@ def compare(corpus: Path, sizes: Sequence[int], with_peer: bool) -> None:
     """A row for each size of run: our order, Megatron's order by us, and by megatron-core."""
     print(f"{'':<44}{'start-up':>10}{'memory':>12}{'speed':>17}")
     for num_samples in sizes:
-        tell(f"ours, {num_samples:,} samples", in_child(read_ours, corpus, num_samples))
+        print_row(f"ours, {num_samples:,} samples", in_child(read_ours, corpus, num_samples))
     for num_samples in (size for size in sizes if size <= MAX_BUILT_SAMPLES):
         what = f"ours, Megatron's order, {num_samples:,} samples"
-        tell(what, in_child(read_ours, corpus, num_samples, "megatron"))
+        print_row(what, in_child(read_ours, corpus, num_samples, "megatron"))
     for num_samples in (size for size in sizes if size <= MAX_PEER_SAMPLES and with_peer):
-        tell(f"GPTDataset, {num_samples:,} samples", read_peer(corpus, num_samples))
+        print_row(f"GPTDataset, {num_samples:,} samples", read_peer(corpus, num_samples))
 
 
-def tell(what: str, measured: Measured) -> None:
+def print_row(what: str, measured: Measured) -> None:
     """A row of the table."""
     row = f"{what:<44}{measured['start_seconds']:>8,.2f} s{measured['start_bytes'] / 1e6:>9,.0f} MB"
     if seconds := measured.get("read_seconds"):
@@ -129,7 +129,7 @@ def read_ours(
         loader.batch(num_samples - BATCH, BATCH)
         return loader
 
-    loader, measured = timing.started(begun)
+    loader, measured = timing.run_measured(begun)
     if num_points == 1:
         check_blocks(loader)
 
@@ -137,7 +137,7 @@ def read_ours(
         for first in range(start, stop, BATCH):
             loader.batch(first, min(BATCH, stop - first))
 
-    return measured | timing.watched(batches, num_read or min(NUM_READ, num_samples), num_points)
+    return measured | timing.watch_reads(batches, num_read or min(NUM_READ, num_samples), num_points)
 
 
 def stream_of(corpus: Path, name: str = "") -> Stream:
@@ -160,7 +160,7 @@ def read_peer(corpus: Path, num_samples: int, num_read: int | None = None, num_p
     case |= {"read": num_read or min(NUM_READ, num_samples), "points": num_points}
     path = corpus / f"case-{os.getpid()}-{num_samples}-{num_points}.json"
     path.write_text(json.dumps(case))
-    measured: Measured = environment.call("gpt_dataset.py", "read", str(path), folder=environment.MEGATRON)
+    measured: Measured = environment.run_peer("gpt_dataset.py", "read", str(path), folder=environment.MEGATRON)
     return measured
 
 
@@ -173,7 +173,7 @@ def open_many(corpora: Sequence[Path]) -> Measured:
         loader.batch(0, BATCH)
         return loader
 
-    return timing.started(begun)[1]
+    return timing.run_measured(begun)[1]
 
 
 def write_corpus(folder: Path, num_tokens: int) -> Path:

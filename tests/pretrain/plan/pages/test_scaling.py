@@ -12,11 +12,11 @@ from pretrain.config import RunConfig, load_config
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.pages import scaling
-from pretrain.plan.pages.changes import changes
+from pretrain.plan.pages.neighbours import changes
 from pretrain.plan.pages.scaling import Scaling, curves
 from pretrain.plan.search.legal import Layout
 from pretrain.plan.search.search import Plans
-from pretrain.workload.software import OURS, Software
+from pretrain.workload.framework_profiles import OURS, FrameworkProfile
 
 NUMBERS = (128, 256, 512)
 
@@ -26,7 +26,7 @@ def config() -> RunConfig:
     return load_config("frontier-22b")  # tp 2, pp 8, batch 640
 
 
-def few(config: RunConfig, devices: int, cluster: Cluster, software: Software = OURS, **how: object) -> Plans:
+def few(config: RunConfig, devices: int, cluster: Cluster, software: FrameworkProfile = OURS, **how: object) -> Plans:
     """A search of three layouts."""
     found = []
     for tp, pp in ((4, 1), (8, 1), (4, 2)):

@@ -58,7 +58,7 @@ def test_all_of_it_fits_a_terminal(config: str, cluster: str, devices: int, layo
     assert f"on {devices:,} x {prediction.cluster.device.name}" in said and "1.000 T tokens" in said
     narrow(text.table(rows, 10**12))
     narrow(text.split(rows))
-    narrow(text.wrapped(text.LEGEND))
+    narrow(text.wrap(text.LEGEND))
     narrow(explain.explain(prediction, 10**12, "layout 1"))
     narrow(explain.compare(prediction, prediction))
 

@@ -19,7 +19,7 @@ from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.search.legal import Constraints, Layout, Space
 from pretrain.plan.search.search import GAIN, SLOWEST, Search, search
 from pretrain.workload import memory
-from pretrain.workload.software import MEGATRON_2021, MEGATRON_2022, OURS, Software
+from pretrain.workload.framework_profiles import MEGATRON_2021, MEGATRON_2022, OURS, FrameworkProfile
 
 MODEL = {
     "num_layers": 6,
@@ -63,7 +63,7 @@ def cluster_of(memory_gib: float, devices_per_node: int = 4) -> Cluster:
 @pytest.mark.parametrize(
     ("memory_gib", "software"), [(80, OURS), (0.5, OURS), (0.4, OURS), (1.0, MEGATRON_2021), (0.6, MEGATRON_2022)]
 )
-def test_the_best_of_each_shape_is_that_of_all_its_layouts(memory_gib: float, software: Software) -> None:
+def test_the_best_of_each_shape_is_that_of_all_its_layouts(memory_gib: float, software: FrameworkProfile) -> None:
     config, devices, cluster = config_of(global_batch_size=8), 4, cluster_of(memory_gib, devices_per_node=2)
     found = Search(Space(config, devices, cluster, software), slowest=float("inf"))
     found.run()
@@ -110,7 +110,13 @@ def test_the_list_is_sorted_and_fits() -> None:
     data=st.data(),
 )
 def test_every_layout_is_one_that_training_accepts(
-    layers: int, heads: tuple[int, int], batch: int, devices: int, ramp: bool, software: Software, data: st.DataObject
+    layers: int,
+    heads: tuple[int, int],
+    batch: int,
+    devices: int,
+    ramp: bool,
+    software: FrameworkProfile,
+    data: st.DataObject,
 ) -> None:
     rampup = {"rampup": {"start": 2, "increment": 2, "num_samples": 100}} if ramp else {}
     model = {"num_layers": layers, "num_heads": heads[0], "num_kv_heads": heads[1], "hidden_size": 48 * heads[0]}
@@ -263,7 +269,7 @@ def test_constraints_hold() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("software", [OURS, MEGATRON_2021])
-def test_published_yuan_is_among_those_that_fit(software: Software) -> None:
+def test_published_yuan_is_among_those_that_fit(software: FrameworkProfile) -> None:
     """8 x 38 x 7 on 2,128 GPUs, held to its pipeline so that this is quick."""
     config, cluster = load_config("yuan-245b"), load_cluster("selene-a100-80")
     plans = search(config, 2128, cluster, software, keep=1, constraints=Constraints(tp=(8,), pp=(19, 38)))

@@ -8,16 +8,16 @@ from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.machines.collectives import Collectives, Group
 from pretrain.plan.prediction import Seconds
 from pretrain.workload import megatron_operations
-from pretrain.workload.megatron_memory import whole_layer_bytes
-from pretrain.workload.operations import Shape
-from pretrain.workload.software import (
+from pretrain.workload.framework_profiles import (
     DEEPSPEED_2021,
     DEEPSPEED_2022,
     MEGATRON_2020,
     MEGATRON_2021,
     MEGATRON_2024,
-    Software,
+    FrameworkProfile,
 )
+from pretrain.workload.megatron_memory import whole_layer_bytes
+from pretrain.workload.operations import Shape
 from tests.fidelity.rows import Row
 
 SHAPE: dict[str, Any] = {
@@ -35,7 +35,7 @@ SHAPE: dict[str, Any] = {
 }
 
 
-def seconds(software: Software, cluster: Cluster, **values: Any) -> Seconds:
+def seconds(software: FrameworkProfile, cluster: Cluster, **values: Any) -> Seconds:
     row = Row(**{**SHAPE, **values})
     return step_seconds(row.config, row.gpus, cluster, software)
 

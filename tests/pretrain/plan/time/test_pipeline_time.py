@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pretrain.config import ScheduleKind
 from pretrain.plan.time import pipeline_time
-from pretrain.plan.time.pipeline_time import Lost, Times, closed, simulated
+from pretrain.plan.time.pipeline_time import Lost, Times, closed_form_loss, simulate_seconds
 from pretrain.schedules import stage_ranks
 
 CHUNKS: list[tuple[ScheduleKind, int]] = [
@@ -38,10 +38,10 @@ def test_bubble_of_narayanan_2021(ranks: int, micro_batches: int, chunks: int) -
     schedule: ScheduleKind = "1f1b" if chunks == 1 else "interleaved"
     stages, owners = [EQUAL] * (ranks * chunks), stage_ranks(schedule, ranks, chunks)
     work = micro_batches * chunks * EQUAL.each
-    lost = closed(schedule, stages, owners, micro_batches, send=0)
+    lost = closed_form_loss(schedule, stages, owners, micro_batches, send=0)
     assert lost.messages == 0
     assert lost.bubble / work == pytest.approx((ranks - 1) / micro_batches / chunks)
-    assert simulated(schedule, stages, owners, micro_batches, 0) == pytest.approx(work + lost.bubble)
+    assert simulate_seconds(schedule, stages, owners, micro_batches, 0) == pytest.approx(work + lost.bubble)
 
 
 @settings(max_examples=20, deadline=None)
@@ -59,8 +59,8 @@ def test_closed_forms_are_those_of_the_lists(
     stages = [Times(forward, inputs, min(forward, 0.8))] * (ranks * chunks)  # W <= F <= I <= 2 W, as the table says
     owners, micro_batches = stage_ranks(schedule, ranks, chunks), ranks * groups
     work = micro_batches * chunks * stages[0].each
-    found = work + closed(schedule, stages, owners, micro_batches, send=0).total
-    assert simulated(schedule, stages, owners, micro_batches, 0) == pytest.approx(
+    found = work + closed_form_loss(schedule, stages, owners, micro_batches, send=0).total
+    assert simulate_seconds(schedule, stages, owners, micro_batches, 0) == pytest.approx(
         found, rel=1e-6 if schedule != "zbv" else 0.01
     )
 
@@ -75,10 +75,10 @@ def test_closed_forms_are_those_of_the_lists(
 def test_messages_are_those_of_the_lists(which: tuple[ScheduleKind, int], ranks: int, groups: int, send: float) -> None:
     schedule, chunks = which
     stages, owners, micro_batches = [EQUAL] * (ranks * chunks), stage_ranks(schedule, ranks, chunks), ranks * groups
-    waited = simulated(schedule, stages, owners, micro_batches, send) - simulated(
+    waited = simulate_seconds(schedule, stages, owners, micro_batches, send) - simulate_seconds(
         schedule, stages, owners, micro_batches, 0
     )
-    assert waited == pytest.approx(closed(schedule, stages, owners, micro_batches, send).messages, rel=0.1)
+    assert waited == pytest.approx(closed_form_loss(schedule, stages, owners, micro_batches, send).messages, rel=0.1)
 
 
 @settings(max_examples=20, deadline=None)
@@ -100,8 +100,8 @@ def test_stages_need_not_be_equal(
         for rank in range(ranks)
     ]
     own[own.index(max(own))] += firsts[0] + lasts[0] if own.index(max(own)) == 0 else 0.0
-    found = max(own) + closed(schedule, stages, owners, micro_batches, send=0).total
-    assert found == pytest.approx(simulated(schedule, stages, owners, micro_batches, 0), rel=TOLERANCE[schedule])
+    found = max(own) + closed_form_loss(schedule, stages, owners, micro_batches, send=0).total
+    assert found == pytest.approx(simulate_seconds(schedule, stages, owners, micro_batches, 0), rel=TOLERANCE[schedule])
 
 
 @settings(max_examples=20, deadline=None)
@@ -118,9 +118,9 @@ def test_gathers_begin_at_once_and_reductions_follow_the_last_gradient(
     stages = [EQUAL._replace(first=firsts[index], last=lasts[index]) for index in range(ranks * chunks)]
     owners, micro_batches = stage_ranks(schedule, ranks, chunks), 3 * ranks
     own = micro_batches * chunks * EQUAL.each + firsts[0] + lasts[0]
-    found = own + closed(schedule, stages, owners, micro_batches, send=0).total
+    found = own + closed_form_loss(schedule, stages, owners, micro_batches, send=0).total
     several = 0.16 if schedule == "interleaved" else 0.07
-    assert found == pytest.approx(simulated(schedule, stages, owners, micro_batches, 0), rel=several)
+    assert found == pytest.approx(simulate_seconds(schedule, stages, owners, micro_batches, 0), rel=several)
 
 
 def test_ends_of_a_step_by_hand() -> None:
@@ -136,25 +136,25 @@ def test_ends_of_a_step_by_hand() -> None:
         ((first, second._replace(last=2.0)), 9.0),  # while the first stage ends
         ((first, second._replace(last=5.0)), 12.0),
     ):
-        assert simulated("1f1b", changed, [0, 1], 2, 0) == pytest.approx(whole)
+        assert simulate_seconds("1f1b", changed, [0, 1], 2, 0) == pytest.approx(whole)
         own = 2 * 3.0 + changed[0].first + changed[0].last
-        assert own + closed("1f1b", changed, [0, 1], 2, 0).total == pytest.approx(whole)
+        assert own + closed_form_loss("1f1b", changed, [0, 1], 2, 0).total == pytest.approx(whole)
 
 
 def test_the_busiest_rank_need_not_be_the_first() -> None:
     """Its own gather is in the way as any other's is, where it outlasts the way of the first micro-batch."""
     stages = [EQUAL, Times(2.0, 2.0, 2.0, first=4.0), EQUAL]
-    lost = closed("1f1b", stages, [0, 1, 2], 6, send=0)
+    lost = closed_form_loss("1f1b", stages, [0, 1, 2], 6, send=0)
     assert lost.ends == pytest.approx(3.0)
-    assert 6 * 6.0 + lost.total == pytest.approx(simulated("1f1b", stages, [0, 1, 2], 6, 0))
+    assert 6 * 6.0 + lost.total == pytest.approx(simulate_seconds("1f1b", stages, [0, 1, 2], 6, 0))
 
 
 def test_a_rank_of_several_stages_reduces_before_it_goes_on() -> None:
     """Its later stage has its last gradient first, and the backwards of the earlier one wait for that reduction."""
     stages = [EQUAL, EQUAL, EQUAL._replace(last=3.0), EQUAL]
-    lost = closed("interleaved", stages, [0, 1, 0, 1], 6, send=0)
+    lost = closed_form_loss("interleaved", stages, [0, 1, 0, 1], 6, send=0)
     assert lost.ends == pytest.approx(3.0)
-    assert 6 * 6.0 + lost.total == pytest.approx(simulated("interleaved", stages, [0, 1, 0, 1], 6, 0), rel=0.02)
+    assert 6 * 6.0 + lost.total == pytest.approx(simulate_seconds("interleaved", stages, [0, 1, 0, 1], 6, 0), rel=0.02)
 
 
 @pytest.mark.parametrize("schedule, chunks", CHUNKS)
@@ -164,13 +164,13 @@ def test_long_steps_are_simulated_in_part(schedule: ScheduleKind, chunks: int, e
     stages = [Times(1.0 + 0.1 * (index == 1), 1.2, 0.9, 0.3, 0.2) for index in range(ranks * chunks)]
     owners = stage_ranks(schedule, ranks, chunks)
     whole = pipeline_time.timeline(schedule, stages, owners, micro_batches, 0.05).total
-    assert simulated(schedule, stages, owners, micro_batches, 0.05) == pytest.approx(
+    assert simulate_seconds(schedule, stages, owners, micro_batches, 0.05) == pytest.approx(
         whole, rel=0.01 if schedule == "interleaved" else 1e-9
     )
 
 
 def test_one_rank_loses_nothing() -> None:
-    assert closed("1f1b", [EQUAL], [0], 4, send=1.0).total == 0
+    assert closed_form_loss("1f1b", [EQUAL], [0], 4, send=1.0).total == 0
 
 
 def test_waiting_is_shared_as_the_closed_forms_say() -> None:

@@ -19,7 +19,7 @@ from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.tuning import frontier
 from pretrain.plan.tuning.frontier import NO_LAYOUT, NO_MEMORY
-from pretrain.workload.software import OURS
+from pretrain.workload.framework_profiles import OURS
 
 CORNER = {**frontier.SPACE, "pp": (1, 8, 12), "micro_batch": (4, 6, 20), "micro_batches": (5,)}
 
@@ -80,9 +80,9 @@ def test_a_sampler_is_drawn_by_its_seed_and_tpe_learns() -> None:
     """The value is the micro-batch: its largest is found sooner than by chance."""
     pytest.importorskip("optuna")
     values = {point: float(point[2]) for point in product(*frontier.SPACE.values())}
-    tpe = [frontier.sampled(values, "TPESampler", seed, 60) for seed in (0, 0, 1)]
+    tpe = [frontier.sample_trials(values, "TPESampler", seed, 60) for seed in (0, 0, 1)]
     assert tpe[0] == tpe[1] != tpe[2] and len(tpe[0]) == 60
-    drawn = frontier.sampled(values, "RandomSampler", 0, 60)
+    drawn = frontier.sample_trials(values, "RandomSampler", 0, 60)
     assert fmean(tpe[0][30:]) > fmean(drawn[30:]) + 2
 
 
@@ -94,7 +94,7 @@ def test_bad_questions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         tune()
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(UsageError, match=r"pip install 'wenhai\[tune\]'"):
-        frontier.sampled({}, "TPESampler", 0, 1)
+        frontier.sample_trials({}, "TPESampler", 0, 1)
 
 
 def by_orders(points: Sequence[tuple[int, ...]], values: list[float]) -> list[float]:

@@ -19,7 +19,7 @@ from pretrain.plan.search.search import Plans, search
 from pretrain.plan.tuning import refit, tune
 from pretrain.plan.tuning.measure import Measurement
 from pretrain.plan.tuning.refit import Run
-from pretrain.workload.software import OURS
+from pretrain.workload.framework_profiles import OURS
 
 GPUS = 8
 GIB = 2**30

@@ -11,7 +11,7 @@ import pydantic
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig
 from pretrain.plan.cost import predict
-from pretrain.plan.naming import shown
+from pretrain.plan.naming import format_value
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout, neighbours
 
@@ -42,7 +42,7 @@ class Change:
     def words(self) -> str:
         """As in "pipeline parallel 64 -> 32 (+7.1 %)"."""
         values = " -> ".join(
-            f"{value:,}" if type(value) is int else shown(value) for value in (self.before, self.after)
+            f"{value:,}" if type(value) is int else format_value(value) for value in (self.before, self.after)
         )
         return f"{NAMES.get(self.name, self.name)} {values} ({100 * self.gain:+.1f} %)"
 

@@ -23,7 +23,7 @@ from pretrain.plan.pages.rules import Rule
 from pretrain.plan.pages.scaling import Scaling
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.search import Constraints, Plans, search
-from pretrain.workload.software import ALL, OURS, Software, find_software
+from pretrain.workload.framework_profiles import ALL, OURS, FrameworkProfile, find_software
 
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}  # of --tokens
 OUTLINED: dict[
@@ -44,7 +44,7 @@ class Question:
     config: RunConfig
     cluster: Cluster
     devices: int
-    software: Software
+    software: FrameworkProfile
     tokens: int
     constraints: Constraints
     keep: int  # layouts whose pipeline is simulated
@@ -102,7 +102,7 @@ class Question:
         return self.predict(found[int(words) - 1].config)  # those beyond the first ones were not simulated
 
 
-def ask(args: argparse.Namespace) -> Question:
+def parse_question(args: argparse.Namespace) -> Question:
     """The question of a command line.
 
     Raises:
@@ -195,7 +195,7 @@ def _load(name: str, overrides: Sequence[str], layout: str | None) -> RunConfig:
     return parse(RunConfig, values if is_whole else _outlined(values, layout, where), where)
 
 
-def _of_software(parallel: ParallelConfig, software: Software) -> ParallelConfig:
+def _of_software(parallel: ParallelConfig, software: FrameworkProfile) -> ParallelConfig:
     """As another program runs what it is not told: without sequence parallelism if it has none, gradients reduced once
     a step."""
     usual: dict[str, Any] = {} if software.splits_sequence else {"sequence_parallel": False}
@@ -225,7 +225,7 @@ def _section(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     return dict(section) if isinstance(section, dict) else {}
 
 
-def _constraints(args: argparse.Namespace, software: Software) -> Constraints:
+def _constraints(args: argparse.Namespace, software: FrameworkProfile) -> Constraints:
     words = ",".join([*args.only, *([f"schedule={args.schedule}"] if args.schedule else [])])
     chosen: dict[str, tuple[Any, ...]] = {} if software.splits_sequence else {"sequence_parallel": (False,)}
     if words or args.only:

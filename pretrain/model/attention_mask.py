@@ -8,7 +8,7 @@ from torch import Tensor
 from pretrain.data import IGNORED_TARGET
 
 
-def visible(
+def attention_mask(
     q: Tensor, k: Tensor, same_document: Tensor | None, prefix_end: Tensor | None, same_branch: Tensor | None = None
 ) -> Tensor:
     """Whether place `q` of a window sees place `k`: the one definition of the attention mask, for every back-end.
@@ -18,7 +18,7 @@ def visible(
     where `same_branch` is: whether `k` is in the branch of `q` or in the trunk.
 
     >>> q, k = torch.arange(3)[:, None], torch.arange(3)[None]
-    >>> visible(q, k, None, torch.tensor(2)).int().tolist()
+    >>> attention_mask(q, k, None, torch.tensor(2)).int().tolist()
     [[1, 1, 0], [1, 1, 0], [1, 1, 1]]
     """
     sees = k <= q
@@ -29,13 +29,13 @@ def visible(
     return sees
 
 
-def dense_mask(
+def dense_attention_mask(
     places_T: Tensor,
     document_ids_BT: Tensor | None,
     prefix_ends_BT: Tensor | None,
     branches_BT: Tensor | None = None,
 ) -> Tensor | None:
-    """`visible` as bool [B or 1, T, T]; None means plainly causal, which back-ends know without a mask."""
+    """`attention_mask` as bool [B or 1, T, T]; None means plainly causal, which back-ends know without a mask."""
     if document_ids_BT is None and prefix_ends_BT is None and branches_BT is None:
         return None
     same_BTT = None if document_ids_BT is None else document_ids_BT[:, :, None] == document_ids_BT[:, None, :]
@@ -44,7 +44,7 @@ def dense_mask(
     if branches_BT is not None:
         of_k_B1T = branches_BT[:, None, :]
         branch_BTT = (of_k_B1T == 0) | (of_k_B1T == branches_BT[:, :, None])
-    return visible(places_T[None, :, None], places_T[None, None, :], same_BTT, ends_BT1, branch_BTT)
+    return attention_mask(places_T[None, :, None], places_T[None, None, :], same_BTT, ends_BT1, branch_BTT)
 
 
 def target_rows(targets_BT: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from protego import Protego
 
-from corpus.crawl.manners import robots as robots_module
-from corpus.crawl.manners.robots import (
+from corpus.crawl.politeness import robots as robots_module
+from corpus.crawl.politeness.robots import (
     LIFETIME_SECONDS,
     UNREACHABLE_LIFETIME_SECONDS,
     PathRules,

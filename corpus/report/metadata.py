@@ -65,7 +65,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Facts:
+class BuildMetadata:
     """A report's contents."""
 
     funnel: Funnel
@@ -81,7 +81,7 @@ class Facts:
     clusters_read: tuple[int, int]  # of how many kept documents the clusters tell, and all of them
 
 
-def gather(out: str) -> Facts:
+def gather(out: str) -> BuildMetadata:
     """Read manifests and the narrow columns of sidecars below `out`.
 
     Raises:
@@ -96,7 +96,7 @@ def gather(out: str) -> Facts:
     statistics = spread(next(filter(None, sidecars), []))  # the filter's; a later stage measures what it changed anew
     read = spread(stages["extract"].files()) if "extract" in stages else []
     index = stages[LAST_STAGE].files("index") if LAST_STAGE in stages else []
-    return Facts(
+    return BuildMetadata(
         funnel=summary,
         reasons=list(_reasons(summary, limits)),
         failures=_failures(spread(stages["extract"].files("fates")) if "extract" in stages else []),

@@ -41,7 +41,7 @@ def free_space(folder: Path) -> Free:
     return Free(status.f_bavail * status.f_frsize, reserve, status.f_favail if status.f_files else None)
 
 
-class Room:
+class DiskBudget:
     """The disk room of one stage's tasks: tell it what starts and what finishes, ask it before each start."""
 
     def __init__(self, out: str) -> None:

@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from pretrain.model import GPT
-from pretrain.model.layers import Linear
+from pretrain.model.layers import ColumnParallelLinear
 from pretrain.model.micro_batch import MicroBatch
-from pretrain.parallel.base import deferred, mesh
-from pretrain.parallel.base.deferred import Product
+from pretrain.parallel.base import mesh, weight_gradients
 from pretrain.parallel.base.tensor import ALONE
+from pretrain.parallel.base.weight_gradients import DeferredWeightGradient
 from pretrain.parallel.engine import compose, fsdp
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import VOCAB_SIZE, tiny_config
 
 
-def new_linear(num_inputs: int, num_outputs: int, bias: bool) -> Linear:
-    layer = Linear(num_inputs, num_outputs, bias, ALONE).double()
+def new_linear(num_inputs: int, num_outputs: int, bias: bool) -> ColumnParallelLinear:
+    layer = ColumnParallelLinear(num_inputs, num_outputs, bias, ALONE).double()
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
     return layer
@@ -31,14 +31,14 @@ def new_linear(num_inputs: int, num_outputs: int, bias: bool) -> Linear:
 
 def test_a_product_holds_until_then_its_input_and_gradient_alone() -> None:
     layer = new_linear(4, 4, bias=True)
-    left: list[Product] = []
-    deferred.leave_to(left, nn.Sequential(layer))
+    left: list[DeferredWeightGradient] = []
+    weight_gradients.defer_weight_gradients(left, nn.Sequential(layer))
     middle = layer(torch.ones(2, 4, dtype=torch.float64))
     layer(middle).sum().backward()
     alive = weakref.ref(middle)
     del middle
     assert alive() is not None and len(left) == 2  # the input of one of them
-    deferred.accumulate(left)
+    weight_gradients.accumulate_weight_gradients(left)
     assert alive() is None
 
 
@@ -49,7 +49,7 @@ def batch(seed: int) -> MicroBatch:
 
 
 def backward(part: GPT, micro_batch: MicroBatch) -> None:
-    part.loss_sum(part(micro_batch.tokens), micro_batch.targets).backward()  # type: ignore[no-untyped-call]
+    part.cross_entropy_sum(part(micro_batch.tokens), micro_batch.targets).backward()  # type: ignore[no-untyped-call]
 
 
 def laid_over_ranks(parallel: dict[str, Any], precision: str, later: bool) -> dict[str, Tensor]:
@@ -61,9 +61,9 @@ def laid_over_ranks(parallel: dict[str, Any], precision: str, later: bool) -> di
         built = compose.build(config, world)
         (part,) = built.parts.values()
         zero = config.parallel.zero
-        left: list[Product] = []
-        deferred.leave_to(left if later else None, part)
-        products: list[list[Product]] = []
+        left: list[DeferredWeightGradient] = []
+        weight_gradients.defer_weight_gradients(left if later else None, part)
+        products: list[list[DeferredWeightGradient]] = []
         for index in range(3):
             if later:
                 fsdp.before_backward_of_inputs(part, zero)
@@ -74,7 +74,7 @@ def laid_over_ranks(parallel: dict[str, Any], precision: str, later: bool) -> di
             left.clear()
         if later:
             for index in range(3):
-                deferred.accumulate(products[index])
+                weight_gradients.accumulate_weight_gradients(products[index])
                 fsdp.reduce_deferred(part, zero, is_last=index == 2)
         gradients = {}
         for name, parameter in built.parameters.items():

@@ -1,4 +1,4 @@
-"""Token files of other programs become a tokens stage of ours: `python -m tokenizer adopt`.
+"""Token files of other programs become a tokens stage of ours: `python -m tokenizer import`.
 
 What `run` makes of text, this makes of tokens that are there already: committed shards with records and checksums,
 provenance, a manifest. So all that reads a build reads them. One task a file, streamed: in memory are a million
@@ -31,10 +31,10 @@ from corpus.engine.progress import Progress
 from corpus.engine.run import RUN_NAME, read_run, run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
-from tokenizer.given import given_tokenizer
 from tokenizer.model import Tokenizer
+from tokenizer.pretrained import pretrained_tokenizer
 from tokenizer.shards import SPLITS
-from tokenizer.shards.foreign import ForeignFile, open_foreign
+from tokenizer.shards.import_formats import ForeignFile, open_foreign
 from tokenizer.shards.provenance import write_docs
 from tokenizer.shards.record import ShardError, Tokens
 from tokenizer.shards.writer import ShardWriter, narrow
@@ -42,7 +42,7 @@ from tokenizer.shards.writer import ShardWriter, narrow
 BATCH_TOKENS = 1 << 20
 BATCH_DOCUMENTS = 1 << 16
 MAX_DOCUMENT_TOKENS = 1 << 27  # held in memory, as `ShardWriter` wants it
-ADOPTED_STAGES = {"tokenizer", "tokens"}
+IMPORTED_STAGES = {"tokenizer", "tokens"}
 UTF8_CONTINUATION = range(0x80, 0xC0)
 
 
@@ -56,7 +56,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Adoption(Stage):
+class ImportedTokensStage(Stage):
     """Foreign token files and a vocabulary -> token shards `data/<name>-<split>.*`, documents in the order they have.
 
     Args:
@@ -79,7 +79,7 @@ class Adoption(Stage):
     def inputs(self) -> tuple[File, ...]:
         return tuple(file for source in self.sources for file in source.files)
 
-    def for_worker(self) -> Adoption:
+    def for_worker(self) -> ImportedTokensStage:
         return replace(self, sources=())
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
@@ -262,12 +262,12 @@ def main(options: argparse.Namespace) -> None:
     address = cluster_address(options)
     if not (options.prefixes or options.validation):
         raise UsageError("nothing to adopt: name the prefix of a file, or --validation PREFIX.")
-    if storage.exists(storage.join(options.out, RUN_NAME)) and read_run(options.out)["stages"].keys() - ADOPTED_STAGES:
+    if storage.exists(storage.join(options.out, RUN_NAME)) and read_run(options.out)["stages"].keys() - IMPORTED_STAGES:
         raise UsageError(f"{options.out}: is a build that made its own tokenizer or text. Adopt into another folder.")
-    given = given_tokenizer(options.tokenizer)
+    given = pretrained_tokenizer(options.tokenizer)
     sources = find_sources({"train": options.prefixes, "validation": options.validation})
     folders = run_stages(
-        [given, Adoption(sources, options.eod, options.append_eod)],
+        [given, ImportedTokensStage(sources, options.eod, options.append_eod)],
         options.out,
         workers=options.workers,
         address=address,

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, TypeVar
 from corpus.engine.config import apply_overrides, parse
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig, to_json
-from pretrain.launch import launch, told_once
+from pretrain.launch import launch, report_on_rank_zero
 from tokenizer.model import Tokenizer
 
 if TYPE_CHECKING:
     import torch
 
-    from pretrain.inference.reading import Reading, TokenLosses
+    from pretrain.inference.batcher import EvaluationBatcher, TokenLosses
     from pretrain.parallel.base.mesh import World
 
 Value = TypeVar("Value")
@@ -39,13 +39,13 @@ SETTABLE = ("parallel", "training.precision")  # what does not change the model
 
 
 @dataclass(frozen=True)
-class Opened:
+class LoadedCheckpoint:
     """A model that can be asked, and what the question needs."""
 
     model: TokenLosses
     config: RunConfig
     tokenizer: Tokenizer
-    reading: Reading
+    batcher: EvaluationBatcher
     device: torch.device
     world: World | None  # None: one process alone
     checkpoint: Path
@@ -55,9 +55,9 @@ class Opened:
         """Whether this process speaks and writes for all of them."""
         return self.world is None or self.world.rank == 0
 
-    def together(self) -> AbstractContextManager[None]:
+    def propagate_errors(self) -> AbstractContextManager[None]:
         """Around what rank 0 does alone, a file that it writes: if it fails, all ranks end with its error."""
-        return nullcontext() if self.world is None else self.world.together()
+        return nullcontext() if self.world is None else self.world.propagate_errors()
 
     def from_first(self, value: Value) -> Value:
         """What rank 0 has, on all ranks; all of them call it."""
@@ -93,7 +93,7 @@ def in_ranks(args: argparse.Namespace, words: Sequence[str] | None = None) -> No
 
 
 @contextmanager
-def opened(args: argparse.Namespace) -> Iterator[Opened]:
+def load_checkpoint(args: argparse.Namespace) -> Iterator[LoadedCheckpoint]:
     """The model that `add_model_arguments` names, on every rank that `--nproc`, torchrun or srun started, or on one
     process.
 
@@ -105,10 +105,10 @@ def opened(args: argparse.Namespace) -> Iterator[Opened]:
         SystemExit: on other ranks than 0, with the error's code.
     """
     from pretrain.checkpoint import TOKENIZER, load_model, load_weights, local_folder
-    from pretrain.inference.reading import Reading
+    from pretrain.inference.batcher import EvaluationBatcher
     from pretrain.parallel.base import mesh
 
-    with told_once(), ExitStack() as stack:
+    with report_on_rank_zero(), ExitStack() as stack:
         folder = local_folder(args.checkpoint)  # of a URL a copy of each rank's own
         config = _configuration(folder, args.set)
         model: TokenLosses
@@ -127,9 +127,11 @@ def opened(args: argparse.Namespace) -> Iterator[Opened]:
             built = compose.build(config, world)
             load_weights(folder, built, world)
             model, device = built, world.device
-        with nullcontext() if world is None else world.together():
+        with nullcontext() if world is None else world.propagate_errors():
             tokenizer = Tokenizer(folder / TOKENIZER)
-        yield Opened(model, config, tokenizer, Reading.of(config, tokenizer.eod), device, world, folder)
+        yield LoadedCheckpoint(
+            model, config, tokenizer, EvaluationBatcher.of(config, tokenizer.eod), device, world, folder
+        )
 
 
 def _configuration(folder: Path, overrides: Sequence[str]) -> RunConfig:

@@ -11,12 +11,12 @@ from typing import Any
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from pretrain.columns import aligned
+from pretrain.columns import align_table
 from pretrain.config import RunConfig
 from pretrain.parallel.base.mesh import layout
 from pretrain.plan import naming
 from pretrain.plan.pages import explain, report, rules, scaling, text
-from pretrain.plan.pages.question import Question, ask
+from pretrain.plan.pages.arguments import Question, parse_question
 from pretrain.plan.prediction import Prediction
 from pretrain.plan.search.legal import Layout
 from pretrain.plan.search.search import Plans
@@ -32,13 +32,13 @@ FIGURES = (
 )
 
 
-def answer(args: argparse.Namespace) -> None:
+def print_plan(args: argparse.Namespace) -> None:
     """Answer on stdout.
 
     Raises:
         UsageError: in one sentence, what to do about a question that has no answer.
     """
-    question = ask(args)
+    question = parse_question(args)
     tuned = _measured(question, args) if args.measure else None
     if args.json:
         print(json.dumps(_json(question, args, tuned), indent=1))
@@ -96,7 +96,7 @@ def _lines(question: Question, args: argparse.Namespace, tuned: Tuned | None) ->
     if args.scaling:
         parts.append(_scaled(question))
     if args.rules:
-        parts.append(aligned([rules.COLUMNS, *(rule.cells for rule in question.rules)], left=rules.WORDS))
+        parts.append(align_table([rules.COLUMNS, *(rule.cells for rule in question.rules)], left=rules.WORDS))
     for number, part in enumerate(parts):
         yield from [""] * (number > 0)
         yield from part
@@ -110,10 +110,10 @@ def _scaled(question: Question) -> Iterator[str]:
     found = question.curves
     yield f"Predicted on {question.cluster.name}, software {question.software.name}. The layout kept is {found.kept}."
     yield ""
-    yield from aligned([scaling.COLUMNS, *scaling.table(found)], left=("scaling", "layout"))
+    yield from align_table([scaling.COLUMNS, *scaling.table(found)], left=("scaling", "layout"))
     for curve in found.curves:
         yield ""
-        yield from text.wrapped(scaling.limit(curve))
+        yield from text.wrap(scaling.limit(curve))
 
 
 def _ranked(question: Question, top: int) -> Iterator[str]:
@@ -133,12 +133,12 @@ def _ranked(question: Question, top: int) -> Iterator[str]:
         else:
             rows.append(("*", configured))
     yield from text.table(rows, question.tokens)
-    yield from text.wrapped(text.LEGEND)
+    yield from text.wrap(text.LEGEND)
     yield ""
     yield from text.split(rows)
     yield ""
     if isinstance(configured, str):
-        yield from text.wrapped(f"* the configuration's own layout is none of these devices: {configured}", "", "  ")
+        yield from text.wrap(f"* the configuration's own layout is none of these devices: {configured}", "", "  ")
     else:
         yield from _placed(configured, plans, "* the configuration's own layout")
     if plans.rejected:
@@ -146,19 +146,19 @@ def _ranked(question: Question, top: int) -> Iterator[str]:
     yield from text.rejections(plans.rejected, max(MOST_REASONS, top))
     yield ""
     name = naming.layout_name(plans.best.config, question.devices)
-    yield from text.wrapped(f"--explain 1: where its time and memory go; 1 is {name}")
+    yield from text.wrap(f"--explain 1: where its time and memory go; 1 is {name}")
 
 
 def _placed(prediction: Prediction, plans: Plans, who: str) -> Iterator[str]:
     """The place of a layout, and what makes the difference to the first."""
     rank = plans.rank_of(prediction)
     if not prediction.fits:
-        yield from text.wrapped(f"{who} does not fit: {explain.missing(prediction)}.", "", "  ")
+        yield from text.wrap(f"{who} does not fit: {explain.missing(prediction)}.", "", "  ")
     elif rank.place == 1:
         yield f"{who} is {rank.words}."
     else:
         difference = explain.difference(rank.best, prediction, ("1", "It"))
-        yield from text.wrapped(f"{who} is {rank.words}. {difference}", "", "  ")
+        yield from text.wrap(f"{who} is {rank.words}. {difference}", "", "  ")
 
 
 def _one(question: Question, prediction: Prediction) -> Iterator[str]:
@@ -174,11 +174,11 @@ def _one(question: Question, prediction: Prediction) -> Iterator[str]:
     try:
         plans = question.plans
     except UsageError as error:  # one layout can be predicted all the same
-        yield from text.wrapped(f"Nothing to compare it with: {error}")
+        yield from text.wrap(f"Nothing to compare it with: {error}")
         return
     yield from _placed(prediction, plans, "It")
     if plans.rank_of(prediction).place > 1 or not prediction.fits:
-        yield from text.wrapped(f"1 is {naming.layout_name(plans.best.config, question.devices)}", "", "  ")
+        yield from text.wrap(f"1 is {naming.layout_name(plans.best.config, question.devices)}", "", "  ")
 
 
 def _compared(question: Question, names: list[str]) -> Iterator[str]:

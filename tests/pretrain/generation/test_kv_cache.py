@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from pretrain.generation.cache import Cached, LayerCache
 from pretrain.generation.generate import Settings
+from pretrain.generation.kv_cache import KVCachedModel, LayerKVCache
 from pretrain.generation.sampling import Sampling
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.model import GPT
 from tests.pretrain.generation.texts import EOD, Compared, texts_of
 from tests.pretrain.models import CHOICES, build, small
@@ -37,16 +37,16 @@ def some_prompts(lengths: tuple[int, ...]) -> list[list[int]]:
 def test_logits_are_those_of_whole_windows(choice: dict[str, Any], masks: dict[str, Any]) -> None:
     """Rows of other lengths, that end, join, outgrow the window, begin beyond it, or hold ends of documents."""
     model = build(small(document_mask="document_mask" in masks, **choice))
-    reading = Reading(12, EOD, **masks)
+    batcher = EvaluationBatcher(12, EOD, **masks)
     prompts = some_prompts((0, 3, 11, 14, 5))
     prompts += [[5, EOD, 6, 7], [8, EOD]]
-    compared = Compared(model, reading)
-    texts = texts_of(compared, prompts, Settings(Sampling(temperature=2.0), max_tokens=10, batch_size=4), reading)
+    compared = Compared(model, batcher)
+    texts = texts_of(compared, prompts, Settings(Sampling(temperature=2.0), max_tokens=10, batch_size=4), batcher)
     assert compared.num_compared >= sum(map(len, texts)) > 35
 
 
 def test_a_token_goes_through_the_model_once_and_equal_prompts_do() -> None:
-    model, reading = build(small(sequence_length=64)), Reading(64, EOD)
+    model, batcher = build(small(sequence_length=64)), EvaluationBatcher(64, EOD)
     shapes: list[tuple[int, ...]] = []
     extend = GPT.extend
 
@@ -56,7 +56,7 @@ def test_a_token_goes_through_the_model_once_and_equal_prompts_do() -> None:
 
     model.extend = counted  # type: ignore[method-assign]
     settings = Settings(Sampling(temperature=3.0), max_tokens=5, num_samples=3, batch_size=4)
-    texts = texts_of(Cached(model, reading), [[1, 2, 3], [4]], settings, reading)
+    texts = texts_of(KVCachedModel(model, batcher), [[1, 2, 3], [4]], settings, batcher)
     assert len(texts) == 6
     assert shapes[0] == (2, 4), "three samples of one prompt, and the first of the other"
     assert shapes[1] == (4, 1)
@@ -64,7 +64,7 @@ def test_a_token_goes_through_the_model_once_and_equal_prompts_do() -> None:
 
 
 def test_a_long_text_costs_its_length() -> None:
-    model, reading = build(small(sequence_length=16)), Reading(16, EOD)
+    model, batcher = build(small(sequence_length=16)), EvaluationBatcher(16, EOD)
     num_seen = 0
     extend = GPT.extend
 
@@ -74,14 +74,14 @@ def test_a_long_text_costs_its_length() -> None:
         return extend(model, tokens_BT, *rest)
 
     model.extend = counted  # type: ignore[method-assign]
-    cached = Cached(model, reading)
-    [tokens] = texts_of(cached, [[1]], Settings(Sampling(temperature=0, repetition_penalty=1.5), 300), reading)
+    cached = KVCachedModel(model, batcher)
+    [tokens] = texts_of(cached, [[1]], Settings(Sampling(temperature=0, repetition_penalty=1.5), 300), batcher)
     assert num_seen <= 2 * len(tokens) + 16
     assert all(layer._held is not None and layer._held.shape[3] <= 2 * 16 for layer in cached._layers.values())
 
 
 def test_room_is_made_rarely_and_what_is_not_read_is_forgotten() -> None:
-    cache, rooms = LayerCache(), []
+    cache, rooms = LayerKVCache(), []
     for place in range(200):
         cache.width = min(place + 1, 10)
         k, v = cache.extend(torch.full((2, 1, 1, 4), float(place)), torch.full((2, 1, 1, 4), -float(place)))
@@ -95,8 +95,8 @@ def test_room_is_made_rarely_and_what_is_not_read_is_forgotten() -> None:
 
 
 def test_rows_leave_and_join_aligned_at_their_end() -> None:
-    def filled(rows: int, width: int, value: float) -> LayerCache:
-        cache = LayerCache()
+    def filled(rows: int, width: int, value: float) -> LayerKVCache:
+        cache = LayerKVCache()
         cache.width = width
         cache.extend(*(torch.full((rows, 1, width, 2), value) for _ in range(2)))
         return cache
@@ -114,8 +114,8 @@ def test_rows_leave_and_join_aligned_at_their_end() -> None:
 
 
 def test_a_model_in_bf16_generates() -> None:
-    model, reading = build(small(num_kv_heads=2)).bfloat16(), Reading(12, EOD)
-    logits = Cached(model, reading)
-    texts = texts_of(logits, [[1, 2], [3]], Settings(Sampling(temperature=0), 20), reading)
+    model, batcher = build(small(num_kv_heads=2)).bfloat16(), EvaluationBatcher(12, EOD)
+    logits = KVCachedModel(model, batcher)
+    texts = texts_of(logits, [[1, 2], [3]], Settings(Sampling(temperature=0), 20), batcher)
     assert all(texts)
     assert all(layer._held is not None and layer._held.dtype == torch.bfloat16 for layer in logits._layers.values())

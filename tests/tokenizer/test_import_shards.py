@@ -21,10 +21,10 @@ from corpus.engine.run import current
 from tests.tokenizer.foreign_files import write_datatrove, write_megatron
 from tests.tokenizer.texts import documents
 from tokenizer.__main__ import main
-from tokenizer.commands import adopt
+from tokenizer.commands import import_shards
 from tokenizer.model import Tokenizer
-from tokenizer.shards import foreign, open_split
-from tokenizer.shards.foreign import DatatroveFile, MegatronFile
+from tokenizer.shards import import_formats, open_split
+from tokenizer.shards.import_formats import DatatroveFile, MegatronFile
 
 EOD = 1
 
@@ -121,8 +121,8 @@ def test_bytes_do_not_depend_on_batches_or_workers(
     arguments = ["adopt", *words, "--tokenizer", str(tokenizer.path), "--quiet"]
     found = []
     for out, workers, batch in (("one", "0", 1 << 20), ("two", "2", 1 << 20), ("three", "0", 300)):
-        monkeypatch.setattr(adopt, "BATCH_TOKENS", batch)
-        monkeypatch.setattr(foreign, "CHUNK_ROWS", 7 if batch == 300 else 1 << 20)
+        monkeypatch.setattr(import_shards, "BATCH_TOKENS", batch)
+        monkeypatch.setattr(import_formats, "CHUNK_ROWS", 7 if batch == 300 else 1 << 20)
         assert main([*arguments, "--out", str(tmp_path / out), "--workers", workers]) == 0
         folder = Path(current(str(tmp_path / out), "tokens").url)
         found.append({path.name: path.read_bytes() for path in folder.glob("data/*") if path.suffix != ".parquet"})
@@ -269,12 +269,12 @@ def test_documents_end_where_they_end(documents: list[list[list[int]]], dtype: s
             assert (file.num_documents, file.num_tokens) == (len(joined), sum(map(len, joined)))
             with pytest.MonkeyPatch.context() as patch:
                 for rows, batch in ((1, 1), (2, 7), (1 << 20, 1 << 20)):
-                    patch.setattr(foreign, "CHUNK_ROWS", rows)
-                    patch.setattr(adopt, "BATCH_TOKENS", batch)
+                    patch.setattr(import_formats, "CHUNK_ROWS", rows)
+                    patch.setattr(import_shards, "BATCH_TOKENS", batch)
                     ends = [end for chunk in file.ends() for end in chunk.tolist()]
                     assert ends == np.cumsum([len(ids) for ids in joined]).tolist()
                     numbers, found = [], []
-                    for first, tokens, stops in adopt.batches(file):
+                    for first, tokens, stops in import_shards.batches(file):
                         numbers.append(first)
                         found += [part.tolist() for part in np.split(tokens, stops[:-1])]
                     assert found == joined
@@ -294,7 +294,7 @@ def test_a_document_that_does_not_fit_memory_is_refused_before_it_is_read(
     (found,) = MegatronFile(tmp_path / "a.bin", tmp_path / "a.idx").ends()
     assert found.tolist() == [length]
     with pytest.raises(WenhaiError, match=r"document 0 has 2,147,483,647 tokens; 134,217,728 at most"):
-        next(adopt.batches(MegatronFile(tmp_path / "a.bin", tmp_path / "a.idx")))
+        next(import_shards.batches(MegatronFile(tmp_path / "a.bin", tmp_path / "a.idx")))
 
 
 def test_usage(tmp_path: Path, model_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from corpus.crawl.manners.robots import training_refused
+from corpus.crawl.politeness.robots import training_refused
 
 _FORBIDS = {
     "noindex": ("noindex",),

@@ -25,7 +25,7 @@ class TokenLosses(Protocol):
 
 
 @dataclass(frozen=True)
-class Reading:
+class EvaluationBatcher:
     """What tokens a model takes at a time, and which of them see each other."""
 
     sequence_length: int
@@ -35,7 +35,7 @@ class Reading:
     prefix_lm: bool = False
 
     @classmethod
-    def of(cls, config: RunConfig, eod: int) -> Reading:
+    def of(cls, config: RunConfig, eod: int) -> EvaluationBatcher:
         """That of a run whose tokenizer ends documents with `eod`."""
         model, data = config.model, config.data
         return cls(model.sequence_length, eod, model.document_mask, data.reset_positions, data.prefix_lm)

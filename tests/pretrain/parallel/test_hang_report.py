@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pretrain.parallel.base import roll_call
-from pretrain.parallel.base.roll_call import Peer, RollCall
+from pretrain.parallel.base import hang_report
+from pretrain.parallel.base.hang_report import HangReport, Peer
 from pretrain.phases import Phases
 
 HOST = socket.gethostname()
@@ -21,18 +21,18 @@ entered: list[AbstractContextManager[None]] = []  # whose generators would leave
 
 
 @contextmanager
-def calls(num_ranks: int, stacks: Path | None = None, patience: float | None = None) -> Iterator[list[RollCall]]:
+def calls(num_ranks: int, stacks: Path | None = None, patience: float | None = None) -> Iterator[list[HangReport]]:
     """Ranks that have met, in the backward of steps 0, 1, 2 ..."""
     peers: dict[int, Peer] = {}
     barrier = threading.Barrier(num_ranks)
 
-    def make(rank: int) -> RollCall:
+    def make(rank: int) -> HangReport:
         def exchange(peer: Peer) -> list[Peer]:
             peers[rank] = peer
             barrier.wait(60)
             return [peers[rank] for rank in range(num_ranks)]
 
-        return RollCall(rank, phases_at(rank + 1, "backward", "communication"), exchange, stacks, patience)
+        return HangReport(rank, phases_at(rank + 1, "backward", "communication"), exchange, stacks, patience)
 
     with ThreadPoolExecutor(num_ranks) as pool:
         made = list(pool.map(make, range(num_ranks)))
@@ -52,7 +52,7 @@ def phases_at(step: int, *names: str) -> Phases:
     return phases
 
 
-def reports(ranks: Sequence[RollCall]) -> list[str]:
+def reports(ranks: Sequence[HangReport]) -> list[str]:
     """What ranks whose collectives fail at the same time say."""
     with ThreadPoolExecutor(len(ranks)) as pool:
         return list(pool.map(lambda rank: rank.report(RuntimeError("lost")), ranks))
@@ -75,7 +75,7 @@ def test_a_rank_that_has_ended_is_named_and_the_others_tell_what_they_do(tmp_pat
 
 
 def test_a_rank_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roll_call, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(hang_report, "ANSWER_SECONDS", 0.5)
     with calls(3) as ranks, socket.create_server(("127.0.0.1", 0)) as stopped:
         for rank in ranks:
             rank._peers[1] = rank._peers[1]._replace(port=stopped.getsockname()[1])
@@ -175,7 +175,7 @@ def test_nonsense_behind_the_word_harms_nobody(said: bytes) -> None:
 
 
 def test_one_who_speaks_for_ever_keeps_nobody_from_being_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roll_call, "SERVE_SECONDS", 0.2)
+    monkeypatch.setattr(hang_report, "SERVE_SECONDS", 0.2)
     with calls(2) as ranks, socket.create_connection(("127.0.0.1", ranks[1]._peers[1].port)) as stranger:
         over = threading.Event()
 
@@ -198,7 +198,7 @@ def test_a_gpu_that_makes_no_progress_is_told_before_its_library_ends_the_proces
 ) -> None:
     told = threading.Event()
     written: list[str] = []
-    monkeypatch.setattr(roll_call.sys.stderr, "write", lambda text: (written.append(text), told.set()))
+    monkeypatch.setattr(hang_report.sys.stderr, "write", lambda text: (written.append(text), told.set()))
     with calls(2, patience=0.5) as ranks:
         ranks[1].close()
         assert told.wait(60)
@@ -208,7 +208,7 @@ def test_a_gpu_that_makes_no_progress_is_told_before_its_library_ends_the_proces
 
 
 def test_a_save_may_take_as_long_as_it_does() -> None:
-    watch = roll_call._Watch(phases_at(1, "save"), 0.0)
+    watch = hang_report._Watch(phases_at(1, "save"), 0.0)
     assert not watch.is_stuck() and not watch.is_stuck()
-    watch = roll_call._Watch(phases_at(1, "forward"), 0.0)
+    watch = hang_report._Watch(phases_at(1, "forward"), 0.0)
     assert watch.is_stuck() and not watch.is_stuck()

@@ -192,7 +192,7 @@ def publication_day(page: bytes, metas: dict[bytes, bytes], near: Near, lines: I
     address."""
     told = (plain(metas[name]) for name in metas if name not in (b"title", b"author"))
     lines = filter(_DATE_WORD.search, filter(_YEAR.search, lines))
-    day = _first(dated, near[1]) or _first(iso_date, told) or _first(dated, lines)
+    day = _first(date_in_line, near[1]) or _first(iso_date, told) or _first(date_in_line, lines)
     for key in (b'"datePublished"', b"<time", b"var ct ")[: 2 + (b"rich_media" in near[0])]:  # the last is WeChat's
         if day is None and (place := page.find(key)) >= 0:
             day = iso_date(plain(page[place + len(key) : place + len(key) + 100]))
@@ -287,10 +287,10 @@ def near_headline(page: bytes, place: int) -> Near:
     return behind, [*lines, *_lines(before)]
 
 
-def dated(line: str) -> str | None:
+def date_in_line(line: str) -> str | None:
     """The date of a line that says when the page was published: it has a word like 发布 or a time, or is hardly more.
 
-    >>> dated("2021-03-04 · 县报"), dated("调查完成于2020-01-02这天，共有七户")
+    >>> date_in_line("2021-03-04 · 县报"), date_in_line("调查完成于2020-01-02这天，共有七户")
     ('2021-03-04', None)
     """
     if len(line) > MAX_LINE_CHARS or not _YEAR.search(line):

@@ -33,7 +33,7 @@ from typing import Any, BinaryIO
 
 from corpus.engine import durable, storage
 from corpus.engine.errors import DiskError, UsageError, WenhaiError
-from pretrain.console import say
+from pretrain.console import log_message
 
 BLOCK_BYTES = 16 << 20  # a request
 RESERVE_BYTES = 1 << 30  # of the disk, for others
@@ -91,7 +91,7 @@ class Entry:
         os.utime(self._lock.fileno(), ns=(now, now))
 
 
-class Cache:
+class ShardCache:
     """A folder of corpora on a disk of this machine.
 
     Args:
@@ -147,7 +147,7 @@ class Cache:
         waiting = [(path, file) for path, file in files if not _is_there(path, file)]
         if waiting and _speaks():
             missing = sum(file.bytes for _, file in waiting)
-            say(f"fetching {_gib(missing)} of {_gib(total)} of token shards to {self.folder}, on each machine")
+            log_message(f"fetching {_gib(missing)} of {_gib(total)} of token shards to {self.folder}, on each machine")
         while waiting:
             left = []
             for path, file in waiting:
@@ -158,7 +158,7 @@ class Cache:
                 if _speaks() and time.monotonic() - told > TELL_SECONDS:
                     told = time.monotonic()
                     there = sum(file.bytes for path, file in files if _is_there(path, file))
-                    say(f"fetched {_gib(there)} of {_gib(total)}")
+                    log_message(f"fetched {_gib(there)} of {_gib(total)}")
             if len(left) == len(waiting):
                 stop.wait(POLL_SECONDS)
             waiting = left

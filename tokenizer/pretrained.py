@@ -17,7 +17,7 @@ from tokenizer.model import Tokenizer, model_path
 
 
 @dataclass(frozen=True)
-class GivenTokenizer(Stage):
+class PretrainedTokenizerStage(Stage):
     """A model file of somewhere else, as a build keeps it."""
 
     model: File
@@ -42,7 +42,7 @@ class GivenTokenizer(Stage):
         return Counts()
 
 
-def given_tokenizer(where: str) -> GivenTokenizer:
+def pretrained_tokenizer(where: str) -> PretrainedTokenizerStage:
     """The stage of a model file, or of the model in the output folder of a build.
 
     Raises:
@@ -52,4 +52,4 @@ def given_tokenizer(where: str) -> GivenTokenizer:
     if storage.is_remote(where):
         raise UsageError(f"--tokenizer {where}: is read from a local disk. Copy it here first.")
     (model,) = storage.list_inputs([str(model_path(Path(where)))])
-    return GivenTokenizer(model)
+    return PretrainedTokenizerStage(model)

@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from pretrain.parallel.base.tensor import TensorAxis
 
 
-class Product(NamedTuple):
+class DeferredWeightGradient(NamedTuple):
     """Products of one input whose weight gradients are still to be computed: outputs = spread(input) @ weights.T."""
 
     parameters: Sequence[nn.Parameter]  # whole, or DTensors of which this rank holds the part that it computed with
@@ -26,7 +26,7 @@ class Product(NamedTuple):
     axis: TensorAxis
 
 
-def leave_to(left: list[Product] | None, module: nn.Module) -> None:
+def defer_weight_gradients(left: list[DeferredWeightGradient] | None, module: nn.Module) -> None:
     """Let the linear layers of a module leave the gradients of their weights in this list, or, with None, compute
     them."""
     for layer in module.modules():
@@ -35,12 +35,12 @@ def leave_to(left: list[Product] | None, module: nn.Module) -> None:
 
 
 @torch.no_grad()
-def accumulate(products: list[Product]) -> None:
+def accumulate_weight_gradients(products: list[DeferredWeightGradient]) -> None:
     """Add the gradients of the weights to their parameters', and empty the list: what it holds is freed one by one."""
     products.reverse()
     while products:
         parameters, share, gradients, axis = products.pop()
-        x = axis.spread(share)()
+        x = axis.all_gather(share)()
         for parameter, gradient in zip(parameters, gradients, strict=True):
             whole = _like(weight_gradient(gradient, x), parameter)
             if parameter.grad is None:

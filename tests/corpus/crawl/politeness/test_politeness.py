@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from corpus.crawl.config import PolitenessConfig
 from corpus.crawl.fates import ERRORS
-from corpus.crawl.manners.politeness import HostClock, HostState, is_failure, retry_after
 from corpus.crawl.network.fetched import Fetched, FetchError
+from corpus.crawl.politeness.delays import HostClock, HostState, is_failure, retry_after
 from tests.corpus.crawl.small_site import fetched
 
 CONFIG = PolitenessConfig()  # 1 s at least, 60 s at most, Crawl-delay up to 30 s, twice the latency

@@ -58,7 +58,7 @@ class Peer(NamedTuple):
     token: str
 
 
-class RollCall:
+class HangReport:
     """This rank's part in it, from the start of the run to its end."""
 
     def __init__(

@@ -48,7 +48,7 @@ class State:
     reopened: int | None = None  # the last URL that a round which has only begun has gone through
 
 
-class Books:
+class UrlCounts:
     """Counters, and the numbers that stand for fates in the rows."""
 
     def __init__(self, db: sqlite3.Connection) -> None:

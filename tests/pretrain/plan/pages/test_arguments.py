@@ -12,7 +12,7 @@ import pytest
 from pretrain.__main__ import main
 from pretrain.config import load_config
 from pretrain.plan.machines.cluster import load_cluster
-from pretrain.plan.pages import question
+from pretrain.plan.pages import arguments
 
 HELD = (
     *("plan", "--config", "demo", "--cluster", "selene-a100-80", "--gpus", "4"),
@@ -94,12 +94,12 @@ def test_yuan_13b_counts_its_ramp_up() -> None:
     config = load_config("yuan-13b")
     assert config.training.rampup is not None
     full = config.training.num_steps * config.training.global_batch_size * config.model.sequence_length
-    assert 0 < question.configured_tokens(config) < full
+    assert 0 < arguments.configured_tokens(config) < full
 
 
 def test_on_a_machine_with_gpus_the_cluster_is_theirs(monkeypatch: pytest.MonkeyPatch, ask: Any) -> None:
-    monkeypatch.setattr(question.torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(question.auto, "cluster_for", lambda config: load_cluster("selene-a100-80"))
+    monkeypatch.setattr(arguments.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(arguments.auto, "cluster_for", lambda config: load_cluster("selene-a100-80"))
     answer = json.loads(ask("plan", "--config", "demo", "--only", "tp=1,pp=1", "--gpus", "1", "--json"))
     assert answer["cluster"] == "selene-a100-80"
 

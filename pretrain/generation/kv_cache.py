@@ -17,14 +17,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pretrain.generation.generate import Text
-from pretrain.inference.reading import Reading
+from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.model import GPT
-from pretrain.model.masks import dense_mask
+from pretrain.model.attention_mask import dense_attention_mask
 
 PADDING = -1  # the document of the places before a row: they see each other, so that no softmax is empty
 
 
-class LayerCache:
+class LayerKVCache:
     """Keys and values [2, B, G, capacity, K] that one layer has computed, the newest in the last of the places in
     use."""
 
@@ -51,7 +51,7 @@ class LayerCache:
         assert self._held is not None
         self._held = self._held[:, rows]
 
-    def join(self, other: LayerCache) -> None:
+    def join(self, other: LayerKVCache) -> None:
         """Add the rows of another cache. The narrower of both is padded with zeros."""
         old, new = self.newest(self.width), other.newest(other.width)
         self.width = self._stop = max(self.width, other.width)
@@ -92,15 +92,15 @@ class _Row:
         return len(self.text.tokens) - self.sees_from
 
 
-class Cached:
+class KVCachedModel:
     """Next logits of a whole model's texts, each token computed once."""
 
-    def __init__(self, model: GPT, reading: Reading, device: torch.device | str = "cpu") -> None:
+    def __init__(self, model: GPT, batcher: EvaluationBatcher, device: torch.device | str = "cpu") -> None:
         self._model = model
-        self._reading = reading
+        self._reading = batcher
         self._device = device
         self._rows: list[_Row] = []
-        self._layers: dict[int, LayerCache] = {}
+        self._layers: dict[int, LayerKVCache] = {}
 
     @torch.inference_mode()  # nothing of it comes into training, unlike the gathered weights of a mesh
     def __call__(self, texts: Sequence[Text]) -> Tensor:
@@ -142,7 +142,7 @@ class Cached:
         windows: dict[tuple[tuple[int, ...], int], int] = {}
         places = [windows.setdefault((tuple(text.window), text.window_prefix), len(windows)) for text in texts]
         length = max(len(tokens) for tokens, _ in windows)
-        layers = {index: LayerCache() for index in map(int, self._model.layers)}
+        layers = {index: LayerKVCache() for index in map(int, self._model.layers)}
         for layer in layers.values():
             layer.width = length
         logits_BV = self._model.extend(*self._padded(list(windows), length), layers)[:, -1]
@@ -162,7 +162,7 @@ class Cached:
     def _padded(
         self, windows: Sequence[tuple[tuple[int, ...], int]], length: int
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Tokens and positions [B, T] and the mask of windows that are padded on the left, each as `Reading` reads
+        """Tokens and positions [B, T] and the mask of windows that are padded on the left, each as `EvaluationBatcher` reads
         it."""
         tokens, positions, documents, ends = [], [], [], []
         for window, prefix in windows:
@@ -177,7 +177,7 @@ class Cached:
             if batch.prefix_ends is not None:
                 ends.append(F.pad(batch.prefix_ends + missing, (missing, 0)))
         is_padded = any(len(window) < length for window, _ in windows)
-        mask_BTT = dense_mask(
+        mask_BTT = dense_attention_mask(
             torch.arange(length, device=self._device),
             torch.cat(documents) if is_padded or self._reading.document_mask else None,
             torch.cat(ends) if ends else None,

@@ -17,8 +17,8 @@ from pretrain import checkpoint
 from pretrain.checkpoint import Identity
 from pretrain.config import ParallelConfig, RunConfig
 from pretrain.corpora import order_from
-from pretrain.inference import opened as module
-from pretrain.inference.opened import add_model_arguments, in_ranks, opened
+from pretrain.inference import loading as module
+from pretrain.inference.loading import add_model_arguments, in_ranks, load_checkpoint
 from pretrain.inference.scoring import Continuation, Request, score
 from pretrain.parallel.base import mesh
 from pretrain.parallel.engine import compose
@@ -70,8 +70,8 @@ def arguments(folder: Path, *words: str) -> argparse.Namespace:
 
 def ask(folder: Path, *words: str) -> dict[str, Any]:
     """What a process gets to know."""
-    with opened(arguments(folder, *words)) as model:
-        answers = list(score(model.model, REQUESTS, model.reading, model.device, model.world, max_tokens=8))
+    with load_checkpoint(arguments(folder, *words)) as model:
+        answers = list(score(model.model, REQUESTS, model.batcher, model.device, model.world, max_tokens=8))
         return {"answers": answers, "is_first": model.is_first, "vocabulary": model.tokenizer.vocab_size}
 
 
@@ -174,15 +174,15 @@ def test_weights_of_another_model_and_altered_files_are_refused(smallest: Path, 
     ],
 )
 def test_settings_that_a_checkpoint_cannot_have_are_refused(trained: Path, setting: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message), opened(arguments(trained, "--set", setting)):
+    with pytest.raises(UsageError, match=message), load_checkpoint(arguments(trained, "--set", setting)):
         pass
 
 
 def test_an_error_is_told_by_the_first_rank_alone(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(WenhaiError, match="is not a checkpoint"), opened(arguments(trained.parent)):
+    with pytest.raises(WenhaiError, match="is not a checkpoint"), load_checkpoint(arguments(trained.parent)):
         pass
     monkeypatch.setenv("RANK", "1")
-    with pytest.raises(SystemExit) as end, opened(arguments(trained)):
+    with pytest.raises(SystemExit) as end, load_checkpoint(arguments(trained)):
         raise UsageError("of all ranks")
     assert end.value.code == UsageError.exit_code
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corpus.extract import ExtractConfig, Page, extract_html
-from corpus.extract.facts import byline, clean_author, dated, iso_date
+from corpus.extract.metadata import byline, clean_author, date_in_line, iso_date
 from tests.linear import assert_linear
 
 TEXT = "<p>" + "渡口的摆渡人把剩下的面粉分成了七份，这个办法后来传到了别的村子。" * 4 + "</p>"
@@ -112,7 +112,7 @@ def test_bylines_and_names() -> None:
     assert byline("中青报·中青网记者 李四 来源：县报") == "李四" and byline("记者李四／台北報導") == "李四"
     assert [clean_author(name) for name in ("网络整理", "a@b.cn", "县人民政府办公室", "2909", "未知")] == [None] * 5
     assert iso_date("1614844800") is None and iso_date("2021/2/30") is None
-    assert dated("2021-03-04 · 县报") and dated("县报的时间") is None
+    assert date_in_line("2021-03-04 · 县报") and date_in_line("县报的时间") is None
 
 
 @pytest.mark.parametrize(

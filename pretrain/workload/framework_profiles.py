@@ -17,7 +17,7 @@ from corpus.engine.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Software:
+class FrameworkProfile:
     """A program. Bytes are of one parameter."""
 
     name: str
@@ -45,7 +45,7 @@ class Software:
     seconds_per_launch: float = 0.0  # of a GPU's host for each kernel, beside the cluster's own `seconds_per_operation`
 
 
-OURS = Software(
+OURS = FrameworkProfile(
     name="ours",
     description="this package: fused attention, no dropout, fp32 weights and gradients in shards",
     operations="ours",
@@ -61,7 +61,7 @@ OURS = Software(
     shards=True,
     seconds_per_launch=8e-6,  # eager torch with autograd: about, not measured
 )
-MEGATRON_2021 = Software(
+MEGATRON_2021 = FrameworkProfile(
     name="megatron-2021",
     description="Megatron-LM of Narayanan et al. 2021: stored attention scores, dropout, fp16 gradients",
     operations="megatron-2021",
@@ -155,7 +155,7 @@ ALL = {
 }
 
 
-def find_software(name: str) -> Software:
+def find_software(name: str) -> FrameworkProfile:
     """One of `ALL` by name; raises `UsageError`, which lists them."""
     if name not in ALL:
         raise UsageError(f"--software {name}: known are {', '.join(ALL)}")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.crawl.manners.directives import directives
+from corpus.crawl.politeness.directives import directives
 
 
 def of_header(*values: str, name: str = "X-Robots-Tag") -> set[str]:
