@@ -2,7 +2,7 @@
 
     step  340/1200  loss 5.1234  7.391 bits/char  norm 0.42  lr 2.71e-03  6,912 tokens/s  mfu n/a  0.61 GiB
       fwd 31%  bwd 58%  opt 9%  data 1%
-     28%  step 340/1200  loss 5.123  6,912 tok/s  mfu n/a  0:01:03  eta 0:02:41  ━━━━━━━━━━━━━━━━━━╺━━━━━━━━━━━━━━━━━━━━━━━━━
+     28%  step 340/1200  loss 5.123  6,912 tok/s  mfu n/a  0:01:03  eta 0:02:41  ━━━━━━━━━━━━━━━━━━╺━━━━━━━━━━━━━━━━━━
 
 Where stderr is no terminal every report is one plain line, however long.
 """

@@ -1,7 +1,8 @@
 """Corpora on object storage, brought to a disk of each machine before training.
 
 Where a corpus' folder is a URL (`s3://...`, any fsspec store), its token shards, the tables of their documents and its
-tokenizer are copied below `data.cache` (see `pretrain.shard_cache`), as a small build that everything reads like any other:
+tokenizer are copied below `data.cache` (see `pretrain.shard_cache`), as a small build that everything reads like any
+other:
 
     run.json    tokens/MANIFEST.json    tokens/data/...    tokenizer/MANIFEST.json    tokenizer/model/...
 
@@ -66,7 +67,8 @@ def stage_locally(
 
 @contextmanager
 def stage_on_all_ranks(world: World, config: DataConfig, places: Mapping[str, str]) -> Iterator[dict[str, Path]]:
-    """`stage_locally` on every rank of a run. While some fetch, the others hear of it, and so do not give them up for lost."""
+    """`stage_locally` on every rank of a run. While some fetch, the others hear of it, and so do not give them up for
+    lost."""
     if not any(storage.is_remote(url) for url in places.values()):
         with stage_locally(config, places) as folders:
             yield folders
@@ -96,7 +98,8 @@ def cache_folder(config: DataConfig, url: str) -> Path:
     """
     if config.cache is None:
         raise UsageError(
-            f"{url}: is in object storage, and data.cache names no folder for copies of its shards. Name one on a disk of "
+            f"{url}: is in object storage, and data.cache names no folder for copies of its shards. Name one on a "
+            "disk of "
             "each machine, as in --set data.cache=/local/wenhai (not in a home folder that machines share)."
         )
     return Path(os.path.expandvars(config.cache)).expanduser()

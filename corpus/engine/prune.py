@@ -52,7 +52,8 @@ def unneeded_folders(out: str, pipelines: Sequence[Sequence[Stage]]) -> list[Unn
 
 
 def prune(out: str, pipelines: Sequence[Sequence[Stage]]) -> list[Unneeded]:
-    """Remove what `unneeded_folders` lists, and return it. A folder loses its manifest first: half removed, it is incomplete.
+    """Remove what `unneeded_folders` lists, and return it. A folder loses its manifest first: half removed, it is
+    incomplete.
 
     Raises:
         LockHeld: a run works on `out`.

@@ -128,7 +128,7 @@ class MegatronBlend:
     def __init__(self, weights: Sequence[float], num_samples: int) -> None:
         if len(weights) > MAX_DATASETS:
             raise UsageError(
-                f'order = "megatron" blends {MAX_DATASETS:,} shards at most, not {len(weights):,}. Use order = "permuted".'
+                f'order = "megatron" blends {MAX_DATASETS:,} shards at most, not {len(weights):,}. Use "permuted".'
             )
         refuse_beyond_bound(num_samples * BLEND_BYTES)
         shares = normalize(np.array(weights, dtype=np.float64))

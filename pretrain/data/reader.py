@@ -129,7 +129,7 @@ class ShardReader:
             self._version = file.version
         if file.version != self._version:
             raise ShardError(
-                f"{self.shard.bin_path}: was replaced or written to while it was in use. Start again, from a checkpoint."
+                f"{self.shard.bin_path}: was replaced or written to in use. Start again, from a checkpoint."
             )
         FILES.put(id(self), file)
         return file

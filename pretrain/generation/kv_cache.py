@@ -162,8 +162,8 @@ class KVCachedModel:
     def _padded(
         self, windows: Sequence[tuple[tuple[int, ...], int]], length: int
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Tokens and positions [B, T] and the mask of windows that are padded on the left, each as `EvaluationBatcher` reads
-        it."""
+        """Tokens and positions [B, T] and the mask of windows that are padded on the left, each as `EvaluationBatcher`
+        reads it."""
         tokens, positions, documents, ends = [], [], [], []
         for window, prefix in windows:
             array = np.array([window])

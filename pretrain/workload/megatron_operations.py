@@ -1,8 +1,8 @@
 """The table of operations of Megatron-LM in 2021 and 2022 (Shoeybi et al. 2019, Narayanan et al. 2021): scores, softmax
 and dropout masks are in memory. Symbols as in `workload.operations`.
 
-Without fused kernels (`FrameworkProfile.fuses_kernels`) what one kernel does otherwise takes several, which read and write what
-the one keeps in registers. Of each number, e = 2:
+Without fused kernels (`FrameworkProfile.fuses_kernels`) what one kernel does otherwise takes several, which read and
+write what the one keeps in registers. Of each number, e = 2:
 
 | | fused | apart |
 |---|---|---|

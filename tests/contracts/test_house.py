@@ -39,6 +39,17 @@ def test_every_module_says_what_it_is(repository: Path) -> None:
     assert not silent
 
 
+def test_no_line_of_code_is_wider_than_120_characters(repository: Path) -> None:
+    wide = [
+        f"{path.relative_to(repository)}:{number}"
+        for path in files(repository)
+        if path.suffix == ".py"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > 120
+    ]
+    assert not wide
+
+
 def test_nothing_of_one_machine_is_written_down(repository: Path) -> None:
     found = []
     for path in files(repository):

@@ -130,7 +130,8 @@ def test_every_link_leads_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("page", DEVELOPERS_PAGES)
 def test_every_file_and_name_of_the_code_is_there(page: str) -> None:
-    """`sources/stage.py ExtractStage.run`: the file, from the top or within a package, and the last part of the name."""
+    """`sources/stage.py ExtractStage.run`: the file, from the top or within a package, and the last part of the
+    name."""
     for path, name in re.findall(r"`([\w/]+\.(?:py|toml))(?: ([\w.]+))?`", (ROOT / page).read_text()):
         found = [
             file for top in ("", "corpus", "tokenizer", "pretrain", "tests") if (file := ROOT / top / path).exists()

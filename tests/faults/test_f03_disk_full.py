@@ -30,7 +30,7 @@ from corpus.engine.run import run_stages
 from tests.corpus.engine.toy import Joined, Lines
 if __name__ == "__main__":
     limit = int(sys.argv[3])
-    mock.patch("corpus.engine.disk_budget.FIRST_GUESS", 0.0).start()  # the forecast (row 4) must not come before the disk
+    mock.patch("corpus.engine.disk_budget.FIRST_GUESS", 0.0).start()  # the forecast must not come first
     mock.patch("corpus.engine.disk_budget.RESERVE_RATIO", -1.0).start()
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

@@ -32,7 +32,10 @@ def test_ranks_are_told_who_they_are(tmp_path: Path) -> None:
 
 def test_ranks_of_another_machine_count_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
-    code = f"open('{tmp_path}/' + str(rank), 'w').write(' '.join(os.environ[n] for n in {names})); rank == 3 and os.abort()"
+    code = (
+        f"open('{tmp_path}/' + str(rank), 'w').write(' '.join(os.environ[n] for n in {names}))\n"
+        "if rank == 3: os.abort()"
+    )
     assert ranks(code, 2, launch.Nodes(2, 1, ("node0", "29500"))) == 1
     assert [(tmp_path / str(2 + rank)).read_text() for rank in (0, 1)] == [
         f"{2 + rank} {rank} 4 2 node0 29500" for rank in (0, 1)
@@ -61,7 +64,10 @@ def test_a_rank_that_aborted_is_told(capfd: pytest.CaptureFixture[str]) -> None:
 LAUNCHER = r"""
 import sys
 from pretrain.launch import launch
-rank = "import os, signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(75)); os.write(1, b'up\\n'); time.sleep(60)"
+rank = (
+    "import os, signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(75)); "
+    "os.write(1, b'up\\n'); time.sleep(60)"
+)
 sys.exit(launch([sys.executable, "-c", rank], 2))
 """
 

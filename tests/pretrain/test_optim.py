@@ -48,8 +48,12 @@ def test_wsd_and_constant() -> None:
 
 
 @given(
-    st.sampled_from(["constant", "cosine", "wsd"]), st.integers(0, 20), st.integers(1, 40), st.floats(0, 1), st.integers(1, 60)
-)  # fmt: skip
+    st.sampled_from(["constant", "cosine", "wsd"]),
+    st.integers(0, 20),
+    st.integers(1, 40),
+    st.floats(0, 1),
+    st.integers(1, 60),
+)
 def test_rates_stay_between_zero_and_the_peak(kind: str, warmup: int, decay: int, ratio: float, steps: int) -> None:
     values = {"kind": kind, "warmup_steps": warmup, "decay_steps": decay, "final_ratio": ratio}
     schedule = ScheduleConfig.model_validate(values)

@@ -161,7 +161,10 @@ def test_exchanges_are_communication(parallel: dict[str, Any], where: set[Path])
         assert all(seconds >= 0 for seconds in taken.values())
 
 
-@pytest.mark.parametrize(("method", "reduces", "counts"), [("post_backward", True, True), ("post_backward", False, False), ("unshard", False, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "reduces", "counts"),
+    [("post_backward", True, True), ("post_backward", False, False), ("unshard", False, True)],
+)
 def test_gradients_that_are_only_added_up_are_no_communication(method: str, reduces: bool, counts: bool) -> None:
     phases, seen = Phases(), list[str]()
 

@@ -5,7 +5,7 @@ text, also where a text was cut to fit. The tokens need not be the same:
 
 | | ours | the harness |
 |---|---|---|
-| boundary | context and continuation are encoded each for itself | encoded together, cut after the context's own number |
+| boundary | context and continuation are encoded each for itself | encoded together, cut at the context's length |
 | white space at the end of a context | stays there | moves to the continuation |
 | beginning | the end-of-document token | the same, with `add_bos_token=True`; an empty context is that token alone |
 | too long | fields are cut, so that nothing is | left-truncated; never reached with our prompts |

@@ -45,8 +45,8 @@ class ParamSpec:
     shape: tuple[int, ...]
     init: float | Literal["ones", "zeros"]
     kind: Literal["matrix", "embedding", "vector"]
-    # the dimension that tensor parallelism cuts; or a copy on each rank, and what of the input it sees: "tokens" between
-    # the products, its own only with sequence parallelism, or its own "heads" (or channels) always
+    # the dimension that tensor parallelism cuts; or a copy on each rank, and what of the input it sees: "tokens"
+    # between the products, its own only with sequence parallelism, or its own "heads" (or channels) always
     tp_dim: int | Literal["tokens", "heads"]
 
 

@@ -3,7 +3,7 @@
 | recompute | kept of a block, in values a token | computed again |
 |---|---|---|
 | none | everything that a gradient needs | nothing |
-| selective | x before attention and before the MLP, results of qkv, attention, gate and up | norms, rotary, activation functions |
+| selective | x before attention and MLP, results of qkv, attention, gate and up | norms, rotary, activation functions |
 | full | x | the whole block |
 
 Selective repeats no product: it drops what is cheap to compute beside its bytes. (Korthikanti et al. 2022 drop the

@@ -27,8 +27,9 @@ Published programs (`workload.software`):
 | stage 2 | reduce-scatter of gradients | gather of weights |
 | stage 3 | gather of weights forward, one backward, one more to compute a block again; reduce-scatter of gradients | |
 
-Those of a micro-batch run beside its arithmetic where a program asks ahead for them (`FrameworkProfile.exchanges_ahead`). With
-offload a rank's part comes from host memory before each gather, and reduced gradients go there.
+Those of a micro-batch run beside its arithmetic where a program asks ahead for them
+(`FrameworkProfile.exchanges_ahead`). With offload a rank's part comes from host memory before each gather, and reduced
+gradients go there.
 """
 
 from __future__ import annotations

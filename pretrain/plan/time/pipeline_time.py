@@ -88,7 +88,8 @@ def simulate_seconds(
 
 
 def _simulations(num_ranks: int, num: int) -> tuple[int, ...]:
-    """Micro-batches of the runs that `simulate_seconds` makes: all of them; or of a full pipeline, and of one period more."""
+    """Micro-batches of the runs that `simulate_seconds` makes: all of them; or of a full pipeline, and of one period
+    more."""
     if num < (FULL + 2) * num_ranks:
         return (num,)
     begun = FULL * num_ranks + num % num_ranks
@@ -96,7 +97,8 @@ def _simulations(num_ranks: int, num: int) -> tuple[int, ...]:
 
 
 def num_actions(schedule: ScheduleKind, num_ranks: int, chunks: int, num: int) -> int:
-    """That `simulate_seconds` goes through, of stages that are `chunks` on each of a pipeline's ranks; none without one."""
+    """That `simulate_seconds` goes through, of stages that are `chunks` on each of a pipeline's ranks; none without
+    one."""
     kinds = 3 if SCHEDULES[schedule].splits_backward else 2
     return kinds * num_ranks * chunks * sum(_simulations(num_ranks, num)) if num_ranks > 1 else 0
 

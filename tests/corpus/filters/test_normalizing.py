@@ -18,7 +18,8 @@ from tests.examples import examples
 WHITE = " \t\u3000\n\r\x0b\x85\u2028\xa0\u2003\u200b"
 TROUBLE = (
     WHITE
-    + "\u200d\u200c\ufe0f\ufe0e\u0301\u0344\u1100\u1161\u11a8❤👩\ufb2c\u0338←\u212a\u2581\xad\u202e\ufeff\ue000\ufffe\U000e0041\U000e0101\U0002f800\uf900⼈⺇ﬁ︒学a"
+    + "\u200d\u200c\ufe0f\ufe0e\u0301\u0344\u1100\u1161\u11a8❤👩\ufb2c\u0338←\u212a\u2581\xad\u202e"
+    + "\ufeff\ue000\ufffe\U000e0041\U000e0101\U0002f800\uf900⼈⺇ﬁ︒学a"
 )
 TEXTS = st.lists(
     st.one_of(

@@ -10,6 +10,7 @@ from corpus.filters import STATISTICS, Filter, load
 from tests.corpus.texts import document
 
 GOOD = document(1)
+VEGETABLES = ("白菜", "萝卜", "土豆", "青椒", "茄子", "南瓜", "冬瓜")
 CODE = "\n".join(
     f"    value_{i} = compute(value_{i - 1}, factor={i})  # 第{i}步：把上一步的结果乘以系数，再写回表里。"
     for i in range(1, 12)
@@ -58,7 +59,9 @@ DROPPED = {
     "script.hangul_ratio": ["孔子曰，孔子는 말했다。배우고 때때로 익히면 기쁘지 아니한가。벗이 먼 곳에서 찾아오면 즐겁지 아니한가。"],
     "script.japanese_han_ratio": ["東京駅前広場整備計画、来年度発表。\n広島県立図書館、開館時間変更。\n国際経済会議、来週開催。\n鉄道会社、運賃値上検討開始。"],
     "lines.label_char_ratio": ["首页\n新闻\n体育频道\n财经频道\n汽车之窗\n旅游天地\n健康生活\n联系我们\n网站地图\n加入收藏\n" + "今日要闻：天气晴，最高温度二十度。"],
-    "lines.like_line_ratio": [GOOD[:80] + "\n" + "\n".join(f"{name}，每斤{i * 7 % 13}.{i}元" for i, name in enumerate(["白菜", "萝卜", "土豆", "青椒", "茄子", "南瓜", "冬瓜"]))],
+    "lines.like_line_ratio": [
+        GOOD[:80] + "".join(f"\n{name}，每斤{i * 7 % 13}.{i}元" for i, name in enumerate(VEGETABLES))
+    ],
     "lines.duplicate_line_char_ratio": ["\n".join([document(5, 2), document(6, 2)] * 2 + [document(6, 2)] * 2)],
     "repetition.top_2_gram_ratio": ["".join(f"哈哈{c}，哈哈" for c in "天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往秋收冬藏。")],
     "repetition.top_4_gram_ratio": ["".join(f"人山人海{c}，{c}" for c in "天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往。")],
@@ -77,7 +80,8 @@ KEPT = {
     "characters.rare_han_ratio": [ANALECTS, "饕餮、貔貅、魑魅魍魉，都是传说里的名字；写起来笔画很多，念起来也不容易，老师让我们每个抄十遍，第二天听写。"],
     "characters.unreadable_ratio": [GOOD + "缺字\ufffd。"],
     "characters.wide_punctuation_ratio": [CODE],
-    "characters.digit_ratio": ["1949年10月1日，1978年12月18日，2001年12月11日，2008年8月8日：这些日子写在教室的墙上，学生们一个一个念，念到自己出生的那一年就停下来，问后来怎么样了，老师说，你们自己去找答案。"],
+    "characters.digit_ratio": ["1949年10月1日，1978年12月18日，2001年12月11日，2008年8月8日：这些日子写在教室的墙上，"
+        "学生们一个一个念，念到自己出生的那一年就停下来，问后来怎么样了，老师说，你们自己去找答案。"],
     "characters.ascii_punctuation_ratio": [CODE],
     "characters.symbol_ratio": ["今天天气很好👍，我们去爬山，路上看见三只松鼠，一只不怕人，走近了也不跑，大家都笑了。❤️山顶的风很大，帽子吹走了两顶。"],
     "characters.stray_mark_ratio": ["清晨。，老师把旧地图摊在桌上，用铅笔标出每一条小路。这件事后来被许多人提起，没有人觉得奇怪，大家笑了。"],

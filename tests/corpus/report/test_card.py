@@ -37,7 +37,12 @@ def test_biases_are_those_of_this_build(built: Path, monkeypatch: pytest.MonkeyP
     assert "by language: Chinese:" not in card
 
 
-def test_what_only_a_person_knows_is_asked_for(built: Path, inputs: Path, tmp_path: Path, card: str) -> None:  # noqa: F811
+def test_what_only_a_person_knows_is_asked_for(
+    built: Path,  # noqa: F811
+    inputs: Path,  # noqa: F811
+    tmp_path: Path,
+    card: str,
+) -> None:
     assert card.count("to fill in") == 1 and card.count("**To fill in:**") == 2
     out = Path(shutil.copytree(built, tmp_path / "out"))
     person = [

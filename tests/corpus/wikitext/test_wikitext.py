@@ -30,7 +30,9 @@ PAGE = """{{NoteTA|G1=IT|1=zh-hans:软件;zh-hant:軟體}}
 }}
 __NOTOC__<!-- 注释 [[ -->
 [[File:Confucius.jpg|thumb|200px|孔子[[像]]与[https://example.org 说明]]]
-'''孔子'''（{{lang-en|Confucius}}；前551年－前479年），名'''丘'''{{r|a}}，字''仲尼''，[[春秋]]时期[[鲁国|鲁]]国人。<ref name="a">{{cite web|url=https://example.org|title=书}}</ref><ref name=b />
+'''孔子'''（{{lang-en|Confucius}}；前551年－前479年），<!--
+-->名'''丘'''{{r|a}}，字''仲尼''，[[春秋]]时期[[鲁国|鲁]]国人。<ref name="a">{{cite web|url=https://example.org|title=书}}</ref
+><ref name=b />
 學而時習之（{{zh|a}}），不亦說乎&nbsp;&mdash;[https://example.org/a 论语]，数组a[0]。
 
 == 生平 ==

@@ -38,7 +38,8 @@ class Case:
             Stream(cut(tokens, sizes), self.sequence_length, self.seed, "" if is_only else name)
             for (name, tokens), sizes in zip(self.corpora.items(), self.cuts, strict=True)
         ]
-        return Loader(streams, None if is_only else Blend(self.weights), seed=self.seed, **self.flags)  # type: ignore[arg-type]
+        blend = None if is_only else Blend(self.weights)
+        return Loader(streams, blend, seed=self.seed, **self.flags)  # type: ignore[arg-type]
 
     def rows(self, start: int, count: int) -> list[Row]:
         """What the samples are by definition."""

@@ -169,7 +169,8 @@ def on_a_mesh_of_gpus() -> dict[str, Any]:
     for spec in param_specs(config):
         local = torch.empty(spec.shape)
         meta = TensorMeta(local.shape, local.stride(), local.dtype)
-        whole = DTensor(local, DTensorSpec(mesh, (Shard(0),), tensor_meta=meta), requires_grad=False)  # type: ignore[call-arg]
+        spec = DTensorSpec(mesh, (Shard(0),), tensor_meta=meta)
+        whole = DTensor(local, spec, requires_grad=False)  # type: ignore[call-arg]
         parameters[spec.name] = nn.Parameter(whole)
     init_parameters(parameters, config, seed=3)
     optimizer = new_optimizer(parameters, {}, config, tiny_config().optimizer)
@@ -177,7 +178,7 @@ def on_a_mesh_of_gpus() -> dict[str, Any]:
     for parameter in parameters.values():
         parameter.grad = torch.zeros_like(parameter)
         parameter.grad.to_local().fill_(0.5)
-    before = {name: parameter.to_local().clone() for name, parameter in parameters.items()}  # type: ignore[attr-defined]
+    before = {name: one.to_local().clone() for name, one in parameters.items()}  # type: ignore[attr-defined]
     optimizer.step()
     held = [tensor for state in optimizer.state.values() for tensor in state.values()]
     return {

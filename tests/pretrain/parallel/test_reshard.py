@@ -153,8 +153,11 @@ def test_a_run_moves_from_mesh_to_mesh(tmp_path: Path) -> None:
 def test_an_untied_model_moves_between_uneven_shards(tmp_path: Path) -> None:
     """128 rows of a cut vocabulary over 3 ranks: 43, 43, 42; and a layer more on the first stage."""
     meshes: list[tuple[int, dict[str, Any]]] = [
-        (3, {"dp_shard": 3}), (2, {"pp": 2, "layers_per_stage": [3, 1]}), (2, {"tp": 2, "sequence_parallel": False}), (1, {})
-    ]  # fmt: skip
+        (3, {"dp_shard": 3}),
+        (2, {"pp": 2, "layers_per_stage": [3, 1]}),
+        (2, {"tp": 2, "sequence_parallel": False}),
+        (1, {}),
+    ]
     check_chain(meshes, tmp_path, tied=False)
 
 

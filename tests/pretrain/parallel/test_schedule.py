@@ -132,7 +132,8 @@ def torch_actions(schedule: ScheduleKind, num_ranks: int, chunks: int, num_micro
     matches = [
         [re.fullmatch(r"(\d+)([FBIW])(\d+)", str(each)) for each in made.pipeline_order[r]] for r in range(num_ranks)
     ]
-    return [[Action(found[2], int(found[1]), int(found[3])) for found in own if found] for own in matches]  # type: ignore[arg-type]
+    found = [[one for one in own if one] for own in matches]
+    return [[Action(one[2], int(one[1]), int(one[3])) for one in own] for own in found]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("schedule", CHUNKS)

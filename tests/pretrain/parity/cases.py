@@ -40,7 +40,7 @@ FACTORS: dict[str, dict[str, Sections]] = {
         "dp 2x2": {"parallel": {"dp_replicate": 2, "dp_shard": 2}},
     },
     "zero": {f"zero {zero}": {"parallel": {"zero": zero}} for zero in (2, 1, 3)},
-    "kv heads": {"8 heads": {}, "8/4 heads": {"model": {"num_kv_heads": 4}}, "8/2 heads": {"model": {"num_kv_heads": 2}}},
+    "kv heads": {"8 heads": {}} | {f"8/{n} heads": {"model": {"num_kv_heads": n}} for n in (4, 2)},
     "micro-batches": {f"m {m}": {"training": {"num_micro_batches": m}} for m in (1, 2, 5)},
     "mask": {
         "causal": {},

@@ -136,7 +136,8 @@ class Peak(Ops):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = super().__torch_dispatch__(func, types, args, kwargs)
-        self._storages = {key: ref for key, ref in self._storages.items() if not ref.expired()}  # type: ignore[no-untyped-call]
+        alive = {key: at for key, at in self._storages.items() if not at.expired()}  # type: ignore[no-untyped-call]
+        self._storages = alive
         self.peak = max(self.peak, self.bytes_held(self._excluded))
         return result
 

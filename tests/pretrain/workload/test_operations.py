@@ -56,7 +56,7 @@ def test_products_are_those_that_torch_runs(activation: str, kv_heads: int | Non
 class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operations that compute, and those that make views."""
 
-    VIEWS = ("view", "transpose", "t", "slice", "select", "unsqueeze", "expand", "detach", "split", "as_strided", "permute", "unbind", "alias")  # fmt: skip
+    VIEWS = tuple("view transpose t slice select unsqueeze expand detach split as_strided permute unbind alias".split())
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

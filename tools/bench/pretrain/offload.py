@@ -7,7 +7,7 @@ Of each, beyond what the process held after a step of a tiny model, which loads 
 
 | | |
 |---|---|
-| in use | what malloc has given out and not got back (glibc's mallinfo2), between two steps: rises only where memory leaks |
+| in use | what malloc has given out and not got back (glibc's mallinfo2), between steps: rises where memory leaks |
 | held | RssAnon, what is of no file: also what malloc keeps to give it out again, in pieces that need not fit |
 | peak in use | the most in use after any of torch's operations of the second step, not within one |
 | update | the same of the update alone, beyond what was in use before it: what a fused AdamW saves |

@@ -187,7 +187,8 @@ def test_headers_describe_the_decoded_body_and_keep_the_rest(tmp_path: Path) -> 
     )
     assert block(one(tmp_path, answer(b"<p>x", *headers)), 2) == (
         b"HTTP/1.1 200 OK\r\nServer: nginx\r\nX-Crawler-content-ENCODING: gzip\r\n"
-        b"X-Crawler-Transfer-Encoding: chunked\r\nX-Crawler-Content-length: 999\r\nX-\xd6\xd0: \xd6\xd0\xce\xc4 \xe6\x96\x87 \xff\x80\r\nSet-Cookie: a=1\r\n"
+        b"X-Crawler-Transfer-Encoding: chunked\r\nX-Crawler-Content-length: 999\r\n"
+        b"X-\xd6\xd0: \xd6\xd0\xce\xc4 \xe6\x96\x87 \xff\x80\r\nSet-Cookie: a=1\r\n"
         b"set-cookie: b=2\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: 4\r\n\r\n<p>x"
     )
 

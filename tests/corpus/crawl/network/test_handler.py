@@ -142,7 +142,8 @@ def test_content_types_that_are_read() -> None:
 
 def test_answers_other_than_2xx_keep_their_status_without_a_body() -> None:
     for status in (b"404 Not Found", b"302 Found", b"503 Busy"):
-        facts = fetch(lambda writer, status=status: never_ends(writer, VIDEO % status), accept=("text/html",))  # type: ignore[misc]
+        video = VIDEO % status
+        facts = fetch(lambda writer, v=video: never_ends(writer, v), accept=("text/html",))  # type: ignore[misc]
         assert isinstance(facts, Fetched) and facts.status == int(status[:3]) and facts.body == b""
     assert fetched(response(PAGE, status="404 No", length=9_000_000)).status == 404
     assert fetched(response(PAGE, "Content-Encoding: gzip", status="301 Moved")).status == 301
