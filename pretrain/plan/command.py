@@ -4,13 +4,13 @@
 |---|---|
 | the best layouts | `plan.search.search`, shown by `plan.pages.text` |
 | `--layout`, `--explain`, `--compare` | `plan.cost`, shown by `plan.pages.explain` |
-| `--json` | `plan.pages.answer` |
+| `--json` | `plan.pages.output` |
 | `--report` | `plan.pages.report` |
 | `--scaling`, `--rules` | `plan.pages.scaling`, `plan.pages.rules` |
 | `--measure` | `plan.tuning.tune` |
 | `plan calibrate`, `plan tune` | `plan.calibration.calibrate`, `plan.tuning.frontier` |
 
-Here is the command line alone, which needs no torch; `plan.pages.answer` puts the answer together.
+Here is the command line alone, which needs no torch; `plan.pages.output` puts the answer together.
 """
 
 from __future__ import annotations
@@ -129,4 +129,4 @@ def main(args: argparse.Namespace) -> None:
     Raises:
         UsageError: in one sentence, what to do about a question that has no answer.
     """
-    import_module("pretrain.plan.pages.output").answer(args)
+    import_module("pretrain.plan.pages.output").print_plan(args)

@@ -35,7 +35,7 @@ def test_make_alone_lists_every_target_on_one_line(repository: Path) -> None:
 def test_the_help_names_every_variable(repository: Path) -> None:
     text = (repository / "Makefile").read_text()
     used = set(re.findall(r"\$\((?:if )?\$?\(?([A-Z_]{2,})\)", text)) - {"VENV", "RUN", "PIP", "TORCH"}
-    used -= {"PYTEST", "SOURCE", "SUBMIT", "TRAIN", "MAKECMDGOALS"}
+    used -= {"PYTEST", "SOURCE", "SUBMIT", "TRAIN", "MAKECMDGOALS", "ASK"}
     assert {"INPUT", "OUT", "RECIPE", "TORCH_INDEX", "STEPS"} <= used
     told = set(re.findall(r"^    ([A-Z_]+)=", make(repository).stdout, re.MULTILINE))
     assert used <= told

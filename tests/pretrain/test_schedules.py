@@ -14,6 +14,7 @@ from pretrain.plan.search.search import Constraints, search
 from pretrain.plan.time import pipeline_time
 from pretrain.schedules import SCHEDULES, Kind, Place, ScheduleSpec, Step, actions, stage_ranks
 from pretrain.workload import memory
+from tests.pretrain.parallel.test_schedule import check
 from tests.pretrain.plan.layouts import cluster, config
 
 
@@ -53,7 +54,7 @@ def test_a_new_schedule_is_one_entry(
     run, own = config(global_batch_size=8, **layout), cluster()
 
     lists = actions("late", 4, 1, 8)
-    simulate.check(lists, stage_ranks("late", 4, 1))
+    check(lists, stage_ranks("late", 4, 1))
     estimates, usual = (memory.estimate(one, 4) for one in (run, config(global_batch_size=8, pp=4, zero=1)))
     ratios = [one.activations / other.activations for one, other in zip(estimates, usual, strict=True)]
     if not spec.splits_backward:  # else a micro-batch keeps more between its two halves

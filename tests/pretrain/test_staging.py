@@ -344,7 +344,7 @@ import sys, time
 from corpus.engine import storage
 from pretrain import shard_cache
 from pretrain.config import DataConfig
-from pretrain.staging import staged
+from pretrain.staging import stage_locally
 from tokenizer.shards import open_split
 
 read_into, number, stop_at = storage.read_into, 0, int(sys.argv[3])
@@ -357,7 +357,7 @@ def read(place, offset, target):
     print(place.rsplit("/", 1)[-1], flush=True)
     return read_into(place, offset, target)
 storage.read_into = read
-with staged(DataConfig(cache=sys.argv[1]), {"a": sys.argv[2]}) as folders:
+with stage_locally(DataConfig(cache=sys.argv[1]), {"a": sys.argv[2]}) as folders:
     for split in ("train", "validation"):
         for shard in open_split(folders["a"], split):
             shard.verify()

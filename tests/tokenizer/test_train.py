@@ -194,7 +194,9 @@ def test_more_are_trained_until_enough_are_left(monkeypatch: pytest.MonkeyPatch)
         return once(texts, config, vocab_size)
 
     monkeypatch.setattr(tokenizer.train, "_train", watched)
-    monkeypatch.setattr(tokenizer.train, "rejected", lambda pieces, *_: dict.fromkeys(pieces[:100], "one of the first"))
+    monkeypatch.setattr(
+        tokenizer.train, "rejected_pieces", lambda pieces, *_: dict.fromkeys(pieces[:100], "one of the first")
+    )
     trained = train_without_rejected(documents(300), TokenizerConfig(vocab_size=480, reject_pieces=("之",)))
     assert sizes == [480 + 94, 480 + 4 * 94]
     assert (trained.vocab_size, len(trained.rejected)) == (480, 100)

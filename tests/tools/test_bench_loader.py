@@ -88,7 +88,7 @@ import json
 import numpy as np
 from tools.bench import timing
 kept = []
-_, measured = timing.started(lambda: kept.append(np.ones(4_000_000)))
+_, measured = timing.run_measured(lambda: kept.append(np.ones(4_000_000)))
 print(json.dumps({**measured, "rss": timing.status("VmRSS"), "pss": timing.proportional()}))
 """
 

@@ -51,7 +51,7 @@ class Fakes:
         self.done: list[str] = []
         self.trained: set[str] = set()
         self.ends_at = ends_at
-        for name in ("_train", "_is_trained", "measured"):
+        for name in ("_train", "_is_trained", "measure_run"):
             monkeypatch.setattr(room, name, getattr(self, name))
 
     def _train(self, plan: Plan, run: Run, out: Path, num_ranks: int) -> None:
@@ -66,7 +66,7 @@ class Fakes:
         assert data == data_digest(list(run.arm.shards))
         return run.name in self.trained
 
-    def measured(self, out: Path, name: str, steps: list[int], questions: Any) -> Measured:
+    def measure_run(self, out: Path, name: str, steps: list[int], questions: Any) -> Measured:
         assert steps[-1] == 6
         self.done.append(f"measure {name}")
         bits = {held.key: 5.0 for held in questions.held}

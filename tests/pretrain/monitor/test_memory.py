@@ -127,7 +127,7 @@ def test_this_process_is_measured() -> None:
 def checked(config: RunConfig, available: int | None = None) -> tuple[str, list[str]]:
     """What the check of this rank raises, and what it says."""
     said: list[str] = []
-    patched: dict[str, Any] = {"say": said.append}
+    patched: dict[str, Any] = {"log_message": said.append}
     if available is not None:
         patched |= {"available_bytes": lambda: available, "process_bytes": lambda: 0}
     with (
@@ -222,7 +222,7 @@ def watched(config: RunConfig, out: Path, held: list[int]) -> tuple[list[Any], l
             def holds(pid: Any = "self", share: int = share) -> int:
                 return share
 
-            with mock.patch.multiple(memory, process_bytes=holds, say=said.append):
+            with mock.patch.multiple(memory, process_bytes=holds, log_message=said.append):
                 flags = watch.flags()
                 found.append(flags)
                 near_host, near_device, _ = world.any_of(*flags)
