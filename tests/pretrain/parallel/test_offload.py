@@ -169,8 +169,8 @@ def on_a_mesh_of_gpus() -> dict[str, Any]:
     for spec in param_specs(config):
         local = torch.empty(spec.shape)
         meta = TensorMeta(local.shape, local.stride(), local.dtype)
-        spec = DTensorSpec(mesh, (Shard(0),), tensor_meta=meta)
-        whole = DTensor(local, spec, requires_grad=False)  # type: ignore[call-arg]
+        placed = DTensorSpec(mesh, (Shard(0),), tensor_meta=meta)
+        whole = DTensor(local, placed, requires_grad=False)  # type: ignore[call-arg]
         parameters[spec.name] = nn.Parameter(whole)
     init_parameters(parameters, config, seed=3)
     optimizer = new_optimizer(parameters, {}, config, tiny_config().optimizer)
