@@ -1,4 +1,4 @@
-"""The options of `python -m corpus commoncrawl`: what is selected, how it is fetched, and with what manners."""
+"""The options of `python -m corpus commoncrawl`: what is selected, how it is fetched, how politely."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class FetchConfig(Strict):
 
 
 class HttpConfig(Strict):
-    """[http]: manners and patience. Stores (s3://) and folders take `concurrency` and the attempts from here, too."""
+    """[http]: politeness and patience. Stores (s3://) and folders take `concurrency` and attempts from here, too."""
 
     contact: str = ""
     """Who runs this: an address or page that the server's owner can turn to."""

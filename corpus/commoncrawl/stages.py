@@ -60,7 +60,7 @@ class CcFetchStage(Stage):
     http: HttpConfig
 
     def config(self) -> dict[str, Any]:
-        """What is checked; where the bytes come from, and with what manners, changes none of them."""
+        """What is checked; where the bytes come from, and with what politeness, changes none of them."""
         keys = {"check_digest", "max_payload_bytes", "max_error_ratio"}
         return {"crawl": self.crawl, **self.fetch.model_dump(mode="json", include=keys)}
 

@@ -83,7 +83,7 @@ class Visits:
         self.before = replace(self.tally)
         self._config, self._frontier, self._judge = config, frontier, judge
         self._pages, self._robots, self._clock = pages, robots, clock
-        self._manners = HostClock(config.politeness)
+        self._politeness = HostClock(config.politeness)
         self._cache = RobotsCache()
         self._visited: dict[str, float] = {}  # hosts that another's robots.txt led to, and until when they rest
         self._unreachable: dict[str, Unreachable] = {}  # by origin
@@ -156,7 +156,7 @@ class Visits:
         if isinstance(answer, Fetched):
             self.tally.fetched_bytes += answer.wire_bytes
         state = self._state(visit.claim.host)
-        wait = self._manners.after(state, answer, datetime.now(UTC))
+        wait = self._politeness.after(state, answer, datetime.now(UTC))
         if visit.robots is not None:
             return self._robots_answered(visit, visit.robots, answer, state, wait)
         return self._page_answered(visit, answer, state, wait)
@@ -183,14 +183,14 @@ class Visits:
             state.crawl_delay = robots.crawl_delay
             self._cache.put(origin, robots, self._clock())
             self._unreachable.pop(origin, None)
-            self._give_back(claim, max(wait, self._manners.delay(state)), state)
+            self._give_back(claim, max(wait, self._politeness.delay(state)), state)
             return None
         silence = self._unreachable.pop(origin, Unreachable(0))
         if len(self._unreachable) >= MAX_SILENT:
             self._unreachable.pop(next(iter(self._unreachable)))
         self._unreachable[origin] = silence
         silence.tries += 1
-        if state.given_up or not self._manners.again(answer, silence.tries):
+        if state.given_up or not self._politeness.again(answer, silence.tries):
             silence.outcome = Outcome(fate, detail=detail)
             self._finish(claim, silence.outcome, wait, state)
         else:
@@ -210,7 +210,7 @@ class Visits:
         if host != visit.claim.host:
             now, due = self._clock(), self._frontier.due(host)
             if due is None:  # its own request is under way: it rests after that
-                due = now + self._manners.delay(self._state(host))
+                due = now + self._politeness.delay(self._state(host))
             wait = max(0.0, due - now, self._visited.get(host, 0.0) - now)
             self._rest(host, wait + self._config.network.total_seconds)
         return replace(visit, url=url, host=host, hops=visit.hops + 1, wait_seconds=wait)
@@ -220,11 +220,11 @@ class Visits:
         now = self._clock()
         if len(self._visited) >= MAX_VISITED:
             self._visited = {name: until for name, until in self._visited.items() if until > now}
-        self._visited[host] = now + seconds + self._manners.delay(self._state(host))
+        self._visited[host] = now + seconds + self._politeness.delay(self._state(host))
 
     def _page_answered(self, visit: Visit, answer: Fetched | FetchError, state: HostState, wait: float) -> Visit | None:
         claim = visit.claim
-        if self._manners.again(answer, claim.attempts + 1) and not state.given_up:
+        if self._politeness.again(answer, claim.attempts + 1) and not state.given_up:
             self._frontier.give_back(claim, self._clock() + wait, True, state=plain(state))
             return None
         if isinstance(answer, FetchError):

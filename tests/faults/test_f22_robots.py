@@ -82,11 +82,11 @@ def test_hostile_files_are_read(body: bytes) -> None:
 
 
 def test_a_crawl_delay_is_kept_up_to_a_cap() -> None:
-    manners = HostClock(PolitenessConfig(min_delay_seconds=1.0, max_crawl_delay_seconds=30.0))
+    politeness = HostClock(PolitenessConfig(min_delay_seconds=1.0, max_crawl_delay_seconds=30.0))
     for asked, seconds in ((b"0.1", 1.0), (b"7", 7.0), (b"30", 30.0), (b"86400", 30.0), (b"soon", 1.0), (b"-3", 1.0)):
         robots = Robots.parse(200, b"User-agent: *\nCrawl-delay: " + asked, AGENT)
         host = HostState(crawl_delay=robots.crawl_delay)
-        assert manners.after(host, fetched()) == seconds
+        assert politeness.after(host, fetched()) == seconds
 
 
 def test_nothing_is_believed_for_longer_than_a_day() -> None:

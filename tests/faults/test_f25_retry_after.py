@@ -17,7 +17,7 @@ DATE = b"Sun, 22 Nov 2026 12:00:00 GMT"
 
 
 class Host:
-    """A host with more URLs than anyone fetches, crawled by our manners on a clock that nobody waits for."""
+    """A host with more URLs than anyone fetches, crawled by our politeness on a clock that nobody waits for."""
 
     def __init__(self, answers: Iterator[Fetched | FetchError], config: PolitenessConfig = CONFIG) -> None:
         self.state, self.clock, self.answers = HostState(), HostClock(config), answers

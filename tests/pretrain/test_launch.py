@@ -1,4 +1,4 @@
-"""The launcher for one machine: environment of ranks, exit codes, signals passed on; and the command line's manners."""
+"""The launcher for one machine: environment of ranks, exit codes, signals passed on; and the command line's politeness."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.fake_site import world
-from tools.fake_site.crawling import ROOT, command, count_records, crawl, look, manners, read_log, write_config
+from tools.fake_site.crawling import ROOT, command, count_records, crawl, look, politeness, read_log, write_config
 from tools.fake_site.expected import Row, format_table
 from tools.fake_site.many import NUM_HOSTS
 
@@ -66,7 +66,7 @@ def coverage(out: Path, data: Path | None = None) -> list[Row]:
     with world.start(log, data=html, tls_folder=out / "tls") as web:
         write_config(config, web)
         crawl(config, out / "crawl")
-        return [*web.truth.compare(look(web, log, out / "crawl")), *manners(log)]
+        return [*web.truth.compare(look(web, log, out / "crawl")), *politeness(log)]
 
 
 def second_visit(out: Path) -> list[Row]:
@@ -82,7 +82,7 @@ def second_visit(out: Path) -> list[Row]:
     with world.start(log, web.port, kinds=["chinese"], round_number=2) as web:
         crawl(config, folder, "--since", LATER)
         rows = web.truth.compare(look(web, log, folder, skip))
-    return [replace(row, case=f"second visit: {row.case}") for row in (*rows, *manners(log))]
+    return [replace(row, case=f"second visit: {row.case}") for row in (*rows, *politeness(log))]
 
 
 def ssrf() -> int:

@@ -1,5 +1,5 @@
 """A crawl of the fake web in a child process, and what it left: its ledger, its archive, and the server's log of who
-was asked for what, and with what manners."""
+was asked for what, and with what politeness."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def look(web: Web, log: Path, out: Path, skip: int = 0) -> Seen:
     return Seen(entries.asked(web.round), read_fates(out), read_payloads(out, skip), entries.canaries)
 
 
-def manners(log: Path) -> list[Row]:
+def politeness(log: Path) -> list[Row]:
     """Rows for what no site's owner may have to complain of; hosts that hang up have one of their own."""
     entries = read_log(log)
     delays = {host: min(seconds, world.MAX_DELAY) for host, seconds in CRAWL_DELAYS.items()}
@@ -101,8 +101,8 @@ def manners(log: Path) -> list[Row]:
     hosts = entries.by_host().keys()
     rows = []
     for case, of_case in (
-        ("manners: hosts without complaint", hosts - set(HANGING_UP)),
-        ("manners: hosts that hang up", hosts & set(HANGING_UP)),
+        ("politeness: hosts without complaint", hosts - set(HANGING_UP)),
+        ("politeness: hosts that hang up", hosts & set(HANGING_UP)),
     ):
         complaints = tuple(line for line in found if line.rpartition(": ")[0] in of_case)
         rows.append(Row("allowed", case, len(of_case), len(of_case), complaints))

@@ -63,10 +63,10 @@ class Frontier:
             raise
         self._state = self._books.state
         self._shift = self._state.time - clock()
-        manners = config.politeness
-        delays = (manners.min_delay_seconds, manners.max_delay_seconds, manners.max_crawl_delay_seconds)
-        self._longest = max(*delays, manners.max_retry_after_seconds)
-        self._hosts = Hosts(self._db, self._state.time, self._state.turn, max(delays), manners.max_hosts_per_domain)
+        limits = config.politeness
+        delays = (limits.min_delay_seconds, limits.max_delay_seconds, limits.max_crawl_delay_seconds)
+        self._longest = max(*delays, limits.max_retry_after_seconds)
+        self._hosts = Hosts(self._db, self._state.time, self._state.turn, max(delays), limits.max_hosts_per_domain)
         self._budgets = Budgets(self._db, config.budget, self._books, self._hosts)
         if self._state.reopened is not None:
             with self._work():

@@ -47,7 +47,7 @@ class HostState:
 
 
 class HostClock:
-    """The manners of one crawl."""
+    """The politeness of one crawl."""
 
     def __init__(self, config: PolitenessConfig) -> None:
         self.config = config

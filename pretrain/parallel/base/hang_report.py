@@ -83,7 +83,7 @@ class HangReport:
             self._listener.settimeout(patience / LOOKS)
         peer = Peer(socket.gethostname(), _own_address(), self._listener.getsockname()[1], secrets.token_hex(16))
         self._peers = exchange(peer)
-        self._thread = threading.Thread(target=self._listen, name="roll call", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name="hang report", daemon=True)
         self._thread.start()
 
     def close(self) -> None:

@@ -57,23 +57,23 @@ def test_the_configured_delay_may_exceed_what_a_host_may_cause() -> None:
 
 
 def test_latency_is_averaged() -> None:
-    host, manners = HostState(), clock()
-    delays = [manners.after(host, answer(200, seconds)) for seconds in (4.0, 8.0, 1.0)]
+    host, politeness = HostState(), clock()
+    delays = [politeness.after(host, answer(200, seconds)) for seconds in (4.0, 8.0, 1.0)]
     assert delays == [8.0, 12.0, 7.0] and host.latency == 3.5
 
 
 def test_an_error_page_is_no_sign_of_recovery() -> None:
-    host, manners = HostState(), clock()
-    manners.after(host, answer(200, 8.0))
-    manners.after(host, answer(503, 0.001))
+    host, politeness = HostState(), clock()
+    politeness.after(host, answer(200, 8.0))
+    politeness.after(host, answer(503, 0.001))
     assert host.latency == 8.0
-    manners.after(host, answer(503, 16.0))
+    politeness.after(host, answer(503, 16.0))
     assert host.latency == 12.0
 
 
 def test_failures_without_a_delay_or_an_end() -> None:
-    host, manners = HostState(), clock(min_delay_seconds=0.0, max_host_failures=10_000)
-    waits = [manners.after(host, DOWN) for _ in range(2_000)]
+    host, politeness = HostState(), clock(min_delay_seconds=0.0, max_host_failures=10_000)
+    waits = [politeness.after(host, DOWN) for _ in range(2_000)]
     assert waits[:3] == [2.0, 4.0, 8.0] and waits[-1] == 60.0
 
 
@@ -130,13 +130,13 @@ def test_a_date_is_counted_from_the_answers_own() -> None:
 
 
 def test_a_host_that_asks_for_time_gets_it() -> None:
-    host, manners = HostState(), clock()
-    assert manners.after(host, answer(429, 0.1, b"600")) == 600.0
-    assert manners.after(host, answer(503, 0.1, http_date(90), http_date(0))) == 90.0
-    assert manners.after(host, answer(503, 0.1, http_date(90)), NOON) == 90.0
-    assert manners.after(host, answer(503, 0.1, b"3600")) == 3600.0 and host.given_up is None
-    assert manners.after(HostState(crawl_delay=20.0), answer(429, 0.1, b"3")) == 20.0
-    assert manners.after(HostState(), answer(200, 0.1, b"600")) == 1.0  # of a page that came it is not read
+    host, politeness = HostState(), clock()
+    assert politeness.after(host, answer(429, 0.1, b"600")) == 600.0
+    assert politeness.after(host, answer(503, 0.1, http_date(90), http_date(0))) == 90.0
+    assert politeness.after(host, answer(503, 0.1, http_date(90)), NOON) == 90.0
+    assert politeness.after(host, answer(503, 0.1, b"3600")) == 3600.0 and host.given_up is None
+    assert politeness.after(HostState(crawl_delay=20.0), answer(429, 0.1, b"3")) == 20.0
+    assert politeness.after(HostState(), answer(200, 0.1, b"600")) == 1.0  # of a page that came it is not read
 
 
 ANSWERS = st.one_of(
@@ -154,9 +154,9 @@ ANSWERS = st.one_of(
 def test_no_delay_is_shorter_than_ours_or_longer_than_was_asked(
     answers: list[Fetched | FetchError], delay: float | None
 ) -> None:
-    host, manners = HostState(crawl_delay=delay), clock()
+    host, politeness = HostState(crawl_delay=delay), clock()
     for one in answers:
-        wait = manners.after(host, one)
+        wait = politeness.after(host, one)
         wanted = isinstance(one, Fetched) and is_failure(one) and one.header(b"retry-after") == b"700"
         asked = 700.0 if wanted else 0.0
         assert max(1.0, min(delay or 0.0, 30.0)) <= wait <= max(60.0, asked)
