@@ -1,4 +1,4 @@
-"""The launcher for one machine: environment of ranks, exit codes, signals passed on; and the command line's politeness."""
+"""The launcher for one machine: environment of ranks, exit codes, signals passed on; mistakes on the command line."""
 
 from __future__ import annotations
 
