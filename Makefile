@@ -6,9 +6,8 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) -m pip install -qq
 TORCH := $(shell sed -n '/^torch==/p' constraints.txt)
-# tests start some hundreds of processes: compiled once, modules are read from bytecode; half of their time tests wait for
-# them, so two cores are busy with four workers
-PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n 4 --dist loadfile
+# tests start some hundreds of processes: compiled once, modules are read from bytecode
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 INPUT ?=
 RECIPE ?= $(if $(INPUT),web_zh,demo)
@@ -173,7 +172,7 @@ have-model:
 
 # --------------------------------------------------------------------------------------------------------------- checking
 
-test: $(VENV)/.dev-stamp  ## the quick tests, some eight minutes (no data from outside needed)
+test: $(VENV)/.dev-stamp  ## the quick tests, some eleven minutes (no data from outside needed)
 	@$(PYTEST) $(TEST)
 
 test-all: $(VENV)/.dev-stamp  ## all tests: with the longer ones, the README in a fresh clone and the kill loops

@@ -41,6 +41,7 @@ def apply(place: str, blocks: list[str], root: Path) -> None:
     path.write_text(text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("walk", WALKS)
 def test_a_change_works_as_the_page_has_it(walk: str, repository: Path, tmp_path: Path) -> None:
     for package in ("corpus", "tokenizer", "pretrain", "tests", "docs"):
