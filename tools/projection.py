@@ -52,7 +52,7 @@ KEPT = 0.73
 A_DOCUMENT = 40  # lines, and windows of passages: assumed, and only the number of key ranges depends on it
 SHARED = 0.2  # of the band records, those that share their key: `buckets` says it while it runs
 TRAINING_SECONDS = 6.6e-7
-# measured once on one core, files in the page cache; the driver's was of 400 tasks that do nothing
+# python -m tools.small_costs
 READ_SECONDS = 1.5e-5  # CPU of one range read of a small file
 ENTRY_SECONDS = 2e-6  # CPU to open a manifest, for each file it lists
 DRIVER_SECONDS = 5e-4  # of the driver for a task: to start it, read its record, show it

@@ -125,7 +125,7 @@ class CrawlSpider(Spider):  # type: ignore[misc]
         if self.aborted:
             return None
         try:
-            return self.visits.tell(visit, answer)
+            return self.visits.record(visit, answer)
         except Exception as error:
             self.fail(error)
             return None

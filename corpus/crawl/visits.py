@@ -1,6 +1,6 @@
 """The crawl as one request after another: which to make next, and what to record of its answer.
 
-Knows nothing of Scrapy: `next` says what to ask, `tell` takes what came. Between the two a URL is claimed from the
+Knows nothing of Scrapy: `next` says what to ask, `record` takes what came. Between the two a URL is claimed from the
 frontier; a claim that a kill left open is pending again when the frontier is opened. A host's first request is its
 robots.txt: the URL that was its turn goes back to the others until that is known.
 """
@@ -149,7 +149,7 @@ class Visits:
 
     # --------------------------------------------------------------------------------------------------------- answers
 
-    def tell(self, visit: Visit, answer: Fetched | FetchError) -> Visit | None:
+    def record(self, visit: Visit, answer: Fetched | FetchError) -> Visit | None:
         """Record what came of a visit; returns the next request for the same claim where a redirect asks for one."""
         if visit.host != visit.claim.host:
             self._rest(visit.host, 0.0)

@@ -210,7 +210,7 @@ class Watch:
         host, device = self.host(), self.device()
         return self._is_near("host", host), self._is_near("device", device), host is not None and host.ratio > 1
 
-    def tell(self, near_host: bool, near_device: bool, step: int, metrics: Metrics | None) -> None:
+    def warn(self, near_host: bool, near_device: bool, step: int, metrics: Metrics | None) -> None:
         """Warn where a limit has come near; with the flags as any rank of the world raised them, the same on all."""
         for what, is_near in (("host", near_host), ("device", near_device)):
             what = cast(What, what)

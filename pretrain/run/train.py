@@ -146,7 +146,7 @@ def _loop(
         near = watch.flags() if reports else near
         wanted = reports and world.rank == 0 and profiler.finds_request()
         stop, profile, near_host, near_device, too_much = world.any_of(stop_requested(), wanted, *near)
-        watch.tell(near_host, near_device, state.step, metrics)
+        watch.warn(near_host, near_device, state.step, metrics)
         if profile:
             profiler.request()
         must = stop or too_much or is_last

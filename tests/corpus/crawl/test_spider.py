@@ -42,7 +42,7 @@ class Script:
     def seconds_until_next(self) -> float | None:
         return 0.0 if self.waiting else None
 
-    def tell(self, visit: Visit, answer: Any) -> Visit | None:
+    def record(self, visit: Visit, answer: Any) -> Visit | None:
         if self.error is not None:
             raise self.error
         self.under_way -= 1

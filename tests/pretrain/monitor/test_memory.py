@@ -226,7 +226,7 @@ def watched(config: RunConfig, out: Path, held: list[int]) -> tuple[list[Any], l
                 flags = watch.flags()
                 found.append(flags)
                 near_host, near_device, _ = world.any_of(*flags)
-                watch.tell(near_host, near_device, step, metrics)
+                watch.warn(near_host, near_device, step, metrics)
         if metrics is not None:
             metrics.__exit__(None, None, None)
     return found, said

@@ -1,0 +1,75 @@
+"""What a projection needs beside the stages' rates: a range read, an entry of a manifest, a task of the driver.
+
+    python -m tools.small_costs
+
+CPU seconds of this process; files lie in the page cache. tools/projection.py has the numbers as constants.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from corpus.dedup import records
+from corpus.engine import durable
+from corpus.engine.run import run_stages
+from corpus.engine.stage import MANIFEST_FORMAT, MANIFEST_NAME, Counts, Folder, Output, Stage, Task
+from corpus.engine.storage import File
+from tools.projection import READS_A_SECTION, Corpus, manifest_of
+
+MEASURED_FILES, MEASURED_SECTIONS, MEASURED_TASKS = 2_000, 2_048, 400
+
+
+@dataclass(frozen=True)
+class Nothing(Stage):
+    """Tasks that do nothing: what is left is the engine's own time."""
+
+    name: ClassVar[str] = "nothing"
+    version: ClassVar[int] = 1
+
+    def config(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
+        """Some tasks."""
+        return [Task(f"{number:05d}") for number in range(MEASURED_TASKS)]
+
+    def run(self, task: Task, out: Output) -> Counts:
+        """Nothing."""
+        return Counts()
+
+
+def measure() -> str:
+    """The small costs, measured here: a range read, an entry of a manifest, a task of the driver."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        for number in range(MEASURED_FILES):
+            path = Path(folder, f"{number}.bin")
+            cuts = records.cuts_of(np.full(MEASURED_SECTIONS, 8))
+            records.write_sections(path, cuts, [np.zeros(8 * MEASURED_SECTIONS, records.RECORD_DTYPE)])
+            files.append(File(str(path), path.stat().st_size, "", 8 * MEASURED_SECTIONS))
+        start = time.process_time()
+        last = MEASURED_SECTIONS - 1
+        runs = [records.section(file, last, last + 1, records.RECORD_DTYPE) for file in files]
+        records.Runs(runs, records.RECORD_DTYPE).read()
+        read = (time.process_time() - start) / MEASURED_FILES / READS_A_SECTION
+        manifest = manifest_of("signatures", Corpus(1, 1, MEASURED_FILES, 1.0), MEASURED_FILES).manifest
+        durable.write_json(Path(folder, MANIFEST_NAME), {**manifest, "format": MANIFEST_FORMAT})
+        start = time.process_time()
+        Folder.open(folder).files("bands")
+        opened = (time.process_time() - start) / len(manifest["files"])
+        start = time.process_time()
+        run_stages([Nothing()], f"{folder}/out", workers=1)  # whose time is not this process's
+        spent = time.process_time() - start
+    return f"READ_SECONDS {read:.1e}\nENTRY_SECONDS {opened:.1e}\nDRIVER_SECONDS {spent / MEASURED_TASKS:.1e}"
+
+
+if __name__ == "__main__":
+    print(measure())
