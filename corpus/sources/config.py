@@ -11,6 +11,9 @@ from corpus.engine.config import Strict
 Kind = Literal[
     "warc",
     "jsonl",
+    "json",
+    "csv",
+    "arrow",
     "parquet",
     "text",
     "html",
@@ -36,6 +39,8 @@ class SourcesConfig(Strict):
     title_field: str = "title"
     date_field: str = "date"
     source_field: str = "source"
+    columns: list[str] = []
+    """The names of the columns of CSV files without a line of names; with one it names them."""
     document: Literal["file", "line", "blank_line"] = "file"
     """What a document is in a plain text file."""
     chapters: bool = True

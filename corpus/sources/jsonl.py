@@ -69,7 +69,7 @@ def read_span(url: str, config: SourcesConfig, start: int, end: int) -> Iterator
             if line.offset >= end:
                 return
             if not _is_blank(line):
-                yield _read_line(line, config)
+                yield read_line(line, config)
 
 
 def _read_stream(file: BinaryIO, compression: Compression, config: SourcesConfig) -> Iterator[Record | BadRecord]:
@@ -77,15 +77,15 @@ def _read_stream(file: BinaryIO, compression: Compression, config: SourcesConfig
 
     def read(pieces: Iterator[bytes]) -> Iterator[Record | BadRecord]:
         nonlocal offset
-        for line in split_lines(_utf8(pieces), config.max_line_bytes, offset):
+        for line in split_lines(to_utf8(pieces), config.max_line_bytes, offset):
             offset = line.offset + line.length + 1
             if not _is_blank(line):
-                yield _read_line(line, config)
+                yield read_line(line, config)
 
     yield from read_stretches(file, compression, read, _is_text)
 
 
-def _utf8(pieces: Iterator[bytes]) -> Iterable[bytes]:
+def to_utf8(pieces: Iterator[bytes]) -> Iterable[bytes]:
     """UTF-16 as UTF-8, anything else as it is; offsets then count the bytes of UTF-8."""
     first = next(pieces, b"")
     codec = UTF16_STARTS.get(first[:2])
@@ -107,7 +107,8 @@ def _is_blank(line: Line) -> bool:
     return line.length == 0 or (line.data is not None and line.data.isspace())
 
 
-def _read_line(line: Line, config: SourcesConfig) -> Record | BadRecord:
+def read_line(line: Line, config: SourcesConfig) -> Record | BadRecord:
+    """The record of one JSON value, or what is wrong with it."""
     data = line.data
     if data is None:
         return BadRecord(line.offset, line.length, "too_long", f"a line of {line.length:,} bytes")
@@ -138,12 +139,17 @@ def _read_data(data: bytes, offset: int, config: SourcesConfig) -> Record:
     return to_record(fields, data, offset, config)
 
 
-def to_record(fields: Any, raw: bytes, offset: int, config: SourcesConfig) -> Record:
+def to_record(fields: Any, raw: bytes, offset: int, config: SourcesConfig, charset: str | None = None) -> Record:
     """A record of an object's fields, which it takes over; those the configuration does not name are its `fields`.
+
+    A string in an object's place is its text. `charset` says what the fields were decoded with where bytes may have
+    been damaged.
 
     Raises:
         RecordError: there is no text, or it is not a string, or it is blank.
     """
+    if isinstance(fields, str):
+        fields = {config.text_field: fields}
     if not isinstance(fields, dict):
         raise RecordError("field", "not a JSON object")
     text = fields.pop(config.text_field, None)
@@ -157,7 +163,7 @@ def to_record(fields: Any, raw: bytes, offset: int, config: SourcesConfig) -> Re
     url, source, title, date = (_pop_string(fields, name) for name in names)
     identity = fields.get(config.id_field)
     key = str(identity) if isinstance(identity, (str, int)) else url or ""
-    return Record(key, offset, raw, "text", text, url, None, source, title, date, fields)
+    return Record(key, offset, raw, "text", text, url, charset, source, title, date, fields)
 
 
 def _pop_string(fields: dict[str, Any], name: str) -> str | None:

@@ -59,8 +59,8 @@ def _read_group(
     row = first_row
     try:
         for batch in file.iter_batches(_batch_rows(file, raw, group), row_groups=[group], use_threads=False):
-            for fields in _rows(batch, config.text_field):
-                yield _to_record(fields, row, config)
+            for fields in rows_of(batch, config.text_field):
+                yield row_record(fields, row, config)
                 row += 1
     except (pa.ArrowException, OSError, ValueError) as error:
         kind, what = (
@@ -79,7 +79,8 @@ def _batch_rows(file: pq.ParquetFile, raw: BinaryIO, group: int) -> int:
     raise RecordError("too_large", f"pages above {MAX_BATCH_BYTES:,} bytes")
 
 
-def _rows(batch: pa.RecordBatch, text_field: str) -> Iterator[dict[str, object]]:
+def rows_of(batch: pa.RecordBatch, text_field: str) -> Iterator[dict[str, object]]:
+    """The rows of a batch as Python objects; of one above MAX_LIST_BYTES a row at a time."""
     if batch.nbytes <= MAX_LIST_BYTES:
         try:
             rows = batch.to_pylist()
@@ -115,7 +116,8 @@ def _value(cell: pa.Array, is_text: bool) -> object:
     return None
 
 
-def _to_record(fields: dict[str, object], row: int, config: SourcesConfig) -> Record | BadRecord:
+def row_record(fields: dict[str, object], row: int, config: SourcesConfig) -> Record | BadRecord:
+    """The record of a row, or what is wrong with it; a field without a value is none."""
     try:
         text = fields.get(config.text_field)
         if text is _NOT_UTF8:

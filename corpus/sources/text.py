@@ -44,7 +44,7 @@ def read_file(path: Path, config: SourcesConfig, kind: str) -> Iterator[Record |
 def read_blocks(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
     """A record a line, or a block of lines that blank lines surround."""
     by_line = config.document == "line"
-    charset = codec_of(config.encoding) or _sniff(path)
+    charset = codec_of(config.encoding) or sniff_charset(path)
     with path.open("rb") as file:
         block: list[Line] = []
         try:
@@ -79,7 +79,8 @@ def _to_record(block: list[Line], charset: str, config: SourcesConfig) -> Record
     return Record("", offset, raw, "text", text=text.removeprefix("\ufeff"), charset=charset)
 
 
-def _sniff(path: Path) -> str:
+def sniff_charset(path: Path) -> str:
+    """The codec of a file of lines, from its first 64 KiB."""
     head = first_piece(path)[:SNIFFED_BYTES]
     try:
         name = decode(head[: head.rfind(b"\n") + 1] or head).encoding

@@ -1,0 +1,70 @@
+"""Arrow IPC files and streams, as Hugging Face `datasets` saves them: a text column, other columns to `meta`.
+
+The file is mapped, not read: a batch costs memory only while its rows become Python objects, some at a time. Every
+batch is checked before a value of it is touched, because offsets that lie would read other memory. A batch that cannot
+be read costs itself; in a stream also what follows, where its header does not say any more how long it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from corpus.sources.config import SourcesConfig
+from corpus.sources.parquet import row_record, rows_of
+from corpus.sources.record import BadRecord, Record
+
+FILE_MAGIC = b"ARROW1\0\0"
+SLICE_ROWS = 512
+
+
+def read_arrow(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
+    """The rows of a file in order; a record's offset is its row."""
+    row = 0
+    with pa.memory_map(str(path)) as file:
+        for batch in _batches(file):
+            if isinstance(batch, str):
+                yield BadRecord(row, 0, "arrow", f"the rows from {row:,} on cannot be read ({batch})")
+                continue
+            for start in range(0, batch.num_rows, SLICE_ROWS):
+                for fields in rows_of(batch.slice(start, SLICE_ROWS), config.text_field):
+                    yield row_record(fields, row, config)
+                    row += 1
+
+
+def _batches(file: pa.MemoryMappedFile) -> Iterator[pa.RecordBatch | str]:
+    """The batches that are sound, and what is wrong with the others."""
+    is_file = file.size() > len(FILE_MAGIC) and file.read(len(FILE_MAGIC)) == FILE_MAGIC
+    file.seek(0)
+    try:
+        if not is_file:
+            with pa.ipc.open_stream(file) as stream:
+                for batch in stream:
+                    yield _checked(batch)
+            return
+        reader = pa.ipc.open_file(file)
+    except (pa.ArrowException, OSError) as error:
+        yield type(error).__name__
+        return
+    for index in range(reader.num_record_batches):
+        try:
+            yield _checked(reader.get_batch(index))
+        except (pa.ArrowException, OSError) as error:
+            yield f"batch {index}, {type(error).__name__}"
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch | str:
+    """The batch, if all its offsets point into it; strings that are not UTF-8 are found out row by row."""
+    try:
+        batch.validate()
+        for column in batch.columns:
+            is_string = pa.types.is_string(column.type)
+            is_long = pa.types.is_large_string(column.type)
+            (column.view(pa.large_binary() if is_long else pa.binary()) if is_string or is_long else column).validate(
+                full=True
+            )
+    except pa.ArrowException as error:
+        return type(error).__name__
+    return batch

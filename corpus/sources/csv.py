@@ -1,0 +1,126 @@
+"""CSV and TSV: a row a record, the first line names the columns; a bad row costs its own line.
+
+Rows are cut by the `csv` module, so a line end may stand in quotes. A quote that never closes would take the rest of
+the file along: where a row passes the bound on its bytes, or has more columns than there are names, its first line is a
+bad record (`csv`) and reading goes on at its second. A shorter row lacks its last columns. The delimiter is the one of
+comma, tab, semicolon and bar that the first line has most of.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from corpus.encoding import codec_of
+from corpus.sources.compression import DamagedStream, compression_of, read_pieces
+from corpus.sources.config import SourcesConfig
+from corpus.sources.jsonl import to_record, to_utf8
+from corpus.sources.lines import Line, split_lines
+from corpus.sources.record import BadRecord, Record, RecordError
+from corpus.sources.text import sniff_charset
+from corpus.whatwg import decode_as
+
+DELIMITERS = ",\t;|"
+
+
+def read_csv(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
+    """The rows of a file in order, bad ones among them; blank lines are not rows."""
+    with path.open("rb") as file:
+        try:
+            lines = split_lines(to_utf8(read_pieces(file, compression_of(path))), config.max_line_bytes)
+            charset = codec_of(config.encoding) or sniff_charset(path)
+            yield from _read_rows(_Lines(lines, charset, config.max_line_bytes), config)
+        except DamagedStream as damage:
+            yield BadRecord(damage.offset, 0, damage.kind, damage.detail)
+
+
+class _LongLineError(Exception):
+    """A line over the bound, where a row should begin."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+
+
+class _Lines:
+    """Decoded lines for `csv.reader`; `row` holds those of the row that it is at."""
+
+    def __init__(self, lines: Iterator[Line], charset: str, max_row_bytes: int) -> None:
+        self.charset = charset
+        self.row: list[Line] = []
+        self._lines = lines
+        self._again: deque[Line] = deque()  # lines that a bad row had taken
+        self._max_row_bytes = max_row_bytes
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._again.popleft() if self._again else next(self._lines, None)
+        if self.row and (line is None or line.data is None or self._length(line) > self._max_row_bytes):
+            self._again.extend([line] if line else [])
+            raise csv.Error
+        if line is None:
+            raise StopIteration
+        if line.data is None:
+            raise _LongLineError(line)
+        self.row.append(line)
+        return decode_as(line.data, self.charset, replace=True).removeprefix("\ufeff") + "\n"
+
+    def _length(self, line: Line) -> int:
+        return line.offset + line.length - self.row[0].offset
+
+    def delimiter(self) -> str:
+        """The delimiter that the first line has most of, which is then read again."""
+        head = next(self, "")
+        self._again.extendleft(reversed(self.row))
+        return max(DELIMITERS, key=head.count)
+
+    def give_back(self) -> Line:
+        """Read the lines of this row again, all but the first, which is returned."""
+        self._again.extendleft(reversed(self.row[1:]))
+        return self.row[0]
+
+
+def _read_rows(lines: _Lines, config: SourcesConfig) -> Iterator[Record | BadRecord]:
+    csv.field_size_limit(config.max_line_bytes)
+    names, reader = config.columns, None
+    while True:
+        lines.row = []
+        try:
+            if reader is None:
+                reader = csv.reader(lines, delimiter=lines.delimiter())
+                continue
+            values = next(reader)
+        except StopIteration:
+            return
+        except _LongLineError as error:
+            yield BadRecord(error.line.offset, error.line.length, "too_long", f"a line of {error.line.length:,} bytes")
+            continue
+        except csv.Error:
+            first = lines.give_back()
+            yield BadRecord(first.offset, first.length, "csv", "a quote that does not close")
+            continue
+        while values and len(values) > len(names) > 0 and not values[-1]:
+            values.pop()  # what stands behind a delimiter at a line's end
+        if not any(values):
+            continue
+        if not names:
+            names = [name.strip() or f"column_{index}" for index, name in enumerate(values, 1)]
+        elif len(values) > len(names):
+            first = lines.give_back()
+            detail = f"{len(values):,} columns, and names of {len(names):,}"
+            yield BadRecord(first.offset, first.length, "csv", detail)
+        else:
+            yield _to_record(dict(zip(names, values, strict=False)), lines, config)
+
+
+def _to_record(fields: dict[str, str], lines: _Lines, config: SourcesConfig) -> Record | BadRecord:
+    raw = b"\n".join(line.data or b"" for line in lines.row)
+    offset = lines.row[0].offset
+    try:
+        present = {name: value for name, value in fields.items() if value}
+        return to_record(present, raw, offset, config, lines.charset)
+    except RecordError as error:
+        return BadRecord(offset, len(raw), error.kind, str(error))
