@@ -16,21 +16,25 @@ from __future__ import annotations
 import bz2
 import io
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeVar
 
-import zstandard
-
 from corpus.sources.record import BadRecord
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 PIECE_BYTES = 256 << 10
 MEMBER_CHUNK_BYTES = 64 << 10  # read at a time where a member is a record: what is left over is copied
 MAX_RATIO = 200
 FREE_BYTES = 1 << 20
-MAX_ZSTD_WINDOW_BYTES = 128 << 20  # zstd's own limit for files packed without --ultra --long
+MAX_ZSTD_WINDOW_LOG = 27  # 128 MiB: zstd's own limit for files packed without --ultra --long
 
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_MEMBER = GZIP_MAGIC + b"\x08"
@@ -40,6 +44,9 @@ BZIP2_HEAD_BYTES = 10
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 MAGICS = {"gzip": GZIP_MAGIC, "bzip2": BZIP2_MAGIC, "zstd": ZSTD_MAGIC}
 SKIPPABLE_MAGICS = tuple(bytes([low, 0x2A, 0x4D, 0x18]) for low in range(0x50, 0x60))
+DICTIONARY_FRAME = SKIPPABLE_MAGICS[0xD]  # at the start of a .warc.zst, by IIPC's specification
+DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"
+MAX_DICTIONARY_BYTES = 16 << 20
 GZIP_WINDOW_BITS = 31
 SCAN_BYTES = 1 << 20
 HEAD_INPUT_BYTES = 4096
@@ -97,11 +104,7 @@ def read_pieces(file: BinaryIO, compression: Compression, start: int = 0) -> Ite
         DamagedStream: after every byte before the damage was delivered.
     """
     file.seek(start)
-    if compression in ("gzip", "bzip2"):
-        return _unpack(file, compression)
-    if compression == "zstd":
-        return _unzstd(file, start)
-    return iter(lambda: file.read(PIECE_BYTES), b"")
+    return iter(lambda: file.read(PIECE_BYTES), b"") if compression == "none" else _unpack(file, compression)
 
 
 def first_piece(path: Path) -> bytes:
@@ -138,11 +141,11 @@ def next_member(
     compression: Compression,
     start: int,
     plausible: Callable[[bytes], bool],
-    decoder: zstandard.ZstdDecompressor | None = None,
+    dictionary: zstd.ZstdDict | None = None,
 ) -> int | None:
     """The first place from `start` on where a gzip member or zstd frame begins whose first bytes are `plausible`.
 
-    `decoder` is for zstd frames that need a dictionary. The three or four bytes that mark one also stand in compressed
+    `dictionary` is for zstd frames that need one. The three or four bytes that mark one also stand in compressed
     data by chance, so its head is decompressed; the ten of a bzip2 stream do not, and whatever it holds is taken.
     """
     if compression == "none":
@@ -153,7 +156,7 @@ def next_member(
         data = file.read(HEAD_INPUT_BYTES)
         if compression == "bzip2" and BZIP2_HEAD.match(data):
             return found
-        head = _head(data, compression, decoder or zstd_decoder())
+        head = _head(data, new_decoder(compression, dictionary))
         if head and plausible(head):
             return found
         start = found + 1
@@ -186,32 +189,37 @@ class Meter:
             raise DamagedStream("bomb", offset, f"more than {MAX_RATIO} times its compressed size")
 
 
-class Bzip2Decoder:
-    """`bz2.BZ2Decompressor` with the interface of a zlib decoder; input it cannot use yet it keeps itself."""
+class KeepingDecoder:
+    """A decoder of bzip2 or zstd with the interface of a zlib decoder; input it cannot use yet it keeps itself."""
 
     unconsumed_tail = unused_data = b""
     eof = False
 
-    def __init__(self) -> None:
-        self._decoder = bz2.BZ2Decompressor()
+    def __init__(self, decoder: bz2.BZ2Decompressor | zstd.ZstdDecompressor) -> None:
+        self._decoder = decoder
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         """At most `max_length` bytes; raises `zlib.error`."""
         try:
             piece = self._decoder.decompress(data, max_length)
-        except OSError as error:
-            raise zlib.error(f"bzip2: {error}") from error
+        except (OSError, zstd.ZstdError) as error:
+            raise zlib.error(str(error)) from error
         self.eof, self.unused_data = self._decoder.eof, self._decoder.unused_data
         return piece
 
 
-def new_decoder(compression: Compression) -> Bzip2Decoder | zlib._Decompress:
-    """A decoder for one gzip member or bzip2 stream."""
-    return Bzip2Decoder() if compression == "bzip2" else zlib.decompressobj(GZIP_WINDOW_BITS)
+def new_decoder(compression: Compression, dictionary: zstd.ZstdDict | None = None) -> KeepingDecoder | zlib._Decompress:
+    """A decoder for one gzip member, bzip2 stream or zstd frame."""
+    if compression == "gzip":
+        return zlib.decompressobj(GZIP_WINDOW_BITS)
+    if compression == "bzip2":
+        return KeepingDecoder(bz2.BZ2Decompressor())
+    options = {zstd.DecompressionParameter.window_log_max: MAX_ZSTD_WINDOW_LOG}
+    return KeepingDecoder(zstd.ZstdDecompressor(dictionary, options))
 
 
 class GzipMembers:
-    """A gzip or bzip2 file as a row of members, each readable like a file; damage raises `DamagedStream`.
+    """A gzip, bzip2 or zstd file as a row of members, each readable like a file; damage raises `DamagedStream`.
 
     `first` are the bytes that a member's content begins with: how the next one is recognised after damage. Zero padding
     is passed over. With `meter` all members count together, and what stands before the first is no padding.
@@ -224,7 +232,9 @@ class GzipMembers:
         self.start = 0  # where the current member begins in the file
         self._data = b""  # compressed bytes that were read and not yet used
         self._position = self._counted_from = file.tell()  # of the end of _data in the file
-        self._decoder = new_decoder(compression)
+        self._dictionary = _dictionary(file) if compression == "zstd" else None
+        file.seek(self._position)
+        self._decoder = new_decoder(compression, self._dictionary)
         self._is_full = False  # the last piece was as large as asked for: more may be ready
         self._whole, self._meter = meter, meter or Meter()
         self._chunk_bytes = MEMBER_CHUNK_BYTES if meter is None else PIECE_BYTES
@@ -239,7 +249,7 @@ class GzipMembers:
                 return False
             self._data = self._data.lstrip(padding)
         self.start = self._position - len(self._data)
-        self._decoder, self._is_full = new_decoder(self._compression), False
+        self._decoder, self._is_full = new_decoder(self._compression, self._dictionary), False
         if self._whole is None:
             self._meter, self._counted_from = Meter(), self.start
         self._told = 0
@@ -250,7 +260,9 @@ class GzipMembers:
         size = self._chunk_bytes if size < 0 else max(1, size)
         while not self._decoder.eof:
             if not self._data and not self._is_full and not self._fill():
-                detail = f"the file ends inside a {self._compression} member"
+                detail = (
+                    f"the file ends inside a {self._compression} {'frame' if self._compression == 'zstd' else 'member'}"
+                )
                 raise DamagedStream("truncated", self._position, detail, self.start)
             self._meter.bytes_in = self._position - self._counted_from
             try:
@@ -271,11 +283,13 @@ class GzipMembers:
 
     def resync(self, start: int) -> bool:
         """Go to the next member from `start` on that begins as the first one should; False when there is none."""
-        found = next_member(self._file, self._compression, start, lambda head: head.startswith(self._first))
+        found = next_member(
+            self._file, self._compression, start, lambda head: head.startswith(self._first), self._dictionary
+        )
         self._file.seek(found or 0, io.SEEK_SET if found is not None else io.SEEK_END)
         self.start = self._position = self._file.tell()
         self._data = b""
-        self._decoder = new_decoder(self._compression)
+        self._decoder = new_decoder(self._compression, self._dictionary)
         return found is not None
 
     def _fill(self) -> bool:
@@ -292,126 +306,35 @@ def _unpack(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
             yield from iter(members.read, b"")
         except DamagedStream as damage:
             file.seek(members.start)
-            is_garbage = first < members.start == damage.offset and not file.read(3).startswith(MAGICS[compression])
+            magics = (MAGICS[compression], *SKIPPABLE_MAGICS)
+            is_garbage = first < members.start == damage.offset and not file.read(4).startswith(magics)
             kind = "trailing" if is_garbage and damage.kind == "corrupt" else damage.kind
-            detail = damage.detail.removeprefix(f"{compression}: ")
+            detail = damage.detail.removeprefix("gzip: ")
             raise DamagedStream(kind, damage.offset, detail, damage.start) from damage
 
 
-def _head(data: bytes, compression: Compression, decoder: zstandard.ZstdDecompressor) -> bytes:
+def _head(data: bytes, decoder: KeepingDecoder | zlib._Decompress) -> bytes:
     """The first bytes of a gzip member or zstd frame; none where it is not one."""
     try:
-        if compression == "zstd":
-            return decoder.stream_reader(data).read(HEAD_BYTES)
-        return zlib.decompressobj(GZIP_WINDOW_BITS).decompress(data, HEAD_BYTES)
-    except (zlib.error, zstandard.ZstdError):
+        return decoder.decompress(data, HEAD_BYTES)
+    except zlib.error:
         return b""
 
 
-def zstd_decoder(dictionary: bytes | None = None) -> zstandard.ZstdDecompressor:
-    """A decoder that refuses windows above MAX_ZSTD_WINDOW_BYTES."""
-    trained = zstandard.ZstdCompressionDict(dictionary) if dictionary else None
-    return zstandard.ZstdDecompressor(dict_data=trained, max_window_size=MAX_ZSTD_WINDOW_BYTES)
-
-
-def _unzstd(file: BinaryIO, start: int) -> Iterator[bytes]:
-    decoder = zstd_decoder()
-    meter = Meter()
-    for frame, end in zstd_frames(file, start):
-        yield from unzstd_frame(file, frame, end, decoder, meter)
-
-
-def unzstd_frame(
-    file: BinaryIO, start: int, end: int, decoder: zstandard.ZstdDecompressor, meter: Meter
-) -> Iterator[bytes]:
-    """The decompressed bytes of one frame, which its headers say ends at `end`; raises `DamagedStream`."""
-    source = Slice(file, start, end, meter)
-    with decoder.stream_reader(source, read_across_frames=True, closefd=False) as reader:  # type: ignore[arg-type]
-        while True:
-            try:
-                piece = reader.read(PIECE_BYTES)
-            except zstandard.ZstdError as error:
-                raise DamagedStream("corrupt", start, f"zstd: {error}", start) from error
-            if not piece:
-                break
-            meter.add(len(piece), start)
-            yield piece
-    if source.position < end:
-        raise DamagedStream("truncated", source.position, "the file ends inside a zstd frame", start)
-
-
-class Slice:
-    """The bytes of a file from `start` to `end` as a stream; `meter` counts them where it is given."""
-
-    def __init__(self, file: BinaryIO, start: int, end: int, meter: Meter | None = None) -> None:
-        self._file, self._meter = file, meter or Meter()
-        self._start = self.position = start
-        self.end = end
-
-    def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes, nothing at the end."""
-        left = self.end - self.position
-        self._file.seek(self.position)
-        data = self._file.read(left if size < 0 else min(size, left))
-        self.position += len(data)
-        self._meter.bytes_in += len(data)
-        return data
-
-    def tell(self) -> int:
-        """Bytes read so far."""
-        return self.position - self._start
-
-
-def zstd_frames(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Where each frame begins and ends by its frame and block headers (RFC 8878, section 3.1), without decompressing.
-
-    Skippable frames are left out. The last end may lie beyond the file's.
-
-    Raises:
-        DamagedStream: what follows the last frame is neither a frame nor zero padding.
-    """
-    size = file.seek(0, 2)
-    position = start
-    while position < size:
-        file.seek(position)
-        head = file.read(18)
-        if head.startswith(SKIPPABLE_MAGICS) and len(head) >= 8:
-            position += 8 + int.from_bytes(head[4:8], "little")
-        elif head.startswith(ZSTD_MAGIC) and len(head) >= 5:
-            end = _walk_frame(file, position, head[4])
-            if end is None:
-                yield position, size  # what is good of it comes out; the decoder says what is wrong
-                raise DamagedStream("corrupt", position, "a zstd block of the reserved type")
-            yield position, end
-            position = end
-        elif ZSTD_MAGIC.startswith(head[:4]) or head.startswith(SKIPPABLE_MAGICS):
-            position = size + 1
-        elif position > start and not head.strip(b"\0") and not _rest_is_data(file):
-            return
-        else:
-            raise DamagedStream("trailing" if position > start else "corrupt", position, "not a zstd frame")
-    if position > size:
-        raise DamagedStream("truncated", size, "the file ends inside a zstd frame")
-
-
-def _walk_frame(file: BinaryIO, start: int, descriptor: int) -> int | None:
-    """The end of a frame as its headers tell it (it may lie beyond the file), or None for a reserved block type."""
-    single = descriptor >> 5 & 1
-    content_size = (single, 2, 4, 8)[descriptor >> 6]
-    position = start + 5 + (1 - single) + (0, 1, 2, 4)[descriptor & 3] + content_size
-    last = 0
-    while not last:
-        file.seek(position)
-        header = file.read(3)
-        if len(header) < 3:
-            return position + 3
-        value = int.from_bytes(header, "little")
-        last, kind, length = value & 1, value >> 1 & 3, value >> 3
-        if kind == 3:
-            return None
-        position += 3 + (1 if kind == 1 else length)
-    return position + 4 * (descriptor >> 2 & 1)
-
-
-def _rest_is_data(file: BinaryIO) -> bool:
-    return any(piece.strip(b"\0") for piece in iter(lambda: file.read(PIECE_BYTES), b""))
+def _dictionary(file: BinaryIO) -> zstd.ZstdDict | None:
+    """The dictionary that the first frame of a .warc.zst may hold, itself compressed or not; None of a damaged one: so
+    is every frame that needs it."""
+    file.seek(0)
+    head = file.read(8)
+    length = int.from_bytes(head[4:], "little")
+    if not head.startswith(DICTIONARY_FRAME) or length > MAX_DICTIONARY_BYTES:
+        return None
+    data = file.read(length)
+    try:
+        if data.startswith(ZSTD_MAGIC):
+            data = new_decoder("zstd").decompress(data, MAX_DICTIONARY_BYTES)
+        dictionary = zstd.ZstdDict(data, is_raw=not data.startswith(DICTIONARY_MAGIC))
+        new_decoder("zstd", dictionary)
+    except (zlib.error, zstd.ZstdError, ValueError):
+        return None
+    return dictionary

@@ -23,9 +23,8 @@ from typing import BinaryIO
 from fastwarc.stream_io import BrotliReader, ChunkedReader
 from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
-from corpus.sources.compression import GZIP_MAGIC, DamagedStream, GzipMembers, Slice, compression_of, find
+from corpus.sources.compression import GZIP_MAGIC, DamagedStream, GzipMembers, compression_of, find
 from corpus.sources.config import SourcesConfig
-from corpus.sources.members import ZstdMembers
 from corpus.sources.record import BadRecord, Record, RecordError
 
 READ_BYTES = 64 << 10
@@ -44,15 +43,13 @@ def read_warc(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]
     """The documents of a WARC file in file order, and what could not be read in its place."""
     compression = compression_of(path)
     with path.open("rb") as file:
-        if compression in ("gzip", "bzip2"):
-            yield from _read_members(GzipMembers(file, RECORD_START, compression), config)
-        elif compression == "zstd":
-            yield from _read_members(ZstdMembers(file, RECORD_START), config)
-        else:
+        if compression == "none":
             yield from _read_plain(file, config)
+        else:
+            yield from _read_members(GzipMembers(file, RECORD_START, compression), config)
 
 
-def _read_members(members: GzipMembers | ZstdMembers, config: SourcesConfig) -> Iterator[Record | BadRecord]:
+def _read_members(members: GzipMembers, config: SourcesConfig) -> Iterator[Record | BadRecord]:
     while members.advance():
         start = members.start
         try:
@@ -87,9 +84,26 @@ def _read_plain(file: BinaryIO, config: SourcesConfig) -> Iterator[Record | BadR
         start = after
 
 
-def _read_records(
-    stream: GzipMembers | ZstdMembers | Slice, start: int, config: SourcesConfig
-) -> Iterator[Record | BadRecord]:
+class Slice:
+    """The bytes of a file from `start` to `end` as a stream."""
+
+    def __init__(self, file: BinaryIO, start: int, end: int) -> None:
+        self._file, self._start, self._position, self._end = file, start, start, end
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes, nothing at the end."""
+        left = self._end - self._position
+        self._file.seek(self._position)
+        data = self._file.read(left if size < 0 else min(size, left))
+        self._position += len(data)
+        return data
+
+    def tell(self) -> int:
+        """Bytes read so far."""
+        return self._position - self._start
+
+
+def _read_records(stream: GzipMembers | Slice, start: int, config: SourcesConfig) -> Iterator[Record | BadRecord]:
     """The documents of one member or slice; the last one is held back until the stream's end proved sound.
 
     Raises:
