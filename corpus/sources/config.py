@@ -6,28 +6,16 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from corpus.engine.config import Strict
+from corpus.engine.config import Strict, nearest_of
+from corpus.sources.kinds import ARCHIVES, KINDS
 
-Kind = Literal[
-    "warc",
-    "jsonl",
-    "json",
-    "csv",
-    "arrow",
-    "parquet",
-    "text",
-    "html",
-    "mediawiki",
-    "sogou",
-    "book",
-]
 REFUSED_ENCODINGS = frozenset("hz hz-gb-2312 iso-2022-cn iso-2022-cn-ext euc-tw x-euc-tw".split())
 
 
 class SourcesConfig(Strict):
     """How input files are read. Fields are names of JSON keys or Parquet columns; other fields go to `meta`."""
 
-    kind: Literal["auto"] | Kind = "auto"
+    kind: str = "auto"
     """`auto` goes by the file's name (.warc.gz, .wet.gz, .jsonl.zst, .parquet, .txt, .html, .xml.bz2), else by its
     first bytes. `mediawiki`: an XML dump of a wiki; `sogou`: SogouCA, SogouCS or SogouT; `book`: a book in plain text,
     never guessed."""
@@ -60,6 +48,14 @@ class SourcesConfig(Strict):
     """Input files are read by one task until they add up to this many bytes (as stored)."""
     shard_bytes: int = Field(default=256 << 20, gt=0)
     """A shard of documents is closed after this many bytes of text."""
+
+    @field_validator("kind")
+    @classmethod
+    def _is_known(cls, kind: str) -> str:
+        kinds = ["auto", *(name for name in KINDS if name not in ARCHIVES)]
+        if kind not in kinds:
+            raise ValueError(f"no such kind of file; {nearest_of(kind, kinds) or 'kinds: ' + ', '.join(kinds)}")
+        return kind
 
     @field_validator("encoding")
     @classmethod

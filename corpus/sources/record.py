@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 DAMAGE_KINDS = frozenset({"truncated", "corrupt", "trailing", "bomb"})  # of a file, not of a record in it
+LEFT_OUT = "left_out."  # and what a file is that no reader reads: `left_out.png`
 
 
 class Record(msgspec.Struct, frozen=True):  # made six times faster than a frozen dataclass: one a document
@@ -18,7 +19,7 @@ class Record(msgspec.Struct, frozen=True):  # made six times faster than a froze
     splitting or reordering the inputs changes no identity. `raw` are the bytes that were read (an HTML page, a JSON
     line); `text` is set where the format says what it is, otherwise `raw` is decoded. `offset` is the byte offset of
     the record in its file (of the decompressed bytes for compressed JSONL and text, of the row for Parquet; in bzip2
-    dumps the start of its stream and the number of pages in it before).
+    dumps the start of its stream and the number of pages in it before). In an archive it is the one in its member.
     """
 
     key: str
@@ -32,6 +33,7 @@ class Record(msgspec.Struct, frozen=True):  # made six times faster than a froze
     title: str | None = None
     date: str | None = None
     fields: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    member: str | None = None  # of an archive, `a.zip!b.txt` of one in another
 
 
 class RecordError(ValueError):
@@ -57,3 +59,4 @@ class BadRecord:
     length: int
     kind: str
     detail: str
+    member: str | None = None

@@ -26,7 +26,7 @@ from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
 from corpus.extract import ExtractConfig
 from corpus.extract.child import Extracted
-from corpus.sources import DAMAGE_KINDS, BadRecord, Record, SourcesConfig, can_be_cut, read
+from corpus.sources import DAMAGE_KINDS, LEFT_OUT, BadRecord, Record, SourcesConfig, can_be_cut, read
 from corpus.sources.articles import Articles, Document
 from corpus.sources.pages import with_pages
 from corpus.sources.record import RecordError
@@ -107,14 +107,18 @@ class ExtractStage(Stage):
                     damaged = True
                     articles.end()
                     detail += f"; {counts.documents_out - before:,} documents of the file came before"
-                counts.error(record.kind)
-                place = f"{base}:offset {record.offset}"
+                place = _place(base, record)
                 identity = document_id(self.sources.source, place, b"")
-                fates.add(identity, self.sources.source, None, place, f"error:{record.kind}", detail)
+                rule = record.kind if record.kind.startswith(LEFT_OUT) else f"error:{record.kind}"
+                if rule == record.kind:
+                    counts.drop(rule)
+                else:
+                    counts.error(record.kind)
+                fates.add(identity, self.sources.source, None, place, rule, detail)
                 continue
             counts.bytes_in += len(record.raw)
             source = _clip(record.source) or self.sources.source
-            identity, place = document_id(source, record.key, record.raw), f"{base}:offset {record.offset}"
+            identity, place = document_id(source, record.key, record.raw), _place(base, record)
             try:
                 row = to_document(record, page, counts)
             except RecordError as error:
@@ -131,6 +135,11 @@ class ExtractStage(Stage):
         if damaged:
             counts.note("damaged_files", 1)
             counts.note("recovered_documents", counts.documents_out - before)
+
+
+def _place(file: str, record: Record | BadRecord) -> str:
+    """`FILE:offset N`, and `FILE!MEMBER:offset N` in an archive."""
+    return f"{file}!{record.member}:offset {record.offset}" if record.member else f"{file}:offset {record.offset}"
 
 
 def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
