@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 from corpus.commands.inputs import add_build_arguments, build_inputs
 from corpus.crawl.folders import CRAWL
 from corpus.engine.cli import add_executor_arguments, cluster_address
-from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.errors import InputError, UsageError, WenhaiError
 from corpus.engine.storage import is_remote, join
 
 if TYPE_CHECKING:
     from corpus.crawl.config import CrawlConfig
+    from corpus.report.summary import Funnel
+
+RULES_SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,9 +52,27 @@ def main(arguments: argparse.Namespace) -> None:
     )
     record_recipe(arguments.out, arguments.recipe, arguments.set, earlier.outs())
     report = write_report(arguments.out)
+    summary = funnel(arguments.out)
     if not arguments.quiet:
-        print(render(funnel(arguments.out), terminal=sys.stderr.isatty()), file=sys.stderr)
+        print(render(summary, terminal=sys.stderr.isatty()), file=sys.stderr)
         print(f"report: {report}", file=sys.stderr)
+    _look_back(arguments.out, summary)
+
+
+def _look_back(out: str, summary: Funnel) -> None:
+    """Refuse to end well where nothing was kept, or where files were mostly in error; raises `InputError`."""
+    if not summary.documents_kept:
+        gone = ", ".join(f"{count:,} {rule}" for rule, count in list(summary.dropped.items())[:RULES_SHOWN])
+        raise InputError(
+            f"{out}: no document was kept of {summary.documents_in:,} records ({gone or 'all in error'}). "
+            f"`python -m corpus explain {out} KEY` says why one went."
+        )
+    extract = summary.steps[0].counts.extra
+    if mostly := extract.get("files_mostly_in_error", 0):
+        raise InputError(
+            f"{out}: built, but of {mostly:,} of {extract['files']:,} files more than half of the records could not be "
+            f"read. They are named in {summary.steps[0].folder}/quarantine."
+        )
 
 
 def _crawled(arguments: argparse.Namespace, config: CrawlConfig | None) -> list[str] | None:

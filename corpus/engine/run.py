@@ -27,6 +27,7 @@ from corpus.engine.progress import Progress
 from corpus.engine.stage import (
     FINGERPRINT_LENGTH,
     MANIFEST_NAME,
+    Counts,
     Folder,
     Stage,
     Task,
@@ -171,6 +172,7 @@ def _run_stage(
         folder = Folder.open(url)
         if records.in_place(folder.manifest["files"], storage.sizes(url)):
             progress.skipped(stage.name, folder.counts)
+            stage.judge(folder.counts, url, is_complete=True)
             return folder
     parts = fingerprint(stage, folders)
     storage.write_json(storage.join(url, "stage.json"), parts)
@@ -182,8 +184,10 @@ def _run_stage(
     if len(done) < len(tasks):
         done |= records.take_over(out, name, parts, [task for task in tasks if task.name not in done])
     room, no_room = DiskBudget(out), ""
+    sums = Counts()
     for name_done, record in done.items():
         room.finished(by_name[name_done], record)
+        sums.add(Counts(**record["counts"]))
 
     def calls() -> Iterator[Call]:
         """One at a time, as workers get free."""
@@ -211,6 +215,8 @@ def _run_stage(
                     peak_bytes = max(peak_bytes, outcome.value[1])
                     room.finished(by_name[outcome.name], record)
                     advance(record["counts"])
+                    sums.add(Counts(**record["counts"]))
+                    stage.judge(sums, url, is_complete=False)
                 else:
                     failures.append(outcome)
                     room.finished(by_name[outcome.name], None)
@@ -232,7 +238,9 @@ def _run_stage(
                 f"{todo} of {len(tasks)} tasks are left. "
                 "Free space, then run the same command again: finished work is kept."
             )
-        return write_manifest(stage, durable.digest(parts), url, list(done.values()))
+        folder = write_manifest(stage, durable.digest(parts), url, list(done.values()))
+        stage.judge(folder.counts, url, is_complete=True)
+        return folder
 
 
 def timed_task(stage: Stage, task: Task, url: str) -> tuple[float, int]:

@@ -199,6 +199,12 @@ class Stage(ABC):
         """The stage as it travels with each task: one that holds the list of all inputs leaves it at home."""
         return self
 
+    def judge(self, counts: Counts, folder: str, *, is_complete: bool) -> None:  # noqa: B027 (most accept all)
+        """Look at the summed counts of the tasks that are done in `folder`; raises `WenhaiError` to end the run here.
+
+        Asked after every task, and for a complete stage once a run.
+        """
+
     @abstractmethod
     def run(self, task: Task, out: Output) -> Counts:
         """Do one task: read its inputs, create its outputs, return what happened to the documents."""

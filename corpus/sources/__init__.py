@@ -16,10 +16,10 @@ import msgspec
 from corpus.engine import storage
 from corpus.sources.compression import first_piece
 from corpus.sources.config import SourcesConfig
-from corpus.sources.kinds import ARCHIVES, kind_of, name_kind
+from corpus.sources.kinds import ARCHIVES, kind_by, name_kind
 from corpus.sources.record import DAMAGE_KINDS, LEFT_OUT, BadRecord, Record
 
-__all__ = ["DAMAGE_KINDS", "LEFT_OUT", "BadRecord", "Record", "SourcesConfig", "can_be_cut", "kind_of_file", "read"]
+__all__ = ["DAMAGE_KINDS", "LEFT_OUT", "BadRecord", "Record", "SourcesConfig", "can_be_cut", "kind_of", "read"]
 
 
 def read(url: str, config: SourcesConfig, span: tuple[int, int] | None = None) -> Iterator[Record | BadRecord]:
@@ -40,11 +40,11 @@ def read(url: str, config: SourcesConfig, span: tuple[int, int] | None = None) -
         return
     path = storage.fetch(url)
     if not config.keep_prefix:
-        for found in _read(path, path.name, config):
+        for found in _read(path, config):
             if isinstance(found, BadRecord) and found.kind in DAMAGE_KINDS:
                 yield found
                 return
-    yield from _read(path, path.name, config)
+    yield from _read(path, config)
 
 
 def can_be_cut(url: str, config: SourcesConfig) -> bool:
@@ -53,11 +53,11 @@ def can_be_cut(url: str, config: SourcesConfig) -> bool:
     return is_cuttable and config.kind in ("auto", name_kind(url)) and config.keep_prefix
 
 
-def _read(path: Path, name: str, config: SourcesConfig, depth: int = 0) -> Iterator[Record | BadRecord]:
+def _read(path: Path, config: SourcesConfig, depth: int = 0) -> Iterator[Record | BadRecord]:
     size = path.stat().st_size
     if size == 0:
         return
-    kind = kind_of_file(path)
+    kind = kind_of(path)
     if kind not in ARCHIVES and config.kind != "auto" and not kind.startswith(LEFT_OUT):
         kind = config.kind
     if kind.startswith(LEFT_OUT):
@@ -83,13 +83,15 @@ def _read_archive(path: Path, kind: str, config: SourcesConfig, depth: int) -> I
         if isinstance(member, BadRecord):
             yield member
             continue
-        for found in _read(member.path, member.name, config, depth + 1):
+        for found in _read(member.path, config, depth + 1):
             name = f"{member.name}!{found.member}" if found.member else member.name
-            yield replace(found, member=name) if isinstance(found, BadRecord) else msgspec.structs.replace(
-                found, member=name
-            )
+            if isinstance(found, BadRecord):
+                yield replace(found, member=name)
+            else:  # a whole file is known by its name
+                key = member.name.rsplit("/", 1)[-1] if found.key == member.path.name else found.key
+                yield msgspec.structs.replace(found, member=name, key=key)
 
 
-def kind_of_file(path: Path) -> str:
+def kind_of(path: Path) -> str:
     """What a file is, by its first decompressed bytes and its name (`corpus.sources.kinds`)."""
-    return kind_of(path.name, first_piece(path))
+    return kind_by(path.name, first_piece(path))

@@ -18,6 +18,8 @@ from corpus.sources.record import BadRecord, Record
 
 FILE_MAGIC = b"ARROW1\0\0"
 SLICE_ROWS = 512
+AS_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)  # the last: a name of a column
 
 
 def read_arrow(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
@@ -45,13 +47,13 @@ def _batches(file: pa.MemoryMappedFile) -> Iterator[pa.RecordBatch | str]:
                     yield _checked(batch)
             return
         reader = pa.ipc.open_file(file)
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         yield type(error).__name__
         return
     for index in range(reader.num_record_batches):
         try:
             yield _checked(reader.get_batch(index))
-        except (pa.ArrowException, OSError) as error:
+        except UNREADABLE as error:
             yield f"batch {index}, {type(error).__name__}"
 
 
@@ -60,11 +62,7 @@ def _checked(batch: pa.RecordBatch) -> pa.RecordBatch | str:
     try:
         batch.validate()
         for column in batch.columns:
-            is_string = pa.types.is_string(column.type)
-            is_long = pa.types.is_large_string(column.type)
-            (column.view(pa.large_binary() if is_long else pa.binary()) if is_string or is_long else column).validate(
-                full=True
-            )
-    except pa.ArrowException as error:
+            (column.view(AS_BYTES[column.type]) if column.type in AS_BYTES else column).validate(full=True)
+    except UNREADABLE as error:
         return type(error).__name__
     return batch

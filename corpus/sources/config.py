@@ -38,6 +38,8 @@ class SourcesConfig(Strict):
     encoding: str | None = None
     """The encoding of plain text, books, HTML, Sogou and JSONL files; None finds it out file by file, and takes JSONL
     for UTF-8 or UTF-16."""
+    max_error_ratio: float = Field(default=0.1, ge=0, le=1)
+    """The build stops where a larger part of the records cannot be read: of 100 in five files, or of all."""
     keep_prefix: bool = True
     """Keep the documents before a cut or damage in a file. False: a damaged file gives none; each is read twice."""
     max_line_bytes: int = Field(default=10_000_000, gt=0)

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from msgspec import json, structs
+
 from corpus.encoding import codec_of
 from corpus.sources.compression import compression_of, read_stretches
 from corpus.sources.config import SourcesConfig
@@ -35,8 +37,11 @@ def read_json(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]
         nonlocal offset
         for value in split_values(_utf8(pieces, config.encoding), config.max_line_bytes, offset):
             offset = value.offset + value.length
+            if value.data is not None and value.data.startswith(b'"'):  # an array of texts
+                value = structs.replace(value, data=b"{%s:%s}" % (name, value.data))
             yield read_line(value, utf8)
 
+    name = json.encode(config.text_field)
     utf8 = config.model_copy(update={"encoding": None})
     with path.open("rb") as file:
         yield from read_stretches(file, compression_of(path), read)

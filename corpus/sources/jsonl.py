@@ -34,6 +34,7 @@ from corpus.sources.lines import Line, split_lines
 from corpus.sources.record import BadRecord, Record, RecordError
 from corpus.whatwg import decode_as
 
+MAX_NAMES, MAX_NAME_CHARS = 20, 40  # of fields that an error lists
 UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_STARTS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", b"{\0": "utf-16-le", b"\0{": "utf-16-be"}
 
@@ -142,21 +143,18 @@ def _read_data(data: bytes, offset: int, config: SourcesConfig) -> Record:
 def to_record(fields: Any, raw: bytes, offset: int, config: SourcesConfig, charset: str | None = None) -> Record:
     """A record of an object's fields, which it takes over; those the configuration does not name are its `fields`.
 
-    A string in an object's place is its text. `charset` says what the fields were decoded with where bytes may have
-    been damaged.
+    `charset` says what the fields were decoded with where bytes may have been damaged.
 
     Raises:
         RecordError: there is no text, or it is not a string, or it is blank.
     """
-    if isinstance(fields, str):
-        fields = {config.text_field: fields}
     if not isinstance(fields, dict):
         raise RecordError("field", "not a JSON object")
     text = fields.pop(config.text_field, None)
     if not isinstance(text, str):
-        raise RecordError(
-            "field", f"no field {config.text_field!r}" if text is None else f"{config.text_field!r} is no string"
-        )
+        there = ", ".join(sorted(str(name)[:MAX_NAME_CHARS] for name in fields)[:MAX_NAMES]) or "none"
+        what = f"no field {config.text_field!r}" if text is None else f"{config.text_field!r} is no string"
+        raise RecordError("field", f"{what}; other fields: {there}")
     if not text or text.isspace():
         raise RecordError("empty", f"{config.text_field!r} is blank")
     names = (config.url_field, config.source_field, config.title_field, config.date_field)

@@ -99,10 +99,10 @@ def name_kind(name: str) -> str | None:
     return next((kind for kind, one in KINDS.items() if name.endswith(one.suffixes)), None)
 
 
-def kind_of(name: str, head: bytes) -> str:
+def kind_by(name: str, head: bytes) -> str:
     """The kind of a file by its first decompressed bytes and its name; `left_out.WHAT` of what none reads.
 
-    >>> kind_of("a.txt", b"%PDF-1.4"), kind_of("a.json", b'[{"'), kind_of("a", b"{}")
+    >>> kind_by("a.txt", b"%PDF-1.4"), kind_by("a.json", b"[{"), kind_by("a", b"{}")
     ('left_out.pdf', 'json', 'jsonl')
     """
     if name.rsplit("/", 1)[-1] in DATASETS_METADATA:
@@ -116,11 +116,9 @@ def kind_of(name: str, head: bytes) -> str:
     named = name_kind(name)
     if named == "jsonl":
         return "json" if _is_json(text) else "jsonl"
-    if named is not None and not KINDS[named].magic:
+    if named is not None:
         return named
-    if b"\0" in text:
-        return "left_out.binary"
-    return _first(_MARKS, text) or "text"
+    return _first(_MARKS, text) or ("left_out.binary" if b"\0" in text else "text")
 
 
 def _first(patterns: Sequence[tuple[str, re.Pattern[bytes]]], head: bytes) -> str | None:

@@ -11,6 +11,8 @@ import msgspec
 DAMAGE_KINDS = frozenset({"truncated", "corrupt", "trailing", "bomb"})  # of a file, not of a record in it
 LEFT_OUT = "left_out."  # and what a file is that no reader reads: `left_out.png`
 
+NO_FAULT = frozenset({"redirect", "namespace", "content_type", "http_status"})  # of a source; it has such records
+
 
 class Record(msgspec.Struct, frozen=True):  # made six times faster than a frozen dataclass: one a document
     """One document of an input file, before decoding and extraction.

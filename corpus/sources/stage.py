@@ -19,9 +19,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from corpus.document import document_id
+from corpus.document import document_id, read_table
 from corpus.encoding import UndecodableError, decode, repair_mojibake, replace_surrogates, utf8, without_damaged_lines
-from corpus.engine.errors import UsageError
+from corpus.engine import storage
+from corpus.engine.errors import InputError, UsageError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
 from corpus.extract import ExtractConfig
@@ -29,10 +30,12 @@ from corpus.extract.child import Extracted
 from corpus.sources import DAMAGE_KINDS, LEFT_OUT, BadRecord, Record, SourcesConfig, can_be_cut, read
 from corpus.sources.articles import Articles, Document
 from corpus.sources.pages import with_pages
-from corpus.sources.record import RecordError
+from corpus.sources.record import NO_FAULT, RecordError
 from corpus.sources.shards import Fates, Row, Shards
 
 MIN_SPAN_BYTES = 16 << 20
+FATES_ASKED = 4  # files of fates that an error message quotes
+MIN_JUDGED_RECORDS, MIN_JUDGED_FILES = 100, 5
 MAX_META_BYTES = 64 << 10
 JOINED = "extract.joined"  # the fate of a page whose text became part of an article's
 MAX_FIELD_CHARS = 4096  # of a url, title or date; longer ones are cut
@@ -82,6 +85,18 @@ class ExtractStage(Stage):
             room = max(0, room - file.bytes)
         return [Task(f"{index:05d}", tuple(files), span) for index, (files, span) in enumerate(groups)]
 
+    def judge(self, counts: Counts, folder: str, *, is_complete: bool) -> None:
+        """Refuse to go on where more than `max_error_ratio` of enough records are in error."""
+        records, files, in_error = (counts.extra.get(name, 0) for name in ("records", "files", "records_in_error"))
+        enough = is_complete or (records >= MIN_JUDGED_RECORDS and files >= MIN_JUDGED_FILES)
+        if enough and in_error > self.sources.max_error_ratio * records:
+            kinds = ", ".join(f"{count:,} error:{kind}" for kind, count in sorted(counts.errors.items()))
+            raise InputError(
+                f"{in_error:,} of {records:,} records in {files:,} files cannot be read, more than "
+                f"sources.max_error_ratio = {self.sources.max_error_ratio:g} ({kinds}). {_usual_fault(folder)} "
+                "Mend [sources] of the recipe, or set a larger max_error_ratio. Finished work is kept."
+            )
+
     def for_worker(self) -> ExtractStage:
         """Without the list of files: a task names its own."""
         return replace(self, files=())
@@ -98,6 +113,7 @@ class ExtractStage(Stage):
     def _read_file(self, url: str, span: tuple[int, int] | None, counts: Counts, shards: Shards, fates: Fates) -> None:
         base = url.rsplit("/", 1)[-1]
         before, damaged = counts.documents_out, False
+        num_records = num_faults = 0
         articles = Articles(shards, counts)
         for record, page in with_pages(read(url, self.sources, span), self.extraction):
             counts.documents_in += 1
@@ -114,15 +130,19 @@ class ExtractStage(Stage):
                     counts.drop(rule)
                 else:
                     counts.error(record.kind)
+                    num_faults += record.kind not in NO_FAULT
+                    num_records += record.kind not in NO_FAULT
                 fates.add(identity, self.sources.source, None, place, rule, detail)
                 continue
             counts.bytes_in += len(record.raw)
+            num_records += 1
             source = _clip(record.source) or self.sources.source
             identity, place = document_id(source, record.key, record.raw), _place(base, record)
             try:
                 row = to_document(record, page, counts)
             except RecordError as error:
                 counts.error(error.kind)
+                num_faults += page is None or error.kind != "empty"
                 fates.add(identity, source, _clip(record.url), place, f"error:{error.kind}", str(error))
                 continue
             removed, link = (page.removed, page.next_page) if page is not None else ({}, None)
@@ -132,6 +152,12 @@ class ExtractStage(Stage):
                 detail = f"its text is part of {article.row['url']}"
                 fates.add(identity, source, row["url"], place, JOINED, detail)
         articles.end()
+        if num_records:
+            counts.note("records", num_records)
+            counts.note("files", span is None or span[0] == 0)
+        if num_faults:
+            counts.note("records_in_error", num_faults)
+            counts.note("files_mostly_in_error", num_faults > 0.5 * num_records)
         if damaged:
             counts.note("damaged_files", 1)
             counts.note("recovered_documents", counts.documents_out - before)
@@ -140,6 +166,19 @@ class ExtractStage(Stage):
 def _place(file: str, record: Record | BadRecord) -> str:
     """`FILE:offset N`, and `FILE!MEMBER:offset N` in an archive."""
     return f"{file}!{record.member}:offset {record.offset}" if record.member else f"{file}:offset {record.offset}"
+
+
+def _usual_fault(folder: str) -> str:
+    """What is wrong with most records in error, in words, with the place of one; of the first files of fates."""
+    found: Counter[str] = Counter()
+    places: dict[str, str] = {}
+    for name in storage.names(storage.join(folder, "fates"), ".parquet")[:FATES_ASKED]:
+        table = read_table(storage.fetch(storage.join(folder, "fates", name)), ["rule", "place", "detail"])
+        for row in table.to_pylist():
+            if row["rule"].startswith("error:"):
+                found[row["detail"]] += 1
+                places.setdefault(row["detail"], row["place"])
+    return "".join(f"Most often: {detail} ({places[detail]})." for detail, _ in found.most_common(1))
 
 
 def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:

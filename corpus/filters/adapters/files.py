@@ -29,7 +29,7 @@ from corpus.filters.adapters.stream import JsonLines, Write, nothing_judged
 from corpus.filters.adapters.summary import Summary
 from corpus.filters.adapters.tables import statistics_rows
 from corpus.filters.stage import FilterStage
-from corpus.sources import kind_of_file
+from corpus.sources import kind_of
 from corpus.sources.compression import compression_of, read_pieces
 
 GZIP_LEVEL, GZIP_WINDOW_BITS = 6, 31
@@ -191,7 +191,7 @@ def _filter_one(name: str, file: File, options: Options) -> dict[str, Any]:
         source = storage.fetch(file.url)
         with ExitStack() as stack:
             paths = {kind: stack.enter_context(durable.commit(outputs[kind])) for kind in reversed(outputs)}
-            if kind_of_file(source) == "parquet":
+            if kind_of(source) == "parquet":
                 filter_parquet(
                     source,
                     paths["kept"],

@@ -28,7 +28,8 @@ BODY = "<html><title>标题</title><body><h1>标题</h1><p>%s</p></body></html>"
 
 
 def extract(folder: Path, out: Path, workers: int = 0, **sources: Any) -> Folder:
-    stage = ExtractStage(tuple(list_inputs([str(folder / "*")])), SourcesConfig(**sources), ExtractConfig())
+    config = SourcesConfig(**{"max_error_ratio": 1.0} | sources)
+    stage = ExtractStage(tuple(list_inputs([str(folder / "*")])), config, ExtractConfig())
     return run_stages([stage], str(out), workers=workers)["extract"]
 
 
@@ -95,7 +96,7 @@ def test_damaged_bytes_cost_their_lines(tmp_path: Path) -> None:
     (row,) = rows(folder)
     kept = [document(index).replace("\n", "") + "€" * (index == 5) for index in range(9) if index != 3]
     assert row["text"] == "\n".join(kept) and row["encoding"] == "gb18030"
-    assert folder.counts.extra == {"damaged_lines": 1, "damaged_chars": 7}
+    assert folder.counts.extra == {"damaged_lines": 1, "damaged_chars": 7, "records": 1, "files": 1}
     (by_line,) = (extract(tmp_path / "in", tmp_path / "lines", document="line"),)
     assert [row["text"] for row in rows(by_line)] == kept and by_line.counts.errors == {"charset": 1}
 
