@@ -1,7 +1,8 @@
-"""A web site of a few pages on loopback, and a crawl of it in a process of its own."""
+"""A web site of a few pages on loopback, and a crawl of it, here or in a process of its own."""
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import random
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -170,7 +171,8 @@ def crawl(site: Site, out: Path, *words: str, code: int = 0, **options: Sequence
 
 
 def run(*words: str, code: int = 0) -> str:
-    """`python -m corpus WORDS`: what it said on stderr, its exit code checked."""
-    found, said = Child(words).wait()
-    assert found == code, said
-    return said
+    """`python -m corpus WORDS` in this process: what it said on stderr, its exit code checked."""
+    with redirect_stderr(io.StringIO()) as said:
+        found = main(list(words))
+    assert found == code, said.getvalue()
+    return said.getvalue()
