@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import gzip
+import io
 import json
 import os
 import re
 import shlex
 import sys
+import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from corpus.commoncrawl.check import inflate
 from corpus.commoncrawl.client import Client, is_http, is_path
 from corpus.commoncrawl.config import CRAWL_NAME, CommonCrawlConfig, HttpConfig
 from corpus.commoncrawl.http import Bad
@@ -278,11 +280,15 @@ def read_list(crawl: str, base: str, kind: str, http: HttpConfig) -> list[str]:
     except Bad as bad:
         raise WenhaiError(f"{url}: cannot be had ({bad}). Is there a crawl {crawl}, and is --base right?") from bad
     try:
-        paths = inflate(data, MAX_LIST_TEXT_BYTES).decode("utf-8", "replace").split()
-    except Bad as bad:
-        if bad.kind == "not_gzip":
-            raise WenhaiError(f"{url}: is no gzip file ({bad}). Is --base right?") from bad
-        raise WenhaiError(f"{url}: ends too early, or is larger than a list. Run the same command again.") from bad
+        with gzip.open(io.BytesIO(data)) as file:
+            text = file.read(MAX_LIST_TEXT_BYTES + 1)
+    except gzip.BadGzipFile as error:
+        raise WenhaiError(f"{url}: is no gzip file, or damaged ({error}). Is --base right?") from error
+    except (EOFError, zlib.error) as error:
+        raise WenhaiError(f"{url}: ends too early, or is damaged ({error}). Run the same command again.") from error
+    if len(text) > MAX_LIST_TEXT_BYTES:
+        raise WenhaiError(f"{url}: unpacks to more than {MAX_LIST_TEXT_BYTES:,} bytes, which no list does.")
+    paths = text.decode("utf-8", "replace").split()
     strange = next((found for found in paths if not is_path(found)), None)
     if strange is not None:
         raise WenhaiError(f"{url}: {strange[:200]!a} is no path below the base; the list is not used.")

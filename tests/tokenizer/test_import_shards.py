@@ -309,7 +309,7 @@ def test_usage(tmp_path: Path, model_file: Path, capsys: pytest.CaptureFixture[s
     (tmp_path / "pipe.bin").write_bytes(b"")
     os.mkfifo(tmp_path / "pipe.idx")
     for words, message in (
-        ([], "nothing to adopt"),
+        ([], "nothing to import"),
         ([tmp_path / "none"], "none.bin: is no file"),
         ([tmp_path / "none.ds"], "none.ds: is no file"),
         ([tmp_path / "x*"], "x*.bin: is no file. Name prefixes one by one"),
