@@ -98,8 +98,8 @@ def verify(out: str, workers: int | None = None, progress: Progress | None = Non
     problems.extend(_hash(recorded, workers or os.cpu_count() or 1, progress or Progress(quiet=True)))
     if not storage.is_remote(out):
         left = "left by a process that died, or being written now. The next run removes it."
-        found = durable.temporary_files(storage.local_path(out))
-        problems.extend(Problem("temporary", str(path), left) for path in found)
+        paths = durable.temporary_files(storage.local_path(out))
+        problems.extend(Problem("temporary", str(path), left) for path in paths)
     return problems
 
 
