@@ -21,11 +21,6 @@ TEXTS = [document(1), MENU, "", DIRTY, "短", document(2) * 30, "加微信代开
 ANY = st.one_of(st.sampled_from(TEXTS), st.text(max_size=120))
 
 
-@pytest.fixture(scope="module")
-def web_zh() -> Filter:
-    return load("web_zh")
-
-
 def test_a_table_a_batch_an_array_and_a_list_agree(web_zh: Filter) -> None:
     expected = web_zh.apply(TEXTS).table
     for kind in (pa.string(), pa.large_string(), pa.string_view()):

@@ -16,17 +16,12 @@ import pytest
 
 from corpus.__main__ import main
 from corpus.engine.errors import WenhaiError
-from corpus.filters import Filter, load
+from corpus.filters import Filter
 from corpus.filters.adapters.stream import run_stream
 from corpus.filters.adapters.summary import Summary
 from tests.corpus.texts import document
 
 COMMAND = [sys.executable, "-m", "corpus", "filter", "--recipe", "web_zh"]
-
-
-@pytest.fixture(scope="module")
-def web_zh() -> Filter:
-    return load("web_zh")
 
 
 def run(data: bytes, judge: Filter, **options: Any) -> tuple[bytes, str, Summary]:
