@@ -47,9 +47,9 @@ def pairs(length: int, count: int, seed: int) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize("length", [40, 150, 1000])
+@pytest.mark.parametrize("length", [40, 600])
 def test_error_is_the_theorys_and_datasketchs(length: int) -> None:
-    texts = pairs(length, 400, seed=length)
+    texts = pairs(length, 150, seed=length)
     signatures = sign(texts)
     _, _, forms = fold_all(texts)
     sets = [shingles(form) for form in forms]

@@ -39,15 +39,6 @@ def test_marks_that_hide_each_other_are_drawn_once() -> None:
     assert event > max(left, right)
 
 
-def test_the_lowest_value_does_not_lie_on_the_edge() -> None:
-    heights = {}
-    for from_zero in (False, True):
-        svg = drawn(plot("t", [Series("l", [Point(1, 5.0), Point(2, 4.0)])], from_zero=from_zero))
-        (line,) = svg.iter("path")
-        heights[from_zero] = float(line.get("d", "").split()[-1])
-    assert heights[True] < heights[False] < HEIGHT - 29
-
-
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(-1e6, 1e6)), min_size=1, max_size=30), st.booleans())
 def test_all_that_is_drawn_lies_in_the_picture(values: list[tuple[int, float]], from_zero: bool) -> None:
     points = [Point(step, value, "", value - 1, value + 1) for step, value in sorted(values)]

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from corpus.filters import STATISTICS, Filter, load
+from corpus.filters import STATISTICS, Filter
 from tests.corpus.texts import document
 
 GOOD = document(1)
@@ -101,11 +101,6 @@ KEPT = {
     "blocklist.blocklist_ratio": ["警方提醒：不要相信代开发票的广告。" + GOOD],
     "personal.total": [GOOD + "联系人王先生，手机13800138000，邮箱wang@example.com。"],
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def web_zh() -> Filter:
-    return load("web_zh")
 
 
 def test_every_rule_has_its_fixtures(web_zh: Filter) -> None:
