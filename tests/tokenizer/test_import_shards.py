@@ -337,7 +337,7 @@ def test_a_build_with_text_or_a_tokenizer_of_its_own_is_left_alone(
     (tmp_path / "run.json").write_text(json.dumps({"format": 1, "stages": {stage: entry}}))
     write_megatron(tmp_path / "a", [[[7, EOD]]])
     assert run(tmp_path / "a", "--tokenizer", model_file, "--out", tmp_path) == 2
-    assert "Adopt into another folder" in capsys.readouterr().err
+    assert "Import into another folder" in capsys.readouterr().err
 
 
 def test_names_that_collide_are_numbered(tmp_path: Path, model_file: Path) -> None:
