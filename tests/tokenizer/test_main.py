@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.tokenizer.texts import documents
-from tokenizer.__main__ import COMMANDS, main
+from tokenizer.__main__ import main
 from tokenizer.model import Tokenizer
 from tokenizer.shards import SPLITS, open_split
 from tokenizer.shards.provenance import docs_path
@@ -305,16 +304,3 @@ def test_wrong_input_exits_with_2(
     feed(monkeypatch, data)
     assert main([verb, "--tokenizer", str(built)]) == 2
     assert "standard input" in capsys.readouterr().err
-
-
-def test_help_needs_no_heavy_library() -> None:
-    code = (
-        "import sys\n"
-        "from tokenizer.__main__ import main\n"
-        "try:\n    main(['--help'])\nexcept SystemExit as stop:\n    assert stop.code == 0\n"
-        "heavy = {'pyarrow', 'sentencepiece', 'numba', 'torch'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    found = subprocess.run([sys.executable, "-c", code], check=True, timeout=250, capture_output=True, text=True)
-    for verb in COMMANDS:
-        assert verb in found.stdout

@@ -20,6 +20,7 @@ from tests.pretrain.hf.runs import write_checkpoint
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.tokenizer.texts import document
 from tokenizer.model import Tokenizer
+from tools.bench.peers.environment import HARNESS
 from tools.harness import __main__ as command
 from tools.harness import agreement, environment, pairs
 from tools.harness.pairs import Cut, Questions
@@ -292,7 +293,7 @@ def test_plain_reading_has_no_masks() -> None:
 
 @pytest.mark.slow
 def test_the_harness_itself_agrees(run: Path, tmp_path: Path) -> None:
-    if not environment.is_installed():
+    if not HARNESS.is_installed():
         pytest.skip(
             "lm-evaluation-harness is not installed: python -m tools.harness installs it into build/peers/harness"
         )

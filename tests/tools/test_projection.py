@@ -17,7 +17,7 @@ from tools import projection
 from tools.projection import Corpus, Machines, Work, project
 
 ROOT = Path(__file__).parents[2]
-SHARDS = 800
+SHARDS = 80
 RECIPE = load_recipe("web_zh")
 ALL = load_recipe("web_zh", ["dedup.repeated_lines.min_documents=5", "dedup.substrings.min_chars=99"])
 

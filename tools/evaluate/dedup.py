@@ -37,7 +37,7 @@ from corpus.dedup.near.ranks import rank_words, read_facts
 from corpus.dedup.text.fold import fold
 from corpus.dedup.text.keys import text_buffers
 from corpus.engine.errors import WenhaiError
-from tools.bench.peers import environment
+from tools.bench.peers.environment import DATATROVE, TEXT_DEDUP
 from tools.evaluate.planted_duplicates import KINDS, Planted, passages, plant
 from tools.evaluate.shared import plain, read_rows, read_texts
 from tools.plot import Floats, Line, write_lines
@@ -315,11 +315,11 @@ def _kept_by_us(documents: Sequence[Planted]) -> set[int]:
 
 
 def _kept_by_peers(documents: Sequence[Planted]) -> dict[str, set[int]]:
-    environment.install()
-    environment.install(environment.TEXT_DEDUP, environment.TEXT_DEDUP_REQUIREMENTS)
+    for peer in (DATATROVE, TEXT_DEDUP):
+        peer.install()
     texts = [document.text for document in documents]
-    datatrove = environment.call_on(texts, "datatrove_minhash.py", "duplicates")
-    text_dedup = environment.call_on(texts, "text_dedup_minhash.py", folder=environment.TEXT_DEDUP)
+    datatrove = DATATROVE.run_on(texts, "datatrove_minhash.py", "duplicates")
+    text_dedup = TEXT_DEDUP.run_on(texts, "text_dedup_minhash.py")
     return {"datatrove": set(datatrove["kept"]), "text-dedup": set(text_dedup["kept"])}
 
 

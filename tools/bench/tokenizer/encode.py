@@ -33,11 +33,9 @@ from tokenizer.kernels.encoder import BatchEncoder, batch_encoder
 from tokenizer.model import Tokenizer
 from tokenizer.train import train
 from tools.bench.inputs import read_documents, spread
-from tools.bench.peers import environment
+from tools.bench.peers.environment import MEGATRON, TOKENIZERS, write_documents
 from tools.bench.timing import one_core, show
 
-ENVIRONMENT = environment.ROOT / "build/peers/tokenizers"
-REQUIREMENTS = environment.FOLDER / "tokenizers.txt"
 VOCAB_SIZES = (32_000, 50_304)
 WARM_BYTES = 2_000_000
 ROUNDS = (
@@ -59,8 +57,8 @@ def run(arguments: Namespace) -> None:
 def install() -> None:
     """Make the peers' environments; one that cannot be made here is left out."""
     try:
-        environment.install(ENVIRONMENT, REQUIREMENTS)
-        environment.install_megatron()
+        TOKENIZERS.install()
+        MEGATRON.install()
     except subprocess.CalledProcessError as error:
         print(f"not all of the peers can be installed here (pip ended with {error.returncode})\n")
 
@@ -128,14 +126,14 @@ def peers(
     tokenizer: Tokenizer, warm: Sequence[str], fresh: Sequence[str], expected: Sequence[Any], folder: Path, rate: float
 ) -> None:
     """kitoken with the model, tokenizers with our export of it; each in a process of its own."""
-    if not environment.is_installed(ENVIRONMENT, REQUIREMENTS):
+    if not TOKENIZERS.is_installed():
         return
-    environment.write_documents(folder / "warm.jsonl", warm)
-    environment.write_documents(folder / "fresh.jsonl", fresh)
+    write_documents(folder / "warm.jsonl", warm)
+    write_documents(folder / "fresh.jsonl", fresh)
     size = sum(len(text.encode()) for text in fresh)
     for library, model in (("kitoken", tokenizer.path), ("tokenizers", export_tokenizer(tokenizer, folder))):
         files = [str(folder / name) for name in ("warm.jsonl", "fresh.jsonl", "ids.npz")]
-        done = environment.run_peer("encode_texts.py", library, str(model), *files, folder=ENVIRONMENT)
+        done = TOKENIZERS.run("encode_texts.py", library, str(model), *files)
         with np.load(folder / "ids.npz", allow_pickle=False) as arrays:
             found = np.split(arrays["ids"], np.cumsum(arrays["lengths"])[:-1])
         show(f"{library}, a document a call", size / 1e6 / done["seconds"], rate, equal(found, expected))
@@ -174,11 +172,11 @@ def stages(tokenizer: Tokenizer, warm: Sequence[str], fresh: Sequence[str], fold
         task, out = Task(name, (text, model)), str(folder / f"tokens-{tokenizer.path.stem}")
         seconds = time_call(partial(run_task, stage, task, out))
     rate = None
-    if environment.is_installed(environment.MEGATRON, environment.MEGATRON_REQUIREMENTS):
-        environment.write_documents(folder / "warm.jsonl", warm)
-        environment.write_documents(folder / "fresh.jsonl", fresh)
+    if MEGATRON.is_installed():
+        write_documents(folder / "warm.jsonl", warm)
+        write_documents(folder / "fresh.jsonl", fresh)
         arguments = [str(tokenizer.path), *(str(folder / name) for name in ("warm.jsonl", "fresh.jsonl", "megatron"))]
-        done = environment.run_peer("megatron_preprocess.py", *arguments, folder=environment.MEGATRON)
+        done = MEGATRON.run("megatron_preprocess.py", *arguments)
         rate = size / 1e6 / done["seconds"]
         show("JSONL to .bin/.idx as Megatron does", rate)
     show("text shard to token shard, our whole task", size / 1e6 / seconds, rate)
