@@ -216,11 +216,9 @@ def manifest_of(name: str, corpus: Corpus, count: int) -> Folder:
     rows["bands"] = corpus.kept_documents * bands // count
     rows["buckets"] = int(SHARED * corpus.kept_documents) * bands // count
     documents = corpus.kept_documents // count
-    files = {
-        f"{kind}/{number:05d}-00000.x": {"bytes": 1, "rows": rows.get(kind, documents), "sha256": SAMPLE_HASH}
-        for kind in FILES.get(name, ("data", "fates"))
-        for number in range(count)
-    }
+    kinds = FILES.get(name, ("data", "fates"))
+    entries = {kind: {"bytes": 1, "rows": rows.get(kind, documents), "sha256": SAMPLE_HASH} for kind in kinds}
+    files = {f"{kind}/{number:05d}-00000.x": entry for kind, entry in entries.items() for number in range(count)}
     return Folder(name, name, {"files": files, "counts": {"extra": {}}, "stage": name})
 
 

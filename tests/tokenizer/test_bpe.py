@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from tests.tokenizer.kernel_cases import (
     arrow,
     assert_equal,
     foreign,
-    skewed,
     texts_of,
     vocabularies,
 )
@@ -45,14 +43,6 @@ def test_scans_and_the_heap_agree(known: list[Vocabulary], data: st.DataObject) 
     texts = [data.draw(texts_of(vocabulary.alphabet))]
     for short in (1, 3, 10_000):
         assert_equal(vocabulary.tokenizer, encode_with(with_short(vocabulary, short), arrow(texts), UINT16), texts)
-
-
-def test_random_prose_by_the_heap(known: list[Vocabulary]) -> None:
-    for number, vocabulary in enumerate(known):
-        source = random.Random(number)
-        texts = [skewed(vocabulary.alphabet, source.randrange(300), source) for _ in range(60)]
-        for short in (1, 10):
-            assert_equal(vocabulary.tokenizer, encode_with(with_short(vocabulary, short), arrow(texts), UINT16), texts)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from tokenizer.model import Tokenizer
 from tokenizer.train import train
 from tools.bench.inputs import read_documents, spread
 from tools.bench.peers.environment import MEGATRON, TOKENIZERS, write_documents
-from tools.bench.timing import one_core, show
+from tools.bench.timing import one_core, show, timed
 
 VOCAB_SIZES = (32_000, 50_304)
 WARM_BYTES = 2_000_000
@@ -85,7 +84,7 @@ def compare(tokenizer: Tokenizer, warm: Sequence[str], fresh: Sequence[str], fol
     seconds, batch_seconds, found, expected = take_turns(encoder, plain, fresh)
     rate = size / 1e6 / batch_seconds
     show("sentencepiece, all documents a call", rate)
-    single = time_call(lambda: [plain.encode(text) for text in fresh])
+    single, _ = timed(lambda: [plain.encode(text) for text in fresh])
     show("sentencepiece, a document a call", size / 1e6 / single, rate)
     note = encoder.reason or equal(found, expected)
     show("ours", size / 1e6 / seconds, rate, note)
@@ -100,20 +99,11 @@ def take_turns(encoder: BatchEncoder, plain: Any, texts: Sequence[str]) -> tuple
     seconds, batch_seconds, found, expected = 0.0, 0.0, list[Any](), list[Any]()
     step = -(-len(texts) // ROUNDS)
     for part in (texts[start : start + step] for start in range(0, len(texts), step)):
-        column = pa.array(part, pa.large_string())
-        start = time.process_time()
-        expected += plain.encode(part, num_threads=1)
-        middle = time.process_time()
-        found += encoder.encode(column)
-        batch_seconds, seconds = batch_seconds + middle - start, seconds + time.process_time() - middle
+        theirs, ids = timed(partial(plain.encode, part, num_threads=1))
+        mine, tokens = timed(partial(encoder.encode, pa.array(part, pa.large_string())))
+        batch_seconds, seconds = batch_seconds + theirs, seconds + mine
+        expected, found = expected + ids, found + tokens
     return seconds, batch_seconds, found, expected
-
-
-def time_call(work: Callable[[], Any]) -> float:
-    """CPU seconds of one call."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
 
 
 def equal(found: Sequence[Any], expected: Sequence[Any]) -> str:
@@ -170,7 +160,7 @@ def stages(tokenizer: Tokenizer, warm: Sequence[str], fresh: Sequence[str], fold
         text = text_shard(folder / f"{name}.parquet", texts)
         stage = TokensStage(TokenizerConfig.model_validate({}), files=(text,))
         task, out = Task(name, (text, model)), str(folder / f"tokens-{tokenizer.path.stem}")
-        seconds = time_call(partial(run_task, stage, task, out))
+        seconds, _ = timed(partial(run_task, stage, task, out))
     rate = None
     if MEGATRON.is_installed():
         write_documents(folder / "warm.jsonl", warm)
