@@ -222,12 +222,6 @@ def manifest_of(name: str, corpus: Corpus, count: int) -> Folder:
     return Folder(name, name, {"files": files, "counts": {"extra": {}}, "stage": name})
 
 
-def manifest_bytes(files: int) -> int:
-    """What the manifest of a stage with so many files takes; above `durable.MAX_JSON_BYTES` it is refused."""
-    entry = {"statistics/00000-00000.parquet": {"bytes": 1 << 28, "rows": 100_000, "sha256": SAMPLE_HASH}}
-    return files * len(json.dumps(entry, indent=1))
-
-
 def rates_of(out: str) -> tuple[dict[str, Rate], float]:
     """The rates of a finished build and its token shards, for a byte of text, and the share of documents it kept."""
     extract = current(out, "extract").counts
@@ -293,7 +287,8 @@ def _notes(
     )
     reads, files = sum(work.reads for work in found), sum(work.files for work in found)
     widest = max(found, key=lambda work: work.files - work.tasks)
-    size = manifest_bytes(widest.files - widest.tasks)
+    entry = {"statistics/00000-00000.parquet": {"bytes": 1 << 28, "rows": 100_000, "sha256": SAMPLE_HASH}}
+    size = (widest.files - widest.tasks) * len(json.dumps(entry, indent=1))  # larger ones are refused
     notes.append(
         f"files: {files:,}; the largest manifest ({widest.stage}) {size / 1e6:,.0f} MB of at most "
         f"{durable.MAX_JSON_BYTES / 1e6:,.0f} MB, so {corpus.text_bytes / 1e12 * durable.MAX_JSON_BYTES / size:,.0f} "

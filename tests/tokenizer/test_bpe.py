@@ -60,10 +60,6 @@ def assert_refused(tokenizer: Tokenizer, reason: str, **changes: Any) -> None:
         build_kernel(tokenizer, replace(read_lexicon(tokenizer), **changes))
 
 
-def test_a_control_symbol_of_one_character_is_a_reason(tmp_path: Path) -> None:
-    assert_refused(foreign(tmp_path / "x.model", control_symbols=["学"]), "single character")
-
-
 def test_vocabularies_that_no_trainer_gives_are_refused(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = read_lexicon(tokenizer).normal
     assert_refused(tokenizer, "unused", unused={"x": 300})

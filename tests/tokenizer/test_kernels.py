@@ -99,15 +99,6 @@ def test_every_piece_beside_every_symbol(known: list[Vocabulary]) -> None:
         assert_equal(tokenizer, encode_with(vocabulary.kernel, arrow(texts), UINT16), texts)
 
 
-def test_symbols_of_the_user_are_one_token_and_come_back(known: list[Vocabulary]) -> None:
-    tokenizer, kernel = known[3].tokenizer, known[3].kernel
-    (ids,) = encode_with(kernel, arrow(["学<n><n>而\n\n床前 明<|im_start|>"]), UINT16)
-    pieces = [tokenizer.piece(id) for id in ids.tolist()]
-    assert {"<n><n>", "\n\n", f"床前{SPACE_MARK}明"} <= set(pieces)
-    assert "<|im_start|>" not in pieces
-    assert tokenizer.decode(ids) == "学<n><n>而\n\n床前 明<|im_start|>"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_all_real_text(test_data: Path, tmp_path: Path, kind: str) -> None:

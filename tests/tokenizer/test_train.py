@@ -221,15 +221,6 @@ def test_who_rejects_nearly_everything_gets_a_smaller_vocabulary(monkeypatch: py
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_a_letter_of_every_piece_may_be_rejected(kind: str) -> None:
-    config = TokenizerConfig(vocab_size=600, model_type=kind, num_threads=1, reject_pieces=("e", "之", "，"))
-    model = open_model(train([*documents(40), "the e<mc2> eel " * 9], config))
-    pieces = [model.id_to_piece(id) for id in range(258, model.vocab_size())]
-    assert [piece for piece in pieces if len(piece) > 1 and set(piece) & set("e之，")] == []
-    assert {"e", "之", "，", "\n", "\t", "\u2581"} <= set(pieces)
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_what_is_no_text_stays_where_it_is_a_character_or_a_symbol(kind: str) -> None:
     symbols = ("锟斤拷", "时时彩", "@example.com")
     texts = [f"{line}\ufffd\ue000{symbol}" for line in LINES for symbol in symbols] * 9

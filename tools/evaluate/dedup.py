@@ -37,9 +37,10 @@ from corpus.dedup.near.ranks import rank_words, read_facts
 from corpus.dedup.text.fold import fold
 from corpus.dedup.text.keys import text_buffers
 from corpus.engine.errors import WenhaiError
+from tokenizer.report.shown import table
 from tools.bench.peers.environment import DATATROVE, TEXT_DEDUP
 from tools.evaluate.planted_duplicates import KINDS, Planted, passages, plant
-from tools.evaluate.shared import plain, read_rows, read_texts
+from tools.evaluate.shared import read_rows, read_texts
 from tools.plot import Floats, Line, write_lines
 
 PAIRS = 200  # of each kind, and of each step of the S-curve
@@ -89,8 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         curve_table(curves),
         survivor_table(options.data / "text", options.seed),
     ]
-    for table in tables:
-        print(plain(table) + "\n")
+    for rows in tables:
+        print(table(rows) + "\n")
     if options.svg:
         shown = [curve for curve in curves if curve.name.startswith(f"n = {chosen.ngram},")]
         mark = (chosen.threshold, f"threshold {chosen.threshold}")
