@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -160,28 +159,6 @@ def test_symbols_have_the_first_ids_and_texts_come_back(kind: str, tmp_path: Pat
         assert [ids.count(id) for id in range(8)] == [*[0] * 6, text.count("<n>"), text.count("君子")]
     others = [tokenizer.piece(id) for id in range(8 + 256, tokenizer.vocab_size)]
     assert [piece for piece in others if "君子" in piece or "<n>" in piece] == []
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_a_rejected_string_is_in_no_piece_and_its_ids_go_to_others(kind: str) -> None:
-    source, words = (
-        random.Random(0),
-        ["".join(line[at : at + 2]) for line in LINES for at in range(0, len(line) - 1, 2)],
-    )
-    texts = ["".join(source.choices(words, k=20)) for _ in range(300)]
-    config = TokenizerConfig(vocab_size=450, model_type=kind, num_threads=1)
-    plain = open_model(train(texts, config))
-    unwanted = [plain.id_to_piece(id) for id in range(258, 450) if len(plain.id_to_piece(id)) > 1][:40]
-    assert len(unwanted) > 5
-    without = config.model_copy(update={"reject_pieces": tuple(unwanted)})
-    trained = train_without_rejected(texts, without)
-    pieces = [
-        piece for id in range(258, trained.vocab_size) if len(piece := open_model(trained.model).id_to_piece(id)) > 1
-    ]
-    assert [piece for piece in pieces if any(string in piece for string in unwanted)] == []
-    assert trained.vocab_size == plain.vocab_size() == 450
-    assert set(unwanted) <= set(trained.rejected)
-    assert trained.rejected[unwanted[0]] == f"recipe: {unwanted[0]}"
 
 
 def test_more_are_trained_until_enough_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
