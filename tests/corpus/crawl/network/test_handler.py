@@ -95,6 +95,11 @@ def test_encodings_are_undone(header: str, packed: bytes) -> None:
     assert facts.body == PAGE and facts.wire_bytes == len(packed)
 
 
+def test_encodings_in_several_headers() -> None:
+    packed = gzip.compress(zlib.compress(PAGE))
+    assert fetched(response(packed, "Content-Encoding: deflate", "Content-Encoding: gzip")).body == PAGE
+
+
 def test_a_body_that_ends_with_the_connection() -> None:
     assert fetched(b"HTTP/1.0 200 OK\r\n\r\n" + PAGE).body == PAGE
 
