@@ -44,20 +44,20 @@ def test_bubble_of_narayanan_2021(ranks: int, micro_batches: int, chunks: int) -
     assert simulate_seconds(schedule, stages, owners, micro_batches, 0) == pytest.approx(work + lost.bubble)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     which=st.sampled_from(CHUNKS),
     ranks=st.integers(2, 5),
     groups=st.integers(2, 5),
-    forward=st.floats(0.5, 1.0),
-    share=st.floats(0.0, 1.0),
+    weights=st.floats(0.5, 1.0),
+    shares=st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
 )
 def test_closed_forms_are_those_of_the_lists(
-    which: tuple[ScheduleKind, int], ranks: int, groups: int, forward: float, share: float
+    which: tuple[ScheduleKind, int], ranks: int, groups: int, weights: float, shares: tuple[float, float]
 ) -> None:
     schedule, chunks = which
-    weights = min(forward, 0.8)
-    inputs = 1.0 + share * (2 * weights - 1.0)  # W <= F <= I <= 2 W, as the table says
+    forward = weights + shares[0] * (1.0 - weights)
+    inputs = 1.0 + shares[1] * (2 * weights - 1.0)  # W <= F <= I <= 2 W, as the table says
     stages = [Times(forward, inputs, weights)] * (ranks * chunks)
     owners, micro_batches = stage_ranks(schedule, ranks, chunks), ranks * groups
     work = micro_batches * chunks * stages[0].each
