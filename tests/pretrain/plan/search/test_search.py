@@ -212,7 +212,7 @@ def test_what_a_search_evaluates_and_simulates(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Search, "seconds", seconds)
     monkeypatch.setattr(pipeline_time, "simulate_seconds", simulate)
     plans = search(config_of(), 8, cluster_of(80), keep=1)
-    assert len(evaluated) < plans.considered / 4
+    assert len(evaluated) < plans.considered / 8  # one in ten; in five or seven without one of its cuts
     assert len(simulated) <= 1
 
 
