@@ -20,8 +20,8 @@ def seconds(function: Callable[..., Any], *args: Any) -> float:
 
 
 def assert_linear(function: Callable[[Any], Any], make: Callable[[int], Any], size: int, slack: float = 0.05) -> float:
-    """`function(make(n))` is no worse than linear up to `n = size`; `slack` is in seconds of CPU, as is what it returns:
-    the time at `size`.
+    """`function(make(n))` is no worse than linear up to `n = size`. Returns the time at `size`; that and `slack` are in
+    seconds of CPU.
 
     Linear time grows by 4, quadratic time by 16: the bound of 8 bears a factor of two of noise on either side.
     """

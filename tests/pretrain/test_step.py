@@ -249,7 +249,7 @@ def nan_forward(config: RunConfig, rank: int) -> tuple[list[bool], NotFinite | N
 def test_logits_that_are_not_finite(
     num_ranks: int, parallel: dict[str, Any], rank: int, hosts: list[int], samples: list[int]
 ) -> None:
-    """FAULTS row 28, through the backward too: the gradients of all ranks are not finite, but whose loss was says who."""
+    """FAULTS row 28, through the backward too: gradients of all ranks are not finite, but whose loss was says who."""
     for applied, report, finite in reused_ranks(nan_forward, num_ranks, tiny_config(parallel=parallel), rank):
         assert applied == [True, True, False, True] and finite
         assert report is not None and (list(report.hosts), report.samples) == (hosts, samples)
