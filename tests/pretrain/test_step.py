@@ -221,3 +221,35 @@ def test_at_the_smallest_scale_it_is_no_overflow() -> None:
     assert not_finite(once).verdict == "transient"
     of_loss = on_ranks(fp16(), 1, Fault(0, "loss", ALL))
     assert of_loss.scales == [[SCALE], [SCALE], [SCALE, SCALE], [SCALE]]
+
+
+def nan_forward(config: RunConfig, rank: int) -> tuple[list[bool], NotFinite | None, bool]:
+    """The last stage of a rank gives logits that are not finite, in the second micro-batch of the third step."""
+    with tiny_run(config) as run:
+        calls: list[int] = []
+
+        def hook(module: torch.nn.Module, inputs: Any, output: Tensor) -> Tensor | None:
+            calls.append(run.state.step)
+            return output * math.nan if run.state.step == AT and calls.count(AT) % 2 == 0 else None
+
+        if run.world.rank == rank:
+            run.model.parts[max(run.model.parts)].register_forward_hook(hook)
+        results = [train_step(run) for _ in range(NUM_STEPS)]
+        finite = all(np.isfinite(values).all() for values in whole_weights(run).values())
+        return [result.applied for result in results], results[AT].not_finite, finite
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "parallel", "rank", "hosts", "samples"),
+    [
+        (2, {}, 1, [1], [22, 23]),  # of 8 samples the second half, of that the second micro-batch
+        (2, {"pp": 2}, 1, [0, 1], [18, 19, 22, 23]),  # of four micro-batches each second
+    ],
+)
+def test_logits_that_are_not_finite(
+    num_ranks: int, parallel: dict[str, Any], rank: int, hosts: list[int], samples: list[int]
+) -> None:
+    """FAULTS row 28, through the backward too: gradients of all ranks are not finite, but whose loss was says who."""
+    for applied, report, finite in reused_ranks(nan_forward, num_ranks, tiny_config(parallel=parallel), rank):
+        assert applied == [True, True, False, True] and finite
+        assert report is not None and (list(report.hosts), report.samples) == (hosts, samples)

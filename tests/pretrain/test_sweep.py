@@ -27,7 +27,7 @@ from pretrain.__main__ import main
 from pretrain.config import RunConfig
 from pretrain.plan.tuning.measure import Measurement, RankReport
 from pretrain.sweep import cells_of
-from pretrain.sweep_report import Cell, Grid, Kernels, Row, table
+from pretrain.sweep_report import Cell, Grid, Kernels, Row, rank_correlation, table
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_scale import TINY
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
@@ -330,3 +330,11 @@ def test_the_table_says_how_well_steps_were_predicted() -> None:
     assert "- predicted steps: mean error 20.0%, worst 50.0%, rank correlation 0.50 (3 layouts, fused kernels)" in lines
     assert "- of these layouts the planner has a first: measured 100.0% slower than b" in lines
     assert lines[-1] == "- no predictions: who knows"
+
+
+def test_ranks_share_equal_values() -> None:
+    some = [1.0, 2.0, 2.0, 5.0]
+    assert rank_correlation(some, some) == pytest.approx(1.0)
+    assert rank_correlation(some, [-value for value in some]) == pytest.approx(-1.0)
+    assert rank_correlation(some, [1.0, 3.0, 2.0, 400.0]) == pytest.approx(0.9487, abs=1e-4)
+    assert rank_correlation([1.0, 1.0], [1.0, 2.0]) == 0.0

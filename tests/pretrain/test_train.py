@@ -23,6 +23,8 @@ import tomlkit
 from corpus.engine.durable import RunLock
 from corpus.engine.errors import LockHeld, Stopped, WenhaiError
 from pretrain import checkpoint
+from pretrain.checkpoint import saving
+from pretrain.checkpoint.shards import write_shard
 from pretrain.config import RunConfig, load_config, to_json
 from pretrain.corpora import order_from
 from pretrain.run import evaluation, train
@@ -299,6 +301,26 @@ def test_a_run_on_tensor_and_pipeline_ranks_stops_and_goes_on(data: Path, whole:
     summary = json.loads((tmp_path / "summary.json").read_bytes())
     assert summary["tokens"] == NUM_STEPS * 8 * 16
     assert summary["sample"].startswith("学而")
+
+
+def failing_save(config: RunConfig, data: Path, out: Path) -> str:
+    """The disk refuses the save of step 4 on rank 1, and only that."""
+
+    def refusing(path: Path, parts: Any) -> Any:
+        if path.parent.name == "step-00000004" and os.environ["RANK"] == "1":
+            raise OSError(28, "No space left on device", str(path))
+        return write_shard(path, parts)
+
+    with mock.patch.object(saving, "write_shard", refusing):
+        train_here(config, data, out)
+    return "went on"
+
+
+def test_a_disk_that_is_full_for_a_while_does_not_stop_training(data: Path, whole: Path, tmp_path: Path) -> None:
+    """FAULTS row 3."""
+    assert reused_ranks(failing_save, 2, run_config(), data, tmp_path) == ["went on"] * 2
+    assert list(recorded(tmp_path, "save_failed")) == [4]
+    assert losses(tmp_path) == losses(whole)
 
 
 def test_a_damaged_token_shard_is_named_by_every_rank(data: Path, tmp_path: Path) -> None:

@@ -276,3 +276,19 @@ def test_an_error_in_a_forward_is_raised_as_it_is() -> None:
     error_0, error_1 = run_ranks(raises, 2)
     assert error_1 == "no such weights"
     assert error_0.startswith("rank 0 (stage 0) waited for the backward of micro-batch 0 from rank 1: ")
+
+
+def leaves_sends() -> str:
+    with failing() as (each, store):
+        if each.world.rank == 1:
+            store.wait(["rank 0 is done"])
+            return ""
+        each.parts[0].register_forward_pre_hook(lambda _, inputs: inputs[0][2])  # fails for the batch of 2 samples
+        with pytest.raises(IndexError):
+            each.pipeline.step(micro_batches(2, sizes=(3, 2)), 10)
+    store.set("rank 0 is done", "")
+    return "left"
+
+
+def test_an_error_does_not_wait_for_sends_that_nobody_takes() -> None:
+    assert run_ranks(leaves_sends, 2)[0] == "left"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -140,11 +140,13 @@ def alone(indices: Sequence[int]) -> Gradients:
     return train(toy(ALONE, None, torch.float64), indices)
 
 
-def assert_same(gradients: Gradients, expected: Gradients, tolerance: float) -> None:
+def assert_same(
+    gradients: Gradients, expected: Gradients, tolerance: float, wider: Mapping[str, float] | None = None
+) -> None:
     assert gradients.keys() == expected.keys() == {spec.name for spec in SPECS}
     for name, gradient in expected.items():
         difference = (gradients[name].double() - gradient).norm() / gradient.norm()
-        assert difference < tolerance, f"{name}: {difference:.1e}"
+        assert difference < (wider or {}).get(name, tolerance), f"{name}: {difference:.1e}"
 
 
 @lru_cache
@@ -171,7 +173,7 @@ def check_gradients(num_data_ranks: int) -> None:
         axis = TensorAxis.of(mesh["tp"], sequence_parallel)
         assert_same(train(sharded(toy(axis, mesh, torch.float64), mesh), mine), expected, 1e-13)
         mixed = sharded(toy(axis, mesh, torch.float32), mesh, param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        assert_same(train(mixed, mine), expected, 0.06)  # measured: 0.03
+        assert_same(train(mixed, mine), expected, 0.03, {"up.weight": 0.06})  # measured: 0.023, and 0.031
 
 
 @pytest.mark.parametrize(("num_ranks", "num_data_ranks"), [(2, 1), pytest.param(4, 2, marks=pytest.mark.long)])

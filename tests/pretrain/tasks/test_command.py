@@ -99,6 +99,27 @@ def test_published_figures_stand_beside_the_whole_split_only() -> None:
     assert not comparable(task_result("weather"), published_baselines())
 
 
+def test_what_one_must_know_is_said_below() -> None:
+    task = task_result("csl", num_unlabelled=3, num_cut=2, num_short_of_shots=1, calibratable=False)
+    told = " ".join(" ".join(lines(results_of(task, calibration="diagonal"), published_baselines())).split())
+    note = told.partition("csl:")[2]
+    for words in ("3 lines without", "2 items lost a part", "before 1 items", "no context to calibrate by"):
+        assert words in note
+
+
+def test_several_tests_are_told_of_together() -> None:
+    """8 of 8 right is told apart however many are tested, 6 of 7 never; 10 of 12 only where there is no other task."""
+    sure = task_result("sure", index=tuple(range(8)), gold=(0, 1) * 4, plain=(0, 1) * 4)
+    weak = task_result("weak", index=tuple(range(7)), gold=(0, 1) * 3 + (0,), plain=(0, 1) * 3 + (1,))
+    told = " ".join(" ".join(lines(results_of(sure, weak), published_baselines())).split())
+    assert "of 2 that are all guessed one or more are told apart in 10% of evaluations" in told
+    assert "(Holm): sure not comparable" in told
+    close = [task_result(name, index=tuple(range(12)), gold=(0, 1) * 6, plain=(0, 1) * 5 + (1, 0)) for name in "ab"]
+    told = " ".join(" ".join(lines(results_of(*close), published_baselines())).split())
+    assert told.count("above chance") == 2 and "(Holm): none" in told
+    assert "Holm" not in " ".join(lines(results_of(sure), published_baselines()))
+
+
 def test_tables_fit_into_80_columns() -> None:
     gold = tuple(number % 2 for number in range(2520))
     diagonal, plain = tuple(1 - number % 2 for number in range(2520)), (0,) * 2520

@@ -95,6 +95,11 @@ def test_encodings_are_undone(header: str, packed: bytes) -> None:
     assert facts.body == PAGE and facts.wire_bytes == len(packed)
 
 
+def test_encodings_in_several_headers() -> None:
+    packed = gzip.compress(zlib.compress(PAGE))
+    assert fetched(response(packed, "Content-Encoding: deflate", "Content-Encoding: gzip")).body == PAGE
+
+
 @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
 def test_answers_without_a_body(status: str) -> None:
     facts = fetched(response(status=status, length=5_000_000))

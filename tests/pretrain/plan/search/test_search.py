@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import check_batch_sizes
-from pretrain.config import ParallelConfig, RunConfig, load_config, to_json
+from pretrain.config import ParallelConfig, RunConfig, ScheduleKind, load_config, to_json
 from pretrain.parallel.base.mesh import layout as mesh_layout
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster
+from pretrain.plan.prediction import Seconds
 from pretrain.plan.search.legal import Constraints, Layout, Space
 from pretrain.plan.search.search import GAIN, SLOWEST, Search, search
+from pretrain.plan.time import pipeline_time
+from pretrain.schedules import actions
 from pretrain.workload import memory
 from pretrain.workload.framework_profiles import MEGATRON_2021, MEGATRON_2022, OURS, FrameworkProfile
 
@@ -192,6 +195,27 @@ def test_memory_is_that_of_the_machine_at_hand() -> None:
         assert found.fits(layout) == predict(layout.configure(config), 4, gpus).fits == fits
 
 
+def test_what_a_search_evaluates_and_simulates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few of the layouts that it considers; pipelines only as many as there is room for."""
+    evaluated: list[Layout] = []
+    simulated: list[float] = []
+    whole, one = Search.seconds, pipeline_time.simulate_seconds
+
+    def seconds(search: Search, layout: Layout) -> Seconds:
+        evaluated.append(layout)
+        return whole(search, layout)
+
+    def simulate(*args: Any) -> float:
+        simulated.append(one(*args))
+        return simulated[-1]
+
+    monkeypatch.setattr(Search, "seconds", seconds)
+    monkeypatch.setattr(pipeline_time, "simulate_seconds", simulate)
+    plans = search(config_of(), 8, cluster_of(80), keep=1)
+    assert len(evaluated) < plans.considered / 8  # one in ten; in five or seven without one of its cuts
+    assert len(simulated) <= 1
+
+
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_bytes_of_the_fullest_ranks_are_those_of_all_ranks(device: memory.Device) -> None:
     """Every schedule and recompute of a pipeline whose ranks are partly alike."""
@@ -206,6 +230,16 @@ def test_bytes_of_the_fullest_ranks_are_those_of_all_ranks(device: memory.Device
         estimates = memory.estimate(run, 10, device)
         expected = max(each.device_bytes for each in estimates), max(each.host_bytes for each in estimates)
         assert memory.most_bytes(run, 10, device) == expected, layout
+
+
+def test_actions_are_counted_as_they_are_simulated() -> None:
+    kinds: list[tuple[ScheduleKind, int]] = [("1f1b", 1), ("interleaved", 2), ("zero-bubble", 2), ("zbv", 2)]
+    for schedule, chunks in kinds:
+        for num in (2, 9, 40):
+            runs = pipeline_time._simulations(3, num)
+            lists = [actions(schedule, 3, chunks, run) for run in runs]
+            total = sum(len(own) for ranks in lists for own in ranks)
+            assert pipeline_time.num_actions(schedule, 3, chunks, num) == total
 
 
 def test_families_have_reasons() -> None:
