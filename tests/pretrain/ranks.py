@@ -25,9 +25,11 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 PRELOADED = [
     *("torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint"),
@@ -51,7 +53,6 @@ class Ranks:
 
     def __init__(self, num_ranks: int) -> None:
         context = mp.get_context("forkserver")
-        context.set_forkserver_preload(PRELOADED)
         self._folder = Path(tempfile.mkdtemp())
         pipes = [context.Pipe() for _ in range(num_ranks)]
         self.num_groups = 1  # that a rank holds after its last function
@@ -60,9 +61,10 @@ class Ranks:
             context.Process(target=_rank, args=(rank, num_ranks, self._folder, theirs), daemon=True)
             for rank, (_, theirs) in enumerate(pipes)
         ]
-        for process, (_, theirs) in zip(self._processes, pipes, strict=True):
-            process.start()
-            theirs.close()
+        with mock.patch.object(forkserver, "connect_to_new_process", _server.connect_to_new_process):
+            for process, (_, theirs) in zip(self._processes, pipes, strict=True):
+                process.start()
+                theirs.close()
 
     def run(self, function: Callable[..., Any], *args: Any, keeps_groups: bool, deadline_seconds: float) -> list[Any]:
         """`function(*args)` on every rank; their results by rank.
@@ -86,6 +88,10 @@ class Ranks:
         shutil.rmtree(self._folder)
 
 
+# Not the one of multiprocessing: whoever uses that first, as workers of a build do, decides what it has imported, and
+# each rank would import torch by itself, for five seconds.
+_server = forkserver.ForkServer()
+_server.set_forkserver_preload(PRELOADED)
 _reused: dict[int, Ranks] = {}  # by their number, the last used last
 
 
