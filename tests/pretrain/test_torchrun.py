@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pretrain.texts import small_tokenizer, text_folder
-from tests.tokenizer.texts import documents
+from tests.pretrain.texts import small_corpus
 
 pytestmark = pytest.mark.slow
 NUM_STEPS = 8
@@ -51,12 +50,9 @@ _end(_run())
 @pytest.fixture(scope="module")
 def arguments(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Of `train`, all but --out."""
-    folder = tmp_path_factory.mktemp("data")
-    tokenizer = small_tokenizer(folder / "tokenizer.model")
-    shards = {"00000-00-train": documents(120), "00000-00-validation": documents(130)[120:]}
-    tokens = text_folder(folder / "tokens", tokenizer, shards)
+    folder = small_corpus(tmp_path_factory.mktemp("data"))
     overrides = [word for key, value in RUN.items() for word in ("--set", f"{key}={value}")]
-    folders = ["--data", str(tokens), "--tokenizer", str(folder / "tokenizer.model")]
+    folders = ["--data", str(folder / "tokens"), "--tokenizer", str(folder / "tokenizer.model")]
     return ["train", "--config", "demo", *folders, *overrides, "--out"]
 
 

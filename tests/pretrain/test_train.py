@@ -83,7 +83,7 @@ def recorded(out: Path, kind: str = "train") -> dict[int, dict[str, Any]]:
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An uninterrupted run on two ranks."""
     out = tmp_path_factory.mktemp("whole")
-    reused_ranks(train_here, 2, run_config(), data, out)
+    reused_ranks(train_here, 2, run_config(metrics={"every_steps": 1, "tensorboard": True}), data, out)
     return out
 
 
