@@ -25,11 +25,11 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
-from unittest import mock
+
+from tests.fork_server import ForkServer
 
 PRELOADED = [
     *("torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint"),
@@ -61,10 +61,9 @@ class Ranks:
             context.Process(target=_rank, args=(rank, num_ranks, self._folder, theirs), daemon=True)
             for rank, (_, theirs) in enumerate(pipes)
         ]
-        with mock.patch.object(forkserver, "connect_to_new_process", _server.connect_to_new_process):
-            for process, (_, theirs) in zip(self._processes, pipes, strict=True):
-                process.start()
-                theirs.close()
+        for process, (_, theirs) in zip(self._processes, pipes, strict=True):
+            _server.start(process)
+            theirs.close()
 
     def run(self, function: Callable[..., Any], *args: Any, keeps_groups: bool, deadline_seconds: float) -> list[Any]:
         """`function(*args)` on every rank; their results by rank.
@@ -88,10 +87,7 @@ class Ranks:
         shutil.rmtree(self._folder)
 
 
-# Not the one of multiprocessing: whoever uses that first, as workers of a build do, decides what it has imported, and
-# each rank would import torch by itself, for five seconds.
-_server = forkserver.ForkServer()
-_server.set_forkserver_preload(PRELOADED)
+_server = ForkServer(*PRELOADED)
 _reused: dict[int, Ranks] = {}  # by their number, the last used last
 
 
