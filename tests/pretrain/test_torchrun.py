@@ -3,7 +3,6 @@ code says."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pretrain.texts import small_corpus
+from tests.pretrain.texts import losses, small_corpus
 
 pytestmark = pytest.mark.slow
 NUM_STEPS = 8
@@ -92,12 +91,6 @@ def ended(processes: Sequence[subprocess.Popen[str]]) -> tuple[list[int], str]:
         with ThreadPoolExecutor(len(processes)) as pool:
             said = list(pool.map(lambda process: process.communicate(timeout=DEADLINE_SECONDS)[1], processes))
         return [process.returncode for process in processes], "".join(said)
-
-
-def losses(out: Path) -> dict[int, float]:
-    """By step; the last line of a step counts."""
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_bytes().splitlines()]
-    return {line["step"]: line["loss"] for line in lines if line["kind"] == "train"}
 
 
 @pytest.fixture(scope="module")

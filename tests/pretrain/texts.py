@@ -3,6 +3,7 @@ checkpoints."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -97,3 +98,13 @@ def batch_tokens(corpora: Any, order: Any, config: RunConfig, first: int, count:
     batch = new_loader(corpora, order, config).batch(first, count)
     whole: list[list[int]] = np.concatenate([batch.tokens, batch.targets[:, -1:]], axis=1).tolist()
     return whole
+
+
+def recorded(out: Path, kind: str = "train") -> dict[int, dict[str, Any]]:
+    """The lines of one kind in metrics.jsonl by step; the last of a step counts."""
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: line for line in lines if line["kind"] == kind}
+
+
+def losses(out: Path) -> dict[int, float]:
+    return {step: line["loss"] for step, line in recorded(out).items()}

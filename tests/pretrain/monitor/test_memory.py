@@ -22,8 +22,8 @@ from pretrain.run import train
 from pretrain.training.step import Run, StepResult, train_step
 from pretrain.workload.memory import estimate
 from tests.pretrain.ranks import reused_ranks, run_ranks
-from tests.pretrain.test_train import recorded, run_config, train_here
-from tests.pretrain.texts import small_corpus
+from tests.pretrain.test_train import run_config, train_here
+from tests.pretrain.texts import recorded, small_corpus
 from tests.pretrain.tiny import tiny_config
 
 
