@@ -19,6 +19,7 @@ import pytest
 
 from corpus.__main__ import main as corpus
 from tests.corpus.texts import document
+from tests.pretrain.texts import losses
 from tokenizer.__main__ import main as tokenizer
 
 NUM_DOCUMENTS = 300
@@ -103,11 +104,6 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("trained")
     call(*train_arguments(data, out))
     return out
-
-
-def losses(out: Path) -> dict[int, float]:
-    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return {record["step"]: record["loss"] for record in records if record["kind"] == "train"}
 
 
 @pytest.mark.long

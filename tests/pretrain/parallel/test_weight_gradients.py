@@ -3,7 +3,6 @@ does."""
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import pytest
@@ -55,19 +54,6 @@ def test_gradients_are_those_of_autograd(shape: list[int], bias: bool, of_input:
     assert not left
     for leaf, gradient in zip(leaves, expected, strict=True):
         torch.testing.assert_close(leaf.grad, gradient)
-
-
-def test_a_product_holds_until_then_its_input_and_gradient_alone() -> None:
-    layer = new_linear(4, 4, bias=True)
-    left: list[DeferredWeightGradient] = []
-    weight_gradients.defer_weight_gradients(left, nn.Sequential(layer))
-    middle = layer(torch.ones(2, 4, dtype=torch.float64))
-    layer(middle).sum().backward()
-    alive = weakref.ref(middle)
-    del middle
-    assert alive() is not None and len(left) == 2  # the input of one of them
-    weight_gradients.accumulate_weight_gradients(left)
-    assert alive() is None
 
 
 def model(recompute: Any = "none", tied: bool = True) -> GPT:
