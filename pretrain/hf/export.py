@@ -28,7 +28,7 @@ from pretrain.checkpoint.records import Saved
 from pretrain.config import ModelConfig, RunConfig
 from pretrain.hf import proof
 from pretrain.hf.card import held_out_bits, render_card
-from pretrain.hf.files import DTYPES, MAX_FILE_BYTES, write_weights
+from pretrain.hf.files import DTYPES, write_weights
 from pretrain.hf.layouts import LAYOUTS, Layout, choose
 from pretrain.hf.proof import Agreement
 from pretrain.hf.serving import check_beginning, check_chat, write_serving_files
@@ -90,7 +90,6 @@ def export(
     out: Path,
     dtype: str,
     template: Template | None = None,
-    max_file_bytes: int = MAX_FILE_BYTES,
 ) -> Exported:
     """Write `out`, a folder that must not be there yet; with a template it is that of a fine-tuned model.
 
@@ -107,7 +106,7 @@ def export(
         tensors = layout.to_theirs(weights_of(ours), model)
         in_memory = proof.compare(ours, proof.in_memory(config, tensors), tokenizer)
 
-        num_bytes = write_weights(folder, tensors, DTYPES[dtype], max_file_bytes)
+        num_bytes = write_weights(folder, tensors, DTYPES[dtype])
         del tensors
         durable.write_json(folder / "config.json", config)
         write_files(tokenizer, folder)
