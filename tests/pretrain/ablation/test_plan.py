@@ -12,15 +12,10 @@ from corpus.engine.errors import UsageError
 from pretrain.ablation import plan as planning
 from pretrain.ablation.plan import Plan, check_record, new_plan, record, steps_for
 from pretrain.config import load_config
-from tests.pretrain.ablation.builds import build, two_builds
+from tests.pretrain.ablation.builds import build
 from tests.pretrain.texts import small_tokenizer
 from tests.tokenizer.texts import documents
 from tokenizer.model import Tokenizer
-
-
-@pytest.fixture
-def arms(tmp_path: Path, tokenizer: Tokenizer) -> list[str]:
-    return two_builds(tmp_path, tokenizer)
 
 
 def planned(arms: list[str], config: str, *overrides: str, **options: Any) -> Plan:
@@ -78,7 +73,7 @@ def test_epochs_are_of_each_arm_and_many_are_warned_of(arms: list[str], config: 
 def test_arms_of_different_tokenizers_are_refused_with_advice(arms: list[str], config: str, tmp_path: Path) -> None:
     stranger = small_tokenizer(tmp_path / "other.model", vocab_size=480)
     folder = build(tmp_path / "third", stranger, documents(10))
-    with pytest.raises(UsageError, match=rf"--recipe RECIPE --out {folder} --tokenizer {tmp_path / 'one'}"):
+    with pytest.raises(UsageError, match=rf"--recipe RECIPE --out {folder} --tokenizer {arms[0].partition('=')[2]}"):
         planned([*arms, f"third={folder}"], config)
 
 
