@@ -42,7 +42,6 @@ from tokenizer.model import Tokenizer
 class Exported:
     """What was written, and how equal it is."""
 
-    layout: Layout
     num_bytes: int
     in_memory: Agreement
     reopened: Agreement
@@ -73,7 +72,7 @@ def main(args: argparse.Namespace) -> None:
     template = load_template(name) if name else None
     done = export(checkpoint, saved, layout, args.out, args.dtype, template)
     print(
-        f"{done.layout.architecture}, {args.dtype}, {done.num_bytes / 1e6:,.1f} MB. Logits differ by at most "
+        f"{layout.architecture}, {args.dtype}, {done.num_bytes / 1e6:,.1f} MB. Logits differ by at most "
         f"{done.in_memory.absolute:.1e} before writing and {done.reopened.absolute:.1e} read again "
         f"({done.reopened.difference:.1e} of the largest; {proof.BOUND:.0e} allowed), in {done.reopened.num_windows} "
         "windows, "
@@ -128,7 +127,7 @@ def export(
             is_fine_tuned=template is not None,
         )
         durable.write_bytes(folder / "README.md", card.encode())
-    return Exported(layout, num_bytes, in_memory, reopened, num_greedy)
+    return Exported(num_bytes, in_memory, reopened, num_greedy)
 
 
 def check_folder(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -22,9 +21,9 @@ import torch
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import check_batch_sizes, local_batches, num_tokens
 from pretrain.columns import align_table
-from pretrain.config import RunConfig
+from pretrain.config import Precision, RunConfig
 from pretrain.console import log_message
-from pretrain.hardware import DEVICES
+from pretrain.hardware import DEVICES, find_device
 from pretrain.parallel.base.mesh import AXES, layout
 from pretrain.parallel.base.stages import Stage, cut, head_flops, layer_flops
 from pretrain.plan.time.pipeline_time import Times, own_seconds, simulate_seconds
@@ -173,14 +172,14 @@ def _times(stage: Stage, config: RunConfig) -> Times:
     return Times(forward, forward + attention + again, forward - attention)
 
 
-def _peak(name: str | None, precision: str) -> float | None:
+def _peak(name: str | None, precision: Precision) -> float | None:
     """FLOP/s of a device, by its name or a part of it."""
     if name is None:
         return None
-    known = next((device for device in DEVICES if re.search(device.pattern, name)), None)
-    peak: float | None = getattr(known, precision, None)
+    known = find_device(name)
+    peak = None if known is None else known.peak(precision)
     if peak is None:
-        names = ", ".join(device.pattern for device in DEVICES if getattr(device, precision, None))
+        names = ", ".join(device.pattern for device in DEVICES if device.peak(precision))
         raise UsageError(f"--device {name}: its peak in {precision} is not known. Known are {names or 'none'}")
     return peak
 
