@@ -93,7 +93,7 @@ python -m corpus mixture build/my
 """,
     ),
     "retune": Command(
-        "corpus.retune.command",
+        "corpus.commands.retune",
         "show what other thresholds would keep, from stored statistics, without reading text",
         """
 python -m corpus retune build/my --set filter.repetition.top_2_gram_ratio.max=0.18

@@ -76,17 +76,13 @@ _SPACE_RUN = re.compile(
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
-def normalize(text: str) -> str:
-    """`text` in the form described above; the same object when nothing is to be done. Idempotent, linear.
+def normalize_with_changes(text: str) -> tuple[str, dict[str, int]]:
+    """`text` in the form described above, the same object when nothing is to be done, and how many characters or runs
+    of each kind were changed. Idempotent, linear.
 
-    >>> normalize("学而\\u200b时习之，\\u202e不亦说乎？\\r\\n\\r\\n\\r\\n\\r\\n　　有朋自遠方來！　")
+    >>> normalize_with_changes("学而\\u200b时习之，\\u202e不亦说乎？\\r\\n\\r\\n\\r\\n\\r\\n　　有朋自遠方來！　")[0]
     '学而时习之，不亦说乎？\\n\\n\\u3000\\u3000有朋自遠方來！'
     """
-    return normalize_with_changes(text)[0]
-
-
-def normalize_with_changes(text: str) -> tuple[str, dict[str, int]]:
-    """`normalize`, and how many characters or runs of each kind it changed."""
     changes: Counter[str] = Counter()
     text = _clean_characters(text, changes)
     shaped = _shape_lines(text)
@@ -137,7 +133,7 @@ def _shape_lines(text: str) -> str:
 @lru_cache(maxsize=1)
 def _excess_marks() -> re.Pattern[str]:
     codes = (*range(0x20000), *range(0xE0100, 0xE01F0))  # no marks in between
-    marks = _ranges([code for code in codes if unicodedata.category(chr(code))[0] == "M"])
+    marks = "".join(character for character in map(chr, codes) if unicodedata.category(character)[0] == "M")
     return re.compile(f"([{marks}]{{{MAX_MARKS_PER_BASE}}})[{marks}]+")
 
 
@@ -160,16 +156,3 @@ def _cut_joiners(text: str) -> tuple[str, int]:
         return ""
 
     return _JOINERS.sub(keep, text), cut
-
-
-def _ranges(codes: list[int]) -> str:
-    """Code points as the inside of a regular expression's character class."""
-    codes = sorted(set(codes))
-    parts = []
-    start = previous = codes[0]
-    for code in [*codes[1:], -1]:
-        if code != previous + 1:
-            parts.append(f"\\U{start:08x}-\\U{previous:08x}")
-            start = code
-        previous = code
-    return "".join(parts)

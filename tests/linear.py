@@ -19,8 +19,9 @@ def seconds(function: Callable[..., Any], *args: Any) -> float:
         gc.enable()
 
 
-def assert_linear(function: Callable[[Any], Any], make: Callable[[int], Any], size: int, slack: float = 0.05) -> None:
-    """`function(make(n))` is no worse than linear up to `n = size`; `slack` is in seconds of CPU.
+def assert_linear(function: Callable[[Any], Any], make: Callable[[int], Any], size: int, slack: float = 0.05) -> float:
+    """`function(make(n))` is no worse than linear up to `n = size`. Returns the time at `size`; that and `slack` are in
+    seconds of CPU.
 
     Linear time grows by 4, quadratic time by 16: the bound of 8 bears a factor of two of noise on either side.
     """
@@ -28,5 +29,5 @@ def assert_linear(function: Callable[[Any], Any], make: Callable[[int], Any], si
     for _ in range(5):  # on a busy machine CPU time is not even
         small, large = (seconds(function, make(num)) for num in (size // 4, size))
         if large <= 8 * small + slack:
-            return
+            return large
     raise AssertionError(f"{small:.3f} s at {size // 4}, {large:.3f} s at {size}")

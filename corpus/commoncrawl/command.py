@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import gzip
+import io
 import json
 import os
+import re
 import shlex
 import sys
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from corpus.commoncrawl.client import Client, is_http
-from corpus.commoncrawl.config import CRAWL_NAME, CommonCrawlConfig
+from corpus.commoncrawl.client import Client, is_http, is_path
+from corpus.commoncrawl.config import CRAWL_NAME, CommonCrawlConfig, HttpConfig
 from corpus.commoncrawl.http import Bad
-from corpus.commoncrawl.paths import index_files, parse_slice, whole_files
 from corpus.commoncrawl.select import CcSelectStage, CcSortStage
 from corpus.commoncrawl.stages import CcFetchStage, CcFilesStage
+from corpus.engine import storage
 from corpus.engine.cli import add_executor_arguments, cluster_address
-from corpus.engine.config import apply_overrides, parse
+from corpus.engine.config import apply_overrides, parse, set_options
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.progress import Progress
 from corpus.engine.run import run_stages
 from corpus.engine.running import duration
 from corpus.engine.stage import Folder, Stage
-from corpus.engine.storage import join
+from corpus.engine.storage import File, join
 from corpus.report.summary import size
 
 BASE = "https://data.commoncrawl.org/"
@@ -31,6 +36,8 @@ DEFAULT_WORKERS = 4  # a server's patience is no better where the cores are many
 DEFAULT_RATE = 10.0  # MB/s
 REQUEST_SECONDS = 0.1  # a round trip to another continent
 SIZED_FILES = 8  # of a list of whole files, for an estimate
+MAX_LIST_TEXT_BYTES = 512 << 20
+SLICE = re.compile(r"(\d*):(\d*)")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,20 +118,16 @@ def main(arguments: argparse.Namespace) -> None:
 def _config(arguments: argparse.Namespace) -> CommonCrawlConfig:
     """The configuration of the options, and of `--set` below them."""
     options = {
-        "select": {
-            "languages": arguments.language,
-            "primary": arguments.primary,
-            "host_suffixes": arguments.host_suffix,
-            "sample": arguments.sample,
-            "limit": arguments.limit,
-        },
-        "http": {"contact": arguments.contact, "concurrency": arguments.concurrency},
+        "select.languages": arguments.language,
+        "select.primary": arguments.primary,
+        "select.host_suffixes": arguments.host_suffix,
+        "select.sample": arguments.sample,
+        "select.limit": arguments.limit,
+        "http.contact": arguments.contact,
+        "http.concurrency": arguments.concurrency,
     }
     values = apply_overrides({}, arguments.set)
-    for section, given in options.items():
-        table = values.setdefault(section, {})
-        if isinstance(table, dict):
-            table.update({key: value for key, value in given.items() if value is not None})
+    set_options(values, options)
     return parse(CommonCrawlConfig, values, "commoncrawl")
 
 
@@ -217,3 +220,85 @@ def _render(told: Mapping[str, Any]) -> str:
         f"{size(told['gap_bytes'])} more)\n{speed}. Nothing was fetched; the same command "
         "without --dry-run goes on from here."
     )
+
+
+# -------------------------------------------------------------------------------------------------- what is to be read
+
+
+def index_files(crawl: str, base: str, given: Sequence[str], files: slice, http: HttpConfig) -> list[File]:
+    """The index files with their identities: those that were given, else those of the crawl's own list.
+
+    Raises:
+        UsageError: nothing matches, or a URL of a web server is a glob.
+        WenhaiError: the crawl has no list.
+    """
+    if not given:
+        paths = [path for path in read_list(crawl, base, "cc-index-table", http) if "/subset=warc/" in f"/{path}"]
+        urls = [join(base, path) for path in paths]
+    elif any(map(is_http, given)):
+        urls = list(given)
+        for url in urls:
+            if not is_http(url) or any(character in url for character in "*?[]"):
+                raise UsageError(f"--index {url}: web servers list no files: give each as a URL of its own, or --base.")
+    else:
+        return storage.list_inputs(given)[files]
+    urls = urls[files]
+    if not urls:
+        raise UsageError("no index file is left: --files begins behind their end.")
+    if not is_http(urls[0]):
+        return storage.list_inputs(urls)
+    with Client(urls[0].rsplit("/", 1)[0], http) as client, ThreadPoolExecutor(http.concurrency) as threads:
+        try:
+            return list(threads.map(client.identify, urls))
+        except Bad as bad:
+            raise WenhaiError(
+                f"{urls[0]} and others: an index file cannot be had ({bad}). Are --crawl, --base, --index right?"
+            ) from bad
+        finally:
+            client.leave()
+
+
+def whole_files(crawl: str, base: str, kind: str, files: slice, http: HttpConfig) -> tuple[tuple[int, str], ...]:
+    """Places in the crawl's list of WET or WARC files, and the paths that stand there."""
+    chosen = tuple(list(enumerate(read_list(crawl, base, kind, http)))[files])
+    if not chosen:
+        raise UsageError("no file is left: --files begins behind the end of the list.")
+    return chosen
+
+
+def read_list(crawl: str, base: str, kind: str, http: HttpConfig) -> list[str]:
+    """The paths of `crawl-data/CRAWL/KIND.paths.gz`, each checked to stay below the base.
+
+    Raises:
+        WenhaiError: there is no such list, or it is damaged, or holds something else.
+    """
+    path = f"crawl-data/{crawl}/{kind}.paths.gz"
+    url = join(base, path)
+    try:
+        with Client(base, http) as client:
+            data = client.read_whole(path)
+    except Bad as bad:
+        raise WenhaiError(f"{url}: cannot be had ({bad}). Is there a crawl {crawl}, and is --base right?") from bad
+    try:
+        with gzip.open(io.BytesIO(data)) as file:
+            text = file.read(MAX_LIST_TEXT_BYTES + 1)
+    except gzip.BadGzipFile as error:
+        raise WenhaiError(f"{url}: is no gzip file, or damaged ({error}). Is --base right?") from error
+    except (EOFError, zlib.error) as error:
+        raise WenhaiError(f"{url}: ends too early, or is damaged ({error}). Run the same command again.") from error
+    if len(text) > MAX_LIST_TEXT_BYTES:
+        raise WenhaiError(f"{url}: unpacks to more than {MAX_LIST_TEXT_BYTES:,} bytes, which no list does.")
+    paths = text.decode("utf-8", "replace").split()
+    strange = next((found for found in paths if not is_path(found)), None)
+    if strange is not None:
+        raise WenhaiError(f"{url}: {strange[:200]!a} is no path below the base; the list is not used.")
+    return paths
+
+
+def parse_slice(text: str) -> slice:
+    """`0:100` of a list, as Python has it; raises `UsageError`."""
+    found = SLICE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"--files {text}: give FIRST:END, for example 0:100; either may be left out.")
+    first, end = (int(part) if part else None for part in found.groups())
+    return slice(first, end)

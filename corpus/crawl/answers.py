@@ -49,7 +49,8 @@ class Judge:
         try:
             if target is None:
                 raise BadUrl("relative", "a redirect without a target")
-            link = self._link(target, url, "utf-8", depth=claim.depth, priority=0.0, redirects=claim.redirects + 1)
+            hops, depth = claim.redirects + 1, claim.depth
+            link = to_link(target, url, "utf-8", depth=depth, config=self.config, scope=self.scope, redirects=hops)
         except BadUrl as error:
             return replace(outcome, fate="error:bad_url", detail=str(error))
         if link.refused == "scope" and claim.depth == 0 and self.scope.admit(link.host, link.domain, claim.domain):
@@ -88,7 +89,8 @@ class Judge:
             if one.nofollow:
                 continue
             try:
-                link = self._link(one.url, page.base or url, page.encoding, depth=depth, priority=0.0)
+                base = page.base or url
+                link = to_link(one.url, base, page.encoding, depth=depth, config=self.config, scope=self.scope)
             except BadUrl:  # mailto:, javascript: and what nobody can fetch: no URL of the books
                 continue
             link = replace(link, priority=link_priority(one, own, evidence(link.host), depth))
@@ -96,18 +98,6 @@ class Judge:
             if link.key != claim.key and (known is None or known.priority < link.priority):
                 found[link.key] = link
         return tuple(found.values())
-
-    def _link(self, url: str, base: str, encoding: str, *, depth: int, priority: float, redirects: int = 0) -> Link:
-        return to_link(
-            url,
-            base,
-            encoding,
-            depth=depth,
-            priority=priority,
-            config=self.config,
-            scope=self.scope,
-            redirects=redirects,
-        )
 
 
 def detail_of(error: FetchError) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from corpus.crawl.config import CrawlConfig, NetworkConfig
-from corpus.engine.config import apply_overrides, load_toml, parse
+from corpus.engine.config import apply_overrides, load_toml, parse, set_options
 from corpus.engine.errors import UsageError
 
 SECTION = "crawl"
@@ -67,10 +67,7 @@ def config_of(arguments: argparse.Namespace) -> CrawlConfig:
     values = load_toml(Path(arguments.config)).get(SECTION, {}) if arguments.config else {}
     if not isinstance(values, dict):
         raise UsageError(f"{arguments.config}: {SECTION} is a section of keys, not a value.")
-    for option, path in FLAGS.items():
-        value = getattr(arguments, option)
-        if value is not None:
-            _put(values, path, value)
+    set_options(values, {path: getattr(arguments, option) for option, path in FLAGS.items()})
     network = values.setdefault("network", {})
     if isinstance(network, dict):  # else the model says what is wrong
         _add_network(network, arguments)
@@ -115,13 +112,3 @@ def parse_since(text: str) -> datetime | timedelta:
     except ValueError:
         raise UsageError(f"--since {text}: give an age (12h, 7d, 2w) or a date (2026-11-01).") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _put(values: dict[str, Any], path: str, value: Any) -> None:
-    """Set a dotted key; a section that is no section is left for the check of the model."""
-    *sections, key = path.split(".")
-    for section in sections:
-        values = values.setdefault(section, {})
-        if not isinstance(values, dict):
-            return
-    values[key] = value

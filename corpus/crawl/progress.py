@@ -28,15 +28,6 @@ class Pulse:
     text_bytes: int
 
 
-def line(pulse: Pulse, pages_per_second: float, bytes_per_second: float) -> str:
-    """One moment in words."""
-    share = f", {pulse.chinese_bytes / pulse.text_bytes:.0%} Chinese" if pulse.text_bytes else ""
-    return (
-        f"{pulse.pages:,} pages, {pages_per_second:,.1f}/s, {pulse.pending:,} pending{share}, "
-        f"{pulse.busy:,} hosts busy, {bytes_per_second / 1e6:,.2f} MB/s"
-    )
-
-
 @contextmanager
 def show_progress(quiet: bool) -> Iterator[Callable[[Pulse], None]]:
     """Yields a function that is told a pulse about once a second and draws what is to be drawn."""
@@ -50,7 +41,11 @@ def show_progress(quiet: bool) -> Iterator[Callable[[Pulse], None]]:
             seen.popleft()
         then, first = seen[0]
         elapsed = now - then or math.inf
-        return line(pulse, (pulse.pages - first.pages) / elapsed, (pulse.fetched_bytes - first.fetched_bytes) / elapsed)
+        share = f", {pulse.chinese_bytes / pulse.text_bytes:.0%} Chinese" if pulse.text_bytes else ""
+        return (
+            f"{pulse.pages:,} pages, {(pulse.pages - first.pages) / elapsed:,.1f}/s, {pulse.pending:,} pending{share}, "
+            f"{pulse.busy:,} hosts busy, {(pulse.fetched_bytes - first.fetched_bytes) / elapsed / 1e6:,.2f} MB/s"
+        )
 
     def print_line(pulse: Pulse) -> None:
         nonlocal last
@@ -61,24 +56,18 @@ def show_progress(quiet: bool) -> Iterator[Callable[[Pulse], None]]:
 
     if quiet:
         yield lambda pulse: None
-    elif sys.stderr.isatty():
-        with _bar(words) as draw:
-            yield draw
-    else:
+    elif not sys.stderr.isatty():
         yield print_line
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
+        from rich.table import Column
 
-
-@contextmanager
-def _bar(words: Callable[[Pulse], str]) -> Iterator[Callable[[Pulse], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-    from rich.table import Column
-
-    text = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True))  # a narrow terminal cuts it
-    columns = (TextColumn("crawl"), BarColumn(bar_width=12), text, TimeElapsedColumn())
-    with Bars(*columns, console=Console(stderr=True), transient=True, expand=True) as bars:
-        task = bars.add_task("", total=None)
-        yield lambda pulse: bars.update(
-            task, total=pulse.done + pulse.pending, completed=pulse.done, description=words(pulse)
-        )
+        text = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True))  # a narrow terminal cuts it
+        columns = (TextColumn("crawl"), BarColumn(bar_width=12), text, TimeElapsedColumn())
+        with Bars(*columns, console=Console(stderr=True), transient=True, expand=True) as bars:
+            task = bars.add_task("", total=None)
+            yield lambda pulse: bars.update(
+                task, total=pulse.done + pulse.pending, completed=pulse.done, description=words(pulse)
+            )

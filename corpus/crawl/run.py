@@ -135,20 +135,15 @@ def _bring_to_end(session: Session, folder: Path, config: CrawlConfig, quiet: bo
         if not quiet:
             print(render(read_status(folder)), file=sys.stderr)
         raise Stopped(f"{folder}: stopped; what was fetched is kept. Run the same command again to resume.")
-    _finish(session, folder, config)
-    status = _finished_status(session, config)
-    if not quiet:
-        print(render(status, next_step(folder, session) if advise else ""), file=sys.stderr)
-    return status
-
-
-def _finish(session: Session, folder: Path, config: CrawlConfig) -> None:
-    """Close the archive and write the books."""
     session.close_files()
     frontier = session.frontier
     frontier.check_books()
     counts = counts_of(frontier.counts(), session.visits.tally)
     write_books(folder, durable.digest(identity(config)), counts, session.files.values(), frontier.iter_urls())
+    status = _finished_status(session, config)
+    if not quiet:
+        print(render(status, next_step(folder, session) if advise else ""), file=sys.stderr)
+    return status
 
 
 def _finished_status(session: Session, config: CrawlConfig) -> Status:

@@ -44,7 +44,7 @@ def read_seeds(seeds: Sequence[str]) -> list[str]:
 def seed_links(urls: Iterable[str], config: CrawlConfig, scope: Scope) -> Iterator[Link]:
     """The seeds as the frontier takes them."""
     for url in urls:
-        yield to_link(url, None, "utf-8", depth=0, priority=1.0, config=config, scope=scope, seed=True)
+        yield to_link(url, None, "utf-8", depth=0, config=config, scope=scope, seed=True)
 
 
 def _entries(seeds: Sequence[str]) -> Iterator[tuple[str, str]]:

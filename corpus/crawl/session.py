@@ -137,7 +137,7 @@ class Session:
                     helper.cancel()
                 for number in (signal.SIGINT, signal.SIGTERM):
                     loop.remove_signal_handler(number)
-                if ending.is_cut:  # connections are still open
+                if spider.aborted:  # connections are still open
                     await crawler.signals.send_catch_log_async(signal=signals.engine_stopped)
         self.stopped = ending.is_asked
         if spider.failure is not None:
@@ -163,7 +163,7 @@ class Ending:
 
     def __init__(self, crawl: asyncio.Task[None], spider: CrawlSpider) -> None:
         self._crawl, self._spider = crawl, spider
-        self.is_asked = self.is_cut = False
+        self.is_asked = False
         spider.on_stop = self._wind_down
 
     def asked(self) -> None:
@@ -178,7 +178,6 @@ class Ending:
 
     def _cut(self) -> None:
         if not self._crawl.done():
-            self.is_cut = True
             self._spider.aborted = True
             asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # tasks and connections are left behind
             self._crawl.cancel()

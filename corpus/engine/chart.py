@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Literal, NamedTuple
 
@@ -41,7 +41,7 @@ class Axis:
 
     def __call__(self, value: float) -> float:
         low, high, value = (map(math.log10, (self.low, self.high, value))) if self.log else (self.low, self.high, value)
-        share = (value - low) / (high - low)
+        share = (value - low) / ((high - low) or 1.0)  # an axis of one value
         return self.start + (self.end - self.start) * min(1.0, max(0.0, share))
 
     def ticks(self) -> list[float]:
@@ -51,7 +51,7 @@ class Axis:
             every = max(1, math.ceil(len(powers) / TICKS))
             found = [10.0**power for power in powers][::every]
             return found if len(found) > 1 else [self.low, self.high]
-        step = round_step((self.high - self.low) / TICKS)
+        step = round_step((self.high - self.low) / TICKS or 1.0)
         first = math.ceil(self.low / step - 1e-9)
         return [index * step for index in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
@@ -193,7 +193,8 @@ def plot(
     unit: str = "",
     note: str = "",
 ) -> Drawing:
-    """Lines and dots over two axes. Dots that would hide each other are drawn once.
+    """Lines and dots over two axes. Dots that would hide each other are drawn once, values that are no number not at
+    all.
 
     Args:
         text: of values of the y axis.
@@ -202,11 +203,12 @@ def plot(
             `LOG_SPAN`.
         marks: vertical lines: class (event or restart), x, name.
     """
+    series = [replace(one, points=[*filter(_is_drawn, one.points)]) for one in series]
     points = [point for one in series for point in one.points]
     bottom = HEIGHT - (40 if x_name else 24)
     if x_ends is None:
         all_x = [*(point.x for point in points), *(x for _, x, _ in marks)]
-        low, high = min(all_x), max(all_x)
+        low, high = min(all_x, default=1.0), max(all_x, default=1.0)
         x_ends = (low, max(high, 2 * low)) if x_log else (min(0.0, low), 1.04 * high)
     x = Axis(*x_ends, LEFT, WIDTH - RIGHT, x_log)
     y = Axis(*y_ends, bottom, TOP) if y_ends else _value_axis(points, from_zero, bottom)
@@ -308,9 +310,13 @@ def _path(places: Iterable[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
 
 
+def _is_drawn(point: Point) -> bool:
+    return all(value is None or math.isfinite(value) for value in (point.x, point.y, point.low, point.high))
+
+
 def _value_axis(points: Sequence[Point], from_zero: bool, bottom: float) -> Axis:
     values = [value for point in points for value in (point.low, point.y, point.high) if value is not None]
-    low, high = min(values), max(values)
+    low, high = min(values, default=0.0), max(values, default=1.0)
     if not from_zero and low > 0 and high / low >= LOG_SPAN:
         return Axis(low, high, bottom, TOP, log=True)
     low = min(0.0, low) if from_zero else low
@@ -325,10 +331,10 @@ def _drawn(one: Series, x: Axis, y: Axis) -> Iterator[Html]:
     ranges = [(x(p.x), y(p.low), y(p.high)) for p in one.points if p.low is not None and p.high is not None]
     if one.between == "error":
         yield from (_upright(f"line {color}", at, high, low) for at, low, high in ranges)
-    elif one.between:
+    elif one.between and ranges:
         edges = [*((at, high) for at, _, high in ranges), *((at, low) for at, low, _ in reversed(ranges))]
         yield tag("path", class_=f"{one.between} {color}", d=_path(edges) + "z")
-    if one.is_line:
+    if one.is_line and places:
         yield tag("path", class_=f"line {color} {one.style}".rstrip(), d=_path(places))
     seen = {(round(at), round(up)): point for (at, up), point in reversed([*zip(places, one.points, strict=True)])}
     for (at, up), point in seen.items() if one.radius else ():

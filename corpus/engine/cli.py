@@ -38,7 +38,7 @@ class Command(NamedTuple):
 
 def run_package(package: str, description: str, commands: Mapping[str, Command], words: Sequence[str] | None) -> int:
     """Run one command of `python -m PACKAGE`; only its module is imported, so that --help needs no library."""
-    words = sys.argv[1:] if words is None else words
+    words = list(sys.argv[1:] if words is None else words)
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=description)
     add_examples(parser, "\n".join(command.examples.strip() for command in commands.values()))
     parser.epilog = f"{parser.epilog}\n{EXIT_CODES}"

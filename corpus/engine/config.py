@@ -149,6 +149,17 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
     return result
 
 
+def set_options(values: dict[str, Any], options: Mapping[str, Any]) -> None:
+    """Set the dotted keys of a command's options that were given; a section that is none is left for `parse`."""
+    for path, value in options.items():
+        *sections, key = path.split(".")
+        table: Any = values
+        for section in sections:
+            table = table.setdefault(section, {}) if isinstance(table, dict) else table
+        if value is not None and isinstance(table, dict):
+            table[key] = value
+
+
 def parse(model: type[Model], values: dict[str, Any], where: str) -> Model:
     """Validate `values` against `model`; `where` names the file in errors.
 

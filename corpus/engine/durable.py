@@ -137,10 +137,14 @@ def sweep(folder: Path) -> None:
     Call it with the folder's `RunLock` held: then they have no owner. (Whether their process still lives says
     nothing: process numbers are used again, and a killed process may take a moment to die.)
     """
+    for path in temporary_files(folder):
+        path.unlink(missing_ok=True)
+
+
+def temporary_files(folder: Path) -> Iterator[Path]:
+    """What is being written below a folder, or was when its process died."""
     for parent, _, names in os.walk(folder):
-        for name in names:
-            if TEMPORARY_NAME.match(name):
-                Path(parent, name).unlink(missing_ok=True)
+        yield from (Path(parent, name) for name in sorted(names) if TEMPORARY_NAME.match(name))
 
 
 def private_cache() -> Path:

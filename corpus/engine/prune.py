@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from corpus.engine import storage, store_lock
-from corpus.engine.run import read_run
-from corpus.engine.stage import FINGERPRINT_LENGTH, MANIFEST_NAME, Folder, Stage
+from corpus.engine.run import read_run, stage_folders
+from corpus.engine.stage import MANIFEST_NAME, Folder, Stage
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def unneeded_folders(out: str, pipelines: Sequence[Sequence[Stage]]) -> list[Unn
         WenhaiError: `out` holds no finished stage.
     """
     current = {entry["folder"] for entry in read_run(out)["stages"].values()}
-    found = _folders(out)
+    found = {name: storage.read_json(storage.join(out, name, "stage.json")) for name in stage_folders(out)}
     keep = set(current)
     for pipeline in pipelines:
         keep |= _needed(out, found, current, pipeline)
@@ -65,16 +65,6 @@ def prune(out: str, pipelines: Sequence[Sequence[Stage]]) -> list[Unneeded]:
             storage.remove(storage.join(url, MANIFEST_NAME))
             storage.remove_tree(url)
     return gone
-
-
-def _folders(out: str) -> dict[str, dict[str, Any]]:
-    """The `stage.json` of every stage folder, by the folder's name."""
-    found = {}
-    for name in storage.names(out, ""):
-        url = storage.join(out, name, "stage.json")
-        if len(name.rpartition("-")[2]) == FINGERPRINT_LENGTH and storage.exists(url):
-            found[name] = storage.read_json(url)
-    return found
 
 
 def _needed(out: str, found: Mapping[str, Mapping[str, Any]], current: set[str], pipeline: Sequence[Stage]) -> set[str]:

@@ -84,7 +84,7 @@ def run_stages(
             stack.callback(durable.sweep, storage.local_path(out))
         try:
             executor = _executor(out, workers, address, stack)
-            stack.callback(_clear, out)
+            stack.callback(running.clear, out)
             stack.callback(storage.clear_scratch)
             where = f"{workers} workers" if address is None else f"Ray at {address}"
             folders = {name: folder for name, folder in _known(out).items() if name not in {s.name for s in stages}}
@@ -135,6 +135,12 @@ def plan_stages(stages: Sequence[Stage], out: str) -> Iterator[tuple[Stage, str,
         folders[stage.name] = Folder.open(url)
 
 
+def stage_folders(out: str) -> list[str]:
+    """The names of all stage folders below `out`, current, incomplete and old ones."""
+    names = (name for name in storage.names(out, "") if len(name.rpartition("-")[2]) == FINGERPRINT_LENGTH)
+    return [name for name in names if storage.exists(storage.join(out, name, "stage.json"))]
+
+
 def folder_name(stage: Stage, upstream: Mapping[str, Folder]) -> str:
     """`<stage>-<first twelve digits of its fingerprint>`."""
     return f"{stage.name}-{durable.digest(fingerprint(stage, upstream))[:FINGERPRINT_LENGTH]}"
@@ -146,11 +152,6 @@ def _executor(out: str, workers: int, address: str | None, stack: ExitStack) -> 
 
         return stack.enter_context(RayExecutor(address, out))
     return stack.enter_context(ProcessExecutor(workers)) if workers else InlineExecutor()
-
-
-def _clear(out: str) -> None:
-    with suppress(DiskError):
-        running.clear(out)
 
 
 def _run_stage(
@@ -268,8 +269,8 @@ def _record(out: str, stage: Stage, folders: Mapping[str, Folder]) -> None:
     """Name a stage's folder in `run.json`; stages that were built on another folder of it are no longer current."""
     known = _entries(out)
     entry = {
-        "folder": _base_name(folders[stage.name]),
-        "upstream": {name: _base_name(folders[name]) for name in stage.upstream},
+        "folder": folders[stage.name].base_name,
+        "upstream": {name: folders[name].base_name for name in stage.upstream},
     }
     _write_entries(out, known, known | {stage.name: entry})
 
@@ -303,10 +304,6 @@ def _is_entry(entry: Any) -> bool:
 
 def _is_stale(entry: Mapping[str, Any], entries: Mapping[str, Any]) -> bool:
     return any(name not in entries or entries[name]["folder"] != folder for name, folder in entry["upstream"].items())
-
-
-def _base_name(folder: Folder) -> str:
-    return folder.url.rstrip("/").rsplit("/", 1)[-1]
 
 
 def _add_timing(out: str, folder: str, cpu_seconds: float, wall_seconds: float, peak_bytes: int) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import socket
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from corpus.engine import storage, store_lock
+from corpus.engine.errors import DiskError
 
 RUNNING_NAME = "running.json"
 
@@ -48,8 +50,9 @@ def mark(out: str, stage: str, folder: str, tasks: int, done: int, workers: str)
 
 
 def clear(out: str) -> None:
-    """The run has ended, one way or another."""
-    storage.remove(storage.join(out, RUNNING_NAME))
+    """The run has ended, one way or another; a disk that refuses must not hide how."""
+    with suppress(DiskError):
+        storage.remove(storage.join(out, RUNNING_NAME))
 
 
 def pace(out: str) -> Pace | None:
@@ -66,10 +69,7 @@ def pace(out: str) -> Pace | None:
     folder = storage.join(out, running.folder, "done")
     names = storage.names(folder, ".json")
     done, elapsed = len(names), max(time.time() - running.since, 1e-3)
-    text = total = 0
-    for name in names:
-        num_bytes = int(storage.read_json(storage.join(folder, name))["counts"]["bytes_in"])
-        total += num_bytes
+    total = sum(int(storage.read_json(storage.join(folder, name))["counts"]["bytes_in"]) for name in names)
     finished = max(0, done - running.done)
     text = total * finished // done if done else 0  # tasks are of about one size; records carry no times
     left = (running.tasks - done) * elapsed / finished if finished else None

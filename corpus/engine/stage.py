@@ -160,6 +160,11 @@ class Folder:
             if name.startswith(kind + "/")
         ]
 
+    @property
+    def base_name(self) -> str:
+        """`text-0123456789ab`: what `run.json` calls it."""
+        return self.url.rstrip("/").rsplit("/", 1)[-1]
+
     @cached_property
     def counts(self) -> Counts:
         """The summed counts of all tasks."""

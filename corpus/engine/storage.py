@@ -274,16 +274,16 @@ def list_inputs(patterns: Sequence[str]) -> list[File]:
         if not found:
             raise UsageError(f"{pattern}: matches no file. Quote globs, and check the path.")
         urls.extend(spellable(url) for url in found)
-    repeated = [url for url, count in Counter(map(_real, urls)).items() if count > 1]
+    repeated = [url for url, count in Counter(map(real_url, urls)).items() if count > 1]
     if repeated:
         raise UsageError(f"{min(repeated)}: listed twice among the inputs. Name each file once.")
     with ThreadPoolExecutor(HASH_THREADS) as threads:
         return list(threads.map(_identify, sorted(urls)))
 
 
-def _real(url: str) -> str:
+def real_url(url: str) -> str:
     """What a link points to; an input keeps the link's own name, which says what it holds (`news.jsonl`)."""
-    return url if is_remote(url) else os.path.realpath(url)
+    return url.rstrip("/") if is_remote(url) else os.path.realpath(local_path(url))
 
 
 def _expand(pattern: str) -> list[str]:

@@ -1,7 +1,7 @@
 """HTML to the text of its article, with title, date and author.
 
 The default backend is our own: one pass over the bytes without a tree (reader.py), a small model and Chinese rules that
-choose the article's lines (lines.py), and what the page says of itself (facts.py). It reads pages of any shape in
+choose the article's lines (lines.py), and what the page says of itself (metadata.py). It reads pages of any shape in
 linear time, faster than a parser builds its tree; `python -m tools.bench extraction` scores it on real pages beside its
 peers. resiliparse and trafilatura can be chosen instead (`[extract] backend`); they are handed to parsers whose worst
 cases are quadratic, so their pages pass corpus.shape first. resiliparse's `main_content` damages Chinese: a text node

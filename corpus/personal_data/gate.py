@@ -104,6 +104,13 @@ def _half(c: Any) -> Any:
 
 
 @kernel(leaf=True)
+def _next(data: Array, i: Any) -> Any:
+    """The code point at byte i in its half-width form, and the byte behind it."""
+    c, after = decode(data, i)
+    return _half(c), after
+
+
+@kernel(leaf=True)
 def _is_separator(c: Any) -> Any:
     is_dot = c == 46 or c == 0xB7 or c == 0x2022 or c == 0x2027 or c == 0x2219 or c == 0x30FB  # those of window.py
     return is_dot or c == 32 or c == 45 or c == 40 or c == 41 or 0x2010 <= c <= 0x2015 or c == 0x2212
@@ -121,11 +128,10 @@ def _is_group(data: Array, i: Any, end: Any) -> Any:
     for _ in range(4):
         if i >= end:
             return False
-        c, i = decode(data, i)
-        c = _half(c)
+        c, i = _next(data, i)
         if not (48 <= c <= 57 or 97 <= c <= 102):
             return False
-    return i < end and _half(decode(data, i)[0]) == 58
+    return i < end and _next(data, i)[0] == 58
 
 
 @kernel(leaf=True)
@@ -136,9 +142,7 @@ def _is_dotted(data: Array, i: Any, end: Any) -> bool:
         digits = 0
         c = np.int64(0)
         while i < end and digits <= 3:
-            c, after = decode(data, i)
-            c = _half(c)
-            i = after
+            c, i = _next(data, i)
             if not 48 <= c <= 57:
                 break
             value = 10 * value + c - 48
@@ -156,8 +160,7 @@ def _number_kind(data: Array, i: Any, end: Any) -> int:
     short = True  # at most three digits between dots
     at = i
     while at < end and digits < 24:
-        c, after = decode(data, at)
-        c = _half(c)
+        c, after = _next(data, at)
         if 48 <= c <= 57:
             if digits == 0:
                 first = c
@@ -195,8 +198,7 @@ def _is_account(data: Array, i: Any, end: Any) -> bool:
     for _ in range(MAX_GAP + MIN_ACCOUNT):
         if i >= end:
             return False
-        c, i = decode(data, i)
-        c = _half(c)
+        c, i = _next(data, i)
         if _is_alphanumeric(c) or (length > 0 and (c == 95 or _is_separator(c))):
             length += 1
             if length == MIN_ACCOUNT:
@@ -209,7 +211,7 @@ def _is_account(data: Array, i: Any, end: Any) -> bool:
 @kernel(leaf=True)
 def _is_at(data: Array, after: Any, end: Any, before: Any) -> Any:
     """Whether an at sign can be an address's: between a name and a domain, or between spaces. Not @media, "@"."""
-    following = _half(decode(data, after)[0]) if after < end else np.int64(0)
+    following = _next(data, after)[0] if after < end else np.int64(0)
     if before == 32:
         return following == 32
     is_name = _is_alphanumeric(before) or before in (37, 43, 45, 46, 95) or before >= 0x80  # % + - . _
@@ -219,14 +221,12 @@ def _is_at(data: Array, after: Any, end: Any, before: Any) -> Any:
 @kernel(leaf=True)
 def _word_kind(data: Array, i: Any, end: Any, tables: Any) -> int:
     """ACCOUNT where a word that announces one begins at byte i."""
-    c, i = decode(data, i)
-    first = _half(c)
+    first, i = _next(data, i)
     second = third = np.int64(0)
     for k in range(3):
         if i >= end:
             return 0
-        c, i = decode(data, i)
-        second = _half(c)
+        second, i = _next(data, i)
         if k == 2 or second >= 0x10000 or not tables.skippable[second]:
             break
         if second == 0x2764 or second == 0x2665:
@@ -236,16 +236,14 @@ def _word_kind(data: Array, i: Any, end: Any, tables: Any) -> int:
     if second >= 0x10000:
         return 0
     if i < end:
-        c, _ = decode(data, i)
-        third = _half(c)
+        third, _ = _next(data, i)
     if second == 58 and not _is_account(data, i, end):
         return 0
     telling = third
     if first == 112:  # passport
         for _ in range(3):
             if i < end:
-                c, i = decode(data, i)
-                telling = _half(c)
+                telling, i = _next(data, i)
     key = (first << 32) | (second << 16)
     at = np.searchsorted(tables.pairs, key)  # vx, but not vxlan
     while at < len(tables.pairs) and tables.pairs[at] >> 16 == key >> 16:
@@ -297,8 +295,7 @@ def _find_places(offsets: Array, data: Array, tables: Any, out: Array) -> int:
                             kind = AT
                 elif flag == _PROVINCE:
                     if after < end:
-                        following, _ = decode(data, after)
-                        if 97 <= _half(following) <= 122:
+                        if 97 <= _next(data, after)[0] <= 122:
                             kind = PLATE
                 else:
                     kind = _word_kind(data, i, end, tables)

@@ -224,8 +224,8 @@ def _reproduction(recipe: str | None, configs: Mapping[str, Any], stages: Mappin
     yield f"The same inputs, {escape_markdown(name)} (kept whole in `recipe.json`) and code give the same bytes:"
     made = []
     for stage, folder in stages.items():
-        version, base = configs[stage].get("version", ""), folder.url.rstrip("/").rsplit("/", 1)[-1]
-        made.append((code_markdown(stage), f"{version}", code_markdown(base), f"`{folder.digest}`"))
+        version = configs[stage].get("version", "")
+        made.append((code_markdown(stage), f"{version}", code_markdown(folder.base_name), f"`{folder.digest}`"))
     yield markdown_table(("stage", "version", "folder", "SHA-256 of its list of files"), made, (1,))
     if inputs := configs.get("extract", {}).get("inputs", []):
         files = [
@@ -245,8 +245,5 @@ def _citation(card: CardConfig, title: str) -> Iterator[str]:
 
 
 def _table(what: str, rows: Sequence[Group]) -> str:
-    cells = [
-        (escape_markdown(one.name), f"{one.documents:,}", f"{one.kept:,}", share(one.kept, one.documents))
-        for one in rows
-    ]
+    cells = [(escape_markdown(one.name), *one.cells) for one in rows]
     return markdown_table((what, "documents", "kept", "share"), cells, (1, 2, 3))

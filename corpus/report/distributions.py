@@ -26,6 +26,7 @@ from corpus.engine.stage import shard_name
 from corpus.engine.storage import File
 from corpus.report.ledger import is_statistic, priorities
 from corpus.report.rows import column_names
+from corpus.report.summary import share
 
 GRID = 110  # values; with the limits at most 126, so that a place is a byte
 NOT_A_NUMBER = 255  # the place of a value that was not measured: no limit excludes it
@@ -80,6 +81,11 @@ class Group:
     name: str
     documents: int
     kept: int
+
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """Documents, those kept and their share, as a table shows them."""
+        return f"{self.documents:,}", f"{self.kept:,}", share(self.kept, self.documents)
 
 
 @dataclass(frozen=True)

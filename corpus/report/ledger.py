@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus.document import FATE_SCHEMA, read_batches
@@ -31,7 +30,6 @@ __all__ = [
     "Document",
     "Event",
     "earlier_outs",
-    "fates",
     "find",
     "history",
     "is_statistic",
@@ -53,14 +51,6 @@ class Event:
     def as_json(self) -> dict[str, Any]:
         """A JSON value."""
         return asdict(self)
-
-
-def fates(out: str, columns: Sequence[str] | None = None) -> Iterator[tuple[str, pa.Table]]:
-    """Yield (stage, rows of FATE_SCHEMA) for all documents that ended, one row group at a time."""
-    for name, folder in folders(out).items():
-        for file in folder.files("fates"):
-            for table in read_batches(storage.fetch(file.url), columns):
-                yield name, table
 
 
 def history(out: str, document: Document) -> list[Event]:

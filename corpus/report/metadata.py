@@ -31,6 +31,7 @@ from corpus.report.summary import (
     Funnel,
     folders,
     funnel,
+    most_first,
     share,
 )
 from corpus.safe import plain, snippet
@@ -122,10 +123,9 @@ def _reasons(summary: Funnel, limits: Mapping[str, Mapping[str, float]]) -> Iter
             continue
         gone = {f"error:{kind.removeprefix('error:')}": count for kind, count in step.counts.errors.items()}
         gone |= step.counts.dropped if step.stage != TOKEN_STAGE else {}  # there a mixture's choice
-        for rule, count in sorted(gone.items(), key=lambda item: (-item[1], item[0])):
-            if count:
-                limit = limit_text(limits.get(rule, {}))
-                yield Reason(step.stage, rule, limit, count, share(count, summary.documents_in))
+        for rule, count in most_first(gone).items():
+            limit = limit_text(limits.get(rule, {}))
+            yield Reason(step.stage, rule, limit, count, share(count, summary.documents_in))
 
 
 def _failures(files: Sequence[File]) -> list[Failure]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from corpus.crawl.folders import CRAWL, crawl_folders
 from corpus.engine import storage
-from corpus.engine.run import read_run
-from corpus.engine.stage import FINGERPRINT_LENGTH, MANIFEST_NAME, Folder
+from corpus.engine.run import read_run, stage_folders
+from corpus.engine.stage import MANIFEST_NAME, Folder
 from corpus.report.summary import size, stage_order
 from corpus.safe import snippet
 
@@ -40,7 +40,7 @@ def status(out: str) -> list[StageStatus]:
     """All stage folders below `out`, current ones first: what is complete, what failed, what nothing refers to."""
     run = read_run(out) if storage.exists(storage.join(out, "run.json")) else {"stages": {}}
     current = {entry["folder"] for entry in run["stages"].values()}
-    found = [_status(out, name, name in current) for name in _stage_folders(out)]
+    found = [_status(out, name, name in current) for name in stage_folders(out)]
     found.extend(map(_crawl_status, crawl_folders(out)))
     stages = stage_order(run["stages"])
     ranks = {CRAWL: -1} | {name: index for index, name in enumerate(stages)}
@@ -69,15 +69,6 @@ def render_status(stages: list[StageStatus]) -> str:
         total = size(sum(one.file_bytes for one in unreferenced))
         lines.append(f"{len(unreferenced)} folders ({total}) belong to earlier recipes; nothing current reads them.")
     return "\n".join(lines)
-
-
-def _stage_folders(out: str) -> list[str]:
-    names = storage.names(out, "")
-    return [
-        name
-        for name in names
-        if len(name.rpartition("-")[2]) == FINGERPRINT_LENGTH and storage.exists(storage.join(out, name, "stage.json"))
-    ]
 
 
 def _failures(url: str) -> Iterator[str]:

@@ -124,8 +124,8 @@ def funnel(out: str) -> Funnel:
         bytes_in=moving[0].counts.bytes_in if moving else 0,
         documents_kept=moving[-1].counts.documents_out if moving else 0,
         bytes_kept=moving[-1].counts.bytes_out if moving else 0,
-        errors=_most_first(errors),
-        dropped=_most_first(dropped),
+        errors=most_first(errors),
+        dropped=most_first(dropped),
         tokens=tokens,
         token_bytes=extra.get("sequence_bytes", moving[-1].counts.bytes_out if moving else 0),
         cpu_seconds=round(sum(step.cpu_seconds for step in steps), 3),
@@ -164,12 +164,11 @@ def _steps(out: str) -> Iterator[Step]:
     timings_url = storage.join(out, TIMINGS_NAME)
     timings = storage.read_json(timings_url) if storage.exists(timings_url) else {}
     for name, folder in folders(out).items():
-        base = folder.url.rstrip("/").rsplit("/", 1)[-1]
-        timing = timings.get(base, {})
+        timing = timings.get(folder.base_name, {})
         files = folder.manifest["files"].values()
         yield Step(
             stage=name,
-            folder=base,
+            folder=folder.base_name,
             upstream=tuple(sorted(entries[name]["upstream"])),
             tasks=folder.manifest["tasks"],
             files=len(files),
@@ -287,7 +286,8 @@ def _closing(summary: Funnel) -> Iterator[str]:
         )
 
 
-def _most_first(counts: Mapping[str, int]) -> dict[str, int]:
+def most_first(counts: Mapping[str, int]) -> dict[str, int]:
+    """The counts that are not 0, the largest first, equal ones by name."""
     return dict(
         sorted(((rule, count) for rule, count in counts.items() if count), key=lambda item: (-item[1], item[0]))
     )

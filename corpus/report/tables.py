@@ -11,7 +11,7 @@ from corpus.report import mixture
 from corpus.report.distributions import Group
 from corpus.report.explain import number
 from corpus.report.metadata import TOP_ROWS, BuildMetadata
-from corpus.report.summary import DUPLICATE_RULES, share, size
+from corpus.report.summary import DUPLICATE_RULES, most_first, share, size
 from corpus.safe import snippet
 
 TITLES = {
@@ -77,7 +77,7 @@ def edit_counts(facts: BuildMetadata) -> dict[str, int]:
         extra = step.counts.extra
         counts.update({key.removeprefix(EDIT_PREFIX): extra[key] for key in extra if key.startswith(EDIT_PREFIX)})
         counts.update({f"encoding.{key}": extra[key] for key in ("repaired", "damaged_lines") if key in extra})
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    return most_first(counts)
 
 
 def largest_only(groups: Sequence[Group]) -> str:
@@ -152,7 +152,7 @@ def _left_out(facts: BuildMetadata) -> Table:
     found = {key.partition(".")[2]: count for key, count in counts.items() if key.startswith("characters_removed.")}
     rows = [
         (rule, f"{counts[f'lines_removed.{rule}']:,}", f"{count:,}", share(count, total))
-        for rule, count in sorted(found.items(), key=lambda item: (-item[1], item[0]))
+        for rule, count in most_first(found).items()
     ]
     kept = total - sum(found.values())
     rows = [("kept", "", f"{kept:,}", share(kept, total)), *rows] if total else []
@@ -193,13 +193,13 @@ def _groups(facts: BuildMetadata) -> Iterator[Table]:
         ("scripts", "script", measured.scripts, "By the characters that only one script uses."),
         ("languages", "language", measured.languages, "Guessed from the shares of Han, kana and hangul alone."),
     ):
-        rows = [(one.name, f"{one.documents:,}", f"{one.kept:,}", share(one.kept, one.documents)) for one in groups]
+        rows = [(one.name, *one.cells) for one in groups]
         yield Table(name, caption, (what, "documents", "kept", "share"), rows, frozenset({1, 2, 3}))
 
 
 def _origins(facts: BuildMetadata) -> Iterator[Table]:
     for what, origins in facts.origins.items():
-        rows = [(one.name, f"{one.documents:,}", f"{one.kept:,}", share(one.kept, one.documents)) for one in origins]
+        rows = [(one.name, *one.cells) for one in origins]
         named = [one for one in origins if one.name != "(none)"]
         total = sum(step.counts.documents_out for step in facts.funnel.steps if step.stage == "extract")
         part = "" if facts.documents_read == total else f"Of {facts.documents_read:,} of {total:,} documents."

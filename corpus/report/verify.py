@@ -97,7 +97,9 @@ def verify(out: str, workers: int | None = None, progress: Progress | None = Non
         problems.extend(found)
     problems.extend(_hash(recorded, workers or os.cpu_count() or 1, progress or Progress(quiet=True)))
     if not storage.is_remote(out):
-        problems.extend(_temporary_files(storage.local_path(out)))
+        left = "left by a process that died, or being written now. The next run removes it."
+        paths = durable.temporary_files(storage.local_path(out))
+        problems.extend(Problem("temporary", str(path), left) for path in paths)
     return problems
 
 
@@ -300,11 +302,3 @@ def _is_own(name: str) -> bool:
     kind = name.split("/", 1)[0]
     is_record = name.endswith(".json") and kind in OWN_KINDS
     return name in OWN_FILES or is_record or bool(durable.TEMPORARY_NAME.match(Path(name).name))
-
-
-def _temporary_files(root: Path) -> Iterator[Problem]:
-    for parent, _, names in os.walk(root):
-        for name in sorted(names):
-            if durable.TEMPORARY_NAME.match(name):
-                detail = "left by a process that died, or being written now. The next run removes it."
-                yield Problem("temporary", str(Path(parent, name)), detail)

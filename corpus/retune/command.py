@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from corpus.engine.cli import add_out_arguments, print_json
+from tomlkit.exceptions import TOMLKitError
+
+from corpus.engine.cli import print_json
 from corpus.engine.config import load_toml
 from corpus.engine.durable import commit
 from corpus.engine.errors import UsageError
@@ -24,24 +26,14 @@ from corpus.retune.thresholds import Thresholds, read_thresholds
 RULE_WIDTH = 38
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    add_out_arguments(parser)
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="filter.FAMILY.STATISTIC.min|max=VALUE"
-    )
-    parser.add_argument("--unset", action="append", default=[], metavar="KEY", help="take a rule or one bound out")
-    parser.add_argument("--write", metavar="FILE.toml", help="write the recipe that has these thresholds")
-
-
-def main(arguments: argparse.Namespace) -> None:
-    """Print the prediction."""
-    prediction, thresholds = retune(arguments.out, arguments.set, arguments.unset, arguments.write)
-    if arguments.json:
-        following = next_commands(arguments.out, thresholds, arguments.write)[-1]
+def print_prediction(out: str, sets: Sequence[str], unsets: Sequence[str], write: str | None, *, as_json: bool) -> None:
+    """Print what the filter would keep, as text or as JSON."""
+    prediction, thresholds = retune(out, sets, unsets, write)
+    if as_json:
+        following = next_commands(out, thresholds, write)[-1]
         print_json(prediction.as_json() | {"set": thresholds.overrides, "next": following})
     else:
-        print("\n".join(_lines(arguments.out, prediction, thresholds, arguments.write)))
+        print("\n".join(_lines(out, prediction, thresholds, write)))
 
 
 def write_recipe(path: Path, text: str, base: Mapping[str, Any], values: Mapping[str, Any]) -> None:
@@ -56,14 +48,21 @@ def write_recipe(path: Path, text: str, base: Mapping[str, Any], values: Mapping
         raise UsageError(f"--write {path}: exists already. Choose another name, or remove it.")
     if not path.parent.is_dir():
         raise UsageError(f"--write {path}: the folder {path.parent} does not exist.")
-    for candidate in (edit(text, base, values), dump(values)):
-        with commit(path) as temporary:
-            temporary.write_text(candidate, encoding="utf-8")
-        with suppress(UsageError):
-            if toml_value(load_toml(path)) == toml_value(values):  # the order of rules is part of a recipe
-                return
-        path.unlink()
+    for write in (partial(edit, text, base, values), partial(dump, values)):
+        with suppress(TOMLKitError, ValueError, TypeError, KeyError):  # of a text that cannot take these values
+            with commit(path) as temporary:
+                temporary.write_text(write(), encoding="utf-8")
+            with suppress(UsageError):
+                if _means(load_toml(path), values):
+                    return
+            path.unlink()
     raise UsageError(f"--write {path}: these values cannot be written as TOML.")
+
+
+def _means(written: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Whether both are one recipe; the order of a filter's rules is a part of it."""
+    rules, wanted = written.get("filter", {}), values.get("filter", {})
+    return written == values and toml_value(rules) == toml_value(wanted)
 
 
 def retune(out: str, sets: Sequence[str], unsets: Sequence[str], write: str | None) -> tuple[Prediction, Thresholds]:

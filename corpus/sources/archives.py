@@ -19,7 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from corpus.sources.compression import PIECE_BYTES, DamagedStream, Meter, compression_of, read_pieces
+from corpus.sources.compression import (
+    FREE_BYTES,
+    MAX_RATIO,
+    PIECE_BYTES,
+    DamagedStream,
+    compression_of,
+    read_pieces,
+)
 from corpus.sources.record import BadRecord
 
 MAX_DEPTH = 2  # an archive in an archive is read
@@ -82,12 +89,11 @@ def _directory_bytes(path: Path) -> int:
 def _zip_member(
     archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, folder: Path
 ) -> Iterator[Member | BadRecord]:
-    meter = Meter()
-    meter.bytes_in = entry.compress_size
+    most = FREE_BYTES + MAX_RATIO * entry.compress_size
     target = _target(folder, name)
     try:
         with archive.open(entry) as source:
-            _copy(cast(BinaryIO, source), target, meter, entry.header_offset)
+            _copy(cast(BinaryIO, source), target, most, entry.header_offset)
     except DamagedStream as damage:
         yield BadRecord(entry.header_offset, entry.compress_size, damage.kind, f"{name}: {damage.detail}")
     except DAMAGE as error:
@@ -113,7 +119,7 @@ def _tar_members(path: Path, folder: Path) -> Iterator[Member | BadRecord]:
                         continue
                     target = _target(folder, name)
                     with source:
-                        _copy(cast(BinaryIO, source), target, None, offset)
+                        _copy(cast(BinaryIO, source), target, entry.size, offset)
                     yield Member(name, target)
                     target.unlink()
     except DamagedStream as damage:
@@ -138,11 +144,13 @@ class _Pieces:
         return b"".join(parts)
 
 
-def _copy(source: BinaryIO, target: Path, meter: Meter | None, offset: int) -> None:
+def _copy(source: BinaryIO, target: Path, max_bytes: int, offset: int) -> None:
+    num_bytes = 0
     with target.open("wb") as file:
         while piece := source.read(PIECE_BYTES):
-            if meter is not None:
-                meter.add(len(piece), offset)
+            num_bytes += len(piece)
+            if num_bytes > max_bytes:
+                raise DamagedStream("bomb", offset, f"more than {MAX_RATIO} times its compressed size")
             file.write(piece)
 
 

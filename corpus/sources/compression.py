@@ -182,19 +182,6 @@ def find(file: BinaryIO, start: int, wanted: bytes) -> int | None:
         start += len(block) - len(wanted) + 1
 
 
-class Meter:
-    """Counts bytes in and out of a decompressor; refuses a bomb."""
-
-    def __init__(self) -> None:
-        self.bytes_in = self.bytes_out = 0
-
-    def add(self, bytes_out: int, offset: int) -> None:
-        """Count decompressed bytes; raises `DamagedStream` of kind `bomb`."""
-        self.bytes_out += bytes_out
-        if self.bytes_out > FREE_BYTES + MAX_RATIO * self.bytes_in:
-            raise DamagedStream("bomb", offset, f"more than {MAX_RATIO} times its compressed size")
-
-
 class KeepingDecoder:
     """A decoder of bzip2, xz or zstd with the interface of a zlib decoder; input it cannot use yet it keeps itself."""
 
@@ -222,20 +209,19 @@ def new_decoder(compression: Compression, dictionary: zstd.ZstdDict | None = Non
         return KeepingDecoder(bz2.BZ2Decompressor())
     if compression == "xz":
         return KeepingDecoder(lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_XZ_BYTES))
-    options = {zstd.DecompressionParameter.window_log_max: MAX_ZSTD_WINDOW_LOG}
-    return KeepingDecoder(zstd.ZstdDecompressor(dictionary, options))
+    window = zstd.DecompressionParameter.window_log_max
+    return KeepingDecoder(zstd.ZstdDecompressor(dictionary, {window: MAX_ZSTD_WINDOW_LOG}))
 
 
 class GzipMembers:
     """A gzip, bzip2, xz or zstd file as a row of members, each readable like a file; damage raises `DamagedStream`.
 
     `first` are the bytes that a member's content begins with: how the next one is recognised after damage. Zero padding
-    is passed over. With `meter` all members count together, and what stands before the first is no padding.
+    is passed over. Where they are read as a `whole`, all members count together for a bomb, and what stands before the
+    first is no padding.
     """
 
-    def __init__(
-        self, file: BinaryIO, first: bytes, compression: Compression = "gzip", meter: Meter | None = None
-    ) -> None:
+    def __init__(self, file: BinaryIO, first: bytes, compression: Compression = "gzip", *, whole: bool = False) -> None:
         self._file, self._first, self._compression = file, first, compression
         self.start = 0  # where the current member begins in the file
         self._data = b""  # compressed bytes that were read and not yet used
@@ -244,13 +230,13 @@ class GzipMembers:
         file.seek(self._position)
         self._decoder = new_decoder(compression, self._dictionary)
         self._is_full = False  # the last piece was as large as asked for: more may be ready
-        self._whole, self._meter = meter, meter or Meter()
-        self._chunk_bytes = MEMBER_CHUNK_BYTES if meter is None else PIECE_BYTES
-        self._told = 0
+        self._whole = whole
+        self._chunk_bytes = PIECE_BYTES if whole else MEMBER_CHUNK_BYTES
+        self._bytes_out = 0  # since _counted_from
 
     def advance(self) -> bool:
         """Go to the next member, which begins where the last one ended (or at `resync`'s place); False at the end."""
-        padding = b"\0" if self._decoder.eof or self._whole is None else b""
+        padding = b"" if self._whole and not self._decoder.eof else b"\0"
         self._data = (self._decoder.unused_data if self._decoder.eof else self._data).lstrip(padding)
         while not self._data:
             if not self._fill():
@@ -258,9 +244,8 @@ class GzipMembers:
             self._data = self._data.lstrip(padding)
         self.start = self._position - len(self._data)
         self._decoder, self._is_full = new_decoder(self._compression, self._dictionary), False
-        if self._whole is None:
-            self._meter, self._counted_from = Meter(), self.start
-        self._told = 0
+        if not self._whole:
+            self._bytes_out, self._counted_from = 0, self.start
         return True
 
     def read(self, size: int = -1) -> bytes:
@@ -272,22 +257,22 @@ class GzipMembers:
                     f"the file ends inside a {self._compression} {'frame' if self._compression == 'zstd' else 'member'}"
                 )
                 raise DamagedStream("truncated", self._position, detail, self.start)
-            self._meter.bytes_in = self._position - self._counted_from
             try:
                 piece = self._decoder.decompress(self._data, size)
             except zlib.error as error:
                 offset = self._position - len(self._data)
                 raise DamagedStream("corrupt", offset, f"{self._compression}: {error}", self.start) from error
             self._data, self._is_full = self._decoder.unconsumed_tail, len(piece) == size
-            self._meter.add(len(piece), self.start)
+            self._bytes_out += len(piece)
+            if self._bytes_out > FREE_BYTES + MAX_RATIO * (self._position - self._counted_from):
+                raise DamagedStream("bomb", self.start, f"more than {MAX_RATIO} times its compressed size")
             if piece:
-                self._told += len(piece)
                 return piece
         return b""
 
     def tell(self) -> int:
         """Decompressed bytes of the current member that were read."""
-        return self._told
+        return self._bytes_out
 
     def resync(self, start: int) -> bool:
         """Go to the next member from `start` on that begins as the first one should; False when there is none."""
@@ -308,7 +293,7 @@ class GzipMembers:
 
 def _unpack(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
     first = file.tell()
-    members = GzipMembers(file, b"", compression, Meter())
+    members = GzipMembers(file, b"", compression, whole=True)
     while members.advance():
         try:
             yield from iter(members.read, b"")

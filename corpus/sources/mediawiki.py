@@ -38,7 +38,7 @@ PAGE = re.compile(rb"<page>")
 PAGE_END = b"</page>"
 MAX_SITE_BYTES = 1 << 20  # of what stands before the first page
 REVISION = ("text", "model", "timestamp")  # what is read of a revision
-MAX_TAGS = 1_000_000  # of a page; one of a thousand revisions has 24,000
+MAX_TAGS = 100_000  # of a page; one of a thousand revisions has 24,000, and an element takes 500 bytes
 MAX_ESCAPED_RATIO = 3  # bytes of XML in a byte of text; `&quot;` has six, and pages are not made of it
 PAGE_OVERHEAD_BYTES = 64 << 10
 _URL_SAFE = "/:;@$!*(),~"  # what MediaWiki leaves as it is in the address of a page
@@ -196,7 +196,8 @@ def _read_block(block: Block, offset: int, site: Site, config: SourcesConfig) ->
         return
     page = _parse(data + ended)
     if page is None:
-        yield BadRecord(offset, len(data), "xml", "a page that is not well-formed")
+        what = f"of more than {MAX_TAGS:,} elements" if data.count(b"<") > MAX_TAGS else "that is not well-formed"
+        yield BadRecord(offset, len(data), "xml", f"a page {what}")
     else:
         yield _to_record(page, offset, len(data), site, config)
     if rest.strip() not in (b"", b"</mediawiki>") and not block.damaged:

@@ -48,7 +48,7 @@ class ExtractStage(Stage):
     """Records of the input files to documents."""
 
     name: ClassVar[str] = "extract"
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
 
     files: tuple[File, ...]
     sources: SourcesConfig = field(default_factory=SourcesConfig)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from corpus.engine.run import read_run
 from corpus.engine.stage import Stage
 from corpus.recipe import load_recipe
 from corpus.report.status import status
-from tests.corpus.texts import document
+from tests.corpus.texts import document, write_records
 from tokenizer.__main__ import main as tokenizer
 
 OPTIONS = [
@@ -44,11 +43,9 @@ def test_the_optional_stages_are_those_that_some_recipe_has_and_the_plain_one_ha
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    records = [{"text": document(seed), "url": f"https://example.org/{seed}", "source": "web"} for seed in range(30)]
-    lines = [json.dumps(record, ensure_ascii=False) for record in records]
-    (tmp_path / "in" / "web.jsonl").write_text("\n".join(lines))
-    (tmp_path / "items.jsonl").write_text(json.dumps({"text": document(3)[:80]}, ensure_ascii=False))
+    records = ({"text": document(seed), "url": f"https://example.org/{seed}", "source": "web"} for seed in range(30))
+    write_records(tmp_path / "in" / "web.jsonl", records)
+    write_records(tmp_path / "items.jsonl", [{"text": document(3)[:80]}])
     return tmp_path
 
 

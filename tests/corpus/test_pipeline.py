@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -160,25 +161,13 @@ def test_kill_9_mid_run_then_the_same_command(inputs: Path, built: Path, tmp_pat
 def test_a_changed_threshold_reruns_the_filter_and_not_the_extraction(
     inputs: Path, built: Path, tmp_path: Path
 ) -> None:
-    assert main(arguments(inputs, tmp_path)) == 0
-    before = read_run(str(tmp_path))["stages"]
-    assert main(arguments(inputs, tmp_path, 0, "--set", "filter.length.num_chars.min=700")) == 0
-    after = read_run(str(tmp_path))["stages"]
+    out = Path(shutil.copytree(built, tmp_path / "out"))
+    before = read_run(str(out))["stages"]
+    assert main(arguments(inputs, out, 0, "--set", "filter.length.num_chars.min=700")) == 0
+    after = read_run(str(out))["stages"]
     assert after["extract"] == before["extract"]
     assert after["filter"] != before["filter"]
-    assert current(str(tmp_path), "filter").counts.dropped["length.num_chars"] > 1
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [
-        ("https://example.org/1000.html", "length.num_chars"),
-        ("https://example.org/5.html", "kept"),
-    ],
-)
-def test_explain_tells_the_fate(built: Path, capsys: pytest.CaptureFixture[str], key: str, expected: str) -> None:
-    assert main(["explain", str(built), key]) == 0
-    assert expected in capsys.readouterr().out
+    assert current(str(out), "filter").counts.dropped["length.num_chars"] > 1
 
 
 def test_explain_names_the_document_that_stays_for_a_duplicate(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,14 +179,14 @@ def test_explain_names_the_document_that_stays_for_a_duplicate(built: Path, caps
     assert "exact duplicate" in output and kept.pop() in output
 
 
-def test_verify_is_silent_on_a_good_build_and_finds_a_flipped_bit(inputs: Path, tmp_path: Path) -> None:
-    assert main(arguments(inputs, tmp_path)) == 0
-    assert main(["verify", str(tmp_path)]) == 0
-    victim = Path(current(str(tmp_path), "text").files()[0].url)
+def test_verify_is_silent_on_a_good_build_and_finds_a_flipped_bit(built: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(built, tmp_path / "out")
+    assert main(["verify", str(out)]) == 0
+    victim = Path(current(str(out), "text").files()[0].url)
     data = bytearray(victim.read_bytes())
     data[len(data) // 2] ^= 1
     victim.write_bytes(data)
-    assert main(["verify", str(tmp_path)]) == 1
+    assert main(["verify", str(out)]) == 1
 
 
 @pytest.mark.parametrize(
@@ -214,23 +203,3 @@ def test_mistakes_exit_with_2_and_say_what_is_right(
 ) -> None:
     assert main([*arguments(inputs, tmp_path / "out"), *changes]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_no_personal_data_in_reports(inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    phone, identity, mail = "13800138000", "11010519491231002X", "zhang.san@example.com"
-    lines = [line(seed, text=f"{document(seed)}\n请拨打{phone}或写信至{mail}，证件{identity}。") for seed in range(12)]
-    lines += [line(99, text=f"电话{phone}")]
-    (tmp_path / "a.jsonl").write_bytes(b"".join(lines))
-    out = tmp_path / "out"
-    assert (
-        main(["run", "--recipe", "web_zh", "--input", str(tmp_path / "a.jsonl"), "--out", str(out), "--workers", "0"])
-        == 0
-    )
-    assert main(["explain", str(out), "https://example.org/99.html"]) == 0
-    captured = capsys.readouterr()
-    shown = captured.out + captured.err + (out / "report.html").read_text() + (out / "report.md").read_text()
-    texts = "".join(row["text"] for row in kept_documents(out))
-    for secret in (phone, identity, mail):
-        assert secret not in shown
-        assert secret not in texts
-    assert "请拨打" in texts

@@ -10,7 +10,7 @@ import pytest
 from corpus import build, plan
 from corpus.__main__ import main
 from corpus.recipe import load_recipe
-from tests.corpus.texts import document
+from tests.corpus.texts import write_shards
 
 EVERYTHING = (  # what a recipe can switch on
     "dedup.repeated_lines.min_documents=10",
@@ -23,14 +23,7 @@ OPTIONS = ["--recipe", "web_zh", "--set", "sources.task_bytes=1000"]
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> Path:
-    (tmp_path / "in").mkdir()
-    for shard in range(2):
-        records = [
-            {"text": document(seed), "url": f"https://example.org/{seed}"} for seed in range(shard * 9, shard * 9 + 9)
-        ]
-        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        (tmp_path / "in" / f"{shard}.jsonl").write_text(text)
-    return tmp_path / "in"
+    return write_shards(tmp_path / "in", [range(9), range(9, 18)])
 
 
 def planned(capsys: pytest.CaptureFixture[str], inputs: Path, out: Path) -> dict[str, object]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 SUBJECTS = "老师 船长 邻居 图书管理员 木匠 研究员 售票员 我的祖母 那位画家 村里的医生 年轻的记者 气象站的同事 茶馆老板 修表的师傅 邮递员 两个学生".split()
 TIMES = "清晨 黄昏时分 去年冬天 雨停以后 每逢周末 开会之前 深夜里 节日那天 春耕的时候 第二天中午 放学以后 风最大的那几天".split()
@@ -29,3 +33,18 @@ def document(seed: int, num_sentences: int = 14) -> str:
         sentences.append(f"{time}，{subject}{action}，前后用了{number}天。{ending}")
     paragraphs = ["".join(sentences[start : start + 4]) for start in range(0, num_sentences, 4)]
     return "\n".join(paragraphs)
+
+
+def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:
+    """Write JSON lines; returns the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def write_shards(folder: Path, shards: Sequence[Sequence[int]], num_texts: int = 1_000_000) -> Path:
+    """Write `N.jsonl` for each shard, a document with an address for each seed, of so many different texts."""
+    for number, seeds in enumerate(shards):
+        records = ({"text": document(seed % num_texts), "url": f"https://example.org/{seed}"} for seed in seeds)
+        write_records(folder / f"{number}.jsonl", records)
+    return folder

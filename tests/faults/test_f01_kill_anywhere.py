@@ -18,7 +18,7 @@ import pytest
 from corpus.engine import durable
 from corpus.engine.run import run_stages
 from corpus.engine.storage import File
-from tests.corpus.engine.toy import Joined, Lines, text_files, tree, undisturbed
+from tests.corpus.engine.toy import Joined, Lines, numbered_files, tree, undisturbed
 
 
 def in_child(action: Callable[[], None], kill_at: int) -> bool:
@@ -49,7 +49,7 @@ def counted(function: Callable[..., object], counter: Iterator[int], kill_at: in
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[File, ...]:
-    return text_files(tmp_path / "in", ("第0行之文\n" * (index + 3) for index in range(3)))
+    return numbered_files(tmp_path / "in", 3)
 
 
 @pytest.mark.long

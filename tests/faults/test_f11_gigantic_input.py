@@ -49,11 +49,11 @@ def line(index: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "text", "html", "warc"])
-def test_one_line_of_a_quarter_of_a_gigabyte(tmp_path: Path, kind: str) -> None:
+def test_one_line_of_128_megabytes(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "a"
     with path.open("wb") as file:
         file.write(b"WARC/1.1\r\n" if kind == "warc" else b'{"text": "')
-        file.truncate(1 << 28)  # a hole: zeros that take no room
+        file.truncate(1 << 27)  # a hole: zeros that take no room
         file.seek(0, os.SEEK_END)
         if kind == "jsonl":
             file.write(b'"}\n' + line(1))

@@ -40,7 +40,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
-    with closing(Sandbox(ACT, Limits(seconds=1.5, megabytes=256))) as box:
+    with closing(Sandbox(ACT, Limits(seconds=0.8, megabytes=256))) as box:
         yield box
 
 

@@ -17,12 +17,12 @@ from corpus.engine.executor import Call, ProcessExecutor
 from corpus.engine.run import run_stages
 from corpus.engine.storage import File
 from tests.corpus.engine.test_run import wait_for
-from tests.corpus.engine.toy import Joined, Lines, text_files, tree, undisturbed
+from tests.corpus.engine.toy import Joined, Lines, numbered_files, tree, undisturbed
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[File, ...]:
-    return text_files(tmp_path / "in", ("第0行之文\n" * (index + 3) for index in range(6)))
+    return numbered_files(tmp_path / "in", 6)
 
 
 def work(folder: str, name: str) -> list[str]:

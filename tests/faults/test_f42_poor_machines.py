@@ -16,7 +16,7 @@ from corpus.engine.run import run_stages
 from corpus.engine.storage import File
 from corpus.report.status import status
 from corpus.report.verify import verify
-from tests.corpus.engine.toy import Joined, Lines, text_files, tree, undisturbed
+from tests.corpus.engine.toy import Joined, Lines, numbered_files, tree, undisturbed
 from tests.faults.conftest import Disk
 
 pytestmark = pytest.mark.timeout(600)
@@ -33,7 +33,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[File, ...]:
-    return text_files(tmp_path / "in", ("第0行之文\n" * (index + 3) for index in range(4)))
+    return numbered_files(tmp_path / "in", 4)
 
 
 def run(files: tuple[File, ...], out: Path) -> None:

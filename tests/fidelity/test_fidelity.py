@@ -53,6 +53,12 @@ def test_narayanan_table_1_is_predicted_better_than_by_any_constant() -> None:
     assert rank_correlation(measured.tolist(), predicted.tolist()) > 0.8
 
 
+def test_constants_are_those_of_the_table() -> None:
+    measured = np.array([row.tflops for row in load_published("narayanan-2021").rows])
+    found = {name: (round(of.mean, 3), round(of.worst, 3)) for name, _, of in errors.constants(measured)}
+    assert found["144, errors as of step times"] == (0.06, 0.132)
+
+
 def test_an_error_is_of_speed_whatever_was_published() -> None:
     row = load_published("narayanan-2021").rows[0]
     prediction = row.predict(load_cluster("selene-a100-80"))

@@ -29,6 +29,7 @@ OF_ORDER = 1e-5
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
 LAYOUTS: dict[str, tuple[int, dict[str, Any]]] = {
     "1 rank": (1, {}),
+    "dp 2": (2, {}),
     "pp 2, zero-bubble": (2, {"pp": 2, "schedule": "zero-bubble"}),
     "tp 2 x pp 2": (4, {"tp": 2, "pp": 2}),
     "tp 2 x dp 2": (4, {"tp": 2}),

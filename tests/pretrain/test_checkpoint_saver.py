@@ -21,6 +21,7 @@ from pretrain.checkpoint.shards import write_shard
 from pretrain.config import RunConfig
 from pretrain.errors import FailedRank
 from tests.pretrain.checkpoints import assert_equal, contents, load_only, resume_from, saver_of
+from tests.pretrain.data.shards import resident_kib
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 
@@ -224,6 +225,29 @@ def test_a_rank_that_holds_no_slice_writes_no_file(tmp_path: Path) -> None:
     assert names == {shards.SHARD_FILE.format(1), "COMMIT.json", "config.json", "state.json", "tokenizer.model"}
     for again in reused_ranks(without_slices, 2, config, tmp_path):
         assert_equal(again[1], first[2])
+
+
+def growth(out: Path) -> list[int]:
+    """Resident memory in KiB after each of 10 saves in the background."""
+    sizes = []
+    with tiny_run(tiny_config(model={"hidden_size": 256}, checkpoint={"keep_last": 1})) as run:
+        saver = saver_of(run, out)
+        for _ in range(10):
+            train_steps(run, 1)
+            saver.save(run.state)
+            saver.wait()
+            list(saver.ended())
+            sizes.append(resident_kib())
+    return sizes
+
+
+@pytest.mark.long
+def test_memory_is_flat_over_saves(tmp_path: Path) -> None:
+    """A checkpoint has 20 MB: were one left behind in memory each time, it would be seen at once."""
+    (sizes,) = run_ranks(growth, 1, tmp_path)
+    num_bytes = sum(path.stat().st_size for path in checkpoint.step_folder(tmp_path, 10).iterdir())
+    assert num_bytes > 15e6
+    assert (sizes[-1] - sizes[4]) * 1024 < num_bytes / 2, sizes
 
 
 def finishing(out: Path) -> list[bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
 from pretrain.batch_size import BatchSizes, check_batch_sizes
 from pretrain.config import RunConfig, load_config, named_configs, to_json, with_vocab_size
+from pretrain.schedules import SCHEDULES, ScheduleSpec
 from tests.pretrain.tiny import tiny_config
 
 
@@ -140,6 +142,25 @@ def test_models_that_ranks_cannot_share_are_refused(model: dict[str, Any], messa
     with pytest.raises(UsageError, match=r"384 ranks cannot share 256 entries .* example 128"):
         heads = {"num_heads": 384, "hidden_size": 768, "ffn_hidden_size": 768}
         tiny_config(model=heads, parallel={"tp": 384})
+
+
+@pytest.mark.parametrize(("schedule", "spec"), SCHEDULES.items(), ids=SCHEDULES)
+def test_legal_layouts_are_taken(schedule: str, spec: ScheduleSpec) -> None:
+    recomputes = [("none", 1), ("selective", 1), ("full", 1), ("full", 3)]
+    axes = product((1, 2, 4), (1, 2, 4), (False, True), (1, 2, 3), (1, 2), recomputes)
+    for tp, pp, sequence_parallel, zero, dp_replicate, (recompute, every) in axes:
+        layout = {"tp": tp, "pp": pp, "sequence_parallel": sequence_parallel, "zero": zero, "schedule": schedule,
+                  "dp_replicate": dp_replicate, "recompute": recompute, "recompute_every": every}  # fmt: skip
+        if pp == 1:
+            assert tiny_config(parallel=layout).parallel.num_stages == 1
+            continue
+        for chunks in {spec.fewest_chunks, spec.most_chunks or 4}:
+            num_stages = pp * chunks
+            model = {"num_layers": num_stages + 1}
+            uneven = layout | {"stages_per_rank": chunks, "layers_per_stage": [2, *[1] * (num_stages - 1)]}
+            assert tiny_config(model=model, parallel=uneven).parallel.num_stages == num_stages
+        default = tiny_config(model={"num_layers": 16}, parallel=layout).parallel
+        assert default.chunks == spec.fewest_chunks
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

@@ -10,6 +10,7 @@ from tests.pretrain.precision import LAYOUTS, PRECISIONS, agreement
 
 MARKS: dict[str, Any] = {
     "1 rank": (),
+    "dp 2": pytest.mark.long,
     "pp 2, zero-bubble": pytest.mark.long,
     "tp 2 x pp 2": pytest.mark.long,
 }  # the others are slow

@@ -3,8 +3,10 @@ left."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 from unittest import mock
@@ -12,7 +14,7 @@ from unittest import mock
 import pytest
 
 from tests.pretrain import ranks
-from tests.pretrain.ranks import RanksFailed, end_reused_ranks, reused_ranks
+from tests.pretrain.ranks import RanksFailed, end_reused_ranks, reused_ranks, run_ranks
 
 
 def process() -> int:
@@ -27,6 +29,10 @@ def fails_on_one() -> None:
 def is_killed() -> None:
     if os.environ["RANK"] == "1":
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def waits() -> None:
+    time.sleep(1000)
 
 
 def hides_in_its_answer() -> Any:
@@ -54,6 +60,30 @@ def test_ranks_are_kept_until_one_fails(function: Callable[[], Any], message: st
     assert not set(reused_ranks(process, 2)) & set(first)
 
 
+def test_a_rank_that_was_killed_between_two_tests_is_told_and_replaced() -> None:
+    first = reused_ranks(process, 2)
+    os.kill(first[1], signal.SIGKILL)
+    with pytest.raises(RanksFailed, match="rank 1: died with exit code -9"):
+        reused_ranks(process, 2)
+    assert all_gone(first)
+    reused_ranks(process, 2)
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, pytest.fail.Exception])
+def test_an_interrupt_and_a_timeout_of_the_test_end_the_ranks(interrupt: type[BaseException]) -> None:
+    first = reused_ranks(process, 2)
+    with mock.patch.object(ranks, "wait", side_effect=interrupt("now")), pytest.raises(interrupt):
+        reused_ranks(waits, 2)
+    assert all_gone(first)
+
+
+def test_a_deadline_ends_them() -> None:
+    first = reused_ranks(process, 2)
+    with pytest.raises(RanksFailed, match="rank 0: still running at the deadline"):
+        reused_ranks(waits, 2, deadline_seconds=0.01)
+    assert all_gone(first)
+
+
 def test_no_more_are_kept_than_the_limit_and_none_after_the_end() -> None:
     first = reused_ranks(process, 2)
     with mock.patch.object(ranks, "MOST_REUSED_RANKS", 2):
@@ -61,3 +91,11 @@ def test_no_more_are_kept_than_the_limit_and_none_after_the_end() -> None:
     assert all_gone(first)
     end_reused_ranks()
     assert all_gone([alone])
+
+
+def test_ranks_have_torch_whoever_started_a_server_before() -> None:
+    """That of multiprocessing, which builds use, has imported what its first user wanted."""
+    worker = multiprocessing.get_context("forkserver").Process(target=process)
+    worker.start()
+    worker.join()
+    assert max(run_ranks(time.process_time, 2)) < 1

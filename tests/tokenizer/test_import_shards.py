@@ -211,16 +211,16 @@ def test_a_document_table_that_ascends_only_where_differences_wrap_is_refused(tm
 
 
 @pytest.mark.parametrize(
-    ("suffix", "data", "message"),
+    ("data", "message"),
     [
-        (".bin", MEGATRON_BIN[:-1], r"a\.bin: offset 8: ends inside a token"),
-        (".bin", MEGATRON_BIN[:-2], r"a\.idx: .*are not the 4 tokens"),
-        (".bin", MEGATRON_BIN + b"\0\0", r"a\.idx: .*are not the 6 tokens"),
+        (MEGATRON_BIN[:-1], r"a\.bin: offset 8: ends inside a token"),
+        (MEGATRON_BIN[:-2], r"a\.idx: .*are not the 4 tokens"),
+        (MEGATRON_BIN + b"\0\0", r"a\.idx: .*are not the 6 tokens"),
     ],
 )
-def test_a_megatron_bin_of_another_size_is_refused(tmp_path: Path, suffix: str, data: bytes, message: str) -> None:
+def test_a_megatron_bin_of_another_size_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "a.idx").write_bytes(MEGATRON_IDX)
-    (tmp_path / f"a{suffix}").write_bytes(data)
+    (tmp_path / "a.bin").write_bytes(data)
     with pytest.raises(WenhaiError, match=message):
         list(MegatronFile(tmp_path / "a.bin", tmp_path / "a.idx").ends())
 
@@ -309,7 +309,7 @@ def test_usage(tmp_path: Path, model_file: Path, capsys: pytest.CaptureFixture[s
     (tmp_path / "pipe.bin").write_bytes(b"")
     os.mkfifo(tmp_path / "pipe.idx")
     for words, message in (
-        ([], "nothing to adopt"),
+        ([], "nothing to import"),
         ([tmp_path / "none"], "none.bin: is no file"),
         ([tmp_path / "none.ds"], "none.ds: is no file"),
         ([tmp_path / "x*"], "x*.bin: is no file. Name prefixes one by one"),
@@ -337,7 +337,7 @@ def test_a_build_with_text_or_a_tokenizer_of_its_own_is_left_alone(
     (tmp_path / "run.json").write_text(json.dumps({"format": 1, "stages": {stage: entry}}))
     write_megatron(tmp_path / "a", [[[7, EOD]]])
     assert run(tmp_path / "a", "--tokenizer", model_file, "--out", tmp_path) == 2
-    assert "Adopt into another folder" in capsys.readouterr().err
+    assert "Import into another folder" in capsys.readouterr().err
 
 
 def test_names_that_collide_are_numbered(tmp_path: Path, model_file: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.demo.warc import Page, write_warc
+from tools.demo.debian_pages import Page, write_warc
 from tools.evaluate import crawl as evaluate_crawl
 from tools.fake_site.crawling import read_payloads
 from tools.fake_site.expected import Row, digest_of

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -183,19 +184,6 @@ def test_many_pages_can_all_be_reached() -> None:
     assert found == set(web.truth.pages) and len(found) == 1000
 
 
-def right(web: Web) -> Seen:
-    """A crawl that did everything right."""
-    pages = web.truth.pages.values()
-    seen = Seen(fates={page.url: min(page.fates) for page in pages})
-    seen.asked.update({page.url: page.least for page in pages})
-    seen.payloads = {page.url: page.digest or "sha1:X" for page in pages if min(page.fates) in KEPT}
-    return seen
-
-
-def wrong(web: Web, seen: Seen) -> list[str]:
-    return [fault for row in web.truth.compare(seen) for fault in row.wrong if "requests, not" not in fault]
-
-
 def test_truth_notices_every_error() -> None:
     web = Web(80)
     site = web.site("a.test")
@@ -203,40 +191,26 @@ def test_truth_notices_every_error() -> None:
     site.expect("/secret", "secrets", "forbidden", ("drop:robots",), 0, 0)
     site.family("/trap.*", "traps", TRAPPED, ("fetched",), 1, 3)
     page, secret, trap = site.url("/page"), site.url("/secret"), site.url("/trap")
-    assert wrong(web, right(web)) == []
-
-    seen = right(web)
-    seen.asked[secret] += 1
-    assert wrong(web, seen) == [f"{secret}: asked for 1 times, not 0 to 0"]
-    seen = right(web)
-    seen.asked[page] += 1
-    assert wrong(web, seen) == [f"{page}: asked for 2 times, not 1 to 1"]
-    seen = right(web)
-    seen.fates = {secret: "drop:robots"}
-    assert wrong(web, seen)[0] == f"{page}: its fate is unknown, not fetched"
-    seen = right(web)
-    seen.payloads = {}
-    assert wrong(web, seen) == [f"{page}: not in the archive"]
-    seen = right(web)
-    seen.payloads = {page: digest_of(b"another"), secret: "sha1:X"}
-    assert wrong(web, seen) == [
-        f"{page}: the archive holds another payload",
-        f"{secret}: in the archive, though its fate says no",
-    ]
-    seen = right(web)
-    seen.canaries = 1
-    assert wrong(web, seen) == ["1 connections"]
-    seen = right(web)
-    seen.asked["http://b.test/"] += 1
-    assert wrong(web, seen) == ["http://b.test/: asked for, and no page of the site"]
-    seen = right(web)
-    seen.asked[trap] = 4
-    assert next(row.wrong for row in web.truth.compare(seen) if row.case == "traps")[0].endswith(
-        "4 requests, not 1 to 3"
-    )
-    seen = right(web)
-    seen.fates = {**seen.fates, trap: "moved"}
-    assert any("moved" in fault for fault in wrong(web, seen))
+    once, twice = Counter({page: 1, trap: 1}), Counter({page: 2, trap: 1})
+    fates, payload = {page: "fetched", secret: "drop:robots", trap: "fetched"}, {page: digest_of(b"page")}
+    assert not any(row.wrong for row in web.truth.compare(Seen(once, fates, payload)))
+    for seen, told in (
+        (Seen(once + Counter([secret]), fates, payload), f"{secret}: asked for 1 times, not 0 to 0"),
+        (Seen(twice, fates, payload), f"{page}: asked for 2 times, not 1 to 1"),
+        (Seen(once, {secret: "drop:robots"}, payload), f"{page}: its fate is unknown, not fetched"),
+        (Seen(once, fates, {}), f"{page}: not in the archive"),
+        (Seen(once, fates, {page: digest_of(b"another")}), f"{page}: the archive holds another payload"),
+        (Seen(once, fates, {**payload, secret: "sha1:X"}), f"{secret}: in the archive, though its fate says no"),
+        (Seen(once, fates, payload, canaries=1), "1 connections"),
+        (
+            Seen(once + Counter(["http://b.test/"]), fates, payload),
+            "http://b.test/: asked for, and no page of the site",
+        ),
+        (Seen(once + Counter({trap: 3}), fates, payload), "4 requests, not 1 to 3"),
+        (Seen(once, {**fates, trap: "moved"}, payload), "fates {'moved': 1} are not among fetched"),
+    ):
+        found = [fault for row in web.truth.compare(seen) for fault in row.wrong]
+        assert found and told in found[0], (told, found)
 
 
 def test_a_url_is_expected_once() -> None:

@@ -164,7 +164,7 @@ def batches(foreign: ForeignFile) -> Iterator[tuple[int, Tokens, NDArray[np.int6
             if count > MAX_DOCUMENT_TOKENS:
                 raise ShardError(
                     f"{foreign.path}: document {number} has {count:,} tokens; {MAX_DOCUMENT_TOKENS:,} at most can be "
-                    "adopted. Split it."
+                    "imported. Split it."
                 )
             tokens = np.fromfile(foreign.path, foreign.dtype, count, offset=start * foreign.dtype.itemsize)
             if len(tokens) < count:
@@ -209,7 +209,7 @@ def without_eod(
 
 
 def find_sources(prefixes: Mapping[str, Sequence[str]]) -> tuple[Source, ...]:
-    """The files of each split's prefixes; raises `UsageError` where one is missing or cannot be adopted."""
+    """The files of each split's prefixes; raises `UsageError` where one is missing or cannot be imported."""
     found = [
         (split, prefix.removeprefix("file://").removesuffix(".bin").removesuffix(".idx"))
         for split in SPLITS
@@ -227,7 +227,7 @@ def find_sources(prefixes: Mapping[str, Sequence[str]]) -> tuple[Source, ...]:
 
 def _files(prefix: str) -> tuple[File, ...]:
     if storage.is_remote(prefix):
-        raise UsageError(f"{prefix}: token files are adopted from a local disk. Copy them here first.")
+        raise UsageError(f"{prefix}: token files are imported from a local disk. Copy them here first.")
     suffixes: tuple[str, ...] = (".bin", ".idx")
     if prefix.endswith(".ds"):
         suffixes = ("", ".index", ".metadata") if storage.exists(f"{prefix}.metadata") else ("", ".index")
@@ -236,7 +236,7 @@ def _files(prefix: str) -> tuple[File, ...]:
             raise UsageError(f"{prefix}{suffix}: is no file. Name prefixes one by one; globs are for the shell.")
     if prefix.endswith(".ds") and storage.exists(f"{prefix}.loss"):
         raise UsageError(
-            f"{prefix}.loss: which tokens count in the loss cannot be adopted. Put it elsewhere to go without."
+            f"{prefix}.loss: which tokens count in the loss cannot be imported. Put it elsewhere to go without."
         )
     return tuple(file for suffix in suffixes for file in storage.list_inputs([prefix + suffix]))
 
@@ -258,12 +258,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> None:
-    """Adopt the files of all prefixes; what is done already is skipped."""
+    """Import the files of all prefixes; what is done already is skipped."""
     address = cluster_address(options)
     if not (options.prefixes or options.validation):
-        raise UsageError("nothing to adopt: name the prefix of a file, or --validation PREFIX.")
+        raise UsageError("nothing to import: name the prefix of a file, or --validation PREFIX.")
     if storage.exists(storage.join(options.out, RUN_NAME)) and read_run(options.out)["stages"].keys() - IMPORTED_STAGES:
-        raise UsageError(f"{options.out}: is a build that made its own tokenizer or text. Adopt into another folder.")
+        raise UsageError(f"{options.out}: is a build that made its own tokenizer or text. Import into another folder.")
     given = pretrained_tokenizer(options.tokenizer)
     sources = find_sources({"train": options.prefixes, "validation": options.validation})
     folders = run_stages(

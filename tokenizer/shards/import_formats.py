@@ -74,7 +74,7 @@ class MegatronFile(ForeignFile):
         self._num_sequences, self._num_entries = header.num_sequences, header.num_entries
         expected = index_size(self._num_sequences, self._num_entries)
         if self._num_sequences and size == expected + self._num_sequences:
-            _refuse(idx_path, expected, "sequences have modes (multimodal)", "Only text can be adopted.")
+            _refuse(idx_path, expected, "sequences have modes (multimodal)", "Only text can be imported.")
         if size != expected or not self._num_entries:
             counts = f"{self._num_sequences:,} sequences and {self._num_entries:,} document entries"
             _refuse(idx_path, 18, f"{counts} are not {size:,} bytes")

@@ -7,6 +7,9 @@ the peak on disk is one unpacked package (about 130 MB), not all.
 
 `apt-get` is asked with the system's package lists first. Where those are empty or older than the archive, lists are
 fetched into a folder of our own and it is asked again.
+
+The WARC files have the same bytes every time: one gzip member a record, ids from contents, dates given. The records are
+the crawler's, so that the demo's pages travel the way crawled pages do.
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
+from corpus.crawl.archive import records
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
-from tools.demo.warc import Page, write_warc
 
 PACKAGES = (
     "debian-handbook",
@@ -36,12 +42,22 @@ MAX_PAGE_BYTES = 4 << 20
 UPDATE_TIMEOUT_SECONDS = 300
 DOWNLOAD_TIMEOUT_SECONDS = 600
 CHINESE_PAGE = re.compile(r"(?:^|/)zh[-_](?:cn|tw)/(?:.*/)?[^/]+\.html?$|\.zh[-_](?:cn|tw)\.html?$", re.IGNORECASE)
+NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "wenhai.demo.invalid")
 NOTICE = """\
 The WARC files beside this notice hold the Chinese pages of these Debian packages, unchanged. Each package's licence is
 in its copyright file beside. The address of a page is made up from its package and path (the top-level domain
 `invalid` belongs to nobody); its date is the file's.
 
 """
+
+
+@dataclass(frozen=True)
+class Page:
+    """One fetched page: where it is from, when it was last changed (seconds since 1970), and its bytes."""
+
+    url: str
+    changed: int
+    html: bytes
 
 
 def fetch(out: Path, work: Path, say: Callable[[str], None]) -> int:
@@ -105,6 +121,26 @@ def chinese_pages(root: Path, package: str) -> Iterator[Page]:
         seen.add(target)
         short = name.removeprefix("usr/share/").removeprefix("doc/").removeprefix(f"{package}/")
         yield Page(f"https://{package}.demo.invalid/{quote(short)}", int(target.stat().st_mtime), target.read_bytes())
+
+
+def write_warc(path: Path, pages: Iterable[Page], about: dict[str, str]) -> None:
+    """Commit `pages` as response records behind one `warcinfo` record that carries the fields of `about`."""
+    with durable.commit(path) as temporary, open(temporary, "xb") as file:
+        file.writelines(_records(path.name, pages, about))
+
+
+def _records(name: str, pages: Iterable[Page], about: dict[str, str]) -> Iterator[bytes]:
+    yield _record("warcinfo", 0, {"WARC-Filename": name}, records.FIELDS, records.lines(about.items()))
+    for page in pages:
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(page.html)}\r\n\r\n".encode()
+        fields = {"WARC-Target-URI": page.url, "WARC-Payload-Digest": records.payload_digest(page.html)}
+        yield _record("response", page.changed, fields, records.RESPONSE, head + page.html)
+
+
+def _record(kind: str, changed: int, fields: dict[str, str], content_type: str, block: bytes) -> bytes:
+    date = datetime.fromtimestamp(changed, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    key = uuid.uuid5(NAMESPACE, "\n".join([kind, *fields.values(), records.payload_digest(block)]))
+    return records.pack(kind, key.urn, [("WARC-Date", date), *fields.items()], content_type, block)
 
 
 class Apt:

@@ -22,7 +22,7 @@ LINK = re.compile(r'href="([^"]*)"')
 ENGLISH = "The ferry left at noon, and nobody on the pier knew when it would return to the village by the lake. "
 
 
-def build(web: Web, data: Path | None = None, real_pages: int = MAX_REAL_PAGES) -> None:
+def build(web: Web, data: Path | None = None) -> None:
     """All hosts of this kind. `data`: a folder of folders of HTML pages, each of which becomes a site."""
     for codec, lie in CODECS.items():
         _encoding(web, codec, lie)
@@ -34,7 +34,7 @@ def build(web: Web, data: Path | None = None, real_pages: int = MAX_REAL_PAGES) 
     _english(web)
     for folder in sorted(data.iterdir()) if data else ():
         if folder.is_dir():
-            _real(web, folder, real_pages)
+            _real(web, folder)
 
 
 @cache
@@ -214,11 +214,11 @@ def _english(web: Web) -> None:
     linked.add("/", article("only linked"), "a host that is no seed")
 
 
-def _real(web: Web, folder: Path, most: int) -> None:
+def _real(web: Web, folder: Path) -> None:
     """A folder of real pages; its first page lists all that are served. Links to the others are taken out."""
     site = web.site(f"{folder.name.lower().replace('_', '-')}.test")
     codec = REAL_CODECS.get(folder.name, "utf-8")
-    pages = _real_pages(folder, most)
+    pages = _real_pages(folder)
     for target, html in pages.items():
         html = LINK.sub(lambda match, target=target: _kept_link(match, target, pages), html)  # type: ignore[misc]
         if codec != "utf-8":
@@ -230,10 +230,10 @@ def _real(web: Web, folder: Path, most: int) -> None:
     site.family(".*", "real pages' files", ALLOWED, ("error:http_404", "unknown", "drop:trap_pattern", "drop:trap_url"))
 
 
-def _real_pages(folder: Path, most: int) -> dict[str, str]:
+def _real_pages(folder: Path) -> dict[str, str]:
     """HTML by target, spread over the folder."""
     paths = sorted(folder.rglob("*.html"))
-    chosen = paths[:: max(1, len(paths) // most)][:most]
+    chosen = paths[:: max(1, len(paths) // MAX_REAL_PAGES)][:MAX_REAL_PAGES]
     return {"/" + quote(path.relative_to(folder).as_posix()): path.read_text("utf-8", "replace") for path in chosen}
 
 

@@ -135,12 +135,10 @@ class Site:
         """Expect something of a URL, whether or not there is a page."""
         self.web.truth.add(Expected(self.url(target), group, case, frozenset(fates), least, most, digest))
 
-    def forbid(
-        self, target: str, reply: Reply, case: str, fates: Iterable[str], group: str = FORBIDDEN, most: int = 0
-    ) -> None:
+    def forbid(self, target: str, reply: Reply, case: str, fates: Iterable[str], most: int = 0) -> None:
         """A page that is there, and that nobody may ask for (more than `most` times)."""
         self.serve(target, reply)
-        self.expect(target, case, group, fates, 0, most)
+        self.expect(target, case, FORBIDDEN, fates, 0, most)
 
     def family(
         self, pattern: str, case: str, group: str, fates: Iterable[str], least: int = 0, most: int | None = None

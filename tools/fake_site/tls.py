@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tools.fake_site.expected import FAULTY, REDIRECTED, Expected, digest_of
-from tools.fake_site.site import Site, Web, article
+from tools.fake_site.site import Web, article
 from tools.fake_site.wire import redirect
 
 GOOD, OTHER_NAME, SELF_SIGNED, EXPIRED, BROKEN = KINDS = ("good", "other-name", "self-signed", "expired", "plain")
@@ -34,7 +34,7 @@ def build(web: Web) -> None:
         site.add("/", article(site.host, [secure, "/plain.html", "/moved.html"]), "plain pages beside TLS")
 
 
-def make_certificates(folder: Path, hosts: Mapping[str, Site]) -> dict[str, ssl.SSLContext]:
+def make_certificates(folder: Path, hosts: Collection[str]) -> dict[str, ssl.SSLContext]:
     """Write the authority's certificate (`ca.pem`) and keys into the folder; a context for each host that has one."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization

@@ -33,7 +33,7 @@ _LINE_END_BYTES = re.compile(rb"[\r\n\0]+")
 Fields = Iterable[tuple[str, str]]
 
 
-def pack(kind: str, record_id: str, fields: Fields, content_type: str, block: bytes, level: int = GZIP_LEVEL) -> bytes:
+def pack(kind: str, record_id: str, fields: Fields, content_type: str, block: bytes) -> bytes:
     """One record; `record_id` is a URN, `fields` its headers beyond those that every record has."""
     head = [
         ("WARC-Type", kind),
@@ -44,7 +44,7 @@ def pack(kind: str, record_id: str, fields: Fields, content_type: str, block: by
         ("Content-Length", str(len(block))),
     ]
     record = b"".join((b"WARC/1.1\r\n", lines(head), b"\r\n", block, b"\r\n\r\n"))
-    return zlib.compress(record, level, wbits=GZIP_WINDOW_BITS)
+    return zlib.compress(record, GZIP_LEVEL, wbits=GZIP_WINDOW_BITS)
 
 
 def lines(fields: Fields) -> bytes:

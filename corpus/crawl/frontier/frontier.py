@@ -5,8 +5,8 @@ checkpoint, and what was claimed since is pending again. No call reads a wall cl
 which stands still while no process works: after a restart a host is owed the whole rest of its delay, whatever
 happened to the machine's clock meanwhile.
 
-Beside it: schema.py (the file), books.py (what balances, and what is written of a visit), budget.py (links, and which
-are not let in), hosts.py (whose turn it is).
+Beside it: schema.py (the file), url_counts.py (what balances, and what is written of a visit), budget.py (links, and
+which are not let in), hosts.py (whose turn it is).
 """
 
 from __future__ import annotations
@@ -191,14 +191,14 @@ class Frontier:
                 self._ended(slot.id, self._books.names[closed])
             self._release(claim, slot, due_at, state)
 
-    def give_up_host(self, host: str, fate: str, detail: str = "") -> int:
-        """Whatever of a host is pending, or found later in this round, has this fate; how many URLs fell now.
+    def give_up_host(self, host: str, fate: str, detail: str = "") -> None:
+        """Whatever of a known host is pending, or found later in this round, has this fate.
 
         A URL of it that is claimed is still to be finished or given back.
         """
         with self._work():
-            row = self._db.execute("SELECT id FROM hosts WHERE name = ?", (host,)).fetchone()
-            return 0 if row is None else self._close(row[0], fate, detail)
+            (id,) = self._db.execute("SELECT id FROM hosts WHERE name = ?", (host,)).fetchone()
+            self._close(id, fate, detail)
 
     def begin_round(self, since: datetime) -> int:
         """Make pages fetched before `since` due again, and what failed for a passing reason; how many there are.
@@ -254,7 +254,8 @@ class Frontier:
         return self._state.round
 
     def offered(self) -> tuple[int, int, dict[str, int]]:
-        """Links so far (books.py): to URLs not known before, to known ones, and refused and only counted, by fate."""
+        """Links so far, as url_counts.py tells them apart: to URLs not known before, to known ones, and refused and
+        only counted, by fate."""
         return self._state.known, self._state.again, dict(self._state.beyond)
 
     def seen_digest(self, digest: str) -> Reference | None:
@@ -355,12 +356,12 @@ class Frontier:
         self._db.execute("UPDATE hosts SET pending = pending - ? WHERE id = ?", (urls, host))
         self._hosts.gain(host, -urls, was_idle=False)
 
-    def _close(self, host: int, fate: str, detail: str = "") -> int:
+    def _close(self, host: int, fate: str, detail: str = "") -> None:
         closed = (self._books.fate(fate), host)
         self._db.execute("UPDATE hosts SET closed = ? WHERE id = ? AND closed IS NULL", closed)
-        return self._drop(host, fate, None, detail)
+        self._drop(host, fate, None, detail)
 
-    def _drop(self, host: int, fate: str, pattern: int | None, detail: str = "") -> int:
+    def _drop(self, host: int, fate: str, pattern: int | None, detail: str = "") -> None:
         """Pending URLs of a host (of one pattern, or all) fall to `fate`; the claimed one is spared."""
         claimed = next((url for url, slot in self._claims.items() if slot.id == host), None)
         urls = self._db.execute(
@@ -369,4 +370,3 @@ class Frontier:
             (self._books.fate(fate), detail or None, host, claimed, pattern, pattern),
         ).rowcount
         self._ended(host, fate, urls)
-        return urls

@@ -66,18 +66,15 @@ class Body:
 
     def _pass(self, data: bytes, layer: int) -> None:
         if layer == len(self._decoders):
-            self._keep(data)
+            self._kept += data
+            if len(self._kept) > self._max_bytes:
+                raise FetchError("too_large", f"more than {self._max_bytes} bytes when decoded")
             return
         for piece in self._decoders[layer].decode(data):
             self._out[layer] += len(piece)
             if self._out[layer] > FREE_BYTES + self._max_expansion * self.wire_bytes:
                 raise FetchError("bomb", f"more than {self._max_expansion} times its compressed size")
             self._pass(piece, layer + 1)
-
-    def _keep(self, data: bytes) -> None:
-        self._kept += data
-        if len(self._kept) > self._max_bytes:
-            raise FetchError("too_large", f"more than {self._max_bytes} bytes when decoded")
 
     def finish(self) -> bytes:
         """The decoded body. An empty one has no encoding, whatever its header says.
@@ -114,8 +111,9 @@ class _Zlib:
     def decode(self, data: bytes) -> Iterator[bytes]:
         starved = not data
         while not starved:
-            if self._decoder is None:
-                self._decoder = zlib.decompressobj(_deflate_bits(data))
+            if self._decoder is None:  # `deflate` is a zlib stream by the standard and a raw one by some servers
+                is_zlib = data[0] & 0x0F == _DEFLATE_METHOD
+                self._decoder = zlib.decompressobj(_ZLIB_BITS if is_zlib else _RAW_BITS)
             elif self._decoder.eof:
                 if self._bits != _GZIP_BITS or not data or not _GZIP_MAGIC.startswith(data[:2]):
                     return
@@ -135,11 +133,6 @@ def _one_more(members: int) -> int:
     if members == MAX_MEMBERS:
         raise FetchError("bomb", f"more than {MAX_MEMBERS} members of a compressed body")
     return members + 1
-
-
-def _deflate_bits(data: bytes) -> int:
-    """`deflate` is a zlib stream by the standard and a raw one by some servers; the first byte tells."""
-    return _ZLIB_BITS if data[0] & 0x0F == _DEFLATE_METHOD else _RAW_BITS
 
 
 class _Brotli:

@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 MAX_BYTES = 500 << 10  # RFC 9309, 2.5: at least so much is read; the rest is ignored
 MAX_REDIRECTS = 5  # RFC 9309, 2.3.1.2; the caller follows them
 LIFETIME_SECONDS = 86_400.0  # RFC 9309, 2.4
-UNREACHABLE_LIFETIME_SECONDS = 3_600.0
 MAX_STEPS = 30_000_000  # bytes compared for one URL, at worst: 1,000 rules of 25 bytes may speak of 1,000 of it
 PART_STEPS = 3_000  # what a piece between wildcards costs besides, in the time of such steps
 
@@ -136,11 +135,6 @@ class Robots:
         return any(rules.is_costly(path) or rules.find(path) is True for rules in (self._usage, self._usage_of_all))
 
     @property
-    def lifetime(self) -> float:
-        """Seconds for which the answer holds."""
-        return LIFETIME_SECONDS if self.reachable else UNREACHABLE_LIFETIME_SECONDS
-
-    @property
     def size(self) -> int:
         """Bytes of memory, about."""
         return 500 + self._rules.size + self._usage.size + self._usage_of_all.size
@@ -172,7 +166,7 @@ class RobotsCache:
     def put(self, host: str, robots: Robots, now: float) -> None:
         """Remember an answer; those used longest ago make room. The newest stays, however large."""
         self._drop(host)
-        self._entries[host] = (now + robots.lifetime, robots)
+        self._entries[host] = (now + LIFETIME_SECONDS, robots)
         self.size += robots.size
         while self.size > self._max_bytes and len(self._entries) > 1:
             self._drop(next(iter(self._entries)))

@@ -151,13 +151,13 @@ def to_link(
     encoding: str,
     *,
     depth: int,
-    priority: float,
     config: CrawlConfig,
     scope: Scope,
     seed: bool = False,
     redirects: int = 0,
 ) -> Link:
-    """A URL as a page wrote it, ready for the frontier; `refused` where a rule of ours already says no.
+    """A URL as a page wrote it, for the frontier: a seed is of priority 1, another's is still to be judged; `refused`
+    where a rule of ours already says no.
 
     Raises:
         BadUrl: nothing to fetch.
@@ -172,7 +172,7 @@ def to_link(
             refused = "max_depth"
         elif trap:
             refused = "trap_url"
-    return Link(target, key, host, domain, pattern, query_path, depth, priority, seed, redirects, refused)
+    return Link(target, key, host, domain, pattern, query_path, depth, float(seed), seed, redirects, refused)
 
 
 @lru_cache(maxsize=16_384)

@@ -17,6 +17,7 @@ from corpus.dedup.near.minhash import EXACT_BAND
 from corpus.dedup.records import RECORD_DTYPE, Array, Ordinals, Runs
 from corpus.dedup.text.hashing import GOLDEN, Keys, mix
 from corpus.engine.compiled import kernel
+from corpus.kernels.code_points import slots_for
 
 EXACT_FLAG = np.uint32(1 << 31)  # set in the number of a bucket of the exact key
 SHARED_DTYPE = np.dtype([("row", "<u4"), ("bucket", "<u4"), ("content", "<u8")])  # content: of the bucket's documents
@@ -122,15 +123,10 @@ def _number(words: Buckets) -> tuple[Ordinals, Buckets, int]:
         after[(key << left) >> right] = place + 1
 
     buckets, num_buckets, num_shared = np.zeros(count, np.uint32), 0, 0
-    capacity = 2
-    while capacity < 2 * largest:
-        capacity *= 2
-    table = np.empty(capacity, np.int64)
+    table = np.empty(slots_for(largest), np.int64)
     for cell in range(len(starts) - 1):
         start, end = starts[cell], starts[cell + 1]
-        size = 2
-        while size < 2 * (end - start):
-            size *= 2
+        size = slots_for(end - start)
         table[:size] = -1
         mask = np.uint64(size - 1)
         for i in range(start, end):

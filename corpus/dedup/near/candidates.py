@@ -30,6 +30,7 @@ from corpus.dedup.records import RECORD_DTYPE, Array, Ordinals, differs, pick
 from corpus.dedup.text.hashing import Keys
 from corpus.dedup.text.keys import EARLIER, KEY_DTYPE, DocumentKeys
 from corpus.engine.compiled import kernel
+from corpus.kernels.code_points import slots_for
 
 EXACT, NEAR = 0, 1
 EDGE_DTYPE = np.dtype([("a", "<i8"), ("b", "<i8"), ("similarity", "<f4"), ("kind", "u1"), ("id", "<u8", (2,))])
@@ -243,10 +244,7 @@ def _arrange(bucket: Buckets, words: Keys) -> tuple[Int64s, Int64s]:
     starts = np.zeros(np.int64(bucket.max() if count else 0) + 2, np.int64)
     for i in range(count):
         starts[np.int64(bucket[i]) + 1] += 1
-    size = 2
-    while size < 2 * starts.max():
-        size *= 2
-    table = np.empty(size, np.int64)
+    table = np.empty(slots_for(starts.max()), np.int64)
     starts = np.cumsum(starts)
     after = starts.copy()
     order, original = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -258,9 +256,7 @@ def _arrange(bucket: Buckets, words: Keys) -> tuple[Int64s, Int64s]:
         if start == end:
             continue
         _rank_sort(order, start, end, original, words)  # `original` is free until the next lines
-        size = 2
-        while size < 2 * (end - start):
-            size *= 2
+        size = slots_for(end - start)
         table[:size] = -1
         mask = np.uint64(size - 1)
         for i in range(start, end):

@@ -104,7 +104,7 @@ def check_earlier(dedup: DedupConfig, out: str) -> EarlierBuilds:
         WenhaiError: as `EarlierBuilds.builds`.
     """
     for url in dedup.earlier:
-        if _real(url) == _real(out):
+        if storage.real_url(url) == storage.real_url(out):
             raise UsageError(
                 f"{url}: is --out itself, and cannot be an earlier build (dedup.earlier). Build into another folder, "
                 "or "
@@ -226,7 +226,3 @@ def _check_together(builds: Sequence[EarlierBuild]) -> None:
                 "has "
                 "another state of). List that one too; if it was run again since, run this one again first."
             )
-
-
-def _real(url: str) -> str:
-    return url.rstrip("/") if storage.is_remote(url) else os.path.realpath(storage.local_path(url))

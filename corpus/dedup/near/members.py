@@ -23,6 +23,7 @@ from corpus.dedup.records import Array, Ordinals, Runs, cuts_of
 from corpus.dedup.text.hashing import GOLDEN, Keys, mix
 from corpus.dedup.text.keys import KEY_DTYPE
 from corpus.engine.compiled import kernel
+from corpus.kernels.code_points import slots_for
 
 MEMBER_DTYPE = np.dtype([("bucket", "<u4"), ("row", "<u4"), ("keys", KEY_DTYPE)])
 GATHERED_ROWS = 1 << 15  # signatures copied at once
@@ -71,9 +72,7 @@ def _join(
         which, section: of each of them, the position of its keys and the section it goes to.
         is_copy, keys: of each different document.
     """
-    size = 2
-    while size < 2 * len(shared):
-        size *= 2
+    size = slots_for(len(shared))
     table, mask = np.full(size, -1, np.int64), np.uint64(size - 1)
     stays, cuts = np.zeros(len(shared), np.bool_), np.zeros(num_sections + 1, np.int64)
     for i in range(len(shared)):

@@ -197,8 +197,8 @@ def run_stream(
         WenhaiError: there were lines and none of them could be judged.
     """
     summary = Summary(partial(print, file=stderr))
-    lines = JsonLines(judge, summary, stdout.write, column, dropped.write if dropped else None)
-    lines.threads, lines.max_line_bytes = threads, max_line_bytes
+    write_dropped = dropped.write if dropped else None
+    lines = JsonLines(judge, summary, stdout.write, column, write_dropped, None, threads, max_line_bytes)
     lines.run(iter(partial(stdin.read, PIECE_BYTES), b""))
     stdout.flush()
     print(summary.render(), file=stderr)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import struct
 import zlib
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -43,6 +44,10 @@ PRIOR_PAIRS = 20  # pairs of score 0 that every document is given, so that littl
 MIN_PAIRS = 10  # below it there is no perplexity
 PAIRS, SCORE, LOG_PROBABILITY = range(3)  # columns of `measure_bigrams`
 NUM_COLUMNS = 3
+DAMAGE = (
+    *(OSError, EOFError, LookupError, AttributeError, TypeError, ValueError, BadZipFile, zlib.error),
+    *(RuntimeError, struct.error, MemoryError),  # of a flipped flag, method or shape
+)
 
 
 class Bigrams:
@@ -61,7 +66,7 @@ class Bigrams:
                 self.characters = table["characters"].tobytes().decode("utf-16-le")
                 self.log_counts, self.scores = table["log_counts"], table["scores"]
                 self.pairs = np.cumsum(table["gaps"], dtype=np.int64)
-        except (OSError, LookupError, AttributeError, TypeError, ValueError, EOFError, BadZipFile, zlib.error) as error:
+        except DAMAGE as error:
             raise WenhaiError(f"{path}: not the table that was shipped. Install the package again.") from error
 
     @cached_property

@@ -26,12 +26,14 @@ from corpus.kernels.line_kernel import LONGEST_RUN
 
 TOP = """{n} x occurrences of the most frequent {n}-gram / code points, at most 1; 0 when none occurs twice.
 
-    FineWeb-2's cmn_Hani drops 2-grams above 0.256, MAP-CC above 0.20, both per word.
+    After Rae et al. 2021 (Gopher, arXiv:2112.11446), table A1. FineWeb-2's cmn_Hani drops 2-grams above 0.256, MAP-CC
+    above 0.20, both per word.
     """
 DUPLICATE = """Code points covered by {n}-grams that started earlier in the document, over all code points.
 
-    Every position of every such n-gram counts once, overlaps too: equal to marking them one by one. 10-grams are whole
-    phrases that come again; long good documents stay low.
+    After Rae et al. 2021 (Gopher, arXiv:2112.11446), table A1. Every position of every such n-gram counts once,
+    overlaps too: equal to marking them one by one. 10-grams are whole phrases that come again; long good documents stay
+    low.
     """
 
 

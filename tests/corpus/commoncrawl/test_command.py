@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -69,8 +68,6 @@ def test_a_dry_run_fetches_nothing_and_says_what_it_would_take(
     done = told(capsys, *words(server.url, out))
     assert done["fetched"] == plan["captures"] and done["files"] == plan["tasks"] and done["errors"] == {}
     assert len(server.of(".warc.gz")) == plan["requests"]
-    assert main(words(server.url, out, "--dry-run", "--workers", "0")) == 0
-    assert re.search(r"80 captures, 98\.7 kB, in \d+ tasks\n\d+ requests \(\d+ saved", capsys.readouterr().err)
 
 
 def test_whole_files(archive: Archive, server: Server, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,7 +169,7 @@ def test_killed_while_it_fetches_the_same_command_gives_the_same_bytes(archive: 
             server.release.set()
             assert not list(out.glob("cc_fetch-*/MANIFEST.json"))
         server.fault = lambda request: ""
-        subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": "."}, timeout=250)
+        assert main(command[3:]) == 0
     assert promised(out) == promised(reference)
 
 

@@ -93,12 +93,16 @@ def test_captures_lie_there_byte_for_byte(archive: Archive, server: Server, out:
     assert requests == planned < len(wanted) / 4  # neighbours are one request
 
 
+@pytest.fixture(scope="module")
+def reference(archive: Archive, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The files of a fetch from a folder, with their digests."""
+    return tree_of(fetched(tmp_path_factory.mktemp("reference"), stages(archive, str(archive.folder))))
+
+
 def test_the_same_bytes_from_anywhere_with_any_workers_and_manners(
-    archive: Archive, server: Server, tmp_path: Path
+    archive: Archive, server: Server, reference: dict[str, str], tmp_path: Path
 ) -> None:
-    reference = tree_of(fetched(tmp_path / "a", stages(archive, server.url)))
     assert tree_of(fetched(tmp_path / "b", stages(archive, server.url), workers=2)) == reference
-    assert tree_of(fetched(tmp_path / "c", stages(archive, str(archive.folder)))) == reference
     hurried = HTTP.model_copy(update={"concurrency": 9, "contact": "other"})
     assert tree_of(fetched(tmp_path / "d", stages(archive, server.url, http=hurried))) == reference
     alone = SMALL.model_copy(update={"gap_bytes": 0})
@@ -113,12 +117,12 @@ def tree_of(folder: Folder) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("fault", ["503:0", "500", "cut:9", "close", "flip", "shift"])
-def test_passing_failures_change_nothing(archive: Archive, server: Server, tmp_path: Path, fault: str) -> None:
-    reference = tree_of(fetched(tmp_path / "a", stages(archive, str(archive.folder))))
+def test_passing_failures_change_nothing(
+    archive: Archive, server: Server, reference: dict[str, str], out: Path, fault: str
+) -> None:
     server.fault = lambda request: "" if request.again else fault
     fetch = SMALL.model_copy(update={"gap_bytes": 0}) if fault == "flip" else SMALL  # the second try is for one alone
-    found = tree_of(fetched(tmp_path / "b", stages(archive, server.url, fetch)))
-    assert found == reference
+    assert tree_of(fetched(out, stages(archive, server.url, fetch))) == reference
 
 
 def test_a_missing_file_costs_its_captures_only(archive: Archive, server: Server, out: Path) -> None:

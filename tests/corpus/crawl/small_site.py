@@ -1,7 +1,8 @@
-"""A web site of a few pages on loopback, and a crawl of it in a process of its own."""
+"""A web site of a few pages on loopback, and a crawl of it, here or in a process of its own."""
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import random
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +19,9 @@ from typing import Any, NamedTuple
 
 from corpus.__main__ import main
 from corpus.crawl.network.fetched import Fetched
+from tests.fork_server import ForkServer
 
+CRAWLER = ForkServer("corpus.crawl.session", "corpus.crawl.run")
 HTML = (b"Content-Type", b"text/html; charset=utf-8")
 CHARACTERS = "子曰学而时习之不亦说乎有朋自远方来乐人知愠君其为也孝弟好犯上者鲜矣作乱未务本立道生仁与巧言令色曾吾日三省身谋忠交信传"
 
@@ -135,11 +138,10 @@ class Child:
 
     def __init__(self, words: Sequence[str], file_bytes: int | None = None) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["corpus.crawl.session", "corpus.crawl.run"])
         with tempfile.NamedTemporaryFile(delete=False) as file:
             self._said = Path(file.name)
         self._process = context.Process(target=_run, args=(list(words), str(self._said), file_bytes))
-        self._process.start()
+        CRAWLER.start(self._process)
         assert self._process.pid is not None
         self.pid = self._process.pid
 
@@ -170,7 +172,8 @@ def crawl(site: Site, out: Path, *words: str, code: int = 0, **options: Sequence
 
 
 def run(*words: str, code: int = 0) -> str:
-    """`python -m corpus WORDS`: what it said on stderr, its exit code checked."""
-    found, said = Child(words).wait()
-    assert found == code, said
-    return said
+    """`python -m corpus WORDS` in this process: what it said on stderr, its exit code checked."""
+    with redirect_stderr(io.StringIO()) as said:
+        found = main(list(words))
+    assert found == code, said.getvalue()
+    return said.getvalue()

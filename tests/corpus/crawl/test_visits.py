@@ -138,6 +138,7 @@ def test_a_sixth_redirect_of_robots_txt_counts_as_no_robots_txt(bench: Bench) ->
         (fetched(503), 3, "error:robots_unreachable"),
         (FetchError("timeout", ""), 3, "error:timeout"),
         (FetchError("dns", ""), 3, "error:dns"),
+        (FetchError("dns", "no such name", retry=False), 1, "error:dns"),
         (FetchError("address", ""), 1, "error:address"),
         (FetchError("bomb", ""), 1, "error:robots_unreachable"),
     ],
@@ -297,7 +298,7 @@ def test_the_tally_counts_what_was_kept(bench: Bench) -> None:
 # ------------------------------------------------------------------------------------------------------------ redirects
 
 
-@pytest.mark.parametrize("length", [2, 3, 7])
+@pytest.mark.parametrize("length", [1, 2, 3, 7])
 def test_urls_that_redirect_in_a_circle_are_a_loop_for_one_of_them(bench: Bench, length: int) -> None:
     names = [b"/", *(b"/%d" % number for number in range(1, length))]
     for number in range(length):

@@ -10,18 +10,10 @@ from typing import Any
 
 import pytest
 
-from corpus.dedup import (
-    BucketsStage,
-    CandidatesStage,
-    ClustersStage,
-    DedupConfig,
-    MembersStage,
-    SignaturesStage,
-    TextStage,
-)
+from corpus.dedup import DedupConfig
 from corpus.engine.run import run_stages
-from tests.corpus.dedup.build import Deduplicate, Feed, Result, Shards
-from tests.corpus.dedup.earlier import Build, run
+from tests.corpus.dedup.build import Deduplicate, Result, Shards
+from tests.corpus.dedup.earlier import Build, run, stages_of
 
 
 @pytest.fixture(autouse=True)
@@ -33,20 +25,11 @@ def no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def deduplicate(tmp_path: Path) -> Deduplicate:
     """Run the stages on shards of texts; each call in a folder of its own."""
-    calls = iter(range(1_000_000))
+    calls = itertools.count()
 
     def call(shards: Shards, config: DedupConfig | None = None, workers: int = 0) -> Result:
-        config = config or DedupConfig()
-        stages = [
-            Feed(tuple(map(tuple, shards))),
-            SignaturesStage(config),
-            BucketsStage(),
-            MembersStage(config),
-            CandidatesStage(config),
-            ClustersStage(config),
-            TextStage(config),
-        ]
-        return Result(run_stages(stages, str(tmp_path / f"build-{next(calls)}"), workers=workers))
+        out = tmp_path / f"build-{next(calls)}"
+        return Result(run_stages(stages_of(shards, config or DedupConfig()), str(out), workers=workers))
 
     return call
 

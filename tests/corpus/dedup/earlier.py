@@ -28,7 +28,10 @@ def config(earlier: Sequence[object] = (), **settings: Any) -> DedupConfig:
 
 
 def stages(shards: Shards, earlier: Sequence[object] = (), **settings: Any) -> list[Stage]:
-    dedup = config(earlier, **settings)
+    return stages_of(shards, config(earlier, **settings))
+
+
+def stages_of(shards: Shards, dedup: DedupConfig) -> list[Stage]:
     builds = EarlierBuilds(dedup)
     return [
         Feed(tuple(map(tuple, shards))),

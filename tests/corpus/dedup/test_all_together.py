@@ -17,7 +17,7 @@ from corpus.document import read_table
 from corpus.engine.run import current
 from corpus.report import ledger
 from corpus.report.metadata import gather
-from tests.corpus.texts import document
+from tests.corpus.texts import document, write_records
 from tokenizer.__main__ import main as tokenizer
 from tokenizer.shards import open_split
 
@@ -63,11 +63,9 @@ def pages() -> tuple[dict[str, str], dict[str, str]]:
 
 def build(folder: Path, name: str, records: Sequence[tuple[str, str]], *more: str, files: int = 1) -> Path:
     """Run the recipe on some files of (URL, text) records."""
-    source = folder / f"{name}-in"
-    source.mkdir()
     for number in range(files):
-        rows = [json.dumps({"url": url, "text": text}, ensure_ascii=False) for url, text in records[number::files]]
-        (source / f"{number}.jsonl").write_text("\n".join(rows))
+        rows = ({"url": url, "text": text} for url, text in records[number::files])
+        write_records(folder / f"{name}-in" / f"{number}.jsonl", rows)
     assert main(command("run", folder, name, "--workers", "0", "--quiet", *more)) == 0
     return folder / name
 
@@ -81,7 +79,7 @@ def command(verb: str, folder: Path, name: str, *more: str) -> list[str]:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("together")
-    (folder / "items.jsonl").write_text(json.dumps({"question": ITEM}, ensure_ascii=False) + "\n")
+    write_records(folder / "items.jsonl", [{"question": ITEM}])
     (folder / "recipe.toml").write_text(RECIPE.format(folder=folder))
     old, new = pages()
     build(folder, "old", list(old.items()))

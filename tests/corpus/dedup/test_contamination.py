@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.run import run_stages
 from corpus.engine.storage import list_inputs
 from tests.corpus.dedup.build import Feed, Result
-from tests.corpus.texts import document
+from tests.corpus.texts import document, write_records
 
 ITEM = "这趟列车晚点了四十分钟，站台上的人却没有一个抱怨，因为大家都知道山里下了大雪。"
 TRADITIONAL = "這趟列車晚點了四十分鐘，站臺上的人卻沒有一個抱怨，因為大家都知道山裡下了大雪。"
@@ -26,12 +25,8 @@ OTHER = "图书馆的管理员把借书卡按照颜色排好，又把它们全�
 
 @pytest.fixture
 def items(tmp_path: Path) -> Path:
-    folder = tmp_path / "tnews"
-    folder.mkdir()
     lines = [{"id": 7, "sentence": ITEM, "label": "news"}, {"id": 8, "pair": {"a": OTHER, "b": ["短句"]}}]
-    path = folder / "test.json"
-    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
-    return path
+    return write_records(tmp_path / "tnews" / "test.json", lines)
 
 
 def column(*texts: str) -> pa.Array:

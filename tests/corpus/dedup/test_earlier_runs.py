@@ -19,7 +19,7 @@ from corpus.engine.prune import unneeded_folders
 from corpus.engine.run import run_stages
 from tests.corpus.dedup.earlier import Build, config, out_of, run, stages
 from tests.corpus.dedup.texts import ANALECTS, POEM, TRADITIONAL_POEM
-from tests.corpus.texts import document
+from tests.corpus.texts import document, write_records
 
 
 def test_what_cannot_be_an_earlier_build_is_refused(build: Build, tmp_path: Path) -> None:
@@ -81,10 +81,8 @@ def test_a_document_stands_in_the_build_that_its_ordinal_falls_into() -> None:
 
 def test_the_command_line_tells_what_fell_for_which_build(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def write(name: str, seeds: Sequence[int], host: str) -> str:
-        lines = [{"text": document(seed), "url": f"https://{host}.example/{seed}"} for seed in seeds]
-        path = tmp_path / f"{name}.jsonl"
-        path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-        return str(path)
+        lines = ({"text": document(seed), "url": f"https://{host}.example/{seed}"} for seed in seeds)
+        return str(write_records(tmp_path / f"{name}.jsonl", lines))
 
     def command(verb: str, name: str, source: str, earlier: Sequence[object]) -> list[str]:
         return [

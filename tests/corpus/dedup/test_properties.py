@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.dedup import DedupConfig
@@ -23,6 +23,7 @@ from corpus.dedup.near.signatures import sign_texts
 from corpus.dedup.records import bases
 from tests.corpus.dedup.build import Deduplicate, Result, document_id
 from tests.corpus.dedup.texts import ANALECTS, POEM, TRADITIONAL_POEM, edited, random_text
+from tests.examples import examples
 
 CONFIG = DedupConfig()
 TINY = ["", "短", "短。", "……", "！！", "天地", "天地玄黄", "\n", "a", "Ａ"]
@@ -100,7 +101,7 @@ def kinds(result: Result) -> dict[int, str]:
     return found
 
 
-@settings(max_examples=16)
+@examples(40)
 @given(texts=corpora, data=st.data())
 def test_every_drop_has_its_survivor_and_every_component_one(
     deduplicate: Deduplicate, texts: list[str], data: st.DataObject
@@ -130,7 +131,7 @@ def test_every_drop_has_its_survivor_and_every_component_one(
     assert all("survivor" in found and len(found) > 1 for found in components.values())
 
 
-@settings(max_examples=8)
+@examples(20)
 @given(texts=corpora, data=st.data())
 def test_survivors_depend_on_the_set_of_documents_alone(
     deduplicate: Deduplicate, texts: list[str], data: st.DataObject
@@ -148,7 +149,7 @@ def fates(result: Result) -> Counter[tuple[bytes, str, float, str]]:
     return Counter((fate["id"], fate["rule"], fate["value"], fate["detail"]) for fate in result.fates)
 
 
-@settings(max_examples=6)
+@examples(16)
 @given(seed=st.integers(0, 2**32 - 1), pages=st.integers(10, 40))
 def test_a_chain_of_pages_never_swallows_its_site(deduplicate: Deduplicate, seed: int, pages: int) -> None:
     """One component from end to end (a share of 0.87 with the next page, 0.66 with the third): most of it would go."""
@@ -166,7 +167,7 @@ def test_a_chain_of_pages_never_swallows_its_site(deduplicate: Deduplicate, seed
     assert all(later - earlier <= 2 * reach + 1 for earlier, later in itertools.pairwise([-1, *kept, pages]))
 
 
-@settings(max_examples=6)
+@examples(16)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_pages_of_one_template_all_stay(deduplicate: Deduplicate, seed: int) -> None:
     site = template(np.random.default_rng(seed), 30)

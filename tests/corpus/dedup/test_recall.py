@@ -24,17 +24,17 @@ def promised(similarities: list[float], config: DedupConfig) -> np.ndarray:
     generator = np.random.default_rng(0)
     chances = []
     for similarity in similarities:
-        equal = generator.random((4000, config.num_permutations)) < similarity
-        bands = equal[:, : config.bands * config.rows].reshape(4000, config.bands, config.rows).min(axis=2).max(axis=1)
+        equal = generator.random((1000, config.num_permutations)) < similarity
+        bands = equal[:, : config.bands * config.rows].reshape(1000, config.bands, config.rows).min(axis=2).max(axis=1)
         chances.append((bands & (equal.mean(axis=1) >= config.threshold)).mean())
     return np.array(chances)
 
 
 @pytest.mark.parametrize("config", [DedupConfig(), DedupConfig(ngram=5, bands=9, rows=12, threshold=0.7)])
-@pytest.mark.parametrize("similarity", [0.6, 0.75, 0.8, 0.85, 0.95])
+@pytest.mark.parametrize("similarity", [0.6, 0.8, 0.95])
 def test_recall_is_the_s_curves(config: DedupConfig, similarity: float) -> None:
     generator = np.random.default_rng(int(100 * similarity))
-    texts = [text for _ in range(150) for text in pair(generator, 300, similarity)]
+    texts = [text for _ in range(60) for text in pair(generator, 300, similarity)]
     truth = [
         jaccard(shingles(a, config.ngram), shingles(b, config.ngram))
         for a, b in zip(texts[::2], texts[1::2], strict=True)

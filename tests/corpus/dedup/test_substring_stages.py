@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from corpus.dedup.records import RECORD_DTYPE, array_rows, section
 from corpus.engine.run import run_stages
 from corpus.report import ledger
 from tests.corpus.dedup.build import Feed, Result
-from tests.corpus.texts import document
+from tests.corpus.texts import document, write_records
 
 MIN_CHARS = 100
 
@@ -187,7 +186,7 @@ def test_a_recipe_cuts_and_the_ledger_tells(tmp_path: Path) -> None:
     ]
     passage = document(1, 60).split("\n")[3]
     records[1]["text"] += "\n" + passage
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+    write_records(tmp_path / "in.jsonl", records)
     out = tmp_path / "out"
     arguments = ["run", "--recipe", "web_zh", "--input", str(tmp_path / "in.jsonl"), "--out", str(out)]
     assert main([*arguments, "--set", "dedup.substrings.min_chars=100", "--workers", "0", "--quiet"]) == 0

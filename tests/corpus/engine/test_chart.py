@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from xml.etree import ElementTree
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.engine.chart import HEIGHT, WIDTH, Bar, Drawing, Point, Series, bars, plot
+from corpus.engine.chart import HEIGHT, WIDTH, Bar, Drawing, Mark, Point, Row, Series, bars, plot, strips
 
 
 def drawn(drawing: Drawing) -> ElementTree.Element:
@@ -29,6 +30,18 @@ def test_the_bars_are_the_parts(name: str) -> None:
     assert float(line.get("x1", 0)) - left == pytest.approx(8 * unit, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    "points", [[], [Point(0, 0)], [Point(1, math.nan)], [Point(0, 1), Point(1, math.inf), Point(2, 1, "", math.nan, 3)]]
+)
+@pytest.mark.parametrize("x_log", [False, True])
+def test_little_or_nothing_to_draw(points: list[Point], x_log: bool) -> None:
+    points = [point._replace(x=point.x + x_log) for point in points]
+    svg = drawn(plot("t", [Series("some", points, between="range", radius=2.0)], "x", "y", x_log=x_log))
+    finite = [point for point in points if math.isfinite(point.y) and point.low is None]
+    assert len([*svg.iter("circle")]) == len(finite) and "nan" not in ElementTree.tostring(svg, "unicode")
+    assert len([*drawn(strips("t", [Row("r", [Mark("dot", 0.0)])], (0.0, 0.0), "told")).iter("circle")]) == 1
+
+
 def test_marks_that_hide_each_other_are_drawn_once() -> None:
     points = [Point(1, 1), Point(1, 1.0001), Point(5, 9, "far")]
     svg = drawn(plot("t", [Series("some", points, is_line=False, radius=2.0)], "x", "y", marks=[("event", 10, "")]))
@@ -37,15 +50,6 @@ def test_marks_that_hide_each_other_are_drawn_once() -> None:
     assert sorted([left, right])[0] < sorted([left, right])[1] and low != high
     (event,) = (float(one.get("x1", 0)) for one in svg.iter("line") if one.get("class") == "event")
     assert event > max(left, right)
-
-
-def test_the_lowest_value_does_not_lie_on_the_edge() -> None:
-    heights = {}
-    for from_zero in (False, True):
-        svg = drawn(plot("t", [Series("l", [Point(1, 5.0), Point(2, 4.0)])], from_zero=from_zero))
-        (line,) = svg.iter("path")
-        heights[from_zero] = float(line.get("d", "").split()[-1])
-    assert heights[True] < heights[False] < HEIGHT - 29
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(-1e6, 1e6)), min_size=1, max_size=30), st.booleans())

@@ -26,14 +26,14 @@ sys.exit(run_command("test", parser, []))
 
 
 def test_help_and_status_load_no_heavy_library(tmp_path: Path) -> None:
-    for words in (["--help"], ["status", str(tmp_path)], ["explain", "--help"]):
-        code = (
-            "import sys\n"
-            "from corpus.__main__ import main\n"
-            f"try:\n    main({words!r})\nexcept SystemExit as stop:\n    assert stop.code == 0\n"
-            "assert not {'numba', 'numpy', 'pyarrow', 'pydantic', 'msgspec'} & set(sys.modules)"
-        )
-        subprocess.run([sys.executable, "-c", code], check=True, timeout=250, capture_output=True)
+    code = (
+        "import sys\n"
+        "from corpus.__main__ import main\n"
+        f"for words in (['--help'], ['status', {str(tmp_path)!r}], ['explain', '--help']):\n"
+        "    try:\n        main(words)\n    except SystemExit as stop:\n        assert stop.code == 0\n"
+        "assert not {'numba', 'numpy', 'pyarrow', 'pydantic', 'msgspec'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=250, capture_output=True)
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
@@ -68,7 +68,7 @@ def test_a_build_does_not_read_its_own_files(tmp_path: Path, capsys: pytest.Capt
     assert "an input inside --out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("locale", ["C", "POSIX", "C.UTF-8"])
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_output_is_utf_8_whatever_the_locale(locale: str) -> None:
     environment = os.environ | {"LC_ALL": locale, "PYTHONUTF8": "0"}
     command = [sys.executable, "-c", PRINT_CHINESE, "论语"]

@@ -51,9 +51,3 @@ def test_hostile_text_is_text_wherever_it_enters() -> None:
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
     drawn = ElementTree.fromstring(picture(drawings, [EVIL]))
     assert all(SHOWN in "".join(one.itertext()) for one in drawn.findall("{http://www.w3.org/2000/svg}text"))
-
-
-def test_columns_of_numbers_stand_to_the_right() -> None:
-    rows = [("a", "1", "1 in a rather long sentence"), ("b", "2.5 s", "2")]
-    classes = [attributes.get("class") for name, attributes in Page(table(("x", "y", "z"), rows)).tags if name == "th"]
-    assert classes == [None, "num", None]

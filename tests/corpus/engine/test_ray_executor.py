@@ -26,7 +26,7 @@ from corpus.engine.ray_executor import RayExecutor, Witness, code_digest
 from corpus.engine.storage import File
 from tests.corpus.engine.test_run import wait_for
 from tests.corpus.engine.toy import text_files, tree, undisturbed
-from tests.corpus.texts import document
+from tests.corpus.texts import write_shards
 
 pytestmark = pytest.mark.timeout(900)
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path.cwd()), "RAY_USAGE_STATS_ENABLED": "0"}
@@ -189,14 +189,7 @@ def test_a_lost_driver_is_started_again(
 
 @pytest.mark.slow
 def test_a_corpus_build_is_the_same_on_a_cluster(cluster: SimulatedCluster, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    for shard in range(3):
-        records = [
-            {"text": document(seed % 40), "url": f"https://example.org/{seed}"}
-            for seed in range(shard * 20, shard * 20 + 30)
-        ]
-        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        (tmp_path / "in" / f"{shard}.jsonl").write_text(text)
+    write_shards(tmp_path / "in", [range(start, start + 30) for start in range(0, 60, 20)], num_texts=40)
     trees = []
     for name, options in (("local", ["--workers", "1"]), ("ray", ["--executor", "ray", "--address", cluster.address])):
         files = ["--input", str(tmp_path / "in"), "--out", str(tmp_path / name), "--set", "sources.task_bytes=1000"]

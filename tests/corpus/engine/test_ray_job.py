@@ -5,7 +5,6 @@ Job submission is part of Ray's dashboard, which `ray[default]` brings; without 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -18,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from corpus.report.verify import verify
-from tests.corpus.texts import document
+from tests.corpus.texts import write_shards
 
 ENVIRONMENT = os.environ | {
     "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
@@ -59,14 +58,7 @@ def job_server(lines: Iterable[str]) -> str | None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_submitted_job_builds_a_corpus_and_its_tokens(head: str, repository: Path, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    for shard in range(2):
-        records = [
-            {"text": document(seed), "url": f"https://example.org/{seed}"}
-            for seed in range(shard * 40, shard * 40 + 50)
-        ]
-        lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
-        (tmp_path / "in" / f"{shard}.jsonl").write_text("".join(lines))
+    write_shards(tmp_path / "in", [range(50), range(40, 90)])
     recipe = tmp_path / "small.toml"
     recipe.write_text(
         (repository / "corpus" / "recipes" / "web_zh.toml").read_text() + "\n[tokenizer]\nvocab_size = 800\n"

@@ -16,7 +16,6 @@ import pytest
 
 from corpus.engine import durable, storage
 from corpus.engine.errors import DiskError, LockHeld, Stopped, UsageError, WenhaiError
-from corpus.engine.progress import Progress
 from corpus.engine.run import current, plan_stages, read_run, run_stages
 from corpus.engine.stage import ConservationError
 from corpus.engine.storage import File
@@ -53,7 +52,7 @@ def reference(files: tuple[File, ...], tmp_path: Path) -> dict[str, str]:
     return undisturbed(files, tmp_path)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [1, 3])
 def test_bytes_do_not_depend_on_the_number_of_workers(
     files: tuple[File, ...], reference: dict[str, str], tmp_path: Path, workers: int
 ) -> None:
@@ -177,12 +176,6 @@ def test_a_damaged_file_that_is_removed_does_not_come_back_by_its_link(
     for entry in read_run(str(out))["stages"].values():
         expected = {name: digest for name, digest in reference.items() if name.startswith(entry["folder"])}
         assert {f"{entry['folder']}/{name}": digest for name, digest in tree(out / entry["folder"]).items()} == expected
-
-
-def test_work_of_another_recipe_is_not_taken_over(files: tuple[File, ...], tmp_path: Path) -> None:
-    run(files[:4], tmp_path / "out", min_chars=1)
-    with pytest.raises(WenhaiError, match="a bad shard"):
-        run(files, tmp_path / "out", fault="00003:error")
 
 
 @pytest.mark.parametrize("fault", ["kill", "error"])
@@ -329,16 +322,15 @@ def test_a_stopped_run_says_how_to_resume(files: tuple[File, ...], tmp_path: Pat
     assert not list(out.rglob("*.tmp"))
 
 
-def test_a_second_run_on_the_same_folder_exits_with_3(files: tuple[File, ...], tmp_path: Path) -> None:
+def test_a_second_run_on_the_same_folder_is_refused(files: tuple[File, ...], tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = start(tmp_path, out, "00005:hang")
     wait_for(lambda: list(out.glob("lines-*/done/*.json")))
-    second = start(tmp_path, out, "")
-    output, _ = second.communicate(timeout=300)
+    with pytest.raises(LockHeld, match=f"process {first.pid} on") as caught:
+        run(files, out)
+    assert caught.value.exit_code == 3
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate(timeout=300)
-    assert second.returncode == LockHeld.exit_code == 3
-    assert f"process {first.pid} on" in output
 
 
 def test_the_plan_stops_at_the_first_incomplete_stage(files: tuple[File, ...], tmp_path: Path) -> None:
@@ -400,11 +392,3 @@ def test_copies_of_remote_files_do_not_outlive_their_task(tmp_path: Path, monkey
     run_stages([Lines(files), Joined()], "memory://copies", workers=0)
     assert current("memory://copies", "joined").counts.documents_out == 1
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-
-
-def test_progress_in_plain_lines(files: tuple[File, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_stages([Lines(files)], str(tmp_path / "out"), workers=0, progress=Progress())
-    run_stages([Lines(files)], str(tmp_path / "out"), workers=0, progress=Progress())
-    first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("lines") and "120 documents in, 78 out, 42 dropped" in first
-    assert "up to date" in second

@@ -4,7 +4,6 @@ there."""
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -25,7 +24,7 @@ from corpus.engine.run import run_stages
 from corpus.report.verify import verify
 from tests.corpus.engine.test_run import wait_for
 from tests.corpus.engine.toy import OUTSIDE_THE_PROMISE, Joined, Lines, text_files, tree
-from tests.corpus.texts import document
+from tests.corpus.texts import write_shards
 
 pytestmark = pytest.mark.timeout(900)
 PUT = """
@@ -42,9 +41,10 @@ if __name__ == "__main__":
             time.sleep(600)
         return done
     s3fs.S3FileSystem._call_s3 = call
+    s3fs.core.calculate_chunksize = lambda *_, **__: 5 << 20  # two of them make an upload in parts; else of 50 MiB
     with storage.create(sys.argv[1]) as path:
         with open(path, "wb") as file:
-            file.truncate(110 << 20)  # above 100 MiB s3fs uploads in parts
+            file.truncate(11 << 20)
 """
 
 
@@ -191,13 +191,9 @@ def test_copies_are_bounded_and_those_of_dead_processes_go(
 
 @pytest.mark.slow
 def test_a_corpus_build_on_a_store_killed_and_resumed(store: Store, tmp_path: Path, own_scratch: Path) -> None:
-    (tmp_path / "in").mkdir()
-    for shard in range(4):
-        numbers = range(shard * 20, shard * 20 + 30)
-        records = [{"text": document(seed % 60), "url": f"https://example.org/{seed}"} for seed in numbers]
-        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        (tmp_path / "in" / f"{shard}.jsonl").write_text(text)
-        store.client.put_object(Bucket="bucket", Key=f"in/{shard}.jsonl", Body=text.encode())
+    shards = [range(start, start + 30) for start in range(0, 80, 20)]
+    for path in write_shards(tmp_path / "in", shards, num_texts=60).iterdir():
+        store.client.put_object(Bucket="bucket", Key=f"in/{path.name}", Body=path.read_bytes())
 
     def command(inputs: str, out: str) -> list[str]:
         options = ["--workers", "2", "--quiet", "--set", "sources.task_bytes=1000"]

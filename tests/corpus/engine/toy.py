@@ -37,6 +37,13 @@ def text_files(folder: Path, texts: Iterable[str]) -> tuple[File, ...]:
     return tuple(storage.list_inputs([str(folder)]))
 
 
+def numbered_files(folder: Path, num: int) -> tuple[File, ...]:
+    """Files of which no two have a line in common: one that is lost, doubled or in another's place is seen."""
+    return text_files(
+        folder, ("\n".join(f"第{index}卷第{line}行之文" for line in range(index + 3)) for index in range(num))
+    )
+
+
 def undisturbed(files: tuple[File, ...], tmp_path: Path) -> dict[str, str]:
     """The tree of a run to which nothing happened."""
     run_stages([Lines(files), Joined()], str(tmp_path / "reference"), workers=0)

@@ -95,19 +95,6 @@ def test_a_model_made_in_python_has_its_rules() -> None:
     assert [rule.key for rule in Filter(config).rules] == ["length.num_chars", "lines.num_lines"]
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("web-zh", "did you mean web_zh"),
-        ("nothing_like_it", "built-in recipes: "),
-        ("./no/such.toml", "cannot be read"),
-    ],
-)
-def test_unknown_recipe(name: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        load(name)
-
-
 def test_a_recipe_without_a_filter(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no \[filter"):
         load(write(tmp_path, "[sources]\nkind = 'auto'\n"))

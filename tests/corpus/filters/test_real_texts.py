@@ -6,19 +6,12 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-import pytest
-
-from corpus.filters import Filter, load
+from corpus.filters import Filter
 
 MIN_KEPT_GOOD = 0.97  # of all good pages, and of each source of running text
 MIN_REMOVED_BAD = 0.90
 MODEL_NEEDED = {"gambling_site", "cc_seo_gambling", "crypto_seo"}  # fluent text: left to the quality model
 SHORTER_THAN_A_PAGE = {"chinese_poetry"}  # a third of it is single poems below 50 characters
-
-
-@pytest.fixture(scope="module")
-def web_zh() -> Filter:
-    return load("web_zh")
 
 
 def texts_of(path: Path) -> list[dict[str, str]]:

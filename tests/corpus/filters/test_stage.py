@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, read_table, write_table
 from corpus.engine.stage import Folder, Output
 from corpus.engine.storage import File
-from corpus.filters import load
+from corpus.filters import STATISTICS, load
 from corpus.filters.stage import STATISTICS_SCHEMA, FilterStage
 from tests.corpus.texts import document
 
@@ -113,3 +113,9 @@ def test_an_empty_shard_and_one_where_nothing_is_kept(tmp_path: Path) -> None:
         run(tmp_path / name, documents(texts), stage)
         assert read_table(tmp_path / name / "data/00003-00.parquet").num_rows == 0
         assert read_table(tmp_path / name / "data/00003-00.parquet").schema.equals(DOCUMENT_SCHEMA)
+
+
+def test_the_configuration_names_what_changes_bytes() -> None:
+    config = FilterStage(load("web_zh", ["filter.length.num_chars.min=51"]).config).config()
+    assert config["statistics"] == list(STATISTICS)
+    assert config["rules"][0][:2] == ["length.num_chars", 51.0]

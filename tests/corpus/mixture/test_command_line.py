@@ -14,7 +14,7 @@ from corpus.document import read_table
 from corpus.engine.run import current
 from corpus.report.metadata import gather
 from corpus.report.summary import funnel
-from tests.corpus.texts import document
+from tests.corpus.texts import document, write_records
 from tokenizer.__main__ import main as tokenizer
 from tokenizer.shards import open_split
 
@@ -40,16 +40,12 @@ COPIES = 4  # of a web page, beside its original
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mixture")
-    (folder / "in").mkdir()
     for source, (first, count) in SOURCES.items():
         texts = {f"{source}/{number}": document(first + number) for number in range(count)}
         if source == "web":
             texts |= {f"web/copy-{number}": document(first) for number in range(COPIES)}
-        lines = [
-            json.dumps({"text": text, "url": f"https://{name}", "source": source}, ensure_ascii=False)
-            for name, text in texts.items()
-        ]
-        (folder / "in" / f"{source}.jsonl").write_text("\n".join(lines))
+        records = ({"text": text, "url": f"https://{name}", "source": source} for name, text in texts.items())
+        write_records(folder / "in" / f"{source}.jsonl", records)
     (folder / "recipe.toml").write_text(RECIPE)
     assert main(words(folder)) == 0
     return folder
@@ -147,12 +143,3 @@ def test_a_mistake_is_told_in_words(
 ) -> None:
     assert main(words(built, "--set", override)) == 2
     assert words_told in capsys.readouterr().err
-
-
-def test_without_a_mixture_there_is_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.jsonl").write_text(json.dumps({"text": document(1)}, ensure_ascii=False))
-    (tmp_path / "recipe.toml").write_text('extends = "web_zh"')
-    assert main(words(tmp_path)) == 0
-    assert main(["mixture", str(tmp_path / "out")]) == 1
-    assert "has no mixture. Give its recipe a [mixture]" in capsys.readouterr().err

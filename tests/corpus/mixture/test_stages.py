@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rich.cells import cell_len
 
 from corpus.document import read_table, write_table
 from corpus.engine.errors import UsageError, WenhaiError
@@ -18,7 +17,7 @@ from corpus.engine.run import run_stages
 from corpus.mixture import MixtureConfig, MixtureStage, MixtureTotalsStage
 from corpus.mixture.stages import COPIES_SCHEMA, GROUPS_SCHEMA, LEFT_OUT
 from corpus.report import mixture
-from corpus.report.mixture import REST, TOP_GROUPS, read_groups, render, top_groups, wholes
+from corpus.report.mixture import REST, TOP_GROUPS, read_groups, top_groups, wholes
 from tests.corpus.mixture.build import STATISTIC, Doc, mix
 
 SOURCES = ("baike", "web", "forum-a", "forum-b")
@@ -179,10 +178,3 @@ def test_sources_without_number_are_added_up_in_bounded_memory(tmp_path: Path, m
     assert wholes(held) == wholes(every)
     assert [one.name for one in held[:5]] == [one.name for one in every[:5]]
     assert top_groups(held)[-1].documents == 100 - (TOP_GROUPS - 1)
-
-
-def test_wide_names_stand_in_their_column(tmp_path: Path) -> None:
-    docs = [Doc(n, f"文库/史部/正史类/卷{n}/正文.txt", 10) for n in range(3)]
-    lines = render(read_groups(mix(tmp_path, [docs], config(sources={"*": 2})).folders["mixture"])).splitlines()
-    assert {cell_len(line) for line in lines} == {98} and all("…" in line for line in lines[1:-1])
-    assert len({line[:20] for line in lines[1:-1]}) == 3  # the ends of the names are shown, where they differ

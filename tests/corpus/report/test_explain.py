@@ -64,11 +64,6 @@ def test_a_kept_document_is_found_by_its_row_in_the_final_shard(out: str) -> Non
         ledger.find(out, f"text/00001-00:{len(kept)}")
 
 
-def test_edits_are_told(out: str) -> None:
-    assert "edited: boilerplate.editor at line 3" in explain(out, "00000-00:0")
-    assert "edited" not in explain(out, "00000-00:1")
-
-
 def test_records_that_never_became_documents(out: str) -> None:
     text = explain(out, BROKEN_PLACE)
     assert f"error:truncated (ended after 12 of 99 bytes, near <EMAIL>) at {BROKEN_PLACE}" in text
@@ -117,18 +112,3 @@ def test_a_hole_in_the_ledger_is_said(tmp_path: Path) -> None:
     out = build(tmp_path / "holes", lost=1)
     with pytest.raises(WenhaiError, match="the ledger has a hole"):
         explain(out, "00000-00:0")
-
-
-def test_fates_are_a_view_of_all_stages(out: str) -> None:
-    seen = [(stage, rule) for stage, table in ledger.fates(out) for rule in table["rule"].to_pylist()]
-    assert sorted(seen) == sorted(
-        2
-        * [
-            ("extract", "error:truncated"),
-            ("filter", "length.num_chars"),
-            ("filter", RULE),
-            ("text", "dedup.exact"),
-            ("text", "dedup.exact"),
-            ("text", "dedup.near"),
-        ]
-    )

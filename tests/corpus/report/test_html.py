@@ -14,7 +14,7 @@ from corpus.report import metadata as facts_module
 from corpus.report.html import render_html, write_report
 from corpus.report.markdown import render_markdown
 from corpus.report.metadata import gather
-from tests.corpus.report.build import BROKEN_PLACE, MAIL, MOBILE, RULE, build
+from tests.corpus.report.build import RULE, build
 from tests.html_page import Page
 
 
@@ -28,27 +28,10 @@ def markdown(out: str) -> str:
     return render_markdown(gather(out))
 
 
-def test_the_page_tells_all(page: str) -> None:
-    text = Page(page).text
-    for words in ("26", "53.85 %", "pass the filters", RULE, "max 0.2", "site0.example", "gb18030", "Near the limits"):
-        assert words in text
-    assert page.count('class="histogram"') == 3
-
-
 def test_nothing_is_requested_and_one_script_may_run(page: str) -> None:
     Page(page).check(num_scripts=2)  # one of them the numbers
     (script,) = re.findall("<script>(.*)</script>", page, re.DOTALL)
     assert f"script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in page
-
-
-def test_hostile_text_is_text(page: str, markdown: str) -> None:
-    assert "alert(3)" in page and "&lt;script&gt;alert(3)" in page
-    for text in (page, markdown):
-        assert text.count("<script") == (2 if text is page else 0)
-        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
-        assert MOBILE not in text and MAIL not in text and "mobile=" not in text
-    row = next(line for line in markdown.splitlines() if "alert(3)" in line)
-    assert len(re.findall(r"(?<!\\)\|", row)) == 7  # six cells
 
 
 def test_samples_stand_on_both_sides_nearest_first(out: str) -> None:
@@ -72,11 +55,6 @@ def test_of_a_huge_corpus_some_shards_tell_the_clusters(out: str, monkeypatch: p
     read, total = facts.clusters_read
     assert 0 < read < total and sum(clusters for _, clusters, _ in facts.clusters) < 4
     assert f"Of {read} of {total} kept documents." in render_markdown(facts)
-
-
-def test_failures_name_their_place_and_are_masked(page: str) -> None:
-    text = Page(page).text
-    assert BROKEN_PLACE in text and "ended after 12 of 99 bytes, near <EMAIL>" in text
 
 
 def test_equal_builds_give_equal_reports_but_for_times(tmp_path: Path, page: str, markdown: str) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from corpus.build import stages
-from corpus.engine.run import run_stages
+from corpus.document import read_table
+from corpus.engine.run import current, run_stages
 from corpus.engine.storage import list_inputs
 from corpus.recipe import load_recipe
 from corpus.report import ledger
@@ -81,14 +82,10 @@ def test_every_document_is_explained(real: str) -> None:
 
 
 def test_the_broken_line_is_explained_by_its_place(real: str) -> None:
-    (rule, place) = next(
-        (rule, place)
-        for stage, table in ledger.fates(real, ["rule", "place"])
-        for rule, place in zip(table["rule"].to_pylist(), table["place"].to_pylist(), strict=True)
-        if stage == "extract"
-    )
-    assert rule.startswith("error:") and place.startswith("pages.jsonl:offset ")
-    assert rule in explain(real, place)
+    [file] = current(real, "extract").files("fates")
+    [fate] = read_table(Path(file.url)).to_pylist()
+    assert fate["rule"].startswith("error:") and fate["place"].startswith("pages.jsonl:offset ")
+    assert fate["rule"] in explain(real, fate["place"])
 
 
 def test_the_report_has_statistics_limits_and_samples(real: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder
 from corpus.engine.storage import list_inputs
 from corpus.recipe import load_recipe, record_recipe
-from tests.corpus.texts import document
+from tests.corpus.texts import document, write_records
 
 RECIPE = """\
 # 只是一个例子
@@ -62,14 +61,12 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("retune-inputs")
     (folder / "small.toml").write_text(RECIPE, encoding="utf-8")
     for part in range(2):
-        lines = [
-            json.dumps(
-                {"url": f"https://site{seed % 3}.example/{seed}?手机={MOBILE}", "text": text}, ensure_ascii=False
-            )
+        records = (
+            {"url": f"https://site{seed % 3}.example/{seed}?手机={MOBILE}", "text": text}
             for seed, text in enumerate(texts())
             if seed % 2 == part
-        ]
-        (folder / f"{part}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        )
+        write_records(folder / f"{part}.jsonl", records)
     return folder
 
 

@@ -53,6 +53,7 @@ def test_a_recipe_that_extends_another_keeps_doing_so(tmp_path: Path) -> None:
     "text",
     [
         "[filter]\nlength = { num_chars = { min = 50 } }\n",  # a section as one value
+        "filter = { length = { num_chars = { min = 50 } } }\n",  # all of them
         "[filter.length]\nnum_chars.min = 50\n",  # a dotted key
         "[filter.length.num_chars]\nmin = 50\n",  # a range as a section
         'filter.length.num_chars = { min = 50 } # "x"\n',

@@ -14,8 +14,6 @@ from corpus.sources.compression import (
     FREE_BYTES,
     MAX_RATIO,
     PIECE_BYTES,
-    DamagedStream,
-    GzipMembers,
     compression_of,
     next_member,
 )
@@ -47,24 +45,6 @@ def test_streams_are_found_by_their_head_and_by_nothing_shorter() -> None:
     assert starts == [15, 15 + len(PACKED) + 9]
 
 
-def test_members_tell_where_they_begin_and_go_on_behind_a_bad_one() -> None:
-    parts = [bz2.compress(f"part {index}".encode() * 50) for index in range(4)]
-    parts[1] = parts[1][:20] + b"\xff\xff" + parts[1][22:]
-    members = GzipMembers(io.BytesIO(b"".join(parts)), b"", "bzip2")
-    found = []
-    while members.advance():
-        try:
-            text = b""
-            while piece := members.read():
-                text += piece
-            found.append((members.start, text[:6]))
-        except DamagedStream as damage:
-            found.append((damage.start, damage.kind.encode()))
-            assert members.resync(members.start + 1)
-    starts = [sum(map(len, parts[:index])) for index in range(4)]
-    assert found == list(zip(starts, [b"part 0", b"corrupt", b"part 2", b"part 3"], strict=True))
-
-
 def test_every_kind_of_file_may_be_bzip2(tmp_path: Path) -> None:
     lines = b'{"text": "\xe5\xad\xa6"}\n' * 3
     good, bad = read_all(tmp_path / "a.jsonl.bz2", bz2.compress(lines))
@@ -78,10 +58,3 @@ def test_every_kind_of_file_may_be_bzip2(tmp_path: Path) -> None:
     assert compression_of(path) == "bzip2" and kind_of(path) == "jsonl"
     path.write_bytes("BZh9：一篇短文。".encode())
     assert compression_of(path) == "none" and kind_of(path) == "text"
-
-
-def test_jsonl_goes_on_at_the_next_stream(tmp_path: Path) -> None:
-    parts = [bz2.compress(f'{{"text": "第{index}篇"}}\n'.encode()) for index in range(3)]
-    parts[1] = parts[1][:30] + b"\xff\xff" + parts[1][32:]
-    good, bad = read_all(tmp_path / "a.jsonl.bz2", b"".join(parts))
-    assert [record.text for record in good] == ["第0篇", "第2篇"] and [error.kind for error in bad] == ["corrupt"]

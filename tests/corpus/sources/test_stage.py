@@ -40,11 +40,10 @@ def rows(folder: Folder, kind: str = "data") -> list[dict[str, Any]]:
     return list(pa.concat_tables(tables).to_pylist()) if tables else []
 
 
-@pytest.fixture
-def inputs(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every bad input of the issue beside good ones."""
-    folder = tmp_path / "in"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("in")
     lines = [
         json.dumps({"text": document(index), "id": index, "extra": {"b": 1, "a": None}}).encode() for index in range(6)
     ]
@@ -62,15 +61,19 @@ def inputs(tmp_path: Path) -> Path:
     )
     (folder / "c.warc.gz").write_bytes(b"".join(parts))
     (folder / "d.jsonl").write_bytes(b"")
-    (folder / "e.jsonl").write_bytes(b'{"text": "' + b"x" * 50_000_000 + b'"}\n' + lines[0])
+    (folder / "e.jsonl").write_bytes(b'{"text": "' + b"x" * 34_000_000 + b'"}\n' + lines[0])
     (folder / "f.html").write_bytes(b"<ul><li><a href=x>link</a></ul>")
     (folder / "g.txt").write_bytes(bytes(range(1, 256)) * 30)
     return folder
 
 
-def test_every_record_is_a_document_or_a_fate(inputs: Path, tmp_path: Path) -> None:
-    folder = extract(inputs, tmp_path / "out")
-    counts = folder.counts
+@pytest.fixture(scope="module")
+def build(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    return extract(inputs, tmp_path_factory.mktemp("build"), source="test")
+
+
+def test_every_record_is_a_document_or_a_fate(inputs: Path, build: Folder) -> None:
+    folder, counts = build, build.counts
     fates = rows(folder, "fates")
     errors = {"charset": 2, "empty": 2, "truncated": 1, "corrupt": 1, "too_long": 1}
     assert counts.errors == errors == dict(Counter(fate["rule"].removeprefix("error:") for fate in fates))
@@ -101,8 +104,8 @@ def test_damaged_bytes_cost_their_lines(tmp_path: Path) -> None:
     assert [row["text"] for row in rows(by_line)] == kept and by_line.counts.errors == {"charset": 1}
 
 
-def test_columns_of_a_document(inputs: Path, tmp_path: Path) -> None:
-    found = {row["url"] or row["text"]: row for row in rows(extract(inputs, tmp_path / "out", source="test"))}
+def test_columns_of_a_document(inputs: Path, build: Folder) -> None:
+    found = {row["url"] or row["text"]: row for row in rows(build)}
     page = found["https://example.org/9"]
     assert (page["text"], page["title"], page["encoding"]) == (
         f"标题\n{document(9)}".replace("\n", " ").replace(" ", "\n", 1),

@@ -42,7 +42,7 @@ def test_pages_come_out_with_url_offset_and_charset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hit", [0, 4, COUNT - 1])
-@pytest.mark.parametrize("place", [0, 3, 12, 60, -7, -2])
+@pytest.mark.parametrize("place", [0, 60, -7])
 def test_a_corrupt_member_costs_its_own_record(tmp_path: Path, hit: int, place: int) -> None:
     parts = members(COUNT)
     first, following = starts(parts)[hit : hit + 2]
@@ -50,14 +50,6 @@ def test_a_corrupt_member_costs_its_own_record(tmp_path: Path, hit: int, place: 
     good, bad = read_all(tmp_path / "a.warc.gz", data)
     assert indexes(good) == [index for index in range(COUNT) if index != hit]
     assert [(error.kind, error.offset) for error in bad] == [("corrupt", first)]
-
-
-@pytest.mark.parametrize("lost", [1, 4, 8, 20, 100])
-def test_a_truncated_last_member_is_one_bad_record(tmp_path: Path, lost: int) -> None:
-    parts = members(COUNT)
-    good, bad = read_all(tmp_path / "a.warc.gz", b"".join(parts)[:-lost])
-    assert indexes(good) == list(range(COUNT - 1))
-    assert [(error.kind, error.offset) for error in bad] == [("truncated", starts(parts)[-2])]
 
 
 def test_a_member_cut_off_in_the_middle_of_the_file(tmp_path: Path) -> None:
@@ -127,7 +119,6 @@ def test_what_is_no_page_is_counted_or_no_document(tmp_path: Path) -> None:
     assert indexes(plain_good) == indexes(good) and [error.kind for error in plain_bad] == [error.kind for error in bad]
 
 
-BOMB = gzip.compress(bytes(60_000_000))
 DEFLATE = zlib.compressobj(wbits=-15)
 
 
@@ -147,7 +138,6 @@ DEFLATE = zlib.compressobj(wbits=-15)
         ("Transfer-Encoding: chunked\r\n", b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", b"abcde"),
         ("Transfer-Encoding: chunked\r\n", page(1), page(1)),
         ("Content-Encoding: no-such\r\n", page(1), page(1)),
-        ("Content-Encoding: gzip\r\n", BOMB, None),
         ("", b"<p>" + b"x" * 100_000, None),
     ],
 )
@@ -156,17 +146,6 @@ def test_bodies_are_decoded_within_the_cap(tmp_path: Path, http: str, body: byte
     good, bad = read_all(tmp_path / "a.warc.gz", data, max_page_bytes=90_000)
     assert [record.raw for record in good] == ([raw] if raw is not None else []) + [page(1)]
     assert [error.kind for error in bad] == ([] if raw is not None else ["too_long"])
-
-
-def test_a_bomb_of_a_member_is_stopped_and_the_next_is_read(tmp_path: Path) -> None:
-    bomb = gzip.compress(warc_record(0) + bytes(200_000_000), 9)
-    good, bad = read_all(tmp_path / "a.warc.gz", bomb + members(2)[1])
-    assert indexes(good) == [1] and bad[0].kind in ("bomb", "warc") and len(bad) == 1
-
-
-def test_wet_without_suffix(tmp_path: Path) -> None:
-    good, _ = read_all(tmp_path / "unnamed", members(1)[0])
-    assert len(good) == 1
 
 
 def frames(count: int, dictionary: zstandard.ZstdCompressionDict | None = None) -> list[bytes]:

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
-from pretrain.data.blend import MAX_CORPORA, MAX_PERIOD, Blend, round_to_sum
+from pretrain.data.blend import MAX_CORPORA, MAX_PERIOD, Blend, chairman_assignment, round_to_sum
 from tests.pretrain.data.plain import chairmen
 
 weights_of_any_kind = st.one_of(
@@ -37,6 +37,12 @@ def check_error(blend: Blend) -> None:
 
 @given(weights_of_any_kind)
 def test_no_prefix_is_a_whole_sample_away_from_the_weights(weights: list[Fraction]) -> None:
+    check_error(Blend(weights))
+
+
+@given(st.lists(st.floats(0.01, 1).map(Fraction), min_size=2, max_size=50))
+@settings(max_examples=5)
+def test_rounded_weights_are_kept_as_well(weights: list[Fraction]) -> None:
     check_error(Blend(weights))
 
 
@@ -116,6 +122,11 @@ def test_what_cannot_be_blended_is_refused() -> None:
         Blend([])
     with pytest.raises(UsageError, match=r"^32,?768 corpora"):
         Blend([Fraction(1)] * (MAX_CORPORA + 1))
+
+
+def test_as_many_corpora_as_int16_counts() -> None:
+    chosen = chairman_assignment(np.ones(MAX_CORPORA, dtype=np.int64))
+    assert np.array_equal(np.sort(chosen), np.arange(MAX_CORPORA))
 
 
 def test_the_blend_is_frozen() -> None:

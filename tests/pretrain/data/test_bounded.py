@@ -15,8 +15,9 @@ import pytest
 from corpus.engine import durable
 from pretrain.data import Batch, Blend, Loader, ShardReader, Stream
 from pretrain.data.reader import MAX_OPEN_FILES
-from tests.pretrain.data.shards import needs_proc, num_descriptors, num_maps, resident_kib
+from tests.pretrain.data.shards import HugeShard, needs_proc, num_descriptors, num_maps, resident_kib
 from tests.pretrain.data.test_reader import numbered, write_folder
+from tests.pretrain.ranks import run_ranks
 from tokenizer.shards import TokenShard, open_split
 from tokenizer.shards.record import BLOCK_BYTES
 
@@ -96,6 +97,33 @@ def test_memory_is_flat_over_many_samples_of_many_shards(folder: Path, num_sampl
         for shard in stream.shards:
             shard.tokens(0, 1)  # each block is read once, as in a first epoch
     assert least_growth(loader.batch, num_samples) < MAX_GROWTH_KIB
+
+
+@pytest.mark.long
+@needs_proc
+@pytest.mark.parametrize("num_samples", NUM_SAMPLES)
+def test_memory_is_flat_over_long_windows_of_a_huge_blend(num_samples: int) -> None:
+    shards = [HugeShard(2**36 + number) for number in range(2000)]
+    streams = [Stream(shards, 256, name=name) for name in ("web", "books", "code")]
+    loader = Loader(streams, Blend([Fraction(1, 3), Fraction(1, 5), Fraction(1, 7)]))
+    assert least_growth(loader.batch, num_samples) < MAX_GROWTH_KIB
+
+
+@pytest.mark.long
+@needs_proc
+def test_a_loader_that_keeps_what_it_read_would_be_seen() -> None:
+    (found,) = run_ranks(growth_of_what_is_kept, 1)  # other tests' memory, given back meanwhile, would hide it
+    assert found > MAX_GROWTH_KIB
+
+
+def growth_of_what_is_kept() -> int:
+    loader, kept = Loader([Stream([HugeShard(2**40)], 64)]), []
+
+    def batch(start: int, count: int) -> Batch:
+        kept.append(loader.batch(start, count))
+        return kept[-1]
+
+    return least_growth(batch, 9_000)
 
 
 def test_the_end_of_a_file_beyond_two_to_the_thirty_two_bytes(tmp_path: Path) -> None:

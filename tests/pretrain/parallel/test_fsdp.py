@@ -12,7 +12,11 @@ import pytest
 import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group
 
+from pretrain.config import RunConfig
+from pretrain.parallel.engine import pipeline
 from pretrain.parallel.engine.channels import Channels
+from pretrain.parallel.engine.pipeline import Pipeline
+from tests.pretrain.checkpoints import assert_equal, contents
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 
@@ -88,3 +92,34 @@ def test_no_stage_waits_for_what_another_exchanges(parallel: dict[str, Any], fir
     wait."""
     orders = reused_ranks(order_of_a_step, 4, {"pp": 2, **parallel})
     assert orders == [first_rank] * 2 + [last_rank] * 2
+
+
+def trained(config: RunConfig, by_fsdp2: bool) -> dict[str, Any]:
+    """What two steps leave; `by_fsdp2`: with gathers and reductions where FSDP2 has them."""
+    with ExitStack() as patches:
+        if by_fsdp2:
+            patches.enter_context(mock.patch.object(Pipeline, "_gather", lambda _: None))
+            patches.enter_context(mock.patch.object(pipeline, "_reduces_after_sending", lambda *_: False))
+        run = patches.enter_context(tiny_run(config))
+        losses, norms = train_steps(run, 2)
+        return {"losses": losses, "norms": norms, **contents(run)}
+
+
+@pytest.mark.parametrize(
+    ("parallel", "precision", "micro_batch_size"),
+    [
+        ({"zero": 1, "schedule": "interleaved"}, "bf16", 2),
+        ({"zero": 1}, "bf16", 4),  # one micro-batch, of which nothing else keeps the gradients
+        ({"zero": 2, "offload": True}, "fp32", 2),
+    ],
+)
+def test_the_order_changes_no_bit(parallel: dict[str, Any], precision: str, micro_batch_size: int) -> None:
+    config = tiny_config(
+        model={"num_layers": 4},
+        parallel={"pp": 2, **parallel},
+        training={"precision": precision, "micro_batch_size": micro_batch_size},
+    )
+    ours, theirs = (reused_ranks(trained, 4, config, by_fsdp2) for by_fsdp2 in (False, True))
+    for own, their in zip(ours, theirs, strict=True):
+        assert (own["losses"], own["norms"]) == (their["losses"], their["norms"])
+        assert_equal(own, their)

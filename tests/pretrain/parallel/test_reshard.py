@@ -54,6 +54,13 @@ def assert_copies_equal(results: list[Result], num_holders: int) -> None:
             np.testing.assert_array_equal(values, originals[name], err_msg=name)
 
 
+GROWING = {
+    "training": {"rampup": {"start": 2, "increment": 2, "num_samples": 12}, "micro_batch_size": 1},
+    "model": {"document_mask": True},
+    "data": {"prefix_lm": True, "reset_positions": True},
+}
+
+
 def check_resumed_run(num_ranks: int, config: RunConfig, out: Path, num_holders: int = 0) -> None:
     """Steps 3 and 4 of a run that was resumed from garbage are those of one that was not interrupted."""
     whole = reused_ranks(train_and_save, num_ranks, config, out / "whole", 2, 2)
@@ -70,19 +77,19 @@ def check_resumed_run(num_ranks: int, config: RunConfig, out: Path, num_holders:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("parallel", "model", "num_holders"),
+    ("sections", "num_holders"),
     [
-        pytest.param({"zero": 3}, {}, 0, id="dp2, zero 3"),
-        pytest.param({"tp": 2}, {"bias": True, "norm": "layernorm"}, 0, id="tp2"),
-        pytest.param(ZBV, {"num_layers": 4}, 1, id="pp2, both ends of the V tied on one rank"),
-        pytest.param({"pp": 2}, {}, 1, id="pp2, the ends tied on two ranks"),
+        pytest.param({"parallel": {"zero": 3}}, 0, id="dp2, zero 3"),
+        pytest.param({"parallel": {"tp": 2}, "model": {"bias": True, "norm": "layernorm"}}, 0, id="tp2"),
+        pytest.param({"parallel": ZBV, "model": {"num_layers": 4}}, 1, id="pp2, both ends of the V tied on one rank"),
+        pytest.param({"parallel": {"pp": 2}}, 1, id="pp2, the ends tied on two ranks"),
+        pytest.param(GROWING, 0, id="dp2, a batch that grows from 2 to 4 at that step, prefixes, positions reset"),
     ],
 )
 def test_resuming_on_the_same_mesh_is_exact_to_the_bit(
-    parallel: dict[str, Any], model: dict[str, Any], num_holders: int, tmp_path: Path
+    sections: dict[str, Any], num_holders: int, tmp_path: Path
 ) -> None:
-    config = tiny_config(model=model, parallel=parallel)
-    check_resumed_run(2, config, tmp_path, num_holders)
+    check_resumed_run(2, tiny_config(**sections), tmp_path, num_holders)
 
 
 @pytest.mark.slow

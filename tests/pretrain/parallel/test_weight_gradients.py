@@ -3,11 +3,12 @@ does."""
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
@@ -15,6 +16,7 @@ from pretrain.model import GPT
 from pretrain.model.layers import ColumnParallelLinear
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base import mesh, weight_gradients
+from pretrain.parallel.base.params import init_parameters
 from pretrain.parallel.base.tensor import ALONE
 from pretrain.parallel.base.weight_gradients import DeferredWeightGradient
 from pretrain.parallel.engine import compose, fsdp
@@ -29,17 +31,36 @@ def new_linear(num_inputs: int, num_outputs: int, bias: bool) -> ColumnParallelL
     return layer
 
 
-def test_a_product_holds_until_then_its_input_and_gradient_alone() -> None:
-    layer = new_linear(4, 4, bias=True)
+@settings(max_examples=20, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    bias=st.booleans(),
+    of_input=st.booleans(),
+    times=st.integers(1, 2),
+)
+def test_gradients_are_those_of_autograd(shape: list[int], bias: bool, of_input: bool, times: int) -> None:
+    layer = new_linear(4, 5, bias)
+    x = torch.randn(*shape, 4, dtype=torch.float64, requires_grad=of_input)
+    upstream = torch.randn(*shape, 5, dtype=torch.float64)
+    leaves = [leaf for leaf in (x, *layer.parameters()) if leaf.requires_grad]
+    expected = [times * gradient for gradient in torch.autograd.grad(layer(x), leaves, upstream)]
+
     left: list[DeferredWeightGradient] = []
-    weight_gradients.defer_weight_gradients(left, nn.Sequential(layer))
-    middle = layer(torch.ones(2, 4, dtype=torch.float64))
-    layer(middle).sum().backward()
-    alive = weakref.ref(middle)
-    del middle
-    assert alive() is not None and len(left) == 2  # the input of one of them
+    weight_gradients.defer_weight_gradients(left, layer)
+    for _ in range(times):
+        layer(x).backward(upstream)
+    assert layer.weight.grad is None and len(left) == times
     weight_gradients.accumulate_weight_gradients(left)
-    assert alive() is None
+    assert not left
+    for leaf, gradient in zip(leaves, expected, strict=True):
+        torch.testing.assert_close(leaf.grad, gradient)
+
+
+def model(recompute: Any = "none", tied: bool = True) -> GPT:
+    config = tiny_config(model={"bias": True, "tied": tied}).model
+    part = GPT(config, recompute=recompute).double()
+    init_parameters(dict(part.named_parameters()), config, seed=1)
+    return part
 
 
 def batch(seed: int) -> MicroBatch:
@@ -50,6 +71,26 @@ def batch(seed: int) -> MicroBatch:
 
 def backward(part: GPT, micro_batch: MicroBatch) -> None:
     part.cross_entropy_sum(part(micro_batch.tokens), micro_batch.targets).backward()  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_model_under_recompute_tied_or_not(recompute: str, tied: bool) -> None:
+    part, reference = model(recompute, tied), model(tied=tied)
+    left: list[DeferredWeightGradient] = []
+    weight_gradients.defer_weight_gradients(left, part)
+    addresses: list[int] = []
+    part.layers["0"].get_submodule("attention_norm").register_forward_hook(
+        lambda _, __, output: addresses.append(output.data_ptr())
+    )
+    backward(part, batch(0))
+    assert len(addresses) == (1 if recompute == "none" else 2)
+    assert addresses[-1] in [product.input.data_ptr() for product in left]  # the one computed again
+    weight_gradients.accumulate_weight_gradients(left)
+    backward(reference, batch(0))
+    gradients = dict(reference.named_parameters())
+    for name, parameter in part.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[name].grad, msg=name)
 
 
 def laid_over_ranks(parallel: dict[str, Any], precision: str, later: bool) -> dict[str, Tensor]:

@@ -51,12 +51,6 @@ def frontier(begin: Begin) -> Frontier:
 # --------------------------------------------------------------------------------------------------------------- order
 
 
-def test_urls_of_a_host_come_by_priority_then_depth_then_discovery(frontier: Frontier, clock: Clock) -> None:
-    frontier.add([link("http://a.cn/deep", depth=5, priority=0.9), link("http://a.cn/dull", depth=0, priority=0.1)])
-    frontier.add([link("http://a.cn/flat", depth=2, priority=0.9), link("http://a.cn/later", depth=2, priority=0.9)])
-    assert [url.rsplit("/", 1)[1] for url in drained(frontier, clock)] == ["flat", "later", "deep", "dull"]
-
-
 def test_a_host_has_one_request_under_way_and_rests_between(frontier: Frontier, clock: Clock) -> None:
     frontier.add([link("http://a.cn/1"), link("http://a.cn/2")])
     first = taken(frontier, clock)
@@ -184,22 +178,6 @@ def test_what_is_remembered_of_visits(frontier: Frontier, clock: Clock, begin: B
     assert (refused["fate"], refused["host"], refused["status"]) == ("drop:scope", None, None)
     (host,) = again.top_hosts(5)
     assert host | {"name": "a.cn", "pages": 1, "bytes": 100, "chinese_bytes": 9_000, "pending": 0} == host
-
-
-def test_a_host_that_was_given_up(frontier: Frontier, clock: Clock) -> None:
-    frontier.add([link(f"http://a.cn/{n}") for n in range(5)] + [link("http://b.cn/")])
-    claims = [frontier.next(clock.now) for _ in range(2)]
-    (mine,) = (claim for claim in claims if claim and claim.host == "a.cn")
-    assert frontier.give_up_host("a.cn", "error:host_down") == 4
-    assert frontier.counts() == {"pending": 2, "error:host_down": 4}
-    frontier.give_back(mine, clock.now, attempt=True)
-    frontier.add([link("http://a.cn/new")])
-    assert frontier.counts() == {"pending": 1, "error:host_down": 6}
-    assert frontier.give_up_host("a.cn", "drop:opt_out") == 0  # the first reason stays
-    frontier.add([link("http://a.cn/newer")])
-    assert frontier.counts() == {"pending": 1, "error:host_down": 7}
-    assert frontier.give_up_host("unknown.cn", "error:host_down") == 0
-    frontier.check_books()
 
 
 def test_claims_end_once(frontier: Frontier, clock: Clock) -> None:

@@ -260,7 +260,7 @@ class SmallWindow(Calls):
     window = 2
 
 
-CALLS = settings(max_examples=40, stateful_step_count=40)
+CALLS = settings(stateful_step_count=40)
 TestCalls = pytest.mark.filterwarnings("ignore::ResourceWarning")(Calls.TestCase)
 TestCalls.settings = CALLS
 TestSmallWindow = SmallWindow.TestCase

@@ -3,90 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
 import ssl
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from corpus.crawl.network.fetched import Fetched, FetchError
 from corpus.engine.errors import UsageError
 from tests.corpus.crawl.network.raw_server import LOOPBACK, downloader, loopback, outcome, response, serve
+from tools.fake_site.tls import CA_NAME, EXPIRED, GOOD, OTHER_NAME, SELF_SIGNED, make_certificates
 
-DAY = datetime.timedelta(days=1)
-NAME = "name.example"
-
-
-class Authority:
-    """A certificate authority of a test."""
-
-    def __init__(self) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-        self.certificate = self._sign(self._name, self._key.public_key(), [], age=DAY, authority=True)
-
-    def _sign(
-        self,
-        subject: x509.Name,
-        key: ec.EllipticCurvePublicKey,
-        names: list[x509.GeneralName],
-        age: datetime.timedelta,
-        authority: bool = False,
-    ) -> x509.Certificate:
-        begin = datetime.datetime.now(datetime.UTC) - age
-        builder = x509.CertificateBuilder(self._name, subject, key, x509.random_serial_number(), begin, begin + 3 * DAY)
-        builder = builder.add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-        if names:
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        return builder.sign(self._key, hashes.SHA256())
-
-    def context(self, folder: Path, name: str = NAME, age: datetime.timedelta = DAY) -> ssl.SSLContext:
-        """Of a server whose certificate this authority signed."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        names = [x509.DNSName(name), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        certificate = self._sign(
-            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
-            key.public_key(),
-            names[: 1 + (name == NAME)],
-            age,
-        )
-        path = folder / "server.pem"
-        plain = serialization.NoEncryption()
-        path.write_bytes(
-            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-            + certificate.public_bytes(serialization.Encoding.PEM)
-        )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(path)
-        return context
-
-    def file(self, folder: Path) -> str:
-        """What a client trusts."""
-        path = folder / "authority.pem"
-        path.write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
-        return str(path)
+HOSTS = {kind: f"tls-{kind}.test" for kind in (GOOD, OTHER_NAME, SELF_SIGNED, EXPIRED)}
 
 
-def fetch(context: ssl.SSLContext, ca_file: str | None, host: str = NAME) -> Fetched | FetchError:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tls")
+
+
+@pytest.fixture(scope="module")
+def contexts(folder: Path) -> dict[str, ssl.SSLContext]:
+    """Of a server for each host; the authority that signed most of their certificates stands in the folder."""
+    return make_certificates(folder, HOSTS.values())
+
+
+def fetch(context: ssl.SSLContext, ca_file: Path | None, host: str = HOSTS[GOOD]) -> Fetched | FetchError:
     async def run() -> Fetched | FetchError:
         async with serve(response(b"over TLS"), context=context) as server:
-            network = loopback(server, ca_file=ca_file, resolve={NAME: "127.0.0.1"}, allow_addresses=LOOPBACK)
+            trusted = None if ca_file is None else str(ca_file)
+            network = loopback(server, ca_file=trusted, resolve={host: "127.0.0.1"}, allow_addresses=LOOPBACK)
             async with downloader(network) as handler:
                 return await outcome(handler, server.url(host=host, scheme="https"))
 
     return asyncio.run(run())
-
-
-@pytest.mark.parametrize("host", [NAME, "127.0.0.1"])
-def test_the_configured_authority_is_trusted(tmp_path: Path, host: str) -> None:
-    authority = Authority()
-    result = fetch(authority.context(tmp_path), authority.file(tmp_path), host)
-    assert isinstance(result, Fetched) and (result.body, result.address) == (b"over TLS", "127.0.0.1")
 
 
 def refused(result: Fetched | FetchError) -> str:
@@ -94,22 +43,21 @@ def refused(result: Fetched | FetchError) -> str:
     return result.detail
 
 
-def test_an_authority_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    assert "CERTIFICATE_VERIFY_FAILED" in refused(fetch(Authority().context(tmp_path), None))
-    assert "CERTIFICATE_VERIFY_FAILED" in refused(fetch(Authority().context(tmp_path), Authority().file(tmp_path)))
+def test_the_configured_authority_is_trusted_and_one_that_nobody_knows_is_not(
+    folder: Path, contexts: dict[str, ssl.SSLContext]
+) -> None:
+    result = fetch(contexts[HOSTS[GOOD]], folder / CA_NAME)
+    assert isinstance(result, Fetched) and (result.body, result.address) == (b"over TLS", "127.0.0.1")
+    assert "CERTIFICATE_VERIFY_FAILED" in refused(fetch(contexts[HOSTS[GOOD]], None))
 
 
-def test_a_certificate_of_another_name_is_refused(tmp_path: Path) -> None:
-    authority = Authority()
-    context = authority.context(tmp_path, name="other.example")
-    for host in (NAME, "127.0.0.1"):
-        assert "mismatch" in refused(fetch(context, authority.file(tmp_path), host))
-
-
-@pytest.mark.parametrize(("age", "reason"), [(5 * DAY, "expired"), (-2 * DAY, "not yet valid")])
-def test_a_certificate_of_other_days_is_refused(tmp_path: Path, age: datetime.timedelta, reason: str) -> None:
-    authority = Authority()
-    assert reason in refused(fetch(authority.context(tmp_path, age=age), authority.file(tmp_path)))
+@pytest.mark.parametrize(
+    ("kind", "reason"), [(OTHER_NAME, "mismatch"), (SELF_SIGNED, "CERTIFICATE_VERIFY_FAILED"), (EXPIRED, "expired")]
+)
+def test_a_wrong_certificate_is_refused(
+    folder: Path, contexts: dict[str, ssl.SSLContext], kind: str, reason: str
+) -> None:
+    assert reason in refused(fetch(contexts[HOSTS[kind]], folder / CA_NAME, HOSTS[kind]))
 
 
 def test_a_server_without_tls_is_refused() -> None:
@@ -121,8 +69,8 @@ def test_a_server_without_tls_is_refused() -> None:
     assert "WRONG_VERSION_NUMBER" in refused(asyncio.run(run()))
 
 
-def test_certificates_that_cannot_be_read(tmp_path: Path) -> None:
+def test_certificates_that_cannot_be_read(tmp_path: Path, contexts: dict[str, ssl.SSLContext]) -> None:
     (tmp_path / "empty.pem").write_bytes(b"")
     for name in ("empty.pem", "missing.pem"):
         with pytest.raises(UsageError, match=f"ca_file: .*{name} cannot be read"):
-            fetch(Authority().context(tmp_path), str(tmp_path / name))
+            fetch(contexts[HOSTS[GOOD]], tmp_path / name)

@@ -1,14 +1,10 @@
-"""The reader's tables and loops against slow readings of the same page."""
+"""The reader's tables: every name in them, no other, and nothing that is compiled late."""
 
 from __future__ import annotations
 
-import html
 import random
 
-import lxml.html
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
 from corpus.crawl.pages import reader
 from corpus.crawl.pages.page import read_page, warm_up
@@ -53,24 +49,6 @@ def test_every_name_of_an_attribute_is_known_and_no_other() -> None:
     page = "".join(f"<a {name}=v>" for name in names)
     known = set(reader.ATTRIBUTES)
     assert tags_of(page, len(names))[1] == [{name.lower(): "v"} if name.lower() in known else {} for name in names]
-
-
-VALUES = st.text("ab1 文好/?=&.<>\n", max_size=10)
-NAMES = st.sampled_from(["href", "HREF", "src", "rel", "title", "name", "data-href", "hre", "hreflang", "content"])
-TAG_NAMES = st.sampled_from(["a", "A", "area", "frame", "abbr", "p", "div", "b", "span", "em", "h1", "ul", "li"])
-ATTRIBUTES = st.lists(st.tuples(NAMES, VALUES), max_size=4)
-
-
-@given(st.lists(st.tuples(TAG_NAMES, ATTRIBUTES, st.sampled_from(['"', "'"]), VALUES), max_size=8))
-def test_links_as_lxml_finds_them(tags: list[tuple[str, list[tuple[str, str]], str, str]]) -> None:
-    page = "<html><body><p>"
-    for name, attributes, quote, text in tags:
-        written = " ".join(f"{key}={quote}{html.escape(value)}{quote}" for key, value in attributes)
-        page += f"<{name} {written}>{html.escape(text)}</{name}>"
-    tree = lxml.html.document_fromstring(page)
-    expected = [(element.tag, element.get("href")) for element in tree.iter("a", "area") if "href" in element.attrib]
-    found = read_page(page.encode(), "text/html; charset=utf-8", "http://a.test/")
-    assert [(link.kind, link.url) for link in found.links if link.kind != "frame"] == expected
 
 
 def test_nothing_is_compiled_after_the_warm_up() -> None:

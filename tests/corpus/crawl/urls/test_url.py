@@ -365,11 +365,11 @@ def test_links_for_the_frontier() -> None:
     scope = Scope("domains", ["http://a.cn/"])
 
     def link(url: str, depth: int = 1, seed: bool = False) -> Any:
-        return to_link(url, BASE, "gbk", depth=depth, priority=0.5, config=config, scope=scope, seed=seed)
+        return to_link(url, BASE, "gbk", depth=depth, config=config, scope=scope, seed=seed)
 
     found = link("http://b.a.cn:81/c?文=1")
     assert (found.url, found.host, found.domain) == ("http://b.a.cn:81/c?%CE%C4=1", "b.a.cn:81", "a.cn")
-    assert (found.depth, found.priority, found.refused) == (1, 0.5, None)
+    assert (found.depth, found.priority, found.refused) == (1, 0.0, None)
     assert len(found.pattern) == len(found.query_path) == 8 and len(found.key) == 16
     assert link("http://b.cn/").refused == "scope"
     assert link("/x", depth=4).refused == "max_depth"

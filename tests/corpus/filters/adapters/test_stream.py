@@ -14,18 +14,14 @@ from typing import Any
 
 import pytest
 
+from corpus.__main__ import main
 from corpus.engine.errors import WenhaiError
-from corpus.filters import Filter, load
+from corpus.filters import Filter
 from corpus.filters.adapters.stream import run_stream
 from corpus.filters.adapters.summary import Summary
 from tests.corpus.texts import document
 
 COMMAND = [sys.executable, "-m", "corpus", "filter", "--recipe", "web_zh"]
-
-
-@pytest.fixture(scope="module")
-def web_zh() -> Filter:
-    return load("web_zh")
 
 
 def run(data: bytes, judge: Filter, **options: Any) -> tuple[bytes, str, Summary]:
@@ -137,17 +133,18 @@ def test_batches_are_bounded_and_change_nothing(web_zh: Filter, monkeypatch: pyt
     assert run(data, web_zh)[0] == expected
 
 
-def test_the_command(tmp_path: Path) -> None:
-    data = line(document(1)) + b"\n" + line("短") + b"\n"
+def test_the_command(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in.jsonl").write_bytes(line(document(1)) + b"\n" + line("短") + b"\n")
     dropped = tmp_path / "dropped.jsonl"
-    done = subprocess.run(
-        [*COMMAND, "--dropped", str(dropped)], input=data, capture_output=True, timeout=250, check=True
-    )
-    assert done.stdout == line(document(1)) + b"\n"
+    with open(tmp_path / "in.jsonl") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert main(["filter", "--recipe", "web_zh", "--dropped", str(dropped)]) == 0
+    out, err = capsysbinary.readouterr()
+    assert out == line(document(1)) + b"\n"
     assert json.loads(dropped.read_bytes())["filter_verdict"]["rule"] == "length.num_chars"
-    summary = done.stderr.decode()
-    assert "length.num_chars" in summary
-    assert "MB/s" in summary
+    assert b"length.num_chars" in err and b"MB/s" in err
 
 
 def start(*options: str) -> subprocess.Popen[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from corpus.filters import edits, load
+from corpus.filters import Filter, edits, load
 from corpus.filters.edits import Edits, ScriptPolicy
 
 CHINESE = {
@@ -28,14 +28,14 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", CHINESE)
-def test_chinese_of_all_kinds_stays(name: str) -> None:
-    (verdict,) = load("web_zh").apply([CHINESE[name]])
+def test_chinese_of_all_kinds_stays(web_zh: Filter, name: str) -> None:
+    (verdict,) = web_zh.apply([CHINESE[name]])
     assert verdict.kept, (verdict.rule, verdict.value)
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_languages_go_by_their_script(name: str) -> None:
-    (verdict,) = load("web_zh").apply([OTHERS[name]])
+def test_other_languages_go_by_their_script(web_zh: Filter, name: str) -> None:
+    (verdict,) = web_zh.apply([OTHERS[name]])
     assert verdict.rule in {
         "script.kana_ratio",
         "script.hangul_ratio",

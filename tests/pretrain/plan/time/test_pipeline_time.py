@@ -44,19 +44,21 @@ def test_bubble_of_narayanan_2021(ranks: int, micro_batches: int, chunks: int) -
     assert simulate_seconds(schedule, stages, owners, micro_batches, 0) == pytest.approx(work + lost.bubble)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     which=st.sampled_from(CHUNKS),
     ranks=st.integers(2, 5),
     groups=st.integers(2, 5),
-    forward=st.floats(0.75, 1.0),
-    inputs=st.floats(1.0, 1.5),
+    weights=st.floats(0.5, 1.0),
+    shares=st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
 )
 def test_closed_forms_are_those_of_the_lists(
-    which: tuple[ScheduleKind, int], ranks: int, groups: int, forward: float, inputs: float
+    which: tuple[ScheduleKind, int], ranks: int, groups: int, weights: float, shares: tuple[float, float]
 ) -> None:
     schedule, chunks = which
-    stages = [Times(forward, inputs, min(forward, 0.8))] * (ranks * chunks)  # W <= F <= I <= 2 W, as the table says
+    forward = weights + shares[0] * (1.0 - weights)
+    inputs = 1.0 + shares[1] * (2 * weights - 1.0)  # W <= F <= I <= 2 W, as the table says
+    stages = [Times(forward, inputs, weights)] * (ranks * chunks)
     owners, micro_batches = stage_ranks(schedule, ranks, chunks), ranks * groups
     work = micro_batches * chunks * stages[0].each
     found = work + closed_form_loss(schedule, stages, owners, micro_batches, send=0).total
@@ -119,9 +121,8 @@ def test_gathers_begin_at_once_and_reductions_follow_the_last_gradient(
     owners, micro_batches = stage_ranks(schedule, ranks, chunks), 3 * ranks
     own = micro_batches * chunks * EQUAL.each + firsts[0] + lasts[0]
     found = own + closed_form_loss(schedule, stages, owners, micro_batches, send=0).total
-    several = {"interleaved": 0.25, "zero-bubble": 0.2, "zbv": 0.07}.get(
-        schedule, 1e-6
-    )  # worst of 3,000: 0.21, 0.15, 0.04
+    most = {"interleaved": 0.25, "zero-bubble": 0.2, "zbv": 0.07}  # worst of 6,000: 0.21, 0.17, 0.04
+    several = most.get(schedule, 1e-6)
     assert found == pytest.approx(simulate_seconds(schedule, stages, owners, micro_batches, 0), rel=several)
 
 
