@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from corpus.commands.inputs import add_build_arguments, build_inputs
 from corpus.crawl.folders import CRAWL
+from corpus.engine import storage
 from corpus.engine.cli import add_executor_arguments, cluster_address
 from corpus.engine.errors import InputError, UsageError, WenhaiError
 from corpus.engine.storage import is_remote, join
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from corpus.report.summary import Funnel
 
 RULES_SHOWN = 5
+FILES_SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,17 +63,24 @@ def main(arguments: argparse.Namespace) -> None:
 
 def _look_back(out: str, summary: Funnel) -> None:
     """Refuse to end well where nothing was kept, or where files were mostly in error; raises `InputError`."""
+    from corpus.document import read_table
+    from corpus.engine.run import current
+    from corpus.sources.stage import QUARANTINE
+
     if not summary.documents_kept:
         gone = ", ".join(f"{count:,} {rule}" for rule, count in list(summary.dropped.items())[:RULES_SHOWN])
         raise InputError(
             f"{out}: no document was kept of {summary.documents_in:,} records ({gone or 'all in error'}). "
             f"`python -m corpus explain {out} KEY` says why one went."
         )
-    extract = summary.steps[0].counts.extra
-    if mostly := extract.get("files_mostly_in_error", 0):
+    extract = current(out, "extract")
+    if mostly := extract.counts.extra.get("files_mostly_in_error", 0):
+        tables = [read_table(storage.fetch(file.url)) for file in extract.files(QUARANTINE)]
+        rows = [row for table in tables for row in table.slice(0, FILES_SHOWN).to_pylist()][:FILES_SHOWN]
+        named = "; ".join(f"{row['file']}: {row['in_error']:,} of {row['records']:,}, {row['rule']}" for row in rows)
         raise InputError(
-            f"{out}: built, but of {mostly:,} of {extract['files']:,} files more than half of the records could not be "
-            f"read. They are named in {summary.steps[0].folder}/quarantine."
+            f"{out}: the dataset is built, but most records of {mostly:,} of {extract.counts.extra['files']:,} files "
+            f"are in error ({named}{'; ...' if mostly > len(rows) else ''}). All are named in {extract.url}/{QUARANTINE}."
         )
 
 

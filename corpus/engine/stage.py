@@ -48,7 +48,7 @@ class Task:
     @cached_property
     def digest(self) -> str:
         """Identity by content: where the inputs lie does not matter, what they hold does."""
-        inputs = [[file.url.rsplit("/", 1)[-1], file.bytes, file.sha256] for file in self.inputs]
+        inputs = [[file.label, file.bytes, file.sha256] for file in self.inputs]
         return durable.digest({"name": self.name, "inputs": inputs, "params": dict(self.params)})
 
 
@@ -221,7 +221,7 @@ def fingerprint(stage: Stage, upstream: Mapping[str, Folder]) -> dict[str, Any]:
         "stage": stage.name,
         "version": stage.version,
         "config": stage.config(),
-        "inputs": [[file.url.rsplit("/", 1)[-1], file.bytes, file.sha256] for file in stage.inputs()],
+        "inputs": [[file.label, file.bytes, file.sha256] for file in stage.inputs()],
         "upstream": {name: upstream[name].digest for name in stage.upstream},
     }
 

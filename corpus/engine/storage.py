@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -29,12 +30,21 @@ HASH_THREADS = 4
 
 @dataclass(frozen=True)
 class File:
-    """A committed file: where it is, its size, the SHA-256 of its bytes and, for tables, its rows."""
+    """A committed file: where it is, its size, the SHA-256 of its bytes and, for tables, its rows.
+
+    `name` is what an input is called below the folder or glob that it was found by: `2024/a.jsonl`.
+    """
 
     url: str
     bytes: int
     sha256: str
     rows: int = 0
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name, or the end of the URL: what a file is known by wherever it lies."""
+        return self.name or self.url.rsplit("/", 1)[-1]
 
 
 def is_remote(url: str) -> bool:
@@ -268,17 +278,18 @@ def list_inputs(patterns: Sequence[str]) -> list[File]:
     Raises:
         UsageError: a pattern matches nothing, or two patterns name the same file.
     """
-    urls: list[str] = []
+    labels: list[tuple[str, str]] = []
     for pattern in patterns:
         found = _expand(pattern)
         if not found:
             raise UsageError(f"{pattern}: matches no file. Quote globs, and check the path.")
-        urls.extend(spellable(url) for url in found)
+        labels += [(spellable(url), label) for url, label in found]
+    urls = [url for url, _ in labels]
     repeated = [url for url, count in Counter(map(real_url, urls)).items() if count > 1]
     if repeated:
         raise UsageError(f"{min(repeated)}: listed twice among the inputs. Name each file once.")
     with ThreadPoolExecutor(HASH_THREADS) as threads:
-        return list(threads.map(_identify, sorted(urls)))
+        return list(threads.map(_identify, *zip(*sorted(labels), strict=True)) if labels else [])
 
 
 def real_url(url: str) -> str:
@@ -286,24 +297,28 @@ def real_url(url: str) -> str:
     return url.rstrip("/") if is_remote(url) else os.path.realpath(local_path(url))
 
 
-def _expand(pattern: str) -> list[str]:
+def _expand(pattern: str) -> list[tuple[str, str]]:
+    """(URL, name below the part of the pattern that is no glob) of each file."""
     if is_remote(pattern):
         filesystem, path_in_store = _filesystem(pattern)
         scheme = pattern.split("://", 1)[0]
         if not filesystem.isfile(path_in_store) and filesystem.isdir(path_in_store):
             path_in_store = path_in_store.rstrip("/") + "/**"
         found = filesystem.glob(path_in_store, detail=True)
+        above = re.split(r"[*?\[]", path_in_store)[0].rpartition("/")[0]
         return [
-            f"{scheme}://{name.lstrip('/')}"
+            (f"{scheme}://{name.lstrip('/')}", os.path.relpath(name.lstrip("/"), above.lstrip("/") or "."))
             for name, entry in found.items()
             if entry["type"] == "file" and not name.rsplit("/", 1)[-1].startswith(".")
         ]
     path = local_path(pattern)
     if path.is_file():
-        return [os.path.abspath(path)]
+        return [(os.path.abspath(path), path.name)]
     base, relative = (path, "**/*") if path.is_dir() else _split_glob(path)
     return [
-        os.path.abspath(entry) for entry in base.glob(relative) if entry.is_file() and not entry.name.startswith(".")
+        (os.path.abspath(entry), entry.relative_to(base).as_posix())
+        for entry in base.glob(relative)
+        if entry.is_file() and not entry.name.startswith(".")
     ]
 
 
@@ -317,13 +332,15 @@ def _split_glob(path: Path) -> tuple[Path, str]:
     return base, relative + "/*" if relative.endswith("**") else relative
 
 
-def _identify(url: str) -> File:
+def _identify(url: str, name: str) -> File:
     if not is_remote(url):
         path = local_path(url)
-        return File(url, path.stat().st_size, durable.sha256_file(path))
+        return File(url, path.stat().st_size, durable.sha256_file(path), name=name)
     filesystem, path_in_store = _filesystem(url)
     size = int(filesystem.info(path_in_store)["size"])
-    return File(url, size, durable.digest({"checksum": str(filesystem.checksum(path_in_store)), "bytes": size}))
+    return File(
+        url, size, durable.digest({"checksum": str(filesystem.checksum(path_in_store)), "bytes": size}), name=name
+    )
 
 
 def _filesystem(url: str) -> tuple[Any, str]:

@@ -59,6 +59,7 @@ def history(out: str, document: Document) -> list[Event]:
     events: list[Event] = []
     if document.shard is not None:
         values = {"source": document.source, "place": document.place, "shard": document.shard, "row": document.row}
+        values |= _row(stages[FIRST_STAGE], "places", document, ("place",))
         values |= _row(stages[FIRST_STAGE], "data", document, ("encoding", "date"))
         events.append(Event(FIRST_STAGE, "read", _known(values)))
     for name, folder in stages.items():

@@ -21,11 +21,13 @@ _PAGE_NUMBER = re.compile(r"[_-](\d{1,3})(?=\.\w{3,5}$)|[?&](?:page|p|pn)=(\d{1,
 
 
 class Document(NamedTuple):
-    """The columns of a document, and the lines and characters that each rule of extraction removed from its pages."""
+    """The columns of a document, its place in the input, and the lines and characters that each rule of extraction
+    removed from its pages."""
 
     identity: bytes
     source: str
     row: Row
+    place: str
     removed: dict[str, tuple[int, int]]
 
     def with_page(self, page: Document) -> Document:
@@ -83,7 +85,7 @@ class Articles:
             row["meta"] = msgspec.json.encode(meta, order="sorted")
         self._counts.documents_out += 1
         self._counts.bytes_out += len(row["text"])
-        self._shards.add(document.identity, document.source, row, document.removed)
+        self._shards.add(document.identity, document.source, row, document.place, document.removed)
 
 
 def continuation(url: str, link: str) -> str | None:

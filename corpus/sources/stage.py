@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 import msgspec
+import pyarrow as pa
 
-from corpus.document import document_id, read_table
+from corpus.document import document_id, read_table, write_table
 from corpus.encoding import UndecodableError, decode, repair_mojibake, replace_surrogates, utf8, without_damaged_lines
 from corpus.engine import storage
 from corpus.engine.errors import InputError, UsageError
@@ -37,10 +38,35 @@ MIN_SPAN_BYTES = 16 << 20
 FATES_ASKED = 4  # files of fates that an error message quotes
 MIN_JUDGED_RECORDS, MIN_JUDGED_FILES = 100, 5
 MAX_META_BYTES = 64 << 10
+QUARANTINE = "quarantine"  # files of which most records are in error
+QUARANTINE_SCHEMA = pa.schema(
+    [("file", pa.string()), ("records", pa.int64()), ("in_error", pa.int64()), ("rule", pa.string())]
+)
 JOINED = "extract.joined"  # the fate of a page whose text became part of an article's
 MAX_FIELD_CHARS = 4096  # of a url, title or date; longer ones are cut
 
 _META = msgspec.json.Encoder(order="sorted", enc_hook=str)
+
+
+@dataclass
+class FileTally:
+    """Records of one file: how many there are, how many are in error, and the rule of the first that is."""
+
+    file: str
+    records: int = 0
+    in_error: int = 0
+    rule: str | None = None
+
+    def add(self, rule: str | None) -> None:
+        """Count a record, which is sound where `rule` is None."""
+        self.records += 1
+        if rule is not None:
+            self.in_error += 1
+            self.rule = self.rule or rule
+
+    @property
+    def is_mostly_in_error(self) -> bool:
+        return self.in_error > 0.5 * self.records
 
 
 @dataclass(frozen=True)
@@ -106,16 +132,29 @@ class ExtractStage(Stage):
         counts = Counts()
         span = (task.params["start"], task.params["end"]) if task.params else None
         with Shards(task.name, out, self.sources.shard_bytes) as shards, Fates(task.name, out) as fates:
-            for file in task.inputs:
-                self._read_file(file.url, span, counts, shards, fates)
+            tallies = [self._read_file(file, span, counts, shards, fates) for file in task.inputs]
+        rows = [asdict(tally) for tally in tallies if tally.is_mostly_in_error]
+        if rows:
+            with out.create(f"{QUARANTINE}/{task.name}.parquet", len(rows)) as path:
+                write_table(path, pa.Table.from_pylist(rows, QUARANTINE_SCHEMA))
+        is_start = span is None or span[0] == 0
+        for name, count in (
+            ("records", sum(tally.records for tally in tallies)),
+            ("records_in_error", sum(tally.in_error for tally in tallies)),
+            ("files", sum(is_start and tally.records > 0 for tally in tallies)),
+            ("files_mostly_in_error", len(rows)),
+        ):
+            if count:
+                counts.note(name, count)
         return counts
 
-    def _read_file(self, url: str, span: tuple[int, int] | None, counts: Counts, shards: Shards, fates: Fates) -> None:
-        base = url.rsplit("/", 1)[-1]
+    def _read_file(
+        self, file: File, span: tuple[int, int] | None, counts: Counts, shards: Shards, fates: Fates
+    ) -> FileTally:
         before, damaged = counts.documents_out, False
-        num_records = num_faults = 0
+        tally = FileTally(file.label)
         articles = Articles(shards, counts)
-        for record, page in with_pages(read(url, self.sources, span), self.extraction):
+        for record, page in with_pages(read(file.url, self.sources, span), self.extraction):
             counts.documents_in += 1
             if isinstance(record, BadRecord):
                 detail = record.detail
@@ -123,44 +162,38 @@ class ExtractStage(Stage):
                     damaged = True
                     articles.end()
                     detail += f"; {counts.documents_out - before:,} documents of the file came before"
-                place = _place(base, record)
+                place = _place(file.label, record)
                 identity = document_id(self.sources.source, place, b"")
                 rule = record.kind if record.kind.startswith(LEFT_OUT) else f"error:{record.kind}"
                 if rule == record.kind:
                     counts.drop(rule)
                 else:
                     counts.error(record.kind)
-                    num_faults += record.kind not in NO_FAULT
-                    num_records += record.kind not in NO_FAULT
+                    tally.add(rule if record.kind not in NO_FAULT else None)
                 fates.add(identity, self.sources.source, None, place, rule, detail)
                 continue
             counts.bytes_in += len(record.raw)
-            num_records += 1
             source = _clip(record.source) or self.sources.source
-            identity, place = document_id(source, record.key, record.raw), _place(base, record)
+            identity, place = document_id(source, record.key, record.raw), _place(file.label, record)
             try:
                 row = to_document(record, page, counts)
             except RecordError as error:
                 counts.error(error.kind)
-                num_faults += page is None or error.kind != "empty"
+                tally.add(f"error:{error.kind}" if page is None or error.kind != "empty" else None)
                 fates.add(identity, source, _clip(record.url), place, f"error:{error.kind}", str(error))
                 continue
+            tally.add(None)
             removed, link = (page.removed, page.next_page) if page is not None else ({}, None)
-            article = articles.add(Document(identity, source, row, removed), link)
+            article = articles.add(Document(identity, source, row, place, removed), link)
             if article is not None:
                 counts.drop(JOINED)
                 detail = f"its text is part of {article.row['url']}"
                 fates.add(identity, source, row["url"], place, JOINED, detail)
         articles.end()
-        if num_records:
-            counts.note("records", num_records)
-            counts.note("files", span is None or span[0] == 0)
-        if num_faults:
-            counts.note("records_in_error", num_faults)
-            counts.note("files_mostly_in_error", num_faults > 0.5 * num_records)
         if damaged:
             counts.note("damaged_files", 1)
             counts.note("recovered_documents", counts.documents_out - before)
+        return tally
 
 
 def _place(file: str, record: Record | BadRecord) -> str:

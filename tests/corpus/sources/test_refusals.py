@@ -1,0 +1,98 @@
+"""What is mostly wrong stops a build or is named at its end; what no reader reads is left out and counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from corpus.__main__ import main
+from corpus.engine.run import current
+from corpus.report.lookup import find
+from tests.corpus.sources.test_archives import PNG, zipped
+from tests.corpus.texts import document
+
+
+def run(folder: Path, out: Path, *words: str) -> int:
+    command = ["run", "--recipe", "web_zh", "--input", str(folder), "--out", str(out), "--workers", "0", "--quiet"]
+    return main([*command, *words])
+
+
+def write(folder: Path, name: str, texts: range, field: str = "text") -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    rows = [json.dumps({field: document(index), "id": index}, ensure_ascii=False) for index in texts]
+    (folder / name).write_text("\n".join(rows))
+
+
+def test_a_wrong_column_stops_the_build_and_says_which_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "in", "a.jsonl", range(20), "body")
+    for _ in range(2):  # what is done is not taken for good by the next run
+        assert run(tmp_path / "in", tmp_path / "out") == 4
+        message = capsys.readouterr().err
+        assert "20 of 20 records in 1 files" in message and "no field 'text'; other fields: body, id" in message
+    assert not (tmp_path / "out/recipe.json").exists()
+    assert run(tmp_path / "in", tmp_path / "out", "--set", "sources.text_field=body") == 0
+
+
+def test_a_source_stops_the_build_before_its_end(tmp_path: Path) -> None:
+    for part in range(9):
+        write(tmp_path / "in", f"{part}.jsonl", range(40 * part, 40 * part + 40), "text" if part < 2 else "body")
+    assert run(tmp_path / "in", tmp_path / "out", "--set", "sources.task_bytes=1") == 4
+    (folder,) = (tmp_path / "out").glob("extract-*")
+    assert len(list((folder / "done").iterdir())) == 5 and not (folder / "MANIFEST.json").exists()
+    assert (
+        run(tmp_path / "in", tmp_path / "out", "--set", "sources.task_bytes=1", "--set", "sources.max_error_ratio=1")
+        == 4
+    )
+    assert current(str(tmp_path / "out"), "extract").counts.extra["files_mostly_in_error"] == 7
+
+
+def test_a_file_that_is_mostly_wrong_is_named_and_the_build_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "in", "good.jsonl", range(40))
+    (tmp_path / "in/sub").mkdir()
+    (tmp_path / "in/sub/bad.jsonl").write_text("no json\n" * 2 + json.dumps({"text": document(99)}))
+    assert run(tmp_path / "in", tmp_path / "out") == 4
+    assert "sub/bad.jsonl: 2 of 3, error:json" in capsys.readouterr().err
+    assert current(str(tmp_path / "out"), "text").counts.documents_out > 20
+
+
+def test_a_build_that_keeps_nothing_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.jsonl").write_text(json.dumps({"text": "短"}))
+    assert run(tmp_path / "in", tmp_path / "out") == 4
+    assert "no document was kept of 1 records" in capsys.readouterr().err
+
+
+def test_pictures_are_left_out_and_counted_by_kind(tmp_path: Path) -> None:
+    write(tmp_path / "in", "2024/a.jsonl", range(3))
+    write(tmp_path / "in", "2025/a.jsonl", range(3, 6))
+    for name, data in (("b.txt", PNG), ("c", PNG), ("d.rar", b"Rar!\x1a\x07\0"), ("e.zip", zipped({"f.png": PNG}))):
+        (tmp_path / "in" / name).write_bytes(data)
+    assert run(tmp_path / "in", tmp_path / "out") == 0
+    counts = current(str(tmp_path / "out"), "extract").counts
+    assert counts.dropped == {"left_out.png": 3, "left_out.rar": 1} and not counts.errors
+
+
+def test_every_document_knows_its_file_member_and_offset(tmp_path: Path) -> None:
+    write(tmp_path / "in", "2024/a.jsonl", range(2))
+    write(tmp_path / "in", "2025/a.jsonl", range(2, 4))
+    text, inner = document(4), json.dumps([{"text": document(5)}, {"text": document(6)}])
+    (tmp_path / "in/b.zip").write_bytes(zipped({"x.txt": text.encode(), "y.json": inner.encode()}))
+    assert run(tmp_path / "in", tmp_path / "out") == 0
+    out = str(tmp_path / "out")
+    assert [found.place for found in find(out, "2025/a.jsonl")] == [
+        "2025/a.jsonl:offset 0",
+        f"2025/a.jsonl:offset {len(json.dumps({'text': document(2), 'id': 2}, ensure_ascii=False).encode()) + 1}",
+    ]
+    assert [found.place for found in find(out, "b.zip")] == [
+        "b.zip!x.txt:offset 0",
+        "b.zip!y.json:offset 1",
+        f"b.zip!y.json:offset {inner.index('}') + 3}",
+    ]
+    (found,) = find(out, "b.zip!y.json:1")
+    assert found.place == "b.zip!y.json:offset 1" and found.shard is not None
