@@ -31,7 +31,7 @@ def read_arrow(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord
                 yield BadRecord(row, 0, "arrow", f"the rows from {row:,} on cannot be read ({batch})")
                 continue
             for start in range(0, batch.num_rows, SLICE_ROWS):
-                for fields in rows_of(batch.slice(start, SLICE_ROWS), config.text_field):
+                for fields in rows_of(batch.slice(start, SLICE_ROWS), config.text):
                     yield row_record(fields, row, config)
                     row += 1
 

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from corpus.engine.config import Strict, nearest_of
+from corpus.sources.fields import Names, SourceName
 from corpus.sources.kinds import ARCHIVES, KINDS
 
 REFUSED_ENCODINGS = frozenset("hz hz-gb-2312 iso-2022-cn iso-2022-cn-ext euc-tw x-euc-tw".split())
 
+OLD_NAMES = {"source": "default", "source_field": "field"}
+
 
 class SourcesConfig(Strict):
-    """How input files are read. Fields are names of JSON keys or Parquet columns; other fields go to `meta`."""
+    """How input files are read. `text`, `url`, `id`, `title` and `date` name fields of JSON, CSV, Arrow and Parquet
+    (corpus.sources.fields); other fields go to `meta`."""
 
     kind: str = "auto"
     """`auto` goes by the file's name (.warc.gz, .wet.gz, .jsonl.zst, .parquet, .txt, .html, .xml.bz2), else by its
     first bytes. `mediawiki`: an XML dump of a wiki; `sogou`: SogouCA, SogouCS or SogouT; `book`: a book in plain text,
     never guessed."""
-    source: str = Field(default="local", min_length=1)
-    """The source of records that do not name one themselves; a part of every document's identity."""
-    text_field: str = "text"
-    url_field: str = "url"
-    id_field: str = "id"
-    title_field: str = "title"
-    date_field: str = "date"
-    source_field: str = "source"
+    name: SourceName = SourceName()
+    """What the source is called, which is a part of every document's identity: a constant ("news"), or a table."""
+    text: Annotated[Names, Field(min_length=1)] = ("text",)
+    url: Names = ("url",)
+    id: Names = ("id",)
+    title: Names = ("title",)
+    date: Names = ("date",)
     columns: list[str] = []
     """The names of the columns of CSV files without a line of names; with one it names them."""
     document: Literal["file", "line", "blank_line"] = "file"
@@ -50,6 +54,24 @@ class SourcesConfig(Strict):
     """Input files are read by one task until they add up to this many bytes (as stored)."""
     shard_bytes: int = Field(default=256 << 20, gt=0)
     """A shard of documents is closed after this many bytes of text."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_old_names(cls, values: Any) -> Any:
+        """`text_field` is `text` now, and so on; `source` is the default of `name`, `source_field` its field."""
+        if not isinstance(values, Mapping):
+            return values
+        values = dict(values)
+        for name in ("text", "url", "id", "title", "date"):
+            if f"{name}_field" in values and name not in values:
+                values[name] = values.pop(f"{name}_field")
+        old = {new: values.pop(name) for name, new in OLD_NAMES.items() if name in values and "name" not in values}
+        return values | ({"name": old} if old else {})
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _may_be_constant(cls, name: Any) -> Any:
+        return {"field": (), "default": name} if isinstance(name, str) else name
 
     @field_validator("kind")
     @classmethod

@@ -41,7 +41,7 @@ def read_json(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]
                 value = structs.replace(value, data=b"{%s:%s}" % (name, value.data))
             yield read_line(value, utf8)
 
-    name = json.encode(config.text_field)
+    name = json.encode(config.text[0])
     utf8 = config.model_copy(update={"encoding": None})
     with path.open("rb") as file:
         yield from read_stretches(file, compression_of(path), read)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,6 +30,7 @@ from corpus.sources.compression import (
     read_stretches,
 )
 from corpus.sources.config import SourcesConfig
+from corpus.sources.fields import identity, take
 from corpus.sources.lines import Line, split_lines
 from corpus.sources.record import BadRecord, Record, RecordError
 from corpus.whatwg import decode_as
@@ -150,27 +151,25 @@ def to_record(fields: Any, raw: bytes, offset: int, config: SourcesConfig, chars
     """
     if not isinstance(fields, dict):
         raise RecordError("field", "not a JSON object")
-    text = fields.pop(config.text_field, None)
-    if not isinstance(text, str):
-        there = ", ".join(sorted(str(name)[:MAX_NAME_CHARS] for name in fields)[:MAX_NAMES]) or "none"
-        what = f"no field {config.text_field!r}" if text is None else f"{config.text_field!r} is no string"
-        raise RecordError("field", f"{what}; other fields: {there}")
-    if not text or text.isspace():
-        raise RecordError("empty", f"{config.text_field!r} is blank")
-    names = (config.url_field, config.source_field, config.title_field, config.date_field)
-    url, source, title, date = (_pop_string(fields, name) for name in names)
-    identity = fields.get(config.id_field)
-    key = str(identity) if isinstance(identity, (str, int)) else url or ""
-    return Record(key, offset, raw, "text", text, url, charset, source, title, date, fields)
+    text = take(fields, config.text)
+    if text is None:
+        raise _without_text(fields, config.text)
+    url, source, title, date = (
+        take(fields, names) for names in (config.url, config.name.field, config.title, config.date)
+    )
+    return Record(
+        identity(fields, config.id) or url or "", offset, raw, "text", text, url, charset, source, title, date, fields
+    )
 
 
-def _pop_string(fields: dict[str, Any], name: str) -> str | None:
-    """Take a field if it is a string with something in it; anything else stays where it is."""
-    value = fields.get(name)
-    if not isinstance(value, str) or not value:
-        return None
-    del fields[name]
-    return value
+def _without_text(fields: Mapping[str, Any], names: Sequence[str]) -> RecordError:
+    """What is wrong with a record that has no text, with the names of the fields that it has."""
+    asked = " or ".join(map(repr, names))
+    values = [fields[name] for name in names if fields.get(name) is not None]
+    if any(isinstance(value, str) for value in values):
+        return RecordError("empty", f"{asked} is blank")
+    there = ", ".join(sorted(str(name)[:MAX_NAME_CHARS] for name in fields)[:MAX_NAMES]) or "none"
+    return RecordError("field", f"{asked} is no string" if values else f"no field {asked}; fields: {there}")
 
 
 def _parse(data: bytes) -> Any:

@@ -74,7 +74,7 @@ class ExtractStage(Stage):
     """Records of the input files to documents."""
 
     name: ClassVar[str] = "extract"
-    version: ClassVar[int] = 8
+    version: ClassVar[int] = 9
 
     files: tuple[File, ...]
     sources: SourcesConfig = field(default_factory=SourcesConfig)
@@ -152,6 +152,7 @@ class ExtractStage(Stage):
         self, file: File, span: tuple[int, int] | None, counts: Counts, shards: Shards, fates: Fates
     ) -> FileTally:
         before, damaged = counts.documents_out, False
+        name = self.sources.name.of_file(file.label)
         tally = FileTally(file.label)
         articles = Articles(shards, counts)
         for record, page in with_pages(read(file.url, self.sources, span), self.extraction):
@@ -163,17 +164,17 @@ class ExtractStage(Stage):
                     articles.end()
                     detail += f"; {counts.documents_out - before:,} documents of the file came before"
                 place = _place(file.label, record)
-                identity = document_id(self.sources.source, place, b"")
+                identity = document_id(name, place, b"")
                 rule = record.kind if record.kind.startswith(LEFT_OUT) else f"error:{record.kind}"
                 if rule == record.kind:
                     counts.drop(rule)
                 else:
                     counts.error(record.kind)
                     tally.add(rule if record.kind not in NO_FAULT else None)
-                fates.add(identity, self.sources.source, None, place, rule, detail)
+                fates.add(identity, name, None, place, rule, detail)
                 continue
             counts.bytes_in += len(record.raw)
-            source = _clip(record.source) or self.sources.source
+            source = _clip(record.source) or name
             identity, place = document_id(source, record.key, record.raw), _place(file.label, record)
             try:
                 row = to_document(record, page, counts)

@@ -29,7 +29,7 @@ def test_rows_become_records(tmp_path: Path, form: str) -> None:
     ]
     assert good[7].fields == {"n": 7} and not bad
     _, bad = read_all(path, saved(path, form, pa.table({"body": ["x"]})))
-    assert [(error.kind, error.detail) for error in bad] == [("field", "no field 'text'; other fields: body")]
+    assert [(error.kind, error.detail) for error in bad] == [("field", "no field 'text'; fields: body")]
 
 
 def test_a_text_that_is_not_utf_8_costs_its_row(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_next_page_of_ones_own_stays() -> None:
         meta='{"next_page":"第二页"}'.encode(),
         text=b"a",
     )
-    waiting.add(articles.Document(b"", "", row, {}), "t_2.html")
+    waiting.add(articles.Document(b"", "", row, "t.html:offset 0", {}), "t_2.html")
     assert not written.rows
     waiting.end()
     assert [row["meta"] for row in written.rows] == ['{"next_page":"第二页"}'.encode()]
@@ -135,5 +135,5 @@ class Collected:
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
-    def add(self, identity: bytes, source: str, row: Row, removed: object) -> None:
+    def add(self, identity: bytes, source: str, row: Row, place: str, removed: object) -> None:
         self.rows.append(row)

@@ -32,7 +32,7 @@ def test_a_wrong_column_stops_the_build_and_says_which_there_are(
     for _ in range(2):  # what is done is not taken for good by the next run
         assert run(tmp_path / "in", tmp_path / "out") == 4
         message = capsys.readouterr().err
-        assert "20 of 20 records in 1 files" in message and "no field 'text'; other fields: body, id" in message
+        assert "20 of 20 records in 1 files" in message and "no field 'text'; fields: body, id" in message
     assert not (tmp_path / "out/recipe.json").exists()
     assert run(tmp_path / "in", tmp_path / "out", "--set", "sources.text_field=body") == 0
 
@@ -96,3 +96,28 @@ def test_every_document_knows_its_file_member_and_offset(tmp_path: Path) -> None
     ]
     (found,) = find(out, "b.zip!y.json:1")
     assert found.place == "b.zip!y.json:offset 1" and found.shard is not None
+
+
+def test_nested_names_alternatives_and_names_by_folder(tmp_path: Path) -> None:
+    (tmp_path / "in/news").mkdir(parents=True)
+    rows = [
+        {"content": document(0), "data": {"title": "论语"}, "site": "a"},
+        {"content": " ", "body": document(1), "title": "孟子"},
+        {"段落": [{"内容": document(2).split("\n")[0]}, {"内容": document(3)}]},
+    ]
+    (tmp_path / "in/news/a.jsonl").write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        'extends = "web_zh"\n[sources]\ntext = ["content", "body", "段落.内容"]\ntitle = ["title", "data.title"]\n'
+        'name = { field = "site", path = "^([^/]+)/" }\n'
+    )
+    assert run(tmp_path / "in", tmp_path / "out", "--recipe", str(mine)) == 0
+    found = find(str(tmp_path / "out"), "news/a.jsonl")
+    assert [(one.source, one.title) for one in found] == [("a", "论语"), ("news", "孟子"), ("news", None)]
+
+
+def test_an_expression_without_a_group_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "in", "a.jsonl", range(1))
+    for pattern in ("news", "(a)(b)", "("):
+        assert run(tmp_path / "in", tmp_path / "out", "--set", f'sources.name.path="{pattern}"') == 2
+        assert "sources.name.path" in capsys.readouterr().err
