@@ -25,10 +25,8 @@ FORMAT = 1
 RESULTS = "results.json"
 CAUTION = (
     "± is the standard deviation over seeds, brackets are the 95 % interval of the paired difference to the first arm. "
-    "Not "
-    "told apart (< x): the seeds alone may make a difference below x. Other held-out text would move the figures of "
-    "all "
-    "arms. Each interval is for one comparison: of 20 without any effect one is expected to be told apart."
+    "Not told apart (< x): the seeds alone may make a difference below x. Other held-out text would move the figures "
+    "of all arms. Each interval is for one comparison: of 20 without any effect one is expected to be told apart."
 )
 Kind = Literal["held out", "text", "task"]
 TITLES: dict[Kind, str] = {

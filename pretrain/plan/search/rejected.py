@@ -194,8 +194,7 @@ def _nearest_number(space: Space) -> str:
     return (
         f"no layout of {space.devices:,} devices cuts {layers} layers into stages and a batch of {batch:,} "
         f"samples over what remains. The nearest numbers of devices that have one are {_listed(numbers)}; a batch "
-        f"of {nearest:,}, "
-        f"{nearest - batch:,} more, would divide here"
+        f"of {nearest:,}, {nearest - batch:,} more, would divide here"
     )
 
 
