@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from corpus.engine.errors import UsageError
 from pretrain.config import RampupConfig, TrainingConfig
 
+TOKEN_UNITS = {"k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -72,6 +74,28 @@ class BatchSizes:
     def steps_beyond(self, sample: int) -> int:
         """The fewest steps after which more than `sample` samples are taken."""
         return self.step_of(max(sample, self.phases[0].sample)) + 1
+
+
+def num_tokens(training: TrainingConfig, sequence_length: int) -> int:
+    """That a run takes, with the ramp-up of its batch."""
+    batches = BatchSizes(training.global_batch_size, training.rampup)
+    return batches.num_samples(training.num_steps) * sequence_length
+
+
+def parse_tokens(words: str) -> int:
+    """A number of tokens as people write it; raises `UsageError`, which names `--tokens`.
+
+    >>> parse_tokens("600k"), parse_tokens("300B"), parse_tokens("1.5T"), parse_tokens("180e9"), parse_tokens("4_096")
+    (600000, 300000000000, 1500000000000, 180000000000, 4096)
+    """
+    unit = words[-1:].lower()
+    try:
+        tokens = float(words[:-1]) * TOKEN_UNITS[unit] if unit in TOKEN_UNITS else float(words)
+    except ValueError:
+        tokens = 0.0
+    if not 1 <= tokens < 1e18:
+        raise UsageError(f"--tokens {words}: write a number of tokens, for example 600k, 300B, 1.5T or 180e9")
+    return round(tokens)
 
 
 def increasing_sizes(global_batch_size: int, rampup: RampupConfig | None) -> range:

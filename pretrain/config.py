@@ -89,10 +89,9 @@ class ModelConfig(Strict):
         if self.positions == "rope" and self.head_size % 2:
             raise ValueError(f"rope turns pairs of channels: a head of {self.head_size} is odd")
         if self.padded_vocab_size % VOCABULARY_MULTIPLE:
-            rounded = -(-self.padded_vocab_size // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
             raise ValueError(
                 f"padded_vocab_size {self.padded_vocab_size} must be a multiple of {VOCABULARY_MULTIPLE}, "
-                f"for example {rounded}"
+                f"for example {padded_vocab_size(self.padded_vocab_size)}"
             )
         if (self.vocab_size or 0) > self.padded_vocab_size:
             raise ValueError(f"padded_vocab_size {self.padded_vocab_size} is below vocab_size {self.vocab_size}")
@@ -476,6 +475,11 @@ def to_json(config: RunConfig) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude_none=True)
 
 
+def padded_vocab_size(num_rows: int) -> int:
+    """The padded size of a vocabulary."""
+    return -(-num_rows // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
+
+
 def with_vocab_size(config: RunConfig, vocab_size: int) -> RunConfig:
     """The configuration for a tokenizer of `vocab_size` entries.
 
@@ -484,10 +488,9 @@ def with_vocab_size(config: RunConfig, vocab_size: int) -> RunConfig:
     """
     model = config.model
     if vocab_size > model.padded_vocab_size:
-        rounded = -(-vocab_size // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
         raise UsageError(
             f"the tokenizer has {vocab_size:,} entries, the model room for {model.padded_vocab_size:,}. "
-            f"Use --set model.padded_vocab_size={rounded}"
+            f"Use --set model.padded_vocab_size={padded_vocab_size(vocab_size)}"
         )
     if model.vocab_size not in (None, vocab_size):
         raise UsageError(

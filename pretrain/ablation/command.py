@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 
 from corpus.engine.errors import UsageError
-from pretrain.ablation.plan import new_plan, parse_tokens
+from pretrain.ablation.plan import new_plan
+from pretrain.batch_size import parse_tokens
 from pretrain.config import named_configs
 
 MAX_TOKENS = 50_000
@@ -63,7 +64,7 @@ def main(args: argparse.Namespace) -> None:
         args.set,
         num_seeds=args.seeds,
         num_steps=args.steps,
-        num_tokens=None if args.tokens is None else parse_tokens(args.tokens),
+        least_tokens=None if args.tokens is None else parse_tokens(args.tokens),
         points=args.points,
     )
     from pretrain.ablation.experiment import experiment

@@ -15,7 +15,7 @@ from typing import Any
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
-from pretrain.batch_size import BatchSizes
+from pretrain.batch_size import BatchSizes, num_tokens
 from pretrain.config import RunConfig, corpus_folders, load_config, to_json
 from tokenizer.shards import TokenShard, open_split
 
@@ -33,7 +33,6 @@ OWN = {  # what the ablation says itself, and how to say it to it
     "evaluation.sample_tokens": "An ablation writes no samples",
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_UNITS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 
 
 @dataclass(frozen=True)
@@ -89,19 +88,14 @@ class Plan:
         return [*range(every, self.num_steps, every), self.num_steps]
 
     @property
-    def num_samples(self) -> int:
-        """That each run takes, windows of `sequence_length` tokens."""
-        training = self.config.training
-        return BatchSizes(training.global_batch_size, training.rampup).num_samples(training.num_steps)
-
-    @property
     def num_tokens(self) -> int:
         """That each run takes."""
-        return self.num_samples * self.config.model.sequence_length
+        return num_tokens(self.config.training, self.config.model.sequence_length)
 
     def epochs(self, arm: Arm) -> float:
         """How often a run reads the arm's text."""
-        return self.num_samples / max(1, arm.num_tokens // self.config.model.sequence_length)
+        length = self.config.model.sequence_length
+        return self.num_tokens // length / max(1, arm.num_tokens // length)
 
     def overrides_of(self, run: Run) -> list[str]:
         """The `--set` of a run's command line."""
@@ -125,7 +119,7 @@ def new_plan(
     *,
     num_seeds: int,
     num_steps: int | None = None,
-    num_tokens: int | None = None,
+    least_tokens: int | None = None,
     points: int = 5,
 ) -> Plan:
     """The plan of a command line.
@@ -136,7 +130,7 @@ def new_plan(
         overrides: `a.b=value`.
         num_seeds: from the configuration's seed upwards.
         num_steps: of each run; without it
-        num_tokens: that each run takes at least; without that, the configuration's steps.
+        least_tokens: that each run takes at least; without that, the configuration's steps.
         points: of a learning curve, each a checkpoint that is kept.
 
     Raises:
@@ -154,8 +148,8 @@ def new_plan(
     config = load_config(config_name, overrides)
     if config.checkpoint.url is not None:
         raise UsageError(f"--config {config_name}: checkpoint.url. {OWN['checkpoint.url']}: leave it out")
-    if num_tokens is not None and num_steps is None:
-        num_steps = steps_for(config, num_tokens)
+    if least_tokens is not None and num_steps is None:
+        num_steps = steps_for(config, least_tokens)
     num_steps = config.training.num_steps if num_steps is None else num_steps
     every = math.ceil(num_steps / points)
     own = {
@@ -171,28 +165,10 @@ def new_plan(
     return Plan(open_arms(arms, config), seeds, config_name, words, config)
 
 
-def steps_for(config: RunConfig, num_tokens: int) -> int:
-    """The fewest steps that take `num_tokens` tokens."""
-    if num_tokens < 1:
-        raise UsageError("--tokens must be 1 or more")
+def steps_for(config: RunConfig, least_tokens: int) -> int:
+    """The fewest steps that take `least_tokens` tokens, 1 or more."""
     batches = BatchSizes(config.training.global_batch_size, config.training.rampup)
-    return batches.steps_beyond(-(-num_tokens // config.model.sequence_length) - 1)
-
-
-def parse_tokens(words: str) -> int:
-    """A number of tokens as people write it.
-
-    >>> parse_tokens("600k"), parse_tokens("1.5M"), parse_tokens("4_096")
-    (600000, 1500000, 4096)
-    """
-    unit = words[-1:].lower()
-    try:
-        number = float(words[:-1]) * _UNITS[unit] if unit in _UNITS else float(words)
-    except ValueError:
-        number = math.nan
-    if not 1 <= number < 1e18:
-        raise UsageError(f"--tokens {words}: write a number of tokens, for example 600k, 20M or 1e9")
-    return int(number)
+    return batches.steps_beyond(-(-least_tokens // config.model.sequence_length) - 1)
 
 
 def open_arms(words: Sequence[str], config: RunConfig) -> tuple[Arm, ...]:

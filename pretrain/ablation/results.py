@@ -50,6 +50,11 @@ class Difference(NamedTuple):
     half_width: float | None  # of the interval; None of a single seed
     verdict: str
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Its ends."""
+        return None if self.half_width is None else (self.mean - self.half_width, self.mean + self.half_width)
+
 
 def summarize(values: Sequence[float]) -> Summary:
     """Mean and standard deviation.
@@ -225,10 +230,8 @@ def _metric_json(metric: Metric, others: Sequence[str]) -> dict[str, Any]:
         arms[arm] = {"values": values, "mean": mean, "standard_deviation": deviation}
         if arm in others:
             found = metric.difference(arm)
-            interval = (
-                None if found.half_width is None else [found.mean - found.half_width, found.mean + found.half_width]
-            )
-            arms[arm]["difference"] = {"mean": found.mean, "interval": interval, "verdict": found.verdict}
+            difference = {"mean": found.mean, "interval": found.interval, "verdict": found.verdict}
+            arms[arm]["difference"] = difference
     return {
         "kind": metric.kind,
         "name": metric.name,
@@ -302,7 +305,5 @@ def format_mean(summary: Summary) -> str:
 
 def format_difference(difference: Difference) -> str:
     """As in `+0.034 [+0.010, +0.058]`."""
-    if difference.half_width is None:
-        return f"{difference.mean:+.3f}"
-    low, high = difference.mean - difference.half_width, difference.mean + difference.half_width
-    return f"{difference.mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+    ends = difference.interval
+    return f"{difference.mean:+.3f}" + (f" [{ends[0]:+.3f}, {ends[1]:+.3f}]" if ends else "")

@@ -189,40 +189,25 @@ def _check_lengths(fit: Fit, num_left: int) -> None:
 
 def _write_split(folder: Path, split: str, plan: Plan) -> SplitRecord:
     prefix = folder / SHARD.format(split)
-    tokenizer, bits, rows, num_characters = plan.tokenizer, _Bits(), _Rows(), 0
+    tokenizer, counted, rows, num_characters = plan.tokenizer, bytearray(), _Rows(), 0  # counted: a byte a token
     identity = {"vocab_size": tokenizer.vocab_size, "eod": tokenizer.eod, "tokenizer_sha256": tokenizer.sha256}
     with create_shard(prefix, split=split, **identity) as writer:
         for encoded in map(plan.fit, encode(plan.examples(split), plan.template, tokenizer)):
             if encoded is not None:
                 writer.add(encoded.ids, f"{encoded.example.source}:{encoded.example.line}", encoded.num_characters)
-                bits.add(encoded.is_counted)
+                counted += encoded.is_counted.tobytes()
                 rows.add(encoded)
                 num_characters += encoded.num_counted_characters
-    durable.write_bytes(prefix.with_name(prefix.name + COUNTED), bits.data())
+    durable.write_bytes(
+        prefix.with_name(prefix.name + COUNTED), np.packbits(np.frombuffer(counted, np.bool_)).tobytes()
+    )
     rows.write(prefix.with_name(prefix.name + DOCS))
     return SplitRecord(
-        examples=rows.num_rows, tokens=bits.num_bits, counted_tokens=bits.num_set, counted_characters=num_characters
+        examples=rows.num_rows,
+        tokens=len(counted),
+        counted_tokens=counted.count(1),
+        counted_characters=num_characters,
     )
-
-
-class _Bits:
-    """Booleans, eight in a byte, as they come."""
-
-    def __init__(self) -> None:
-        self._packed, self._rest = bytearray(), np.empty(0, dtype=np.bool_)
-        self.num_bits = self.num_set = 0
-
-    def add(self, values: BoolArray) -> None:
-        values = np.append(self._rest, values)
-        whole = len(values) // 8 * 8
-        self._packed += np.packbits(values[:whole]).tobytes()
-        self.num_bits += len(values) - len(self._rest)
-        self.num_set += int(values.sum()) - int(self._rest.sum())
-        self._rest = values[whole:]
-
-    def data(self) -> bytes:
-        """All of them; the last byte is filled up with zeros."""
-        return bytes(self._packed + np.packbits(self._rest).tobytes())
 
 
 class _Rows:

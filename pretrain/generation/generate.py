@@ -35,7 +35,6 @@ from torch import Tensor
 from corpus.engine.errors import UsageError
 from pretrain.generation.sampling import Draws, Sampling, choose
 from pretrain.inference.batcher import EvaluationBatcher
-from pretrain.model.micro_batch import MicroBatch
 
 End = Literal["eod", "stop", "length"]
 
@@ -245,8 +244,9 @@ class UncachedModel:
         self._device = device
 
     def __call__(self, texts: Sequence[Text]) -> Tensor:
-        return torch.cat([self._last_logits(*self._batch(text).inputs[:4])[:, -1] for text in texts])
-
-    def _batch(self, text: Text) -> MicroBatch:
-        tokens = np.array([text.window])
-        return self._batcher.micro_batch(tokens, tokens, self._device, np.array([text.window_prefix]))
+        logits = []
+        for text in texts:
+            tokens = np.array([text.window])
+            batch = self._batcher.micro_batch(tokens, tokens, self._device, np.array([text.window_prefix]))
+            logits.append(self._last_logits(*batch.inputs[:4])[:, -1])
+        return torch.cat(logits)

@@ -28,7 +28,7 @@ from pretrain.checkpoint.records import Saved
 from pretrain.config import ModelConfig, RunConfig
 from pretrain.hf import proof
 from pretrain.hf.card import held_out_bits, render_card
-from pretrain.hf.files import DTYPES, MAX_FILE_BYTES, write_weights
+from pretrain.hf.files import DTYPES, write_weights
 from pretrain.hf.layouts import LAYOUTS, Layout, choose
 from pretrain.hf.proof import Agreement
 from pretrain.hf.serving import check_beginning, check_chat, write_serving_files
@@ -42,7 +42,6 @@ from tokenizer.model import Tokenizer
 class Exported:
     """What was written, and how equal it is."""
 
-    layout: Layout
     num_bytes: int
     in_memory: Agreement
     reopened: Agreement
@@ -73,7 +72,7 @@ def main(args: argparse.Namespace) -> None:
     template = load_template(name) if name else None
     done = export(checkpoint, saved, layout, args.out, args.dtype, template)
     print(
-        f"{done.layout.architecture}, {args.dtype}, {done.num_bytes / 1e6:,.1f} MB. Logits differ by at most "
+        f"{layout.architecture}, {args.dtype}, {done.num_bytes / 1e6:,.1f} MB. Logits differ by at most "
         f"{done.in_memory.absolute:.1e} before writing and {done.reopened.absolute:.1e} read again "
         f"({done.reopened.difference:.1e} of the largest; {proof.BOUND:.0e} allowed), in {done.reopened.num_windows} "
         "windows, "
@@ -90,7 +89,6 @@ def export(
     out: Path,
     dtype: str,
     template: Template | None = None,
-    max_file_bytes: int = MAX_FILE_BYTES,
 ) -> Exported:
     """Write `out`, a folder that must not be there yet; with a template it is that of a fine-tuned model.
 
@@ -107,7 +105,7 @@ def export(
         tensors = layout.to_theirs(weights_of(ours), model)
         in_memory = proof.compare(ours, proof.in_memory(config, tensors), tokenizer)
 
-        num_bytes = write_weights(folder, tensors, DTYPES[dtype], max_file_bytes)
+        num_bytes = write_weights(folder, tensors, DTYPES[dtype])
         del tensors
         durable.write_json(folder / "config.json", config)
         write_files(tokenizer, folder)
@@ -129,7 +127,7 @@ def export(
             is_fine_tuned=template is not None,
         )
         durable.write_bytes(folder / "README.md", card.encode())
-    return Exported(layout, num_bytes, in_memory, reopened, num_greedy)
+    return Exported(num_bytes, in_memory, reopened, num_greedy)
 
 
 def check_folder(

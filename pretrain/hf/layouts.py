@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from corpus.engine.errors import UsageError
-from pretrain.config import VOCABULARY_MULTIPLE, ModelConfig
+from pretrain.config import ModelConfig
 from pretrain.parallel.base.params import param_specs
 
 Tensors = dict[str, Tensor]
@@ -45,7 +45,7 @@ class Entry:
 
 def llama_entries(model: ModelConfig, num_rows: int) -> Iterator[Entry]:
     """The table of a Llama whose vocabulary has `num_rows` entries there."""
-    yield _rows("embedding.weight", "model.embed_tokens.weight", num_rows)
+    yield _same("embedding.weight", "model.embed_tokens.weight", num_rows)
     kinds = ("weight", "bias") if model.bias else ("weight",)
     mlp = {f"mlp.{name}": f"mlp.{name}_proj" for name in ("gate", "up", "down")}
     for index in range(model.num_layers):
@@ -63,12 +63,12 @@ def llama_entries(model: ModelConfig, num_rows: int) -> Iterator[Entry]:
                 yield _same(f"{ours}{one}.{kind}", f"{theirs}{other}.{kind}")
     yield _same("final_norm.weight", "model.norm.weight")
     if not model.tied:
-        yield _rows("head.weight", "lm_head.weight", num_rows)
+        yield _same("head.weight", "lm_head.weight", num_rows)
 
 
 def gpt2_entries(model: ModelConfig, num_rows: int) -> Iterator[Entry]:
     """The table of a GPT-2 whose vocabulary has `num_rows` entries there."""
-    yield _rows("embedding.weight", "transformer.wte.weight", num_rows)
+    yield _same("embedding.weight", "transformer.wte.weight", num_rows)
     yield _same("position_embedding.weight", "transformer.wpe.weight")
     matrices = {"attention.out": "attn.c_proj", "mlp.up": "mlp.c_fc", "mlp.down": "mlp.c_proj"}
     for index in range(model.num_layers):
@@ -88,7 +88,7 @@ def gpt2_entries(model: ModelConfig, num_rows: int) -> Iterator[Entry]:
     for kind in ("weight", "bias"):
         yield _same(f"final_norm.{kind}", f"transformer.ln_f.{kind}")
     if not model.tied:
-        yield _rows("head.weight", "lm_head.weight", num_rows)
+        yield _same("head.weight", "lm_head.weight", num_rows)
 
 
 def split_qkv(qkv: Tensor, model: ModelConfig) -> list[Tensor]:
@@ -107,11 +107,8 @@ def _in_heads(rows: Tensor, model: ModelConfig) -> Tensor:
     return rows.reshape(model.kv_heads, -1, model.head_size, *rows.shape[1:])
 
 
-def _same(ours: str, theirs: str) -> Entry:
-    return Entry(ours, (theirs,), lambda tensor: [tensor], lambda parts: parts[0])
-
-
-def _rows(ours: str, theirs: str, num_rows: int) -> Entry:
+def _same(ours: str, theirs: str, num_rows: int | None = None) -> Entry:
+    """Of a table of the vocabulary the first rows."""
     return Entry(ours, (theirs,), lambda table: [table[:num_rows]], lambda parts: parts[0])
 
 
@@ -178,11 +175,6 @@ class Layout:
             yield entry.ours, ours
 
 
-def padded_vocab_size(num_rows: int) -> int:
-    """The padded size of a vocabulary."""
-    return -(-num_rows // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
-
-
 def choose(model: ModelConfig, name: str | None) -> Layout:
     """The layout that can hold a model, or the one of that name.
 
@@ -190,13 +182,12 @@ def choose(model: ModelConfig, name: str | None) -> Layout:
         UsageError: it cannot; the message says why.
     """
     able = [layout for layout in LAYOUTS if not layout.unfit(model)]
-    if name is None and able:
-        return able[0]
+    for layout in able:
+        if name in (None, layout.name):
+            return layout
     reasons = [
         f"{layout.name} has no {', '.join(layout.unfit(model))}" for layout in LAYOUTS if name in (None, layout.name)
     ]
-    if name is not None and name in [layout.name for layout in able]:
-        return next(layout for layout in able if layout.name == name)
     hint = f" --format {able[0].name} can." if able else " transformers has no other that we write."
     raise UsageError(f"this model cannot be written as {name or 'Llama or GPT-2'}: {'; '.join(reasons)}.{hint}")
 

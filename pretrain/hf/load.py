@@ -26,11 +26,11 @@ from corpus.engine.errors import UsageError
 from corpus.engine.toml import dump
 from pretrain import checkpoint
 from pretrain.checkpoint import TOKENIZER
-from pretrain.config import ParallelConfig, RunConfig, load_config, to_json, with_vocab_size
+from pretrain.config import ParallelConfig, RunConfig, load_config, padded_vocab_size, to_json, with_vocab_size
 from pretrain.hf import proof
 from pretrain.hf.export import weights_of
 from pretrain.hf.files import Weights
-from pretrain.hf.layouts import LAYOUTS, Layout, padded_vocab_size
+from pretrain.hf.layouts import LAYOUTS, Layout
 from pretrain.hf.proof import Agreement
 from pretrain.model import GPT
 from pretrain.parallel.base import mesh

@@ -74,12 +74,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def in_ranks(args: argparse.Namespace, words: Sequence[str] | None = None) -> None:
+def in_ranks(args: argparse.Namespace) -> None:
     """Start `--nproc` processes of this command, and end with their code; return where there is one, or this is one of
     them.
-
-    Args:
-        words: of the command, as in `sys.argv[1:]`, which is the default.
 
     Raises:
         SystemExit: with the code of the ranks.
@@ -88,8 +85,7 @@ def in_ranks(args: argparse.Namespace, words: Sequence[str] | None = None) -> No
     if args.nproc < 1:
         raise UsageError(f"--nproc {args.nproc}: it must be 1 or more")
     if args.nproc > 1 and "RANK" not in os.environ:
-        command = [sys.executable, "-m", "pretrain", *(sys.argv[1:] if words is None else words)]
-        sys.exit(launch(command, args.nproc))
+        sys.exit(launch([sys.executable, "-m", "pretrain", *sys.argv[1:]], args.nproc))
 
 
 @contextmanager

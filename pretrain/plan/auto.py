@@ -110,11 +110,6 @@ def choose(config: RunConfig, num_ranks: int, cluster: Cluster | None = None) ->
         UsageError: no layout fits, there are no such clusters or devices, or too few of them.
     """
     cluster = cluster or cluster_for(config)
-    if cluster.most_devices is not None and num_ranks > cluster.most_devices:
-        raise UsageError(
-            f"parallel: {num_ranks} ranks, and cluster {cluster.name} has {cluster.most_devices} devices. Name "
-            "one that has more as parallel.cluster"
-        )
     config = config.model_copy(update={"parallel": ParallelConfig()})
     plans = search(config, num_ranks, cluster)
     reason = ""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -20,11 +19,11 @@ from typing import Any
 import torch
 
 from corpus.engine.errors import UsageError
-from pretrain.batch_size import BatchSizes, check_batch_sizes, local_batches
+from pretrain.batch_size import check_batch_sizes, local_batches, num_tokens
 from pretrain.columns import align_table
-from pretrain.config import RunConfig
+from pretrain.config import Precision, RunConfig
 from pretrain.console import log_message
-from pretrain.hardware import DEVICES
+from pretrain.hardware import DEVICES, find_device
 from pretrain.parallel.base.mesh import AXES, layout
 from pretrain.parallel.base.stages import Stage, cut, head_flops, layer_flops
 from pretrain.plan.time.pipeline_time import Times, own_seconds, simulate_seconds
@@ -32,6 +31,7 @@ from pretrain.schedules import stage_ranks
 from pretrain.workload import memory, parameters
 from pretrain.workload.flops import flops_per_token, hardware_flops_per_token
 from pretrain.workload.memory import Estimate
+from pretrain.workload.pipeline import num_recomputed
 
 RANKS_PER_NODE = 8
 MFU_VALUES = (0.3, 0.4, 0.5)  # at which times are told: a plan does not know which it will be
@@ -82,8 +82,8 @@ def dry_run(config: RunConfig, world_size: int, device: str | None = None) -> di
     data_ranks = mesh["dp_replicate"] * mesh["dp_shard"]
     check_batch_sizes(training, data_ranks)
     samples, micro_batch_size = local_batches(training, training.global_batch_size, data_ranks)
-    num_samples = BatchSizes(training.global_batch_size, training.rampup).num_samples(training.num_steps)
-    tokens, per_token, numbers = num_samples * model.sequence_length, flops_per_token(model), parameters.of_model(model)
+    tokens, per_token = num_tokens(training, model.sequence_length), flops_per_token(model)
+    numbers = parameters.of_model(model)
     estimates = memory.estimate(config, world_size, "cpu" if training.device == "cpu" else "cuda")
     peak = _peak(device, training.precision)
     return {
@@ -164,19 +164,22 @@ def _times(stage: Stage, config: RunConfig) -> Times:
     attention = 4 * model.num_heads * model.head_size * model.sequence_length * len(stage.layers)
     forward = layer_flops(model) * len(stage.layers) + head_flops(model) * stage.is_last
     of_all = hardware_flops_per_token(model, parallel) - flops_per_token(model)
-    num = sum(index % parallel.recompute_every == 0 for index in stage.layers)
-    again = of_all * num / len(range(0, model.num_layers, parallel.recompute_every))
+    again = (
+        of_all
+        * num_recomputed(stage, parallel.recompute_every)
+        / len(range(0, model.num_layers, parallel.recompute_every))
+    )
     return Times(forward, forward + attention + again, forward - attention)
 
 
-def _peak(name: str | None, precision: str) -> float | None:
+def _peak(name: str | None, precision: Precision) -> float | None:
     """FLOP/s of a device, by its name or a part of it."""
     if name is None:
         return None
-    known = next((device for device in DEVICES if re.search(device.pattern, name)), None)
-    peak: float | None = getattr(known, precision, None)
+    known = find_device(name)
+    peak = None if known is None else known.peak(precision)
     if peak is None:
-        names = ", ".join(device.pattern for device in DEVICES if getattr(device, precision, None))
+        names = ", ".join(device.pattern for device in DEVICES if device.peak(precision))
         raise UsageError(f"--device {name}: its peak in {precision} is not known. Known are {names or 'none'}")
     return peak
 

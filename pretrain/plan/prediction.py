@@ -188,10 +188,15 @@ class Prediction:
         return ranks_per_machine(self.cluster, self.devices) * self._most_bytes[1]
 
     @property
-    def missing_bytes(self) -> int:
-        """By which the fullest device's memory is too small, or, if it is not, a machine's; 0: the layout fits."""
+    def missing(self) -> tuple[bool, int]:
+        """Whether it is the fullest device's memory that is too small, or else a machine's, and by how much."""
         device, host = missing(self.cluster, self.devices, *self._most_bytes)
-        return max(0, device if device > 0 else host)
+        return device > 0, max(0, device if device > 0 else host)
+
+    @property
+    def missing_bytes(self) -> int:
+        """By which that memory is too small; 0: the layout fits."""
+        return self.missing[1]
 
     @property
     def fits(self) -> bool:

@@ -9,7 +9,16 @@ from corpus.engine.page import Html, cards, document, table, tag
 from pretrain.tasks.calibration import Calibration
 from pretrain.tasks.results import Results, TaskResult, mean_of
 from pretrain.tasks.statistics import Difference
-from pretrain.tasks.table import Baselines, about, comparable, format_interval, notes, percent
+from pretrain.tasks.table import (
+    Baselines,
+    about,
+    comparable,
+    difference_rows,
+    figure_cells,
+    format_interval,
+    notes,
+    percent,
+)
 
 WIDTH = 720  # of the drawing of all tasks
 MOST_CLASSES = 15  # that are drawn of a task: the most answered ones
@@ -48,7 +57,8 @@ def _body(results: Results, baselines: Baselines, differences: Mapping[str, Diff
     if whole := [task for task in tasks if comparable(task, baselines)]:
         yield from (tag("h2", "Beside published figures"), _published(whole, baselines))
     if differences:
-        yield from (tag("h2", "Compared, item by item"), _differences(differences))
+        heads = ("task", "difference", "95 %", "only this is right", "only the other is right", "p (McNemar)")
+        yield from (tag("h2", "Compared, item by item"), table(heads, list(difference_rows(differences))))
     if any(len(task.calibrations) > 1 for task in tasks):
         yield from (tag("h2", "Calibration"), _calibrations(tasks))
     yield from (tag("h2", "What the answers lean to"), tag("p", LEANING), figures(map(_confusion, tasks)))
@@ -83,15 +93,7 @@ def _color(number: int) -> int:
 
 
 def _table(tasks: Sequence[TaskResult]) -> Html:
-    rows = []
-    for task in tasks:
-        figures = (
-            percent(task.accuracy()),
-            format_interval(task.interval()),
-            percent(task.chance),
-            percent(task.majority),
-        )
-        rows.append((task.name, f"{task.num_items:,}", *figures, f"{task.p_value:.2g}", task.verdict))
+    rows = [(*figure_cells(task), f"{task.p_value:.2g}", task.verdict) for task in tasks]
     return table(("task", "items", "accuracy", "95 %", "chance", "majority", "p", "verdict"), rows)
 
 
@@ -100,25 +102,8 @@ def _published(tasks: Sequence[TaskResult], baselines: Baselines) -> Html:
     names = [task.name for task in tasks]
     rows = [("this model", percent(mean_of(tasks).value), *(percent(task.accuracy()) for task in tasks))]
     for row in baselines.row:
-        mean = row.mean_over(names)
-        rows.append((row.name, "" if mean is None else f"{mean:.1f}", *(f"{row.accuracy[name]:.1f}" for name in names)))
+        rows.append((row.name, f"{row.mean_over(names):.1f}", *(f"{row.accuracy[name]:.1f}" for name in names)))
     return table(("", "mean of these", *names), rows, ["mark", *[None] * len(baselines.row)])
-
-
-def _differences(differences: Mapping[str, Difference]) -> Html:
-    heads = ("task", "difference", "95 %", "only this is right", "only the other is right", "p (McNemar)")
-    rows = [
-        (
-            name,
-            f"{100 * each.value:+.1f}",
-            f"{100 * each.interval.low:+.1f} to {100 * each.interval.high:+.1f}",
-            f"{each.only_first:,}",
-            f"{each.only_second:,}",
-            f"{each.p_value:.2g}",
-        )
-        for name, each in differences.items()
-    ]
-    return table(heads, rows)
 
 
 def _calibrations(tasks: Sequence[TaskResult]) -> Html:

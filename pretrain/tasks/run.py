@@ -98,8 +98,6 @@ def read_questions(task: Task, data: Path, options: Options, asked: LoadedCheckp
     """The items that the options ask for, and the examples before them."""
     found = read_items(task, data, options.split)
     items = found.items if options.limit is None else sample(found.items, options.limit, options.seed)
-    if not items:
-        raise UsageError(f"{found.path}: holds no item with a right answer. Name another --split.")
     shots: tuple[Item, ...] = ()
     train: Path | None = None
     if options.shots:

@@ -28,10 +28,8 @@ class Row(Strict):
     score: float  # as the table has it
     accuracy: dict[str, Annotated[float, Field(ge=0, le=100)]]
 
-    def mean_over(self, tasks: Sequence[str]) -> float | None:
-        """In percent, over some of its tasks; None where it lacks one."""
-        if not tasks or any(task not in self.accuracy for task in tasks):
-            return None
+    def mean_over(self, tasks: Sequence[str]) -> float:
+        """In percent, over some of its tasks."""
         return sum(self.accuracy[task] for task in tasks) / len(tasks)
 
 
@@ -63,7 +61,8 @@ def lines(results: Results, baselines: Baselines, differences: Mapping[str, Diff
         yield from align_table(list(_beside(tasks, calibrated, shown, baselines)))
     if differences is not None:
         yield ""
-        yield from align_table(list(_differences(differences)))
+        heads = ["task", "difference", "95 %", "only this right", "only other right", "p"]
+        yield from align_table([heads, *difference_rows(differences)])
     yield ""
     for note in notes(results, baselines, shown):
         yield from wrap_paragraph(note)
@@ -123,6 +122,12 @@ def format_interval(interval: Interval) -> str:
     return f"{percent(interval.low)} to {percent(interval.high)}"
 
 
+def figure_cells(task: TaskResult) -> list[str]:
+    """Of a table's row: task, items, accuracy with its interval, chance, majority."""
+    shares = (percent(share) for share in (task.chance, task.majority))
+    return [task.name, f"{task.num_items:,}", percent(task.accuracy()), format_interval(task.interval()), *shares]
+
+
 def _together(tasks: Sequence[TaskResult]) -> Iterator[str]:
     """Many tests: some tell a guesser from chance by chance."""
     yield "at chance: not told apart from guesses by an exact test at 5 %, which is not to say that it guesses"
@@ -140,13 +145,7 @@ def _verdicts(results: Results, tasks: Sequence[TaskResult]) -> Iterator[list[st
     """Accuracies against chance."""
     yield ["task", "items", "accuracy", "95 %", "chance", "majority", ""]
     for task in tasks:
-        figures = (
-            percent(task.accuracy()),
-            format_interval(task.interval()),
-            percent(task.chance),
-            percent(task.majority),
-        )
-        yield [task.name, f"{task.num_items:,}", *figures, task.verdict]
+        yield [*figure_cells(task), task.verdict]
     value, interval = results.mean
     yield ["mean", "", percent(value), format_interval(interval), "", "", ""]
 
@@ -162,20 +161,14 @@ def _beside(
         is_same = comparable(task, baselines)
         yield [task.name, *own, *(f"{row.accuracy[task.name]:.1f}" if is_same else "" for row in shown)]
     means = [percent(mean_of(tasks).value), *(percent(mean_of(tasks, "none").value) for _ in plain)]
-    yield ["mean", *means, *(_mean_cell(row, tasks, baselines) for row in shown)]
+    names = [task.name for task in tasks]
+    is_same = all(comparable(task, baselines) for task in tasks)
+    yield ["mean", *means, *(f"{row.mean_over(names):.1f}" if is_same else "" for row in shown)]
 
 
-def _differences(differences: Mapping[str, Difference]) -> Iterator[list[str]]:
-    """To another evaluation."""
-    yield ["task", "difference", "95 %", "only this right", "only other right", "p"]
+def difference_rows(differences: Mapping[str, Difference]) -> Iterator[list[str]]:
+    """To another evaluation: task, difference, interval, items that only this or the other has right, p."""
     for name, each in differences.items():
         signed = f"{100 * each.interval.low:+.1f} to {100 * each.interval.high:+.1f}"
         only = (f"{each.only_first:,}", f"{each.only_second:,}")
         yield [name, f"{100 * each.value:+.1f}", signed, *only, f"{each.p_value:.2g}"]
-
-
-def _mean_cell(row: Row, tasks: Sequence[TaskResult], baselines: Baselines) -> str:
-    if not all(comparable(task, baselines) for task in tasks):
-        return ""
-    mean = row.mean_over([task.name for task in tasks])
-    return "" if mean is None else f"{mean:.1f}"

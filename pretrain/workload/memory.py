@@ -33,7 +33,7 @@ from pretrain.parallel.base.stages import Stage
 from pretrain.schedules import SCHEDULES
 from pretrain.workload.activations import activations_of
 from pretrain.workload.parameters import rooms_outside, specs_by_room
-from pretrain.workload.pipeline import most_held, own_stages, stages_of
+from pretrain.workload.pipeline import most_held, num_recomputed, own_stages, stages_of
 
 Device = Literal["cpu", "cuda"]
 ITEM_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp64": 8}
@@ -173,12 +173,7 @@ def _fullest_ranks(
 
 def _alike(stages: Sequence[Stage], every: int) -> tuple[object, ...]:
     """What two places have in common whose ranks need the same but for the micro-batches that they hold."""
-    return tuple((len(stage.layers), _num_again(stage, every), stage.is_first, stage.is_last) for stage in stages)
-
-
-def _num_again(stage: Stage, every: int) -> int:
-    """Layers of a stage that are computed again, where any are."""
-    return -(-stage.layers.stop // every) - -(-stage.layers.start // every)
+    return tuple((len(stage.layers), num_recomputed(stage, every), stage.is_first, stage.is_last) for stage in stages)
 
 
 class _Group(NamedTuple):
@@ -291,7 +286,7 @@ class _Place:
     def _kept_of(self, stage: Stage) -> int:
         """By one micro-batch in one stage, its logits included."""
         run, kept = self.run, self.run.kept
-        num, num_again = len(stage.layers), _num_again(stage, run.parallel.recompute_every)
+        num, num_again = len(stage.layers), num_recomputed(stage, run.parallel.recompute_every)
         token = kept.of_stage + num_again * kept.first_block + (num - num_again) * kept.whole_block
         deferred = num * kept.block_deferred
         if stage.is_last:

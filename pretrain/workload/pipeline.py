@@ -35,6 +35,11 @@ def own_stages(schedule: ScheduleKind, pp: int, chunks: int) -> tuple[tuple[int,
     return tuple(tuple(stages) for stages in own)
 
 
+def num_recomputed(stage: Stage, every: int) -> int:
+    """Layers of a stage that are computed again, of every `every` layers of the model one."""
+    return -(-stage.layers.stop // every) - -(-stage.layers.start // every)
+
+
 def most_held(
     schedule: ScheduleKind, pp: int, chunks: int, num_micro_batches: int, rank: int, sizes: Sequence[float]
 ) -> float:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
-from pretrain.batch_size import BatchSizes, check_batch_sizes, local_batches
+from pretrain.batch_size import BatchSizes, check_batch_sizes, local_batches, parse_tokens
 from pretrain.config import RampupConfig, TrainingConfig
 
 YUAN = RampupConfig(start=448, increment=448, num_samples=488_280)
@@ -98,3 +98,9 @@ def test_every_size_of_a_ramp_up_must_divide() -> None:
         check_batch_sizes(training(8, 1, rampup), 4)
     with pytest.raises(UsageError, match="a batch of 2 samples"):  # though no step takes it: the first has all at once
         check_batch_sizes(training(4, 1, RampupConfig(start=2, increment=2, num_samples=1)), 4)
+
+
+@pytest.mark.parametrize("words", ["", "k", "many", "0", "-1k", "nan", "inf", "1e30"])
+def test_what_is_no_number_of_tokens(words: str) -> None:
+    with pytest.raises(UsageError, match="write a number of tokens"):
+        parse_tokens(words)

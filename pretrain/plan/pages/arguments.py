@@ -13,8 +13,8 @@ import torch
 
 from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
-from pretrain.batch_size import BatchSizes
-from pretrain.config import VOCABULARY_MULTIPLE, ParallelConfig, RunConfig, named_configs, read_config
+from pretrain.batch_size import num_tokens, parse_tokens
+from pretrain.config import ParallelConfig, RunConfig, named_configs, padded_vocab_size, read_config
 from pretrain.plan import auto, naming
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster, named_clusters
@@ -22,10 +22,10 @@ from pretrain.plan.pages import rules, scaling
 from pretrain.plan.pages.rules import Rule
 from pretrain.plan.pages.scaling import Scaling
 from pretrain.plan.prediction import Prediction
+from pretrain.plan.search.rejected import check_cluster
 from pretrain.plan.search.search import Constraints, Plans, search
 from pretrain.workload.framework_profiles import ALL, OURS, FrameworkProfile, find_software
 
-UNITS = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}  # of --tokens
 OUTLINED: dict[
     str, dict[str, Any]
 ] = {  # what a configuration that cannot be trained with leaves out, where a plan needs a value
@@ -113,19 +113,13 @@ def parse_question(args: argparse.Namespace) -> Question:
     for option in ("gpus", "top", "measure"):
         if (number := getattr(args, option)) is not None and number < 1:
             raise UsageError(f"--{option} {number}: it must be 1 or more")
-    if any(number < 1 for number in args.scaling or ()):
-        raise UsageError(f"--scaling {' '.join(map(str, args.scaling))}: numbers of devices are 1 or more")
     software = find_software(args.software)
     config = _load(args.config, args.set, args.layout)
     config = config.model_copy(update={"parallel": _of_software(config.parallel, software)})
     cluster = load_cluster(args.cluster) if args.cluster else _here(config)
     devices = args.gpus or _devices_of(args.layout) or cluster.devices_per_node
     for number in (devices, *(args.scaling or ())):
-        if cluster.most_devices is not None and number > cluster.most_devices:
-            raise UsageError(
-                f"{number:,} devices: {cluster.name} has {cluster.most_devices:,}. Lower --gpus, or name a "
-                "larger --cluster"
-            )
+        check_cluster(number, cluster)
     if args.measure and args.layout:
         raise UsageError("--measure runs the best layouts of a search, and --layout names one: leave one of them out")
     if args.refitted and not args.measure:
@@ -136,34 +130,11 @@ def parse_question(args: argparse.Namespace) -> Question:
         cluster=cluster,
         devices=devices,
         software=software,
-        tokens=parse_tokens(args.tokens) if args.tokens else configured_tokens(config),
+        tokens=parse_tokens(args.tokens) if args.tokens else num_tokens(config.training, config.model.sequence_length),
         constraints=_constraints(args, software),
         keep=max(50, args.top),
         scaling=args.scaling or (),
     )
-
-
-def parse_tokens(words: str) -> int:
-    """
-    >>> parse_tokens("300B"), parse_tokens("1.5T"), parse_tokens("180e9"), parse_tokens("4_096")
-    (300000000000, 1500000000000, 180000000000, 4096)
-    """
-    unit = words[-1:] if words[-1:].isalpha() else ""
-    unit = {"b": "B", "t": "T", "m": "M", "K": "k", "G": "B", "g": "B"}.get(unit, unit)
-    try:
-        tokens = float(words[: len(words) - bool(unit)]) * UNITS[unit]
-    except (ValueError, KeyError):
-        tokens = 0.0
-    if not 1 <= tokens < 1e18:
-        raise UsageError(f"--tokens {words}: write a number of tokens, for example 300B, 1.5T or 180e9")
-    return round(tokens)
-
-
-def configured_tokens(config: RunConfig) -> int:
-    """That the configuration's steps take, with the ramp-up of its batch."""
-    training = config.training
-    samples = BatchSizes(training.global_batch_size, training.rampup).num_samples(training.num_steps)
-    return samples * config.model.sequence_length
 
 
 def _devices_of(layout: str | None) -> int | None:
@@ -215,7 +186,7 @@ def _outlined(values: Mapping[str, Any], layout: str | None, where: str) -> dict
         )
     model = _section(values, "model")
     if isinstance(entries := model.get("vocab_size"), int) and "padded_vocab_size" not in model:
-        model["padded_vocab_size"] = -(-entries // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
+        model["padded_vocab_size"] = padded_vocab_size(entries)
     wrong = {name: section for name, section in values.items() if not isinstance(section, dict)}
     return {**values, **filled, **({"model": model} if model else {}), **wrong}
 

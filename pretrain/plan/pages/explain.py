@@ -108,11 +108,9 @@ def _memory(prediction: Prediction) -> Iterator[str]:
 
 def missing(prediction: Prediction) -> str:
     """Why a layout does not fit."""
-    cluster = prediction.cluster
-    taken = prediction.memory_bytes * cluster.efficiency.held
-    on_device = cluster.cores is None and taken > cluster.device.memory_gib * GIB * RESERVED
+    on_device, num_bytes = prediction.missing
     where = "the fullest device" if on_device else "a node's host memory"
-    return f"{number(prediction.missing_bytes / GIB)} GiB are missing on {where}"
+    return f"{number(num_bytes / GIB)} GiB are missing on {where}"
 
 
 def _bars(

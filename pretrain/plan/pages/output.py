@@ -191,7 +191,7 @@ def _compared(question: Question, names: list[str]) -> Iterator[str]:
 
 def _measured(question: Question, args: argparse.Namespace) -> Tuned:
     """Runs on this machine, told as they end."""
-    tuned = tune.measure_best(question.plans, args.measure, say=lambda line: print(line, file=sys.stderr, flush=True))
+    tuned = tune.measure_best(question.plans, args.measure)
     if args.refitted is not None:
         durable.write_bytes(args.refitted, tuned.cluster.as_toml().encode())
     return tuned

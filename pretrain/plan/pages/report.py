@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
-from corpus.engine.chart import Bar, Drawing, Point, Series, bars, figures, plot
+from corpus.engine.chart import Bar, Point, Series, bars, figures, plot
 from corpus.engine.page import Html, document, table, tag
 from pretrain.plan.naming import layout_name
 from pretrain.plan.pages import rules, scaling, text, timeline
@@ -44,7 +44,9 @@ def render(
         name: of the configuration.
         marked: layouts to show beside those found, by what they are called ("configured").
     """
-    title = f"{name or 'Layouts'} on {plans.best.devices:,} x {plans.best.cluster.device.name}"
+    best, refused = plans.best, [(f"{one.layouts:,}", one.family, one.reason) for one in plans.rejected]
+    software = ("software", f"{best.software.name}: {best.software.description}")
+    title = f"{name or 'Layouts'} on {best.devices:,} x {best.cluster.device.name}"
     beside = marked or {}
     body = [
         *_question(plans, tokens, name),
@@ -54,8 +56,9 @@ def render(
         *_pipelines(plans, beside),
         *(_scaling(scaled) if scaled else ()),
         *(_section("Rules for the shape of the model", rules.COLUMNS, [rule.cells for rule in ruled]) if ruled else ()),
-        *_rejected(plans),
-        *_assumptions(plans.best),
+        *(_section("Not among them, and why", ("layouts", "which", "reason"), refused) if refused else ()),
+        *_section("What this assumes", ("", ""), [software]),
+        tag("pre", best.cluster.as_toml()),
     ]
     return document(title, "plan", body, FOOTER, style=STYLE)
 
@@ -114,7 +117,7 @@ def _time_and_memory(plans: Plans, marked: Mapping[str, Prediction]) -> Iterator
         bars("Memory of the fullest device, GiB", sizes, lambda value: f"{value:.2f} GiB", limit, kept),
     ]
     drawings += [bars("Seconds of communication in a step", sent, _seconds, note=hidden)] if sent else []
-    yield from _drawn("Where time and memory go", drawings)
+    yield from (tag("h2", "Where time and memory go"), figures(drawings))
 
 
 def front(layouts: Sequence[Prediction]) -> list[Prediction]:
@@ -139,9 +142,8 @@ def _space(plans: Plans, marked: Mapping[str, Prediction]) -> Iterator[Html]:
     ]
     room = RESERVED * plans.best.cluster.device.memory_gib
     gib, limit = "GiB of the fullest device", ("event", room, "")
-    yield from _drawn(
-        "All layouts", [plot("Throughput against memory", series, gib, "tokens/s", marks=[limit], note=SHAPES)]
-    )
+    drawing = plot("Throughput against memory", series, gib, "tokens/s", marks=[limit], note=SHAPES)
+    yield from (tag("h2", "All layouts"), figures([drawing]))
 
 
 def _pipelines(plans: Plans, marked: Mapping[str, Prediction]) -> Iterator[Html]:
@@ -160,7 +162,12 @@ def _scaling(found: Scaling) -> Iterator[Html]:
     drawings = []
     for kind in get_args(scaling.Kind):
         series = [
-            Series(curve.name, _efficiencies(curve), color, radius=3.0)
+            Series(
+                curve.name,
+                [Point(one.devices, one.efficiency, _told(one.prediction)) for one in curve.points if one.prediction],
+                color,
+                radius=3.0,
+            )
             for color, curve in enumerate(found.curves)
             if curve.kind == kind
         ]
@@ -171,31 +178,6 @@ def _scaling(found: Scaling) -> Iterator[Html]:
         )
     yield figures(drawings)
     yield from (tag("p", scaling.limit(curve)) for curve in found.curves)
-
-
-def _efficiencies(curve: scaling.Curve) -> list[Point]:
-    return [
-        Point(point.devices, point.efficiency, _told(one))
-        for point in curve.points
-        if (one := point.prediction) is not None
-    ]
-
-
-def _rejected(plans: Plans) -> Iterator[Html]:
-    rows = [(f"{one.layouts:,}", one.family, one.reason) for one in plans.rejected]
-    yield from _section("Not among them, and why", ("layouts", "which", "reason"), rows) if rows else ()
-
-
-def _assumptions(best: Prediction) -> Iterator[Html]:
-    """What the figures follow from: the cluster's file, and the program."""
-    yield from _section(
-        "What this assumes", ("", ""), [("software", f"{best.software.name}: {best.software.description}")]
-    )
-    yield tag("pre", best.cluster.as_toml())
-
-
-def _drawn(heading: str, drawings: Sequence[Drawing]) -> Iterator[Html]:
-    yield from (tag("h2", heading), figures(drawings))
 
 
 def _told(one: Prediction) -> str:

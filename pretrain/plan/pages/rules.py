@@ -104,22 +104,22 @@ def _followed(config: RunConfig, devices: int) -> Iterator[tuple[str, str, RunCo
     if layout.pp > 1:
         ranks = layout.pp * layout.data_parallel
         pp = max(one for one in divisors(ranks) if 2 * one <= layout.pp)
-        fewer = layout.but(pp=pp, dp_replicate=1, dp_shard=ranks // pp, layers_per_stage=None)
+        fewer = layout._replace(pp=pp, dp_replicate=1, dp_shard=ranks // pp, layers_per_stage=None)
         yield "L", f"p {layout.pp} -> {pp}, d {layout.data_parallel} -> {ranks // pp}", fewer.configure(config)
     if model.num_layers >= 2 * layout.pp * layout.stages_per_rank:
         layers = model.num_layers // 2
         wide = of_width(model, model.hidden_size * math.sqrt(model.num_layers / layers), layers, layout.tp)
         change = f"L {model.num_layers} -> {layers}, h {model.hidden_size:,} -> {wide.hidden_size:,}"
-        cut = layout.but(layers_per_stage=None).configure(config)
+        cut = layout._replace(layers_per_stage=None).configure(config)
         yield "h", change, cut.model_copy(update={"model": wide})
     batch = training.global_batch_size
     larger = training.model_copy(update={"global_batch_size": 2 * batch, "rampup": None})
     yield "B", f"B {batch:,} -> {2 * batch:,}", config.model_copy(update={"training": larger})
     if layout.micro_batch_size % 2 == 0:
         size = layout.micro_batch_size // 2
-        yield "m", f"micro-batch {2 * size} -> {size}", layout.but(micro_batch_size=size).configure(config)
+        yield "m", f"micro-batch {2 * size} -> {size}", layout._replace(micro_batch_size=size).configure(config)
     elif 1 < layout.pp <= model.num_layers // 2:
-        two = layout.but(schedule="interleaved", stages_per_rank=2, layers_per_stage=None)
+        two = layout._replace(schedule="interleaved", stages_per_rank=2, layers_per_stage=None)
         yield "m", "two stages a rank, interleaved", two.configure(config)
 
 

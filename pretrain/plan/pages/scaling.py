@@ -172,8 +172,9 @@ def _kept(start: Prediction, batch: int, devices: int) -> Found:
     inside = layout.dp_shard if layout.dp_replicate > 1 else 1
     if rest or times % inside:
         return None, f"{devices:,} devices are no multiple of {layout.tp} x {layout.pp} x {inside}"
-    changed = {"dp_replicate": times // inside} if layout.dp_replicate > 1 else {"dp_shard": times}
-    config = layout.but(**changed).configure(_of_batch(start.config, batch))
+    has_replicas = layout.dp_replicate > 1
+    more = layout._replace(dp_replicate=times // inside) if has_replicas else layout._replace(dp_shard=times)
+    config = more.configure(_of_batch(start.config, batch))
     try:
         found = predict(config, devices, start.cluster, start.software)
     except UsageError as error:

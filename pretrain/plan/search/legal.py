@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, get_args
 
+from pretrain.batch_size import increasing_sizes
 from pretrain.config import ParallelConfig, Recompute, RunConfig, ScheduleKind, TrainingConfig, Zero
 from pretrain.parallel.base.mesh import layout
 from pretrain.plan.machines.cluster import Cluster
@@ -71,16 +72,12 @@ class Layout(NamedTuple):
         training = config.training.model_copy(update={"micro_batch_size": self.micro_batch_size})
         return config.model_copy(update={"training": training, "parallel": parallel})
 
-    def but(self, **changes: Any) -> Layout:
-        """This layout with some fields changed."""
-        return self._replace(**changes)
-
 
 def neighbours(layout: Layout) -> Iterator[tuple[str, Any, Layout]]:
     """One field changed at a time, with what follows from that in others: its name, its value, the layout."""
 
     def of(name: str, value: Any, **beside: Any) -> tuple[str, Any, Layout]:
-        return name, value, layout.but(**{name: value}, **beside)
+        return name, value, layout._replace(**{name: value}, **beside)
 
     ranks = layout.pp * layout.data_parallel * layout.tp
     for name, other in (("tp", layout.pp), ("pp", layout.tp)):
@@ -286,14 +283,12 @@ class Space:
         """A shape in stages."""
         stages = shape.pp * chunks
         equal = None if self.is_ours or shape.pp == 1 else (self.config.model.num_layers // stages,) * stages
-        return shape.but(schedule=schedule, stages_per_rank=chunks, layers_per_stage=equal)
+        return shape._replace(schedule=schedule, stages_per_rank=chunks, layers_per_stage=equal)
 
 
 def batch_sizes(training: TrainingConfig) -> list[int]:
     """All that a run takes; the full one last."""
-    ramp = training.rampup
-    growing = range(ramp.start, training.global_batch_size, ramp.increment) if ramp else ()
-    return [*growing, training.global_batch_size]
+    return [*increasing_sizes(training.global_batch_size, training.rampup), training.global_batch_size]
 
 
 def _allowed(value: T, chosen: Collection[T] | None) -> bool:

@@ -99,15 +99,10 @@ def _too_large(found: Search, layouts: Sequence[Layout]) -> str:
     least = min(layouts, key=lambda layout: max(lacking[layout]))
     device, host = found.bytes_of(least)
     if lacking[least][0] > 0:
-        room = f"{_room(space.cluster) / GIB:,.1f} are there"
-        return f"needs at least {device / GIB:,.1f} GiB on the fullest device, {room}"
+        room = RESERVED * space.cluster.device.memory_gib / space.cluster.efficiency.held  # as bytes are predicted
+        return f"needs at least {device / GIB:,.1f} GiB on the fullest device, {room:,.1f} are there"
     needed = host * ranks_per_machine(space.cluster, space.devices)
     return f"needs at least {needed / GIB:,.0f} GiB of a node's memory, {space.cluster.host.memory_gib:,.0f} are there"
-
-
-def _room(cluster: Cluster) -> float:
-    """Bytes of a device that a layout may take, as they are predicted."""
-    return RESERVED * cluster.device.memory_gib * GIB / cluster.efficiency.held
 
 
 def _than(seconds: float, best: float) -> str:

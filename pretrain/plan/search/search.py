@@ -85,16 +85,10 @@ class Plans:
         """The first."""
         return self.layouts[0]
 
-    def rank_of(self, of: Prediction | RunConfig) -> Rank:
-        """The place of a layout, one of those found or another one.
-
-        Raises:
-            UsageError: it is no layout of these devices.
-        """
-        best = self.best
-        prediction = predict(of, best.devices, best.cluster, best.software) if isinstance(of, RunConfig) else of
+    def rank_of(self, prediction: Prediction) -> Rank:
+        """The place of a layout, one of those found or another one."""
         faster = sum(other.step_seconds < prediction.step_seconds for other in self.layouts)
-        return Rank(faster + 1, len(self.layouts), prediction, best)
+        return Rank(faster + 1, len(self.layouts), prediction, self.best)
 
 
 def search(
@@ -225,7 +219,7 @@ class Search:
                 self.too_slow[shape] = bound
                 break
             if self._may_fit(plain):
-                best = self._sharded(plain, best, done[plain.but(recompute="none", recompute_every=1)])
+                best = self._sharded(plain, best, done[plain._replace(recompute="none", recompute_every=1)])
         return best
 
     def _sharded(self, plain: Layout, best: Result | None, done: set[Sharding]) -> Result | None:
@@ -233,7 +227,7 @@ class Search:
         for zero, replicas in self.space.sharding(plain):
             if (zero, replicas) in done:
                 continue
-            layout = plain.but(zero=zero, dp_replicate=replicas, dp_shard=plain.data_parallel // replicas)
+            layout = plain._replace(zero=zero, dp_replicate=replicas, dp_shard=plain.data_parallel // replicas)
             seconds = self.seconds(layout)
             beside = seconds.data + seconds.optimizer + seconds.offload
             if best and (seconds.total - beside + best.beside) * GAIN >= best.seconds:
@@ -251,9 +245,9 @@ class Search:
         space = self.space
         kinds = space.recomputes()
         for sequence, (schedule, chunks) in product(space.sequence_parallel(shape), space.schedules(shape)):
-            cut = space.cut(shape, schedule, chunks).but(sequence_parallel=sequence, offload=self.offload)
+            cut = space.cut(shape, schedule, chunks)._replace(sequence_parallel=sequence, offload=self.offload)
             for recompute, every in kinds:
-                plain = cut.but(recompute=recompute, recompute_every=every)
+                plain = cut._replace(recompute=recompute, recompute_every=every)
                 cuts.append((self.least_seconds(plain), plain))
         return sorted(cuts, key=lambda cut: cut[0])
 
@@ -270,13 +264,13 @@ class Search:
         if self.space.config.model.num_layers >= 2 * plain.pp * plain.stages_per_rank:
             return False
         # where a rank has one layer, what gathers the next one ahead needs more
-        return any(self.fits(lean.but(zero=zero)) for zero in {zero for zero, _ in self.space.sharding(plain)})
+        return any(self.fits(lean._replace(zero=zero)) for zero in {zero for zero, _ in self.space.sharding(plain)})
 
     def _lean(self, plain: Layout) -> Layout:
         """With the ZeRO and replicas that need least."""
         sharding = self.space.sharding(plain)
         replicas = min(replicas for _, replicas in sharding)
-        return plain.but(
+        return plain._replace(
             zero=max(zero for zero, _ in sharding), dp_replicate=replicas, dp_shard=plain.data_parallel // replicas
         )
 
@@ -285,8 +279,8 @@ class Search:
         schedule, chunks = self.space.schedules(shape)[0]
         sequence = max(self.space.sequence_parallel(shape))
         recompute, every = self.space.recomputes()[-1]
-        cut = self.space.cut(shape, schedule, chunks).but(sequence_parallel=sequence, offload=self.offload)
-        return self._lean(cut.but(recompute=recompute, recompute_every=every))
+        cut = self.space.cut(shape, schedule, chunks)._replace(sequence_parallel=sequence, offload=self.offload)
+        return self._lean(cut._replace(recompute=recompute, recompute_every=every))
 
     def fits(self, layout: Layout) -> bool:
         """In devices and machines, as `Prediction.fits` says."""
@@ -327,7 +321,7 @@ class Search:
             config = self.space.config
             training = config.training.model_copy(update={"global_batch_size": size, "rampup": None})
             alone = Layout(layout.tp, 1, 1, 1, size, sequence_parallel=layout.sequence_parallel)
-            alone = alone.but(recompute=layout.recompute, recompute_every=layout.recompute_every)
+            alone = alone._replace(recompute=layout.recompute, recompute_every=layout.recompute_every)
             config = alone.configure(config.model_copy(update={"training": training}))
             (stage,) = predict(config, layout.tp, self.space.cluster, self.space.software, exact=False).step.stages
             self._of_micro_batches[key] = stage.each

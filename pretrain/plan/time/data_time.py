@@ -40,7 +40,7 @@ from typing import NamedTuple
 
 from pretrain.config import ParallelConfig
 from pretrain.plan.machines.collectives import Group
-from pretrain.plan.prediction import NO_SECONDS, Seconds
+from pretrain.plan.prediction import NO_SECONDS, Seconds, ranks_per_machine
 from pretrain.plan.time.machine import Machine
 from pretrain.plan.time.stage_time import Micro
 
@@ -98,6 +98,7 @@ class DataTime:
         self.is_pipeline = parallel.pp > 1
         self.gathers_each_forward = self.zero == 3 or (self.zero == 2 and not self.is_pipeline)
         self.offloads = parallel.offload and not machine.on_cpu
+        self.num_on_node = ranks_per_machine(machine.cluster, machine.devices)
 
     def gather(self, numbers: float) -> float:
         """Weights, in the precision of the products, from all shards."""
@@ -248,11 +249,6 @@ class DataTime:
 
     def _moved(self, num_bytes: float) -> Seconds:
         return Seconds(memory=num_bytes / self.machine.bandwidth)
-
-    @property
-    def num_on_node(self) -> int:
-        """Ranks that share a host."""
-        return min(self.machine.cluster.devices_per_node, self.num_ranks * self.parallel.tp * self.parallel.pp)
 
     def update(self, numbers: float) -> Seconds:
         """Clipping, and AdamW, of a rank's shards: on the device, or on the host with `offload`."""

@@ -20,7 +20,7 @@ from pretrain.plan.time.tensor_time import NOTHING, Exchanges, TensorTime
 from pretrain.schedules import stage_ranks
 from pretrain.workload import megatron_operations, operations
 from pretrain.workload.operations import Operation, Shape, Work
-from pretrain.workload.pipeline import own_stages, stages_of
+from pretrain.workload.pipeline import num_recomputed, own_stages, stages_of
 
 SELECTIVE = ("norm", "rotary", "mask", "swiglu", "gelu")
 DISPATCHED = 4  # launches more for each kernel of a forward whose operations selective recompute looks at, both times
@@ -201,13 +201,9 @@ def _places(
 ) -> Places:
     kinds = []
     for stage in stages_of(model, pp * chunks, layers_per_stage):
-        layers = stage.layers
-        again = {
-            "none": 0,
-            "selective": len(layers),
-            "full": len(range(-(-layers.start // every) * every, layers.stop, every)),
-        }
-        kinds.append(Kind(len(layers), again[recompute], stage.is_first, stage.is_last))
+        num = len(stage.layers)
+        again = {"none": 0, "selective": num, "full": num_recomputed(stage, every)}
+        kinds.append(Kind(num, again[recompute], stage.is_first, stage.is_last))
     own = [Counter(kinds[stage] for stage in stages) for stages in own_stages(schedule, pp, chunks)]
     different = {tuple(sorted(counter.items())) for counter in own}
     return Places(tuple(kinds), tuple(stage_ranks(schedule, pp, chunks)), tuple(sorted(different)))

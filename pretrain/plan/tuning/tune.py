@@ -20,6 +20,7 @@ from typing import Any
 from corpus.engine.errors import WenhaiError
 from pretrain.columns import align_table
 from pretrain.config import RunConfig
+from pretrain.console import log_message
 from pretrain.plan import auto
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.naming import layout_name
@@ -54,19 +55,12 @@ class Tuned:
         return sum(run.measurement.outcome == "out of memory" for run in self.runs)
 
 
-def measure_best(
-    plans: Plans,
-    k: int,
-    *,
-    run: Measure | None = None,
-    say: Callable[[str], None] | None = None,
-) -> Tuned:
-    """Run the best layouts of a search on this machine, as the module says.
+def measure_best(plans: Plans, k: int, run: Measure | None = None) -> Tuned:
+    """Run the best layouts of a search on this machine, as the module says; a line about each run goes to stderr.
 
     Args:
         k: layouts that must stay the best when they have been measured; at most `MOST_RUNS` times as many are run.
         run: what runs a layout; None: `measure.measure`.
-        say: hears one line about each run.
 
     Raises:
         WenhaiError: not one of the first k could be run; with what the last of them said.
@@ -82,8 +76,7 @@ def measure_best(
             break
         layout = layouts[following]
         runs[following] = Run(layout, run(layout.config, layout.devices))
-        if say is not None:
-            say(_told(runs[following], len(runs)))
+        log_message(_told(runs[following], len(runs)))
         if len(runs) >= k and all(one.measurement.outcome == "failed" for one in runs.values()):
             raise WenhaiError(
                 f"none of {len(runs)} layouts could be run here. The last: {runs[following].measurement.message}"

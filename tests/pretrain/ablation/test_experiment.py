@@ -22,16 +22,11 @@ from pretrain.ablation.measuring import Measured, Questions
 from pretrain.ablation.plan import Plan, Run, new_plan
 from pretrain.config import with_vocab_size
 from pretrain.data import data_digest
-from tests.pretrain.ablation.builds import prose, two_builds
+from tests.pretrain.ablation.builds import prose
 from tests.pretrain.texts import save_checkpoint
 from tokenizer.model import Tokenizer
 
 ASKED = Questions((), 10_000, None, "cpu")
-
-
-@pytest.fixture
-def arms(tmp_path: Path, tokenizer: Tokenizer) -> list[str]:
-    return two_builds(tmp_path, tokenizer)
 
 
 @pytest.fixture

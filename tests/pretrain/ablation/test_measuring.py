@@ -15,7 +15,6 @@ from pretrain.ablation.plan import new_plan
 from pretrain.ablation.unseen import Held, read_held
 from pretrain.config import with_vocab_size
 from pretrain.training.state import State
-from tests.pretrain.ablation.builds import two_builds
 from tests.pretrain.tasks.made_up import write_task
 from tests.pretrain.texts import save_checkpoint
 from tokenizer.model import Tokenizer
@@ -24,9 +23,9 @@ TASKS = Tasks(Path("fewclue"), ("tnews",), 8, "f" * 64)
 
 
 @pytest.fixture
-def held(tmp_path: Path, tokenizer: Tokenizer, config: str) -> tuple[Held, ...]:
+def held(tmp_path: Path, arms: list[str], tokenizer: Tokenizer, config: str) -> tuple[Held, ...]:
     """Of two arms; below OUT/runs lies a run with checkpoints of steps 2 and 4."""
-    plan = new_plan(two_builds(tmp_path, tokenizer), config, [], num_seeds=1, num_steps=4)
+    plan = new_plan(arms, config, [], num_seeds=1, num_steps=4)
     own = with_vocab_size(plan.config, tokenizer.vocab_size)
     for step in (2, 3, 4):  # 3: where a signal stopped it
         save_checkpoint(tmp_path / "runs" / "one-seed7", own, plan.arms[0].folder, tokenizer, State(step=step))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +16,6 @@ from pretrain.ablation.plan import Plan, new_plan
 from pretrain.ablation.results import Metric, Results, collect, exclusion_lines, tables, to_json
 from pretrain.ablation.unseen import Document, Held
 from tests.html_page import Page
-from tests.pretrain.ablation.builds import two_builds
-from tokenizer.model import Tokenizer
 
 HELD = (
     Held("held out", "one", (Document(np.arange(3), "一二三", "0" * 32),), num_same_id=1, num_same_text=2),
@@ -29,8 +26,8 @@ BITS = {"one": [5.0, 5.2, 5.1], "other": [5.5, 5.71, 5.59]}
 
 
 @pytest.fixture
-def plan(tmp_path: Path, tokenizer: Tokenizer, config: str) -> Plan:
-    return new_plan(two_builds(tmp_path, tokenizer), config, [], num_seeds=3, num_steps=4, points=2)
+def plan(arms: list[str], config: str) -> Plan:
+    return new_plan(arms, config, [], num_seeds=3, num_steps=4, points=2)
 
 
 def measured(bits: float, accuracy: float | None = None) -> Measured:

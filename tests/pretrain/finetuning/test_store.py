@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from corpus.engine.errors import UsageError, WenhaiError
@@ -223,14 +222,3 @@ def test_too_long_is_counted(tokenizer: Tokenizer, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no example is left for train: 3 were too long"):
         long = write_lines(tmp_path / "long.jsonl", [("短", "答" * number) for number in (90, 91, 92)])
         write_examples(tmp_path / "none", plan_of(long, tokenizer, fit=Fit(64, "drop")))
-
-
-def test_bits_are_those_that_came() -> None:
-    random = np.random.default_rng(1)
-    parts = [random.random(size) < 0.4 for size in (0, 3, 8, 1, 20, 7, 16)]
-    bits = store._Bits()
-    for part in parts:
-        bits.add(part)
-    whole = np.concatenate(parts)
-    assert bits.data() == np.packbits(whole).tobytes()
-    assert (bits.num_bits, bits.num_set) == (len(whole), whole.sum())

@@ -75,7 +75,7 @@ def test_a_long_text_costs_its_length() -> None:
 
     model.extend = counted  # type: ignore[method-assign]
     cached = KVCachedModel(model, batcher)
-    [tokens] = texts_of(cached, [[1]], Settings(Sampling(temperature=0, repetition_penalty=1.5), 300), batcher)
+    [tokens] = texts_of(cached, [[1]], Settings(Sampling(temperature=0, repetition_penalty=1.5), 100), batcher)
     assert num_seen <= 2 * len(tokens) + 16
     assert all(layer._held is not None and layer._held.shape[3] <= 2 * 16 for layer in cached._layers.values())
 

@@ -33,28 +33,6 @@ def test_draws_follow_the_probabilities() -> None:
         assert abs(counts[token] / 2000 - share) < 4 * math.sqrt(share * (1 - share) / 2000)
 
 
-@pytest.mark.parametrize(
-    ("sampling", "possible"),
-    [
-        (Sampling(temperature=1, top_k=1), {3}),
-        (Sampling(temperature=1, top_k=2), {3, 2}),
-        (Sampling(temperature=1, top_k=9), {0, 1, 2, 3}),
-        (Sampling(temperature=1, top_p=0.05), {3}),
-        (Sampling(temperature=1, top_p=0.39), {3}),
-        (Sampling(temperature=1, top_p=0.41), {3, 2}),
-        (Sampling(temperature=1, top_p=0.71), {3, 2, 1}),
-        (Sampling(temperature=1, top_p=1.0), {0, 1, 2, 3}),
-        (Sampling(temperature=1, top_k=2, top_p=0.6), {3, 2}),  # among the two, 3 has 4/7
-        (Sampling(temperature=1, top_k=2, top_p=0.5), {3}),
-        (Sampling(temperature=4, top_p=0.41), {3, 2}),  # flatter before p: 3 has 0.30
-        (Sampling(temperature=0.1, top_p=0.41), {3}),
-    ],
-)
-def test_top_k_and_top_p_leave_the_most_probable(sampling: Sampling, possible: set[int]) -> None:
-    logits = [math.log(share) for share in (0.1, 0.2, 0.3, 0.4)]
-    assert set(drawn(logits, sampling, 600)) == possible
-
-
 @pytest.mark.parametrize("sampling", [Sampling(temperature=1, top_k=3), Sampling(temperature=1, top_p=0.7)])
 def test_of_equals_at_the_edge_the_smaller_tokens_stay(sampling: Sampling) -> None:
     assert set(drawn([0.0, -5.0, 0.0, 1.0, 0.0, 0.0], sampling, 600)) == {0, 2, 3}

@@ -201,12 +201,9 @@ def test_a_command_starts_its_ranks_and_ends_with_their_code(monkeypatch: pytest
     with pytest.raises(SystemExit) as end:
         in_ranks(arguments(folder, "--nproc", "2"))
     assert end.value.code == 3
-    with pytest.raises(SystemExit):
-        in_ranks(arguments(folder, "--nproc", "4"), ["evaluate"])
-    start = [sys.executable, "-m", "pretrain"]
-    assert started == [([*start, "tasks", "--nproc", "2"], 2), ([*start, "evaluate"], 4)]
+    assert started == [([sys.executable, "-m", "pretrain", "tasks", "--nproc", "2"], 2)]
     with pytest.raises(UsageError, match="--nproc 0"):
         in_ranks(arguments(folder, "--nproc", "0"))
     monkeypatch.setenv("RANK", "0")
     in_ranks(arguments(folder, "--nproc", "2"))
-    assert len(started) == 2, "a rank starts no others"
+    assert len(started) == 1, "a rank starts no others"

@@ -137,7 +137,7 @@ def test_nothing_fits_is_said_in_a_sentence() -> None:
     with pytest.raises(UsageError) as caught:
         choose(AUTO, 2, cluster.model_copy(update=tiny))
     assert "fits" in str(caught.value) and "\n" not in str(caught.value)
-    with pytest.raises(UsageError, match="8 ranks, and cluster dgx-station-v100-32 has 4 devices"):
+    with pytest.raises(UsageError, match="cluster dgx-station-v100-32 has 4 devices, 4 fewer than the 8"):
         choose(tiny_config(), 8, load_cluster("dgx-station-v100-32"))
     assert choose(tiny_config(), 4, load_cluster("dgx-station-v100-32")).num_ranks == 4
 

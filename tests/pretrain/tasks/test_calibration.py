@@ -15,7 +15,6 @@ from pretrain.tasks.calibration import (
     Word,
     choose,
     content_free,
-    log_probabilities,
     log_scores,
 )
 
@@ -26,23 +25,6 @@ def words(*likelihoods: float, choices: tuple[int, ...] | None = None) -> list[W
         Word(choice, math.log(likelihood), 1, 1)
         for choice, likelihood in zip(choices or range(len(likelihoods)), likelihoods, strict=True)
     ]
-
-
-def test_what_a_model_prefers_anyway_is_divided_out_or_taken_off() -> None:
-    p, p_cf = words(0.6, 0.4), [words(0.7, 0.3)]  # p / p_cf = 0.857, 1.333; p - p_cf = -0.1, 0.1
-    assert [choose(p, p_cf, each) for each in CALIBRATIONS] == [0, 1, 1]
-
-
-def test_a_ratio_and_a_difference_may_choose_differently() -> None:
-    p, p_cf = words(0.6, 0.3, 0.1), [words(0.4, 0.55, 0.05)]  # ratios 1.5, 0.55, 2; differences 0.2, -0.25, 0.05
-    assert choose(p, p_cf, "diagonal") == 2
-    assert choose(p, p_cf, "identity") == 0
-
-
-def test_probabilities_sum_to_1_before_they_are_calibrated() -> None:
-    p, p_cf = words(0.06, 0.03, 0.01), [words(0.0004, 0.00055, 0.00005)]  # of all texts; of these words as above
-    assert choose(p, p_cf, "identity") == 0
-    assert choose(p, p_cf, "diagonal") == 2
 
 
 def test_content_free_prompts_are_averaged_before_they_sum_to_1() -> None:
@@ -60,13 +42,6 @@ def test_probabilities_too_small_for_a_float_still_count() -> None:
     assert choose(tiny(-2000.0, -2900.0), [tiny(-2000.0, -2902.0)], "diagonal") == 1
     assert choose(tiny(-2000.0, -2900.0), [tiny(-2000.0, -2899.0)], "diagonal") == 0
     assert choose(tiny(-2000.0, -2900.0), [tiny(-2000.0, -2902.0)], "identity") == 0  # 1 - 1 and 0 - 0
-
-
-def test_a_class_of_several_words_has_their_mean() -> None:
-    assert choose(words(0.2, 0.2, 0.3, choices=(0, 0, 1))) == 1
-    p, p_cf = words(0.1, 0.5, 0.4, choices=(0, 0, 1)), [words(0.05, 0.55, 0.4, choices=(0, 0, 1))]
-    assert choose(p, p_cf, "diagonal") == 0  # (2 + 0.909) / 2 against 1
-    assert choose(p, p_cf, "identity") == 0  # (0.05 - 0.05) / 2 against 0: equal, and the first of equals
 
 
 @given(st.data())
@@ -102,7 +77,3 @@ def test_normalisation_divides_by_tokens_or_characters() -> None:
     assert [choose(pair, normalisation=each) for each in ("sum", "token", "character")] == [0, 1, 0]
     free = [Word(0, -1.0, 1, 4), Word(1, -6.0, 2, 3)]
     assert choose(pair, [free], "diagonal", "token") == 1  # -4 and -3 against -1 and -3: e^-3 and e^0
-
-
-def test_log_probabilities_sum_to_1() -> None:
-    assert math.isclose(float(np.exp(log_probabilities(np.array([-900.0, -901.0, -950.0]))).sum()), 1.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corpus.engine.errors import UsageError
-from pretrain.tasks.definition import NINE, fields_of, load_tasks
+from pretrain.tasks.definition import NINE, load_tasks
 
 OWN = """
 name = "mood"
@@ -97,7 +97,3 @@ def test_names_that_are_none(tmp_path: Path) -> None:
     assert wsc.prompt_named("loss").content_free_fields == ("text",)  # the pronoun stays
     with pytest.raises(UsageError, match="task chid: no prompt 'pmi'; it has loss, label"):
         task.prompt_named("pmi")
-
-
-def test_fields_of_a_template() -> None:
-    assert fields_of("{a}{b.c}，{word}") == ["a", "b.c", "word"]

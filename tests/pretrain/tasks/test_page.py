@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pretrain.tasks.page import MOST_CLASSES, render
-from pretrain.tasks.statistics import difference
 from pretrain.tasks.table import published_baselines
 from tests.html_page import Page
 from tests.pretrain.tasks.made_up import results_of, task_result
@@ -24,16 +23,6 @@ def test_bars_whiskers_chance_and_published_points() -> None:
     assert "<td>Zero-shot GPT</td>" in page and page.count("34.4</td>") == 2  # its mean over this task, and the task
     assert "Beside published" not in render(results_of(task_result("b")), published_baselines())
     assert "30.1 to 95.4" in page and "a sample of 4 of 9 items" in page
-
-
-def test_calibration_comparison_and_the_class_that_is_answered_most() -> None:
-    task = task_result("csl", plain=(1, 1, 1, 1), diagonal=(0, 0, 1, 1))
-    differences = {"csl": difference([True] * 4, [True, True, True, False])}
-    page = render(results_of(task, calibration="diagonal"), published_baselines(), differences)
-    assert "uncalibrated: 50.0 %" in page and "50.0 (15.0 to 85.0)" in page and "+25.0" in page
-    assert "甲 is 50.0 % of the answers" in page and "甲 answered with 甲: 2 of 2" in page
-    plain = render(results_of(task_result("csl", plain=(1, 1, 1, 1))), published_baselines())
-    assert "乙 is 100.0 % of the answers" in plain and "uncalibrated" not in plain.split("</p>", 1)[1]
 
 
 def test_of_many_classes_the_most_answered_are_drawn() -> None:

@@ -105,9 +105,3 @@ def test_the_mean_of_tasks_adds_variances(counts: list[tuple[int, int]]) -> None
     assert mean.interval.low <= mean.value <= mean.interval.high
     squares = sum((right / num - wilson(right, num).low) ** 2 for right, num in counts)
     assert math.isclose((mean.value - mean.interval.low) * len(counts), math.sqrt(squares), abs_tol=1e-9)
-
-
-def test_the_mean_of_one_task_is_the_task_and_of_four_equal_ones_half_as_wide() -> None:
-    one, four = mean_of([(30, 100)]), mean_of([(30, 100)] * 4)
-    assert math.isclose(one.interval.low, wilson(30, 100).low) and math.isclose(one.interval.high, wilson(30, 100).high)
-    assert math.isclose(four.interval.high - 0.3, (one.interval.high - 0.3) / 2)

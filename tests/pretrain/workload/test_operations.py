@@ -150,12 +150,6 @@ def test_swiglu_compiled_is_one_kernel() -> None:
     assert (fused.bytes, fused.kernels) == (6 * numbers, 1)
 
 
-def test_rmsnorm_is_not_fused_on_a_cpu() -> None:
-    model = config({"norm": "rmsnorm"}).model
-    here, there = (operations.layer(shape(model, item=4, on_cpu=on_cpu)).forward for on_cpu in (True, False))
-    assert [one.bytes for one in here if one.name == "norm"] > [one.bytes for one in there if one.name == "norm"]
-
-
 def test_tokens_are_put_in_order_where_a_micro_batch_has_several_samples() -> None:
     model = config().model
     names = [

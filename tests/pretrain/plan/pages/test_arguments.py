@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pretrain.__main__ import main
+from pretrain.batch_size import num_tokens
 from pretrain.config import load_config
 from pretrain.plan.machines.cluster import load_cluster
 from pretrain.plan.pages import arguments
@@ -94,7 +95,7 @@ def test_yuan_13b_counts_its_ramp_up() -> None:
     config = load_config("yuan-13b")
     assert config.training.rampup is not None
     full = config.training.num_steps * config.training.global_batch_size * config.model.sequence_length
-    assert 0 < arguments.configured_tokens(config) < full
+    assert 0 < num_tokens(config.training, config.model.sequence_length) < full
 
 
 def test_on_a_machine_with_gpus_the_cluster_is_theirs(monkeypatch: pytest.MonkeyPatch, ask: Any) -> None:

@@ -76,11 +76,6 @@ def test_everything_is_on_the_page(plans: Plans, config: RunConfig, cluster: Clu
     assert len(svgs(text)) == 3 + 1 + 2 + 2  # bars, space, pipelines of the best with one and the configured, scaling
 
 
-def test_without_the_rest_it_is_shorter(plans: Plans) -> None:
-    page = Page(report.render(replace(plans, rejected=[]), 1))
-    assert page.text.count("Not among them") == page.text.count("On more devices") == page.text.count("Rules for") == 0
-
-
 def test_it_asks_for_nothing_and_runs_nothing(plans: Plans) -> None:
     first = plans.best
     network = first.cluster.networks[0].model_copy(update={"name": EVIL})
@@ -103,13 +98,6 @@ def test_only_pipelines_are_drawn_as_such(plans: Plans) -> None:
     assert "Pipelines" not in Page(report.render(replace(plans, layouts=single), 1, marked={"own": single[0]})).text
     page = report.render(plans, 1, marked={"own": single[0]})
     assert page.count('class="wide"') == 1
-
-
-def test_offloaded_state_is_not_on_the_device(config: RunConfig, cluster: Cluster) -> None:
-    layout = Layout(8, 1, 1, 8, 1, recompute="full", offload=True)
-    one = predict(layout.configure(config), DEVICES, cluster, exact=False)
-    parts = one.worst.device_parts
-    assert "optimizer" not in parts and sum(parts.values()) == one.memory_bytes
 
 
 def test_the_front_is_what_nothing_beats(plans: Plans) -> None:

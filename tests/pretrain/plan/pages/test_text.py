@@ -71,36 +71,6 @@ def test_operations_are_limited_by_what_takes_longer() -> None:
     assert products == {"arithmetic"}
 
 
-def test_explain_adds_up() -> None:
-    prediction = predicted("tp=4,pp=2,schedule=1f1b,mbs=1,recompute=full")
-    said = narrow(explain.explain(prediction, TOKENS, "layout 3"))
-    lines = said.splitlines()
-    assert lines[0] == "layout 3: tp=4,pp=2,dp=16,mbs=1,zero=1,recompute=full,schedule=1f1b"
-    for part in ("products", "recompute", "tensor", "bubble"):
-        [row] = [line for line in lines if line.startswith(part)]
-        value = getattr(prediction.seconds, part)
-        assert f"{text.number(value)} " in row and f"{value / prediction.step_seconds:.1%}" in row
-        assert row.count("#") == round(explain.BAR * value / prediction.step_seconds)
-    assert f"{prediction.memory_bytes / 2**30:.2f} 100.0%  73.6 of 80 GiB may be taken; pipeline rank" in said
-
-
-def test_the_longest_operations_come_first_with_their_rates() -> None:
-    prediction = predicted("tp=4,pp=1,mbs=4")
-    lines = list(explain.explain(prediction, TOKENS, "layout"))
-    at = next(index for index, line in enumerate(lines) if line.startswith("longest operations"))
-    rows = lines[at + 1 : at + 1 + explain.MOST_OPERATIONS]
-    shares = [float(row.partition("%")[0].split()[-1]) for row in rows]
-    assert shares == sorted(shares, reverse=True) and sum(shares) < 100
-    by_name: dict[str, list[float]] = {}
-    for one in prediction.work:
-        name = one.name if one.part == "layer" else f"{one.name} ({one.part})"
-        total = by_name.setdefault(name, [0.0, 0.0])
-        total[0] += one.seconds
-        total[1] += one.flops
-    first = max(by_name, key=lambda name: by_name[name][0])
-    assert rows[0].startswith(f"  {first} ") and f"{by_name[first][1] / by_name[first][0] / 1e12:.1f}" in rows[0]
-
-
 def test_what_does_not_fit_says_how_much_is_missing() -> None:
     large = predicted("tp=1,pp=1,mbs=1", "yuan-245b", 16, "selene-a100-80")
     said = narrow(explain.explain(large, TOKENS, "layout"))

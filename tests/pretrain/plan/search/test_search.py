@@ -47,9 +47,9 @@ def layouts(space: Space, shape: Layout) -> Iterator[Layout]:
     for (schedule, chunks), sequence, (zero, replicas), (recompute, every) in product(
         space.schedules(shape), space.sequence_parallel(shape), space.sharding(shape), space.recomputes()
     ):
-        shards = {"zero": zero, "dp_replicate": replicas, "dp_shard": shape.data_parallel // replicas}
-        plain = space.cut(shape, schedule, chunks).but(sequence_parallel=sequence, **shards)
-        yield plain.but(recompute=recompute, recompute_every=every)
+        shards: dict[str, Any] = {"zero": zero, "dp_replicate": replicas, "dp_shard": shape.data_parallel // replicas}
+        plain = space.cut(shape, schedule, chunks)._replace(sequence_parallel=sequence, **shards)
+        yield plain._replace(recompute=recompute, recompute_every=every)
 
 
 def cluster_of(memory_gib: float, devices_per_node: int = 4) -> Cluster:
@@ -61,7 +61,7 @@ def cluster_of(memory_gib: float, devices_per_node: int = 4) -> Cluster:
 
 
 @pytest.mark.parametrize(
-    ("memory_gib", "software"), [(80, OURS), (0.5, OURS), (0.4, OURS), (1.0, MEGATRON_2021), (0.6, MEGATRON_2022)]
+    ("memory_gib", "software"), [(80, OURS), (0.4, OURS), (1.0, MEGATRON_2021), (0.6, MEGATRON_2022)]
 )
 def test_the_best_of_each_shape_is_that_of_all_its_layouts(memory_gib: float, software: FrameworkProfile) -> None:
     config, devices, cluster = config_of(global_batch_size=8), 4, cluster_of(memory_gib, devices_per_node=2)
@@ -167,11 +167,12 @@ def test_rank_of_a_layout() -> None:
     assert plans.rank_of(plans.layouts[2]).place == 3
     best = plans.best
     parallel = best.config.parallel.model_copy(update={"recompute": "full", "recompute_every": 1})
-    slower = plans.rank_of(best.config.model_copy(update={"parallel": parallel}))
+    slower = plans.rank_of(predict(best.config.model_copy(update={"parallel": parallel}), 8, cluster))
     assert slower.place > 1 and slower.slower > 1
     slowest = best.config.training.model_copy(update={"micro_batch_size": 1})
     worst = ParallelConfig(tp=8, recompute="full", sequence_parallel=False)
-    last = plans.rank_of(best.config.model_copy(update={"training": slowest, "parallel": worst}))
+    config = best.config.model_copy(update={"training": slowest, "parallel": worst})
+    last = plans.rank_of(predict(config, 8, cluster))
     assert last.place == last.of + 1 and last.words == f"slower than all {last.of} that are listed"
     assert first.words == f"at place 1 of {first.of}"
 
@@ -202,7 +203,7 @@ def test_bytes_of_the_fullest_ranks_are_those_of_all_ranks(device: memory.Device
         num_stages = layout.pp * layout.stages_per_rank
         cut = (1, *[3] * (num_stages - 2), 1)  # so that it is a rank between the first and the last
         model = config.model.model_copy(update={"num_layers": sum(cut)})
-        run = layout.but(layers_per_stage=cut).configure(config.model_copy(update={"model": model}))
+        run = layout._replace(layers_per_stage=cut).configure(config.model_copy(update={"model": model}))
         estimates = memory.estimate(run, 10, device)
         expected = max(each.device_bytes for each in estimates), max(each.host_bytes for each in estimates)
         assert memory.most_bytes(run, 10, device) == expected, layout
@@ -273,5 +274,5 @@ def test_published_yuan_is_among_those_that_fit(software: FrameworkProfile) -> N
     """8 x 38 x 7 on 2,128 GPUs, held to its pipeline so that this is quick."""
     config, cluster = load_config("yuan-245b"), load_cluster("selene-a100-80")
     plans = search(config, 2128, cluster, software, keep=1, constraints=Constraints(tp=(8,), pp=(19, 38)))
-    rank = plans.rank_of(config)
+    rank = plans.rank_of(predict(config, 2128, cluster, software))
     assert rank.prediction.fits and rank.place > 1 and rank.slower > 1

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from corpus.engine.config import parse
-from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig
 from pretrain.errors import LostRank
 from pretrain.plan.tuning import measure
@@ -192,7 +192,3 @@ def test_real_processes_train_and_are_gone() -> None:
     assert found.outcome == "done", found.message
     assert len(found.seconds) == 2 and len(found.rank_peak_bytes) == 2
     assert (found.step_seconds or 0) > 0
-
-
-def test_a_wenhai_error_of_one_rank_is_a_failure() -> None:
-    assert outcome_of(WenhaiError("the loader found nothing")) == "failed"
