@@ -67,6 +67,11 @@ class Nodes(NamedTuple):
 ALONE = Nodes()
 
 
+def this_command() -> list[str]:
+    """The command line of this process, for its ranks: they know by `RANK` that they are not to start any."""
+    return [sys.executable, "-m", "pretrain", *sys.argv[1:]]
+
+
 def launch(rank_command: Sequence[str], num_ranks: int, nodes: Nodes = ALONE, *, outputs: Sequence[Path] = ()) -> int:
     """Run a command on `num_ranks` ranks here; returns the exit code of the first that failed, or 0.
 

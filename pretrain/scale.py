@@ -39,7 +39,7 @@ from pretrain.config import RunConfig, load_config, named_configs, with_vocab_si
 from pretrain.corpora import order_from
 from pretrain.data.in_memory import memory_loader, random_tokens
 from pretrain.hardware import processor_name
-from pretrain.launch import launch
+from pretrain.launch import launch, this_command
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.mesh import World
 from pretrain.plan import auto
@@ -135,7 +135,7 @@ def main(args: argparse.Namespace) -> None:
         if kind == "strong" and "weak" in kinds and ranks == numbers[0]:
             continue  # the same as weak
         print(f"{kind} scaling, {ranks} rank{'s' * (ranks > 1)}", file=sys.stderr, flush=True)
-        code = launch(_command(args, kind), ranks)
+        code = launch([*this_command(), "--kind", kind], ranks)
         if code:
             sys.exit(code)
     print((args.out / "scaling.md").read_text(encoding="utf-8"), end="")
@@ -212,15 +212,6 @@ def _point(kind: Kind, config: RunConfig, world: World, seconds: list[float], ar
         threads=torch.get_num_threads(),
         tokens=str(args.data or "random"),
     )
-
-
-def _command(args: argparse.Namespace, kind: Kind) -> list[str]:
-    """The command line of one rank."""
-    words = ["--config", args.config, "--out", str(args.out), "--kind", kind]
-    words += ["--ranks", *map(str, args.ranks), "--steps", str(args.steps), "--warm-up", str(args.warm_up)]
-    for name, value in (("--data", args.data), ("--tokenizer", args.tokenizer)):
-        words += [name, str(value)] if value else []
-    return [sys.executable, "-m", "pretrain", "scale", *words, *(w for value in args.set for w in ("--set", value))]
 
 
 def write_report(out: Path) -> None:

@@ -7,6 +7,7 @@ skipped where it is not set.
 from __future__ import annotations
 
 import ipaddress
+import multiprocessing
 import os
 import signal
 import socket
@@ -21,6 +22,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.pretrain.ranks import end_reused_ranks
+
+multiprocessing.set_forkserver_preload(["corpus.build", "tokenizer.build"])  # each worker of a build: 0.7 s of a core
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN

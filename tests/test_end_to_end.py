@@ -17,7 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from corpus.__main__ import main as corpus_main
 from tests.corpus.texts import document
+from tests.pretrain.texts import losses
+from tokenizer.__main__ import main as tokenizer_main
 
 NUM_DOCUMENTS = 300
 STEPS = 12
@@ -67,8 +70,9 @@ def train_arguments(data: Path, out: Path) -> list[str]:
 def build(inputs: Path, out: Path, workers: int) -> None:
     shards = ["--set", "sources.task_bytes=20000"]
     files = ["--input", str(inputs / "*.jsonl"), "--out", str(out), "--workers", str(workers), "--quiet"]
-    call("corpus", "run", "--recipe", "web_zh", *files, *shards)
-    call("tokenizer", "run", "--recipe", "web_zh", "--out", str(out), "--workers", str(workers), *TOKENIZER)
+    assert corpus_main(["run", "--recipe", "web_zh", *files, *shards]) == 0
+    words = ["run", "--recipe", "web_zh", "--out", str(out), "--workers", str(workers), *TOKENIZER]
+    assert tokenizer_main(words) == 0
 
 
 def shard_digests(out: Path) -> dict[str, str]:
@@ -101,11 +105,6 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("trained")
     call(*train_arguments(data, out))
     return out
-
-
-def losses(out: Path) -> dict[int, float]:
-    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return {record["step"]: record["loss"] for record in records if record["kind"] == "train"}
 
 
 @pytest.mark.long

@@ -172,8 +172,6 @@ class Packs(EpochOrder):
 
     def samples(self, shard: int, start: int, stop: int, limit: int) -> list[int]:
         """The samples below `limit` that hold one of the tokens [start, stop) of a shard, in ascending order."""
-        if not 0 <= start <= stop <= self.shards[shard].num_tokens:
-            raise IndexError(f"tokens [{start}, {stop}) of shard {shard}, which has {self.shards[shard].num_tokens}")
         if start == stop:
             return []
         first, last = self._starts[shard].searchsorted([start, stop - 1], side="right") - 1 + self._firsts[shard]

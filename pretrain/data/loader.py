@@ -90,8 +90,6 @@ class Loader:
         prefix_lm: bool = False,
         seed: int = 0,
     ) -> None:
-        if len(streams) != (1 if blend is None else len(blend.weights)):
-            raise ValueError(f"{len(streams)} corpora for a blend of {'one' if blend is None else len(blend.weights)}")
         self.streams = list(streams)
         self.blend = blend
         self.document_mask = document_mask
@@ -102,8 +100,6 @@ class Loader:
         self.num_tokens = sum(stream.num_tokens for stream in streams)
         self.eod = next(shard.eod for stream in streams for shard in stream.shards)
         for stream in streams:
-            if stream.sequence_length != self.sequence_length:
-                raise ValueError(f"corpora of sequence_length {self.sequence_length} and {stream.sequence_length}")
             if any(shard.eod != self.eod for shard in stream.shards):
                 raise UsageError(
                     f"corpus {stream.name or '(the only one)'}: its documents do not all end with token {self.eod}. "

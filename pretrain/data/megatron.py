@@ -96,8 +96,6 @@ class MegatronStream:
 
         One pass over the document index and one over the shuffle index.
         """
-        if shard or not 0 <= start <= stop <= self.num_tokens:
-            raise IndexError(f"tokens [{start}, {stop}) of shard {shard}: one shard of {self.num_tokens}")
         if start == stop:
             return []
         first, last = self.starts.searchsorted([start, stop - 1], side="right") - 1

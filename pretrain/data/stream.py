@@ -58,8 +58,6 @@ class EpochOrder:
 
     def windows(self, start: int, count: int) -> Int64Array:
         """The window of each of the samples [start, start + count)."""
-        if start < 0 or count < 0:
-            raise ValueError(f"samples [{start}, {start + count}): a sample's number is never negative")
         if count > LOOK_AHEAD:
             return self._order(start, count)
         first, order = self._ahead
@@ -94,8 +92,6 @@ class Stream(EpochOrder):
     """One corpus as windows of its stream of tokens."""
 
     def __init__(self, shards: Sequence[Shard], sequence_length: int, seed: int = 0, name: str = "") -> None:
-        if sequence_length < 1:
-            raise UsageError(f"sequence_length is {sequence_length}: it must be 1 or more")
         self.shards = list(shards)
         self.sequence_length = sequence_length
         starts = [0, *accumulate(shard.num_tokens for shard in self.shards)]
@@ -143,8 +139,6 @@ class Stream(EpochOrder):
         The inverse of `spans`: a token that is the last target of one window and the first input of the next is in
         both. Costs O(stop - start) per T tokens and epoch.
         """
-        if not 0 <= start <= stop <= self.shards[shard].num_tokens:
-            raise IndexError(f"tokens [{start}, {stop}) of shard {shard}, which has {self.shards[shard].num_tokens}")
         if start == stop:
             return []
         base = int(self.starts[shard])

@@ -152,8 +152,6 @@ class RunLog:
             self.counts[kind] += 1
             return
         if kind == "train":
-            if step <= self.step and not self.starts:  # written before runs recorded their starts
-                self.restarts.append(step - 1)
             self.step = step
         for name, value in numbers(record, kind):
             if name in self.curves or len(self.curves) < MAX_CURVES:

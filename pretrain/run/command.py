@@ -12,7 +12,7 @@ from typing import NamedTuple
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig, corpus_folders, load_config, named_configs
 from pretrain.console import log_message
-from pretrain.launch import Nodes, launch, report_on_rank_zero
+from pretrain.launch import Nodes, launch, report_on_rank_zero, this_command
 from pretrain.signals import exit_on_signal
 
 
@@ -68,7 +68,7 @@ def _main(args: argparse.Namespace, planner: Planner) -> None:
     corpus_folders(config.data, args.data)
     nodes = Nodes.of(args)
     if args.nproc * nodes.number > 1 and "RANK" not in os.environ:
-        sys.exit(launch(command(args), args.nproc, nodes))
+        sys.exit(launch(this_command(), args.nproc, nodes))
     from pretrain.run.train import train
 
     train(laid_out(config, planner), args.data, args.out, args.tokenizer)
@@ -81,12 +81,3 @@ def laid_out(config: RunConfig, planner: Planner) -> RunConfig:
     is_first = os.environ.get("RANK", "0") == "0"
     num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
     return planner.lay_out(config, num_ranks, lambda line: log_message(line) if is_first else None)
-
-
-def command(args: argparse.Namespace) -> list[str]:
-    """The command line of one rank."""
-    tokenizer = ["--tokenizer", str(args.tokenizer)] if args.tokenizer else []
-    overrides = [word for value in args.set for word in ("--set", value)]
-    data = ["--data", str(args.data)] if args.data else []
-    folders = [*data, "--out", str(args.out)]
-    return [sys.executable, "-m", "pretrain", "train", "--config", args.config, *folders, *tokenizer, *overrides]

@@ -23,9 +23,8 @@ from pretrain.config import RunConfig
 from pretrain.run import train
 from pretrain.training.step import Run, StepResult, train_step
 from tests.pretrain.ranks import reused_ranks
-from tests.pretrain.texts import small_tokenizer, text_folder
+from tests.pretrain.texts import small_corpus
 from tests.pretrain.tiny import tiny_config
-from tests.tokenizer.texts import documents
 
 
 def stopped(config: RunConfig, data: Path, out: Path, number: int) -> str:
@@ -55,15 +54,12 @@ def stopped(config: RunConfig, data: Path, out: Path, number: int) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_waits_for_the_save_under_way_and_saves_once_more(number: int, tmp_path: Path) -> None:
-    tokenizer = small_tokenizer(tmp_path / "tokenizer.model")
-    shards = {"00000-00-train": documents(80), "00000-00-validation": documents(90)[80:]}
-    text_folder(tmp_path / "tokens", tokenizer, shards)
     config = tiny_config(
         model={"vocab_size": None, "padded_vocab_size": 512},
         checkpoint={"every_steps": 1},
         evaluation={"every_steps": 100, "sample_tokens": 1},
     )
-    for message in reused_ranks(stopped, 2, config, tmp_path, tmp_path / "out", number):
+    for message in reused_ranks(stopped, 2, config, small_corpus(tmp_path), tmp_path / "out", number):
         assert message == "stopped after step 2, saved. Run the same command again to go on from there."
     for folder, step in zip(checkpoint.committed_checkpoints(tmp_path / "out"), (1, 2), strict=True):
         checkpoint.load_model(folder)

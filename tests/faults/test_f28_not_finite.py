@@ -174,7 +174,7 @@ def inputs(parts: Sequence[Part], sample: int) -> list[int]:
 
 
 def test_a_fault_that_comes_once_is_the_hardware_s(corpus: Corpus, tmp_path: Path) -> None:
-    (error, said), _ = reused_ranks(run_failing, 2, config(), corpus, tmp_path, 1, 5, 5)
+    (error, said), _ = reused_ranks(run_failing, 2, config(num_steps=6), corpus, tmp_path, 1, 5, 5)
     assert error == ""
     (line,) = recorded(tmp_path, "not_finite")
     assert (line["step"], line["verdict"], line["ranks"]) == (5, "transient", [1])
@@ -199,7 +199,7 @@ def test_a_run_that_stays_not_finite_stops(corpus: Corpus, tmp_path: Path) -> No
 def test_documents_that_cannot_be_listed_end_no_run(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path, small_tokenizer(tmp_path / "tokenizer.model"))
     next(corpus.folder.rglob("*train.docs.parquet")).unlink()
-    ((error, said),) = reused_ranks(run_failing, 1, config(), corpus, tmp_path / "out", 0, 2, 3)
+    ((error, said),) = reused_ranks(run_failing, 1, config(num_steps=3), corpus, tmp_path / "out", 0, 2, 3)
     assert error == ""
     (line,) = recorded(tmp_path / "out", "not_finite")
     assert (line["step"], line["documents"], line["file"]) == (2, 0, None)
@@ -249,7 +249,7 @@ def run_overflowing(config: RunConfig, corpus: Corpus, out: Path, attempts: dict
 
 
 def test_no_more_samples_are_listed_than_is_quickly_done(corpus: Corpus, tmp_path: Path) -> None:
-    ((error, _),) = reused_ranks(run_failing_capped, 1, config(), corpus, tmp_path, 3)
+    ((error, _),) = reused_ranks(run_failing_capped, 1, config(num_steps=3), corpus, tmp_path, 3)
     assert error == ""
     (line,) = recorded(tmp_path, "not_finite")
     rows = [json.loads(text) for text in (tmp_path / line["file"]).read_text("utf-8").splitlines()]

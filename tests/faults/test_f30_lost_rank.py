@@ -24,9 +24,8 @@ from pretrain.errors import LostRank
 from pretrain.phases import Phases
 from pretrain.run.train import train
 from tests.pretrain.ranks import RanksFailed, run_ranks
-from tests.pretrain.texts import small_tokenizer, text_folder
+from tests.pretrain.texts import small_corpus
 from tests.pretrain.tiny import tiny_config
-from tests.tokenizer.texts import documents
 
 NUM_RANKS, VICTIM, AT_STEP = 4, 2, 2
 TIMEOUT_SECONDS = 12.0  # ranks that share a loaded machine are seconds apart
@@ -41,10 +40,7 @@ IN_STEP = "(reading|forward|backward|exchange|optimizer step)"  # the others go 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    tokenizer = small_tokenizer(folder / "tokenizer.model")
-    shards = {"00000-00-train": documents(120), "00000-00-validation": documents(130)[120:]}
-    return text_folder(folder / "tokens", tokenizer, shards)
+    return small_corpus(tmp_path_factory.mktemp("data"))
 
 
 def config(phase: str, parallel: dict[str, Any]) -> RunConfig:
@@ -76,7 +72,7 @@ def lost(settings: RunConfig, data: Path, out: Path, phase: str, number: int | N
 
     with mock.patch.object(Phases, "__call__", entering) if rank == VICTIM else nullcontext():
         try:
-            train(settings, data, out, data.parent / "tokenizer.model")
+            train(settings, data / "tokens", out, data / "tokenizer.model")
         except LostRank:
             with suppress(ProcessLookupError):
                 os.kill(int(pid_file.read_text()), signal.SIGKILL)

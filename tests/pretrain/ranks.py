@@ -29,6 +29,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from tests.fork_server import ForkServer
+
 PRELOADED = [
     *("torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint"),
     *("pretrain.run.train", "pretrain.checkpoint"),
@@ -51,7 +53,6 @@ class Ranks:
 
     def __init__(self, num_ranks: int) -> None:
         context = mp.get_context("forkserver")
-        context.set_forkserver_preload(PRELOADED)
         self._folder = Path(tempfile.mkdtemp())
         pipes = [context.Pipe() for _ in range(num_ranks)]
         self.num_groups = 1  # that a rank holds after its last function
@@ -61,7 +62,7 @@ class Ranks:
             for rank, (_, theirs) in enumerate(pipes)
         ]
         for process, (_, theirs) in zip(self._processes, pipes, strict=True):
-            process.start()
+            _server.start(process)
             theirs.close()
 
     def run(self, function: Callable[..., Any], *args: Any, keeps_groups: bool, deadline_seconds: float) -> list[Any]:
@@ -86,6 +87,7 @@ class Ranks:
         shutil.rmtree(self._folder)
 
 
+_server = ForkServer(*PRELOADED)
 _reused: dict[int, Ranks] = {}  # by their number, the last used last
 
 

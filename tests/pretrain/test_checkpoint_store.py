@@ -26,9 +26,8 @@ from tests.corpus.engine.test_s3 import running_store
 from tests.pretrain.checkpoints import assert_equal, contents, resume_from, saver_of
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_checkpoint_killed import make_folders
-from tests.pretrain.texts import small_tokenizer, text_folder
+from tests.pretrain.texts import small_corpus
 from tests.pretrain.tiny import IDENTITY, tiny_config, tiny_run, train_steps
-from tests.tokenizer.texts import documents
 
 
 @pytest.fixture
@@ -256,15 +255,13 @@ def train_on_nodes(config: RunConfig, data: Path, nodes: Path, names: dict[str, 
 @pytest.mark.long
 def test_a_run_saves_to_s3_stops_and_goes_on(server: Server, tmp_path: Path) -> None:
     """A real S3 protocol: what the server holds is asked with another client."""
-    tokenizer = small_tokenizer(tmp_path / "tokenizer.model")
-    shards = {"00000-00-train": documents(80), "00000-00-validation": documents(90)[80:]}
-    text_folder(tmp_path / "tokens", tokenizer, shards)
     sections: dict[str, Any] = {
         "model": {"vocab_size": None, "padded_vocab_size": 512},
         "training": {"num_steps": 4},
         "evaluation": {"every_steps": 100, "sample_tokens": 1},
     }
     config = tiny_config(**sections, checkpoint={"every_steps": 1, "url": "s3://bucket/runs/a"})
+    small_corpus(tmp_path)
     (stopped, _) = reused_ranks(train_on_nodes, 2, config, tmp_path, tmp_path / "nodes", server.names, True)
     assert stopped.startswith("stopped after step 1, saved.")
     assert reused_ranks(train_on_nodes, 2, config, tmp_path, tmp_path / "nodes", server.names, False) == ["done"] * 2
@@ -277,4 +274,4 @@ def test_a_run_saves_to_s3_stops_and_goes_on(server: Server, tmp_path: Path) -> 
     assert all(line["stall_seconds"] > 0 and line["seconds"] > 0 for line in saves)
     assert [path for path in (tmp_path / "nodes").rglob("*") if "step-" in path.name] == []
     model, _ = checkpoint.load_model(checkpoint.local_folder("s3://bucket/runs/a/step-00000004"))
-    assert model.config.vocab_size == tokenizer.vocab_size
+    assert model.config.vocab_size == 500

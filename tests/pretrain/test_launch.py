@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import pytest
 from pretrain import __main__, launch
 from pretrain.__main__ import main
 from pretrain.errors import LostRank
-from pretrain.run import command
 from pretrain.signals import STOP_SIGNALS
 
 
@@ -139,24 +137,13 @@ def test_a_mistake_is_told_before_anything_starts(capsys: pytest.CaptureFixture[
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("data", [["--data", "a"], []])
-def test_the_command_of_a_rank_says_the_same(data: list[str]) -> None:
-    import argparse
-
-    words = ["--config", "demo", *data, "--out", "b", "--tokenizer", "c", "--set", "x.y=1", "--set", "z=2"]
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    of_rank = command.command(parser.parse_args([*words, "--nproc", "2"]))
-    assert of_rank[1:4] == ["-m", "pretrain", "train"]
-    assert vars(parser.parse_args(of_rank[4:])) == vars(parser.parse_args(words))
-
-
-def test_one_rank_speaks_for_all() -> None:
+def test_one_rank_speaks_for_all(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["train", "--config", "nothing", "--data", "a", "--out", "b"]
+    monkeypatch.setattr(sys, "argv", ["pretrain", *arguments])
     for rank in ("0", "1"):
-        command = [sys.executable, "-m", "pretrain", "train", "--config", "nothing", "--data", "a", "--out", "b"]
-        done = subprocess.run(command, capture_output=True, env=os.environ | {"RANK": rank}, timeout=250, check=False)
-        assert done.returncode == 2
-        assert bool(done.stderr) is (rank == "0")
+        monkeypatch.setenv("RANK", rank)
+        assert __main__._run() == 2
+        assert bool(capsys.readouterr().err) is (rank == "0")
 
 
 def test_each_rank_that_lost_another_says_so(

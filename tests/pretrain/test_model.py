@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from pretrain.data import IGNORED_TARGET, positions
+from pretrain.data import IGNORED_TARGET
 from pretrain.model.attention_mask import dense_attention_mask
 from pretrain.model.gpt import (
     GPT,
@@ -38,18 +38,6 @@ def test_the_table_is_the_models_parameters(choices: dict[str, Any]) -> None:
     matrices = sum(m.weight.numel() for m in model.modules() if isinstance(m, ColumnParallelLinear))
     assert num_matmul_parameters(config) == matrices  # the head is a Linear, tied or not
     assert not list(model.buffers())
-
-
-@pytest.mark.parametrize("choices", CHOICES)
-def test_a_masked_document_with_positions_of_its_own_is_as_if_alone(choices: dict[str, Any]) -> None:
-    """Learned positions too: the second document begins at position 0 again."""
-    model, tokens = build(small(**choices)), some_tokens(1)
-    ids = torch.tensor([[0] * 5 + [1] * 7], dtype=torch.int32)
-    reset = torch.from_numpy(positions(ids.numpy()))
-    with torch.no_grad():
-        together = model(tokens, ids, None, reset)
-        torch.testing.assert_close(together[:, :5], model(tokens[:, :5]), rtol=0, atol=1e-5)
-        torch.testing.assert_close(together[:, 5:], model(tokens[:, 5:]), rtol=0, atol=1e-4)
 
 
 @given(
@@ -130,28 +118,6 @@ def test_more_tokens_than_learned_positions_are_refused() -> None:
     with pytest.raises(ValueError, match="positions are learned for 12"):
         model(some_tokens(1, 13))
     assert build(small())(some_tokens(1, 13)).shape == (1, 13, 128)
-
-
-@pytest.mark.parametrize("choices", CHOICES)
-def test_double_precision_is_double_throughout(choices: dict[str, Any]) -> None:
-    """fp64 serves to compare layouts: were a step on the way rounded to fp32, this would differ in the eighth digit."""
-    config = small(**choices)
-    exact, tokens = build(config).double(), some_tokens()
-    exact.tie()
-    logits = exact(tokens)
-    loss = ALONE.cross_entropy_sum(logits, tokens)
-    assert (logits.dtype, loss.dtype) == (torch.float64, torch.float64)
-    loss.backward()  # type: ignore[no-untyped-call]
-    step = 1e-6  # against the difference quotient, which rounding to fp32 would drown
-    parameter = dict(exact.named_parameters())["layers.0.attention.qkv.weight"]
-    assert parameter.grad is not None
-    moved = []
-    for sign in (1, -1):
-        with torch.no_grad():
-            parameter[3, 5] += sign * step
-            moved.append(ALONE.cross_entropy_sum(exact(tokens), tokens).item())
-            parameter[3, 5] -= sign * step
-    assert (moved[0] - moved[1]) / (2 * step) == pytest.approx(parameter.grad[3, 5].item(), rel=1e-6, abs=1e-7)
 
 
 def test_angles_and_loss_have_fp32_at_least() -> None:

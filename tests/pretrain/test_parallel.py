@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import traceback
 from unittest import mock
@@ -15,7 +14,7 @@ from pretrain.config import ParallelConfig
 from pretrain.errors import LostPeer
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.mesh import World, layout
-from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
+from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run
 
 
@@ -93,15 +92,3 @@ def test_of_a_lost_peer_nobody_is_told() -> None:
         world.propagate_errors(),
     ):
         raise LostPeer("gone")
-
-
-def dies() -> None:
-    with tiny_run(tiny_config()) as run:
-        if run.world.rank == 1:
-            os._exit(9)
-        run.world.any_of(False)
-
-
-def test_a_rank_that_waits_for_a_dead_one_says_so_in_a_sentence() -> None:
-    with pytest.raises(RanksFailed, match=r"LostRank: rank 1 \(.*\) has ended; rank 0 waited in .* it resumes\."):
-        run_ranks(dies, 2)

@@ -3,8 +3,10 @@ left."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 from unittest import mock
@@ -12,7 +14,7 @@ from unittest import mock
 import pytest
 
 from tests.pretrain import ranks
-from tests.pretrain.ranks import RanksFailed, end_reused_ranks, reused_ranks
+from tests.pretrain.ranks import RanksFailed, end_reused_ranks, reused_ranks, run_ranks
 
 
 def process() -> int:
@@ -61,3 +63,11 @@ def test_no_more_are_kept_than_the_limit_and_none_after_the_end() -> None:
     assert all_gone(first)
     end_reused_ranks()
     assert all_gone([alone])
+
+
+def test_ranks_have_torch_whoever_started_a_server_before() -> None:
+    """That of multiprocessing, which builds use, has imported what its first user wanted."""
+    worker = multiprocessing.get_context("forkserver").Process(target=process)
+    worker.start()
+    worker.join()
+    assert max(run_ranks(time.process_time, 2)) < 1

@@ -133,16 +133,11 @@ def test_points_of_different_runs_are_not_drawn_together(tmp_path: Path) -> None
         write_report(tmp_path)
 
 
-def run_rank(words: Sequence[str]) -> int:
-    """The command on a rank of a job."""
-    return main(words)
-
-
 def test_a_job_measures_its_own_number_of_ranks(config: str, tmp_path: Path) -> None:
     """What `srun` and torchrun do: one job for each number, into one folder."""
     words = ["scale", "--config", config, "--ranks", "1", "2", "--out", str(tmp_path), "--steps", "2", "--warm-up", "1"]
     for ranks in (1, 2):
-        assert reused_ranks(run_rank, ranks, words) == [0] * ranks
+        assert reused_ranks(main, ranks, words) == [0] * ranks
     points = {path.name: json.loads(path.read_text()) for path in (tmp_path / "points").iterdir()}
     assert sorted(points) == ["strong-000001.json", "strong-000002.json", "weak-000001.json", "weak-000002.json"]
     assert {name: each["global_batch_size"] for name, each in points.items()} == {
@@ -155,7 +150,7 @@ def test_a_job_measures_its_own_number_of_ranks(config: str, tmp_path: Path) -> 
     assert (two["ranks"], two["layout"], len(two["step_seconds"]), two["tokens"]) == (2, "dp 2", 2, "random")
     assert two["tokens_per_second"] == pytest.approx(16 * 16 / (sum(two["step_seconds"]) / 2))
     assert (tmp_path / "scaling.svg").exists()
-    assert reused_ranks(run_rank, 1, [*words[:3], "--ranks", "2", *words[6:]]) == [2]
+    assert reused_ranks(main, 1, [*words[:3], "--ranks", "2", *words[6:]]) == [2]
 
 
 def test_each_point_here_is_a_launch_of_its_own(

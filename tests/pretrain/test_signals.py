@@ -28,8 +28,7 @@ with exit_on_signal():
 """
 
 
-@pytest.mark.parametrize("number", STOP_SIGNALS)
-@pytest.mark.parametrize("rank", ["0", "1"])
+@pytest.mark.parametrize(("number", "rank"), [*((number, "0") for number in STOP_SIGNALS), (signal.SIGTERM, "1")])
 def test_before_the_first_step_a_signal_ends_the_process_at_once(number: signal.Signals, rank: str) -> None:
     command = [sys.executable, "-c", BLOCKED_IN_C.replace("{number}", str(int(number)))]
     with subprocess.Popen(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from functools import cache
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -26,12 +28,13 @@ ALL = 1 << 30
 
 
 class Fault(NamedTuple):
-    """One rank's loss, or gradient, is not finite in the first `attempts` of the step after `AT`."""
+    """One rank's loss, or gradient, is not finite in the first `attempts` of the step after `after` steps."""
 
     rank: int
     where: str  # "loss", or the name of a parameter
     attempts: int = 1
     value: float = math.nan
+    after: int = AT
 
 
 class Trained(NamedTuple):
@@ -54,7 +57,7 @@ def train(config: RunConfig, faults: list[Fault], scale_from_fault_on: float | N
             losses = original(model, *args)
             scales[-1].append(args[-1])
             for fault in faults:
-                if (fault.rank, AT) == (run.world.rank, run.state.step) and len(scales[-1]) <= fault.attempts:
+                if (fault.rank, fault.after) == (run.world.rank, run.state.step) and len(scales[-1]) <= fault.attempts:
                     losses = break_(run, losses, fault)
             return losses
 
@@ -97,6 +100,12 @@ def on_ranks(config: RunConfig, num_ranks: int, *faults: Fault, scale_from_fault
     for each in (first, *others):
         assert_same(each.copies, {name: first.weights[-1][name] for name in each.copies})
     return Trained(*first)
+
+
+@cache
+def undisturbed(parallel: str, num_ranks: int) -> Trained:
+    """What all ranks do without a fault; `parallel` as JSON."""
+    return on_ranks(tiny_config(parallel=json.loads(parallel)), num_ranks)
 
 
 def assert_same(ours: dict[str, NDArray[Any]], theirs: dict[str, NDArray[Any]]) -> None:
@@ -157,23 +166,27 @@ PLACES: list[tuple[int, dict[str, Any], int, str]] = [
 
 
 @pytest.mark.parametrize(("num_ranks", "parallel", "rank", "where"), PLACES)
-def test_what_is_not_finite_once_leaves_no_trace(
+def test_what_is_not_finite_once_leaves_no_trace_and_twice_changes_no_weight(
     num_ranks: int, parallel: dict[str, Any], rank: int, where: str
 ) -> None:
-    """FAULTS row 28: the batch is done again, and all is as if nothing had been; but for what is said of it."""
-    config = tiny_config(parallel=parallel)
-    found, expected = (on_ranks(config, num_ranks, *faults) for faults in ([Fault(rank, where)], []))
-    assert [len(scales) for scales in found.scales] == [1, 1, 2, 1]
-    assert found.counters == expected.counters
-    for ours, theirs in zip(found.weights, expected.weights, strict=True):
+    """FAULTS row 28, on any rank: the batch is done again. The second step fails once, the third each time."""
+    faults = [Fault(rank, where, after=1), Fault(rank, where, ALL, math.inf)]
+    found = on_ranks(tiny_config(parallel=parallel), num_ranks, *faults)
+    assert [len(scales) for scales in found.scales] == [1, 2, 2, 1]
+    assert [result.applied for result in found.results] == [True, True, False, True]
+    for ours, theirs in zip(found.weights[:2], undisturbed(json.dumps(parallel), num_ranks).weights, strict=False):
         assert_same(ours, theirs)
-    report = not_finite(found)
-    assert report.verdict == "transient"
-    assert math.isnan(report.loss if where == "loss" else report.grad_norm)
-    assert (report.samples != []) == (where == "loss")
+    assert_same(found.weights[2], found.weights[1])
+    assert (found.weights[3][MATRIX] != found.weights[2][MATRIX]).any() and np.isfinite(found.weights[3][MATRIX]).all()
+    before, once, twice, after = (result.not_finite for result in found.results)
+    assert before is after is None and once is not None and twice is not None
+    assert (once.verdict, twice.verdict) == ("transient", "data")
+    assert math.isnan(once.loss if where == "loss" else once.grad_norm)
     in_one_position = len(parallel.keys() & {"tp", "pp"}) == 1 and where == "loss"  # they have computed it together
-    assert list(report.hosts) == (list(range(num_ranks)) if in_one_position else [rank])
-    assert [result.applied for result in found.results] == [True] * NUM_STEPS
+    assert list(once.hosts) == (list(range(num_ranks)) if in_one_position else [rank])
+    assert list(once.samples) == (list(range(14, 16)) if where == "loss" else [])  # of the last micro-batch of two
+    assert list(twice.samples) == (list(range(22, 24)) if where == "loss" else [])
+    assert found.counters == (NUM_STEPS, NUM_STEPS * 8, NUM_STEPS * 8 * 16, 1, 0)
 
 
 def not_finite(found: Trained) -> NotFinite:
@@ -181,25 +194,6 @@ def not_finite(found: Trained) -> NotFinite:
     (report,) = [result.not_finite for result in found.results if result.not_finite is not None]
     assert found.results[AT].not_finite == report
     return report
-
-
-@pytest.mark.parametrize(("num_ranks", "parallel", "rank", "where"), PLACES)
-def test_what_is_not_finite_twice_changes_no_weight(
-    num_ranks: int, parallel: dict[str, Any], rank: int, where: str
-) -> None:
-    """FAULTS row 28: on any rank."""
-    found = on_ranks(tiny_config(parallel=parallel), num_ranks, Fault(rank, where, ALL, math.inf))
-    assert [len(scales) for scales in found.scales] == [1, 1, 2, 1]
-    assert [result.applied for result in found.results] == [True, True, False, True]
-    assert_same(found.weights[2], found.weights[1])
-    assert (found.weights[3][MATRIX] != found.weights[2][MATRIX]).any() and np.isfinite(found.weights[3][MATRIX]).all()
-    report = not_finite(found)
-    assert report.verdict == "data"
-    num_tokens = NUM_STEPS * 8 * 16
-    assert found.counters == (NUM_STEPS, NUM_STEPS * 8, num_tokens, 1, 0)
-    samples = {2: (22, 24), 1: (22, 24)}  # of the last micro-batch of two; of the third step; of 8
-    if where == "loss":
-        assert report.samples == list(range(*samples[num_ranks]))
 
 
 def test_several_ranks_and_micro_batches_are_named() -> None:

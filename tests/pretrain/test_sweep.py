@@ -18,7 +18,6 @@ from unittest import mock
 import pytest
 import torch
 import torch.distributed as dist
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from corpus.engine.durable import RunLock
 from corpus.engine.errors import UsageError
@@ -28,6 +27,7 @@ from pretrain.config import RunConfig
 from pretrain.plan.tuning.measure import Measurement, RankReport
 from pretrain.sweep import cells_of
 from pretrain.sweep_report import Cell, Grid, Kernels, Row, table
+from tests.pretrain.operations import Operations
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.test_scale import TINY
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
@@ -93,23 +93,11 @@ def test_compiled_kernels_need_a_compiler(monkeypatch: pytest.MonkeyPatch) -> No
     assert refused == {"torch.compile needs a C++ compiler, and there is no g++ or clang++": ["kernels=compiled"]}
 
 
-class Operations(TorchDispatchMode):
-    """What runs, by name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.add(func.name())
-        return func(*args, **(kwargs or {}))
-
-
 def steps_of(kernels: Kernels) -> tuple[set[str], list[float]]:
     [place] = cells_of(tiny_config(), 1, ["mbs=2"], [kernels])[0]
     with tiny_run(place.config) as run, Operations() as operations:
         losses = train_steps(run, 3)[0]
-    return operations.names, losses
+    return set(operations.counts), losses
 
 
 def test_plain_kernels_compute_the_same_with_scores_in_memory() -> None:

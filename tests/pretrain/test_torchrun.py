@@ -3,7 +3,6 @@ code says."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -16,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pretrain.texts import small_tokenizer, text_folder
-from tests.tokenizer.texts import documents
+from tests.pretrain.texts import losses, small_corpus
 
 pytestmark = pytest.mark.slow
 NUM_STEPS = 8
@@ -51,12 +49,9 @@ _end(_run())
 @pytest.fixture(scope="module")
 def arguments(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Of `train`, all but --out."""
-    folder = tmp_path_factory.mktemp("data")
-    tokenizer = small_tokenizer(folder / "tokenizer.model")
-    shards = {"00000-00-train": documents(120), "00000-00-validation": documents(130)[120:]}
-    tokens = text_folder(folder / "tokens", tokenizer, shards)
+    folder = small_corpus(tmp_path_factory.mktemp("data"))
     overrides = [word for key, value in RUN.items() for word in ("--set", f"{key}={value}")]
-    folders = ["--data", str(tokens), "--tokenizer", str(folder / "tokenizer.model")]
+    folders = ["--data", str(folder / "tokens"), "--tokenizer", str(folder / "tokenizer.model")]
     return ["train", "--config", "demo", *folders, *overrides, "--out"]
 
 
@@ -96,12 +91,6 @@ def ended(processes: Sequence[subprocess.Popen[str]]) -> tuple[list[int], str]:
         with ThreadPoolExecutor(len(processes)) as pool:
             said = list(pool.map(lambda process: process.communicate(timeout=DEADLINE_SECONDS)[1], processes))
         return [process.returncode for process in processes], "".join(said)
-
-
-def losses(out: Path) -> dict[int, float]:
-    """By step; the last line of a step counts."""
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_bytes().splitlines()]
-    return {line["step"]: line["loss"] for line in lines if line["kind"] == "train"}
 
 
 @pytest.fixture(scope="module")

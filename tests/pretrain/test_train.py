@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 import tomlkit
 
@@ -31,7 +30,7 @@ from pretrain.training.optim import GradNorms
 from pretrain.training.state import Order
 from pretrain.training.step import StepResult, note_order, train_step
 from tests.pretrain.ranks import RanksFailed, reused_ranks, run_ranks
-from tests.pretrain.texts import small_tokenizer, text_folder
+from tests.pretrain.texts import losses, recorded, small_tokenizer, text_folder
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 from tests.tokenizer.texts import documents
 from tokenizer.model import Tokenizer
@@ -73,17 +72,11 @@ def train_here(config: RunConfig, data: Path, out: Path) -> None:
     train.train(config, data / "tokens", out, data / "tokenizer.model")
 
 
-def recorded(out: Path, kind: str = "train") -> dict[int, dict[str, Any]]:
-    """The lines of one kind in metrics.jsonl by step; the last of a step counts."""
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return {line["step"]: line for line in lines if line["kind"] == kind}
-
-
 @pytest.fixture(scope="module")
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An uninterrupted run on two ranks."""
     out = tmp_path_factory.mktemp("whole")
-    reused_ranks(train_here, 2, run_config(), data, out)
+    reused_ranks(train_here, 2, run_config(metrics={"every_steps": 1, "tensorboard": True}), data, out)
     return out
 
 
@@ -217,10 +210,6 @@ def stopped_and_resumed(config: RunConfig, out: Path, tokenizer: Path) -> list[l
     return [*said, printed.getvalue().splitlines()]
 
 
-def losses(out: Path) -> list[float]:
-    return [line["loss"] for line in recorded(out).values()]
-
-
 def command(data: Path, out: Path, config: Path, num_ranks: int) -> list[str]:
     folders = ["--data", str(data / "tokens"), "--out", str(out), "--tokenizer", str(data / "tokenizer.model")]
     return [sys.executable, "-m", "pretrain", "train", "--config", str(config), *folders, "--nproc", str(num_ranks)]
@@ -291,7 +280,7 @@ def test_a_run_on_tensor_and_pipeline_ranks_stops_and_goes_on(data: Path, whole:
     assert "4 x cpu, fp32, tp 2 x pp 2, 1f1b, zero 2; " in said[0]
     assert said[1].startswith("resuming from ") and said[1].endswith("(step 2)")
     assert silent == [[], [], []]
-    np.testing.assert_allclose(losses(tmp_path), losses(whole), rtol=1e-3)
+    assert losses(tmp_path) == pytest.approx(losses(whole), rel=1e-3)
     ours, theirs = (recorded(out, "validation") for out in (tmp_path, whole))
     assert list(ours) == list(theirs)
     for step_number, line in theirs.items():

@@ -3,7 +3,9 @@ checkpoints."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,14 @@ SEQUENCE_LENGTH = 6
 
 def small_tokenizer(path: Path, vocab_size: int = 500) -> Tokenizer:
     """A tokenizer of `vocab_size` entries; its model file is `path`."""
-    config = TokenizerConfig.model_validate({"vocab_size": vocab_size, "num_threads": 1})
-    path.write_bytes(train_tokenizer(documents(200), config))
+    path.write_bytes(_trained_tokenizer(vocab_size))
     return Tokenizer(path)
+
+
+@cache
+def _trained_tokenizer(vocab_size: int) -> bytes:
+    config = TokenizerConfig.model_validate({"vocab_size": vocab_size, "num_threads": 1})
+    return train_tokenizer(documents(200), config)
 
 
 def text_folder(folder: Path, tokenizer: Tokenizer, shards: Mapping[str, Sequence[str]], first_id: int = 0) -> Path:
@@ -44,6 +51,13 @@ def text_folder(folder: Path, tokenizer: Tokenizer, shards: Mapping[str, Sequenc
         for name, texts in shards.items()
     }
     return write_folder(folder, rows, tokenizer.vocab_size, tokenizer.eod, tokenizer.sha256)
+
+
+def small_corpus(folder: Path) -> Path:
+    """The same folder, with `tokens` of 120 documents and 10 held-out ones, and their `tokenizer.model`."""
+    shards = {"00000-00-train": documents(120), "00000-00-validation": documents(130)[120:]}
+    text_folder(folder / "tokens", small_tokenizer(folder / "tokenizer.model"), shards)
+    return folder
 
 
 def smallest_config(vocab_size: int = 500, **sections: Any) -> RunConfig:
@@ -84,3 +98,13 @@ def batch_tokens(corpora: Any, order: Any, config: RunConfig, first: int, count:
     batch = new_loader(corpora, order, config).batch(first, count)
     whole: list[list[int]] = np.concatenate([batch.tokens, batch.targets[:, -1:]], axis=1).tolist()
     return whole
+
+
+def recorded(out: Path, kind: str = "train") -> dict[int, dict[str, Any]]:
+    """The lines of one kind in metrics.jsonl by step; the last of a step counts."""
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return {line["step"]: line for line in lines if line["kind"] == kind}
+
+
+def losses(out: Path) -> dict[int, float]:
+    return {step: line["loss"] for step, line in recorded(out).items()}

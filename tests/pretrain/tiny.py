@@ -58,6 +58,7 @@ def tiny_config(**sections: Mapping[str, Any]) -> RunConfig:
                      "timeout_minutes": 1.0, "max_grad_norm": 0.5},
         "checkpoint": {"every_steps": 2},
         "evaluation": {"every_steps": 100},
+        "metrics": {"tensorboard": False},
     }  # fmt: skip
     for name, section in sections.items():
         values[name] = {**values.get(name, {}), **section}

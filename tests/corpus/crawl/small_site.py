@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 
 from corpus.__main__ import main
 from corpus.crawl.network.fetched import Fetched
+from tests.fork_server import ForkServer
 
+CRAWLER = ForkServer("corpus.crawl.session", "corpus.crawl.run")
 HTML = (b"Content-Type", b"text/html; charset=utf-8")
 CHARACTERS = "子曰学而时习之不亦说乎有朋自远方来乐人知愠君其为也孝弟好犯上者鲜矣作乱未务本立道生仁与巧言令色曾吾日三省身谋忠交信传"
 
@@ -136,11 +138,10 @@ class Child:
 
     def __init__(self, words: Sequence[str], file_bytes: int | None = None) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["corpus.crawl.session", "corpus.crawl.run"])
         with tempfile.NamedTemporaryFile(delete=False) as file:
             self._said = Path(file.name)
         self._process = context.Process(target=_run, args=(list(words), str(self._said), file_bytes))
-        self._process.start()
+        CRAWLER.start(self._process)
         assert self._process.pid is not None
         self.pid = self._process.pid
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -72,7 +72,6 @@ corpora = st.tuples(
 )
 
 
-@settings(max_examples=40)
 @given(corpora, st.integers(0, 3))
 def test_each_example_is_whole_and_seen_once_an_epoch(corpus: tuple[list[Sizes], int, int], epoch: int) -> None:
     shards, length, seed = corpus
@@ -178,7 +177,6 @@ def test_packs_are_arrays() -> None:
     assert peak < 24 * len(lengths) and most < 80 * len(lengths)
 
 
-@settings(max_examples=40)
 @given(corpora, st.data())
 def test_the_samples_of_tokens_are_those_whose_spans_hold_one(
     corpus: tuple[list[Sizes], int, int], data: st.DataObject

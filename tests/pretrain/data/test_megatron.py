@@ -228,8 +228,6 @@ def test_a_sample_has_a_span_for_each_document() -> None:
     assert stream.spans(0, 1) == [[Span(0, 5, 8), Span(0, 4, 5), Span(0, 0, 2)]]
     with pytest.raises(ValueError, match=r"samples \[0, 2\) of a run of 1"):
         stream.spans(0, 2)
-    with pytest.raises(IndexError, match="shard 1"):
-        stream.samples(1, 0, 1, 1)
 
 
 def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,12 +66,6 @@ def test_the_samples_of_tokens_are_those_whose_spans_hold_one(
     assert stream.samples(shard, start, stop, limit) == expected
 
 
-@pytest.mark.parametrize(("start", "stop"), [(-1, 2), (3, 2), (0, 11)])
-def test_tokens_that_are_not_there_are_a_bug_of_the_caller(start: int, stop: int) -> None:
-    with pytest.raises(IndexError, match="of shard 0, which has 10"):
-        Stream(shards_of([10]), 2).samples(0, start, stop, 9)
-
-
 def test_looking_ahead_changes_nothing() -> None:
     """Jumps forwards and back, over epochs, past what is remembered, and more than is remembered."""
     stream = Stream(shards_of([3001]), 2, seed=5)
@@ -99,18 +93,6 @@ def test_more_tokens_than_have_places_are_refused() -> None:
     assert len(set(Stream([HugeShard(MAX_TOKENS)], 1).windows(2**62 - 3, 4).tolist())) == 4
     with pytest.raises(UsageError, match="at most"):
         Stream([HugeShard(MAX_TOKENS), HugeShard(1)], 1)
-
-
-@pytest.mark.parametrize("sequence_length", [0, -1])
-def test_a_sequence_length_below_one_is_refused(sequence_length: int) -> None:
-    with pytest.raises(UsageError, match="sequence_length"):
-        Stream(shards_of([10]), sequence_length)
-
-
-@pytest.mark.parametrize(("start", "count"), [(-1, 2), (3, -1)])
-def test_a_negative_sample_is_a_bug_of_the_caller(start: int, count: int) -> None:
-    with pytest.raises(ValueError, match="negative"):
-        Stream(shards_of([10]), 2).windows(start, count)
 
 
 @pytest.mark.parametrize("size", [2**31 + 5, 2**53 + 1, 2**62 - 4])

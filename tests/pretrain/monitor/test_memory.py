@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
+import torch
 
 from corpus.engine.errors import Stopped, UsageError
 from pretrain import checkpoint
@@ -22,9 +21,9 @@ from pretrain.parallel.base import mesh
 from pretrain.run import train
 from pretrain.training.step import Run, StepResult, train_step
 from pretrain.workload.memory import estimate
-from tests.pretrain.ranks import reused_ranks
-from tests.pretrain.test_train import recorded, run_config, train_here
-from tests.pretrain.texts import documents, small_tokenizer, text_folder
+from tests.pretrain.ranks import reused_ranks, run_ranks
+from tests.pretrain.test_train import run_config, train_here
+from tests.pretrain.texts import recorded, small_corpus
 from tests.pretrain.tiny import tiny_config
 
 
@@ -108,19 +107,16 @@ def test_files_are_not_counted_as_held(tmp_path: Path) -> None:
     assert process_bytes(1 << 22, root) == 0  # of a rank that has ended
 
 
-HOLDS_64_MB = """
-import torch
-from pretrain.monitor.memory import process_bytes
-before = process_bytes()
-held = torch.ones(1 << 24)
-print(process_bytes() - before)
-"""
+def bytes_of_a_tensor() -> int:
+    before = process_bytes()
+    held = torch.ones(1 << 24)
+    return process_bytes() - before + 0 * len(held)
 
 
 def test_this_process_is_measured() -> None:
     """In a process of its own: here earlier tests have left freed memory, which is given out first."""
-    said = subprocess.run([sys.executable, "-c", HOLDS_64_MB], check=True, capture_output=True, text=True).stdout
-    assert 60e6 < int(said) < 80e6
+    (grown,) = run_ranks(bytes_of_a_tensor, 1)
+    assert 60e6 < grown < 80e6
     assert available_bytes() > 0
 
 
@@ -193,18 +189,6 @@ def test_the_advice_that_saves_most_comes_first(name: str, sets: list[str], firs
     advice = message.splitlines()[-1]
     assert advice.startswith(first)
     assert absent not in advice
-
-
-def test_what_may_not_fit_is_told() -> None:
-    """Between what is certain and what is estimated."""
-    config = load_config("demo", ["model.num_layers=12"])
-    (found,) = estimate(config, 1, "cpu")
-    stated = (found.host_bytes + found.host_bytes_at_least) / 2 / GIB
-    ((message, said),) = reused_ranks(
-        checked, 1, load_config("demo", ["model.num_layers=12", f"training.host_memory_gib={stated}"]), 1 << 20
-    )
-    assert message == ""
-    assert len(said) == 1 and said[0].startswith("WARNING: host memory may not suffice: ")
 
 
 def watched(config: RunConfig, out: Path, held: list[int]) -> tuple[list[Any], list[str]]:
@@ -285,11 +269,7 @@ def test_without_a_budget_the_limit_is_what_there_is() -> None:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    tokenizer = small_tokenizer(folder / "tokenizer.model")
-    shards = {"00000-00-train": documents(150), "00000-00-validation": documents(160)[150:]}
-    text_folder(folder / "tokens", tokenizer, shards)
-    return folder
+    return small_corpus(tmp_path_factory.mktemp("data"))
 
 
 def too_much_at_step(config: RunConfig, data: Path, out: Path, rank: int) -> str:

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.engine.chart import HEIGHT, TOP
 from pretrain.__main__ import main
 from pretrain.monitor import report
-from pretrain.monitor.log import CELLS, Curve, RunLog, read_log
-from pretrain.monitor.metadata import baselines, charts, headline, state
+from pretrain.monitor.log import CELLS, Curve, read_log
+from pretrain.monitor.metadata import baselines, charts, state
 from pretrain.run.evaluation import _draw_report
 from tests.html_page import Page
 
@@ -124,11 +123,6 @@ def test_phases_that_took_no_time_are_not_named(tmp_path: Path) -> None:
     assert [name for name, _ in chart.legend] == ["forward"]
 
 
-def test_small_speeds_have_a_unit_of_their_own(tmp_path: Path) -> None:
-    for flops, shown in ((2.1e10, ("21", "GFLOP/s, mean")), (2e12, ("2", "TFLOP/s, mean"))):
-        assert shown in headline(read_log(write(tmp_path, trained(1, flops_per_second=flops))))
-
-
 def test_a_step_that_was_done_again_counts_once(tmp_path: Path) -> None:
     text = (
         record("start", 0)
@@ -141,13 +135,6 @@ def test_a_step_that_was_done_again_counts_once(tmp_path: Path) -> None:
     assert values_of(log.curve("train/loss")) == {1: 9.99, 2: 9.98, 3: 7.0}  # 4 and 5 are still to come again
     assert not log.curve("validation/loss").cells and log.restarts == [2] and log.step == 3
     assert state(log).startswith("Running at step 3")
-
-
-def test_logs_without_starts_are_read_too(tmp_path: Path) -> None:
-    lines = (trained(1, 2, 3) + trained(2, 3, 4)).replace('"at"', '"then"')
-    log = read_log(write(tmp_path, lines))
-    assert log.restarts == [1] and [cell.step for cell in log.curve("train/loss").cells] == [1, 2, 3, 4]
-    assert main(["report", str(tmp_path)]) == 0
 
 
 def test_a_torn_line_and_foreign_lines_are_left_out(tmp_path: Path) -> None:
@@ -163,11 +150,6 @@ def test_a_run_that_has_hardly_begun_has_a_page(tmp_path: Path, text: str) -> No
     assert "restarts" in markdown
     assert ("Nothing is recorded yet." in markdown) is (not text)
     assert ("Curves" in markdown) is ("loss" in text) and ("Curves" in page) is ("loss" in text)
-
-
-def test_a_stop_is_told(tmp_path: Path) -> None:
-    log = read_log(write(tmp_path, record("start", 0) + trained(5) + record("stop", 5, reason="memory")))
-    assert state(log) == "Stopped after step 5 (memory); the same command goes on."
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,13 +198,3 @@ def test_a_long_run_has_a_small_page(tmp_path: Path) -> None:
     assert report.write_report(tmp_path).stat().st_size < 400_000
     log = read_log(tmp_path)
     assert log.counts["save"] == 4000 and len(log.timeline()) == 200
-
-
-def test_shares_are_stacked_to_the_top() -> None:
-    log = RunLog("r")
-    for step in (1, 2, 3):
-        log.take({"kind": "train", "step": step, "phases": {"forward": 0.25, "backward": 0.75}}, step)
-    (chart,) = (chart for chart in charts(log) if chart.title == "Where the time goes")
-    forward, backward = re.findall(r'class="area c\d" d="M([^"]*)z"', chart.figure)
-    heights = [sorted({float(place.split()[1]) for place in area.split("L")}) for area in (forward, backward)]
-    assert heights == [[180.5, HEIGHT - 24], [TOP, 180.5]]

@@ -17,13 +17,12 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 
-from pretrain import checkpoint
 from pretrain.config import RunConfig
 from pretrain.model import GPT
 from pretrain.parallel.base.params import init_parameters, param_specs
 from pretrain.parallel.engine import compose, fsdp
 from pretrain.training.optim import create_state, new_optimizer
-from tests.pretrain.checkpoints import assert_equal, contents, resume, save
+from tests.pretrain.checkpoints import assert_equal, contents, resume, save, train_and_save
 from tests.pretrain.models import small
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
@@ -94,7 +93,7 @@ def test_offload_changes_no_bit(num_ranks: int, parallel: dict[str, Any], precis
     """Clipping, both storages of a tied weight and a checkpoint on the way included."""
     configs = (
         tiny_config(
-            model={"num_layers": 4},
+            model={"num_layers": 4 if parallel.get("schedule") == "zbv" else 2},
             training={"precision": precision, "loss_scale": {"initial": 1024.0}},
             parallel={**parallel, "offload": offload},
         )
@@ -107,24 +106,13 @@ def test_offload_changes_no_bit(num_ranks: int, parallel: dict[str, Any], precis
         assert_same(ours, theirs)
 
 
-def resumed(config: RunConfig, out: Path) -> dict[str, Any]:
-    with tiny_run(config) as run:
-        resume(run, out)
-        return contents(run)
-
-
 def test_a_checkpoint_is_the_same_with_and_without(tmp_path: Path) -> None:
     """Written with offload, it is read without, and the other way round."""
     plain, offloaded = (tiny_config(parallel={"offload": offload}) for offload in (False, True))
-    for number, (first, second) in enumerate([(plain, offloaded), (offloaded, plain)]):
-        out = tmp_path / str(number)
-        written = reused_ranks(trained, 2, first, out)
-        assert checkpoint.newest(out) is not None
-        loaded = reused_ranks(resumed, 2, second, out)
-        assert loaded[0]["state"].keys() == written[0]["contents"]["state"].keys()
-        again = reused_ranks(resumed, 2, first, out)
-        for ours, theirs in zip(loaded, again, strict=True):
-            assert_equal(ours, theirs)
+    for first, second, out in ((plain, offloaded, tmp_path / "a"), (offloaded, plain, tmp_path / "b")):
+        written, loaded = reused_ranks(train_and_save, 2, first, out, 1), reused_ranks(train_and_save, 2, second, out)
+        for ours, theirs in zip(loaded, written, strict=True):
+            assert_equal(ours["loaded"], theirs["last"])
 
 
 def where(config: RunConfig) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""Parameters cut over tensor-parallel ranks: their gradients through FSDP2 and recompute equal those of one process."""
+"""Parameters cut over tensor-parallel ranks: their gradients through FSDP2 equal those of one process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
-from typing import Any
+from collections.abc import Sequence
+from functools import lru_cache
 
 import pytest
 import torch
@@ -12,14 +11,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.nn import functional as F
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-    noop_context_fn,
-)
 
 from pretrain.data import IGNORED_TARGET
 from pretrain.parallel.base.params import ParamSpec
@@ -40,23 +33,15 @@ SPECS = [
     ParamSpec("down.bias", (WIDTH,), "zeros", "vector", "tokens"),
 ]
 
-_ops = torch.ops._c10d_functional
-COLLECTIVES = (
-    _ops.all_gather_into_tensor.default,
-    _ops.reduce_scatter_tensor.default,
-    _ops.all_reduce.default,
-)
-
 Gradients = dict[str, Tensor]
 
 
 class Toy(nn.Module):
     """Embedding, norms, two products, a tied head: a parameter of each way to be cut or copied."""
 
-    def __init__(self, axis: TensorAxis, context_fn: Callable[..., Any] | None = None) -> None:
+    def __init__(self, axis: TensorAxis) -> None:
         super().__init__()
         self.axis = axis
-        self.context_fn = context_fn  # of recompute
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         self.norm = nn.RMSNorm(WIDTH)
         self.up = nn.Linear(WIDTH, FFN_SIZE)
@@ -67,11 +52,7 @@ class Toy(nn.Module):
 
     def forward(self, tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
         axis = self.axis
-        x_BTD = axis.embed(tokens_BT, axis.weight(self.embedding))
-        if self.context_fn is None:
-            x_BTD = self.block(x_BTD)
-        else:
-            x_BTD = checkpoint(self.block, x_BTD, use_reentrant=False, context_fn=self.context_fn)
+        x_BTD = self.block(axis.embed(tokens_BT, axis.weight(self.embedding)))
         (logits_BTV,) = products(x_BTD, [Matrix(self.head.weight, axis.weight(self.head), None)], axis)
         return axis.cross_entropy_sum(logits_BTV, targets_BT, VOCAB_SIZE)
 
@@ -85,10 +66,10 @@ class Toy(nn.Module):
         return x_BTD + (self.axis.reduce_scatter(F.linear(y_BTF, weight(self.down))) + weight(self.down, "bias")).tanh()
 
 
-def toy(axis: TensorAxis, mesh: DeviceMesh | None, dtype: torch.dtype, context_fn: Any = None) -> Toy:
+def toy(axis: TensorAxis, mesh: DeviceMesh | None, dtype: torch.dtype) -> Toy:
     """With the same weights on any mesh, its data-parallel gradients summed."""
     with torch.device("meta"):
-        model = Toy(axis, context_fn).to(dtype)
+        model = Toy(axis).to(dtype)
     if mesh is not None:
         distribute(model, SPECS, mesh["tp"], axis.sequence_parallel)
     model.to_empty(device="cpu")
@@ -111,15 +92,12 @@ def micro_batch(index: int) -> tuple[Tensor, Tensor]:
     return tokens, targets.masked_fill(torch.rand(targets.shape, generator=generator) < 0.2, IGNORED_TARGET)
 
 
-def backward(model: nn.Module, indices: Sequence[int]) -> None:
+def train(model: nn.Module, indices: Sequence[int]) -> Gradients:
     """Of the micro-batches' summed losses; FSDP2 reduces gradients after the last one."""
     for index in indices:
         if isinstance(model, FSDPModule):
             model.set_requires_gradient_sync(index == indices[-1])
         model(*micro_batch(index)).backward()
-
-
-def whole_gradients(model: nn.Module) -> Gradients:
     gradients = {}
     for name, parameter in model.named_parameters():
         gradient = parameter.grad
@@ -129,15 +107,6 @@ def whole_gradients(model: nn.Module) -> Gradients:
             gradient = gradient.full_tensor()
         gradients[name] = gradient
     return gradients
-
-
-def train(model: nn.Module, indices: Sequence[int]) -> Gradients:
-    backward(model, indices)
-    return whole_gradients(model)
-
-
-def alone(indices: Sequence[int]) -> Gradients:
-    return train(toy(ALONE, None, torch.float64), indices)
 
 
 def assert_same(gradients: Gradients, expected: Gradients, tolerance: float) -> None:
@@ -166,7 +135,7 @@ def check_gradients(num_data_ranks: int) -> None:
     mesh = mesh_of(num_data_ranks)
     first = NUM_MICRO_BATCHES * mesh.get_local_rank("dp")
     mine = range(first, first + NUM_MICRO_BATCHES)
-    expected = alone(range(NUM_MICRO_BATCHES * num_data_ranks))
+    expected = train(toy(ALONE, None, torch.float64), range(NUM_MICRO_BATCHES * num_data_ranks))
     for sequence_parallel in (False, True):
         axis = TensorAxis.of(mesh["tp"], sequence_parallel)
         assert_same(train(sharded(toy(axis, mesh, torch.float64), mesh), mine), expected, 1e-13)
@@ -177,36 +146,6 @@ def check_gradients(num_data_ranks: int) -> None:
 @pytest.mark.parametrize(("num_ranks", "num_data_ranks"), [(2, 1), pytest.param(4, 2, marks=pytest.mark.long)])
 def test_gradients_of_all_parameters_come_out_of_fsdp_whole(num_ranks: int, num_data_ranks: int) -> None:
     reused_ranks(check_gradients, num_ranks, num_data_ranks)
-
-
-def keep_collectives(_context: Any, operator: Any, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if operator in COLLECTIVES else CheckpointPolicy.PREFER_RECOMPUTE
-
-
-def check_recompute() -> list[tuple[int, ...]]:
-    """For each axis and kind of recompute the gathers, reduce-scatters and all-reduces of one micro-batch."""
-    mesh = mesh_of(1)
-    expected = alone([0])
-    counts = []
-    selective = partial(create_selective_checkpoint_contexts, keep_collectives)
-    for sequence_parallel in (True, False):
-        axis = TensorAxis.of(mesh["tp"], sequence_parallel)
-        for context_fn in (None, selective, noop_context_fn):
-            model = sharded(toy(axis, mesh, torch.float64, context_fn), mesh)
-            with Operations() as operations:
-                backward(model, [0])
-            assert_same(whole_gradients(model), expected, 1e-13)
-            counts.append(tuple(operations.counts[operator.name()] for operator in COLLECTIVES))
-    return counts
-
-
-def test_selective_recompute_keeps_what_ranks_have_exchanged() -> None:
-    """In the forward one exchange before the block, two in it and one after, and the loss's; in the backward the first
-    four in reverse, and under sequence parallelism the tokens again for both products' weights. FSDP2 sums the copies'
-    gradients (norms, bias). Full recompute repeats the block's two."""
-    with_parallel_tokens = [(7, 4, 3), (7, 4, 3), (8, 5, 3)]
-    without = [(1, 0, 5), (1, 0, 5), (1, 0, 6)]
-    assert reused_ranks(check_recompute, 2) == [with_parallel_tokens + without] * 2
 
 
 def check_distribute() -> None:
@@ -234,20 +173,3 @@ def check_distribute() -> None:
 
 def test_distribute_sends_nothing_and_ties_stay() -> None:
     reused_ranks(check_distribute, 2)
-
-
-def check_placements() -> None:
-    """How the gradients of copies are to be understood, before anyone sums them."""
-    mesh = mesh_of(1)
-    for sequence_parallel, placement in ((True, Partial()), (False, Replicate())):
-        model = toy(TensorAxis.of(mesh["tp"], sequence_parallel), mesh, torch.float64)
-        model(*micro_batch(0)).backward()
-        for spec in SPECS:
-            gradient = model.get_parameter(spec.name).grad
-            assert isinstance(gradient, DTensor)
-            kinds = {"tokens": placement, "heads": Partial(), 0: Shard(0), 1: Shard(1)}
-            assert gradient.placements == (kinds[spec.tp_dim],)
-
-
-def test_gradients_of_copies_are_parts_with_sequence_parallelism_alone() -> None:
-    reused_ranks(check_placements, 2)

@@ -81,6 +81,7 @@ QUICK = [
     "pp 2, 1f1b, tp 2 sp, document, untied",
     "pp 2, zero-bubble, tp 2, m 5",
     "pp 2, interleaved, dp 2, zero 3",
+    "pp 2, zero-bubble, dp 2, zero 1, m 5, untied, bias",  # the weights' gradients come outside of FSDP2's backward
     "pp 4, 1f1b, m 5, prefix",  # which shows where another layer follows
     "pp 2, zbv, tp 2 sp, dp 2, zero 3",
 ]
