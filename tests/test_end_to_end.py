@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from corpus.__main__ import main as corpus_main
+from corpus.__main__ import main as corpus
 from tests.corpus.texts import document
 from tests.pretrain.texts import losses
-from tokenizer.__main__ import main as tokenizer_main
+from tokenizer.__main__ import main as tokenizer
 
 NUM_DOCUMENTS = 300
 STEPS = 12
@@ -69,10 +69,9 @@ def train_arguments(data: Path, out: Path) -> list[str]:
 
 def build(inputs: Path, out: Path, workers: int) -> None:
     shards = ["--set", "sources.task_bytes=20000"]
-    files = ["--input", str(inputs / "*.jsonl"), "--out", str(out), "--workers", str(workers), "--quiet"]
-    assert corpus_main(["run", "--recipe", "web_zh", *files, *shards]) == 0
-    words = ["run", "--recipe", "web_zh", "--out", str(out), "--workers", str(workers), *TOKENIZER]
-    assert tokenizer_main(words) == 0
+    words = ["--out", str(out), "--workers", str(workers), "--quiet"]
+    assert corpus(["run", "--recipe", "web_zh", "--input", str(inputs / "*.jsonl"), *words, *shards]) == 0
+    assert tokenizer(["run", "--recipe", "web_zh", *words, *TOKENIZER]) == 0
 
 
 def shard_digests(out: Path) -> dict[str, str]:

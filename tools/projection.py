@@ -216,18 +216,10 @@ def manifest_of(name: str, corpus: Corpus, count: int) -> Folder:
     rows["bands"] = corpus.kept_documents * bands // count
     rows["buckets"] = int(SHARED * corpus.kept_documents) * bands // count
     documents = corpus.kept_documents // count
-    files = {
-        f"{kind}/{number:05d}-00000.x": {"bytes": 1, "rows": rows.get(kind, documents), "sha256": SAMPLE_HASH}
-        for kind in FILES.get(name, ("data", "fates"))
-        for number in range(count)
-    }
+    kinds = FILES.get(name, ("data", "fates"))
+    entries = {kind: {"bytes": 1, "rows": rows.get(kind, documents), "sha256": SAMPLE_HASH} for kind in kinds}
+    files = {f"{kind}/{number:05d}-00000.x": entry for kind, entry in entries.items() for number in range(count)}
     return Folder(name, name, {"files": files, "counts": {"extra": {}}, "stage": name})
-
-
-def manifest_bytes(files: int) -> int:
-    """What the manifest of a stage with so many files takes; above `durable.MAX_JSON_BYTES` it is refused."""
-    entry = {"statistics/00000-00000.parquet": {"bytes": 1 << 28, "rows": 100_000, "sha256": SAMPLE_HASH}}
-    return files * len(json.dumps(entry, indent=1))
 
 
 def rates_of(out: str) -> tuple[dict[str, Rate], float]:
@@ -293,7 +285,8 @@ def _notes(
     )
     reads, files = sum(work.reads for work in found), sum(work.files for work in found)
     widest = max(found, key=lambda work: work.files - work.tasks)
-    size = manifest_bytes(widest.files - widest.tasks)
+    entry = {"statistics/00000-00000.parquet": {"bytes": 1 << 28, "rows": 100_000, "sha256": SAMPLE_HASH}}
+    size = (widest.files - widest.tasks) * len(json.dumps(entry, indent=1))  # larger ones are refused
     notes.append(
         f"files: {files:,}; the largest manifest ({widest.stage}) {size / 1e6:,.0f} MB of at most "
         f"{durable.MAX_JSON_BYTES / 1e6:,.0f} MB, so {corpus.text_bytes / 1e12 * durable.MAX_JSON_BYTES / size:,.0f} "

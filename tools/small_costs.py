@@ -8,9 +8,9 @@ CPU seconds of this process; files lie in the page cache. tools/projection.py ha
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from corpus.engine import durable
 from corpus.engine.run import run_stages
 from corpus.engine.stage import MANIFEST_FORMAT, MANIFEST_NAME, Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
+from tools.bench.timing import timed
 from tools.projection import READS_A_SECTION, Corpus, manifest_of
 
 MEASURED_FILES, MEASURED_SECTIONS, MEASURED_TASKS = 2_000, 2_048, 400
@@ -55,20 +56,18 @@ def measure() -> str:
             cuts = records.cuts_of(np.full(MEASURED_SECTIONS, 8))
             records.write_sections(path, cuts, [np.zeros(8 * MEASURED_SECTIONS, records.RECORD_DTYPE)])
             files.append(File(str(path), path.stat().st_size, "", 8 * MEASURED_SECTIONS))
-        start = time.process_time()
-        last = MEASURED_SECTIONS - 1
-        runs = [records.section(file, last, last + 1, records.RECORD_DTYPE) for file in files]
-        records.Runs(runs, records.RECORD_DTYPE).read()
-        read = (time.process_time() - start) / MEASURED_FILES / READS_A_SECTION
+        read = timed(partial(_read_last_sections, files))[0] / MEASURED_FILES / READS_A_SECTION
         manifest = manifest_of("signatures", Corpus(1, 1, MEASURED_FILES, 1.0), MEASURED_FILES).manifest
         durable.write_json(Path(folder, MANIFEST_NAME), {**manifest, "format": MANIFEST_FORMAT})
-        start = time.process_time()
-        Folder.open(folder).files("bands")
-        opened = (time.process_time() - start) / len(manifest["files"])
-        start = time.process_time()
-        run_stages([Nothing()], f"{folder}/out", workers=1)  # whose time is not this process's
-        spent = time.process_time() - start
+        opened = timed(lambda: Folder.open(folder).files("bands"))[0] / len(manifest["files"])
+        spent, _ = timed(lambda: run_stages([Nothing()], f"{folder}/out", workers=1))  # its time is not this process's
     return f"READ_SECONDS {read:.1e}\nENTRY_SECONDS {opened:.1e}\nDRIVER_SECONDS {spent / MEASURED_TASKS:.1e}"
+
+
+def _read_last_sections(files: list[File]) -> None:
+    last = MEASURED_SECTIONS - 1
+    runs = [records.section(file, last, last + 1, records.RECORD_DTYPE) for file in files]
+    records.Runs(runs, records.RECORD_DTYPE).read()
 
 
 if __name__ == "__main__":

@@ -4,14 +4,11 @@ users."""
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.contracts.helps import help_of
+from tests.contracts.helps import help_of, run_module
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = {
@@ -77,20 +74,6 @@ OPTIONS = {
 }
 
 
-@cache
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m WORDS`."""
-    return subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("verb", OPTIONS)
 def test_a_verb_has_its_options(verb: str) -> None:
     offered = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", help_of(*verb.split())))
@@ -99,9 +82,7 @@ def test_a_verb_has_its_options(verb: str) -> None:
 
 @pytest.mark.parametrize("package", ["corpus", "tokenizer", "pretrain"])
 def test_help_lists_every_verb_and_no_other(package: str) -> None:
-    done = run(package, "--help")
-    assert done.returncode == 0, done.stderr
-    [commands] = re.findall(r"^(?:commands|positional arguments):\n(.*?)(?:^\S|\Z)", done.stdout, re.M | re.S)
+    [commands] = re.findall(r"^(?:commands|positional arguments):\n(.*?)(?:^\S|\Z)", help_of(package), re.M | re.S)
     listed = set(re.findall(r"^ {4}([a-z]+)(?: |$)", commands, re.M))
     assert listed == {verb.split()[1] for verb in OPTIONS if verb.startswith(package)}
 
@@ -129,27 +110,9 @@ def test_the_examples_in_the_help_use_options_that_exist(package: str) -> None:
     ],
     ids=" ".join,
 )
-def test_a_mistake_in_usage_exits_with_2_and_no_traceback(words: tuple[str, ...]) -> None:
-    done = run(*words)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.strip()
-    assert "Traceback" not in done.stderr
-    assert not done.stdout
-
-
-@pytest.mark.parametrize(
-    "words",
-    [(), ("plan",), ("evaluate",), ("generate",), ("ablate",)],
-    ids=lambda words: " ".join(("pretrain", *words)),
-)
-def test_help_of_training_needs_no_torch(words: tuple[str, ...]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "pretrain", *words, "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=True,
-    )
-    assert not re.search(r"\| +torch$", done.stderr, re.M)
-    assert re.search(r"\| +argparse$", done.stderr, re.M)
+def test_a_mistake_in_usage_exits_with_2_and_no_traceback(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_module(*words) == 2
+    printed = capsys.readouterr()
+    assert printed.err.strip() and not printed.out

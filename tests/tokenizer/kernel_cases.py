@@ -37,7 +37,7 @@ TRICKY = (
     *(SPACE_MARK, SPACE_MARK * 3, "  ", "<s>", "</s>", "<unk>", "<0xE4>", EOD_PIECE, "⁇", "aaaa", "學", "\n\n"),
     *("<|im_start|>", "<n>", "<n><n>", "<n><n><n>", "床前 明", "\n\n\n", "a b", "学而时", "x"),
 )
-UNITS = ("a", "ab", " ", "a ", "\n", "\0", SPACE_MARK, "𠀀", "的", "=\t", "學而", "<n>", "\u0301")
+UNITS = ("ab", " ", "\n", SPACE_MARK, "𠀀", "的", "<n>", "\u0301")
 
 
 @dataclass(frozen=True)

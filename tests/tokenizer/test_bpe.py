@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from tests.tokenizer.kernel_cases import (
     arrow,
     assert_equal,
     foreign,
-    skewed,
     texts_of,
     vocabularies,
 )
@@ -47,14 +45,6 @@ def test_scans_and_the_heap_agree(known: list[Vocabulary], data: st.DataObject) 
         assert_equal(vocabulary.tokenizer, encode_with(with_short(vocabulary, short), arrow(texts), UINT16), texts)
 
 
-def test_random_prose_by_the_heap(known: list[Vocabulary]) -> None:
-    for number, vocabulary in enumerate(known):
-        source = random.Random(number)
-        texts = [skewed(vocabulary.alphabet, source.randrange(300), source) for _ in range(60)]
-        for short in (1, 10):
-            assert_equal(vocabulary.tokenizer, encode_with(with_short(vocabulary, short), arrow(texts), UINT16), texts)
-
-
 @pytest.mark.parametrize(
     "options", [{}, {"treat_whitespace_as_suffix": True}, {"split_by_whitespace": False}, {"split_digits": False}]
 )
@@ -68,10 +58,6 @@ def test_bpe_of_another_training_is_encoded_too(tmp_path: Path, options: dict[st
 def assert_refused(tokenizer: Tokenizer, reason: str, **changes: Any) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         build_kernel(tokenizer, replace(read_lexicon(tokenizer), **changes))
-
-
-def test_a_control_symbol_of_one_character_is_a_reason(tmp_path: Path) -> None:
-    assert_refused(foreign(tmp_path / "x.model", control_symbols=["学"]), "single character")
 
 
 def test_vocabularies_that_no_trainer_gives_are_refused(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:

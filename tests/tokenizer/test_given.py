@@ -24,12 +24,13 @@ def run(folder: Path, out: str, *words: str | Path) -> int:
     )
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    pq.write_table(pa.table({"text": documents(60)}), tmp_path / "one.parquet")
-    pq.write_table(pa.table({"text": documents(90, start=30)}), tmp_path / "other.parquet")
-    assert run(tmp_path, "one") == 0
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("given")
+    pq.write_table(pa.table({"text": documents(60)}), folder / "one.parquet")
+    pq.write_table(pa.table({"text": documents(90, start=30)}), folder / "other.parquet")
+    assert run(folder, "one") == 0
+    return folder
 
 
 def test_two_builds_share_a_tokenizer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

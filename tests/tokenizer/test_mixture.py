@@ -22,10 +22,10 @@ from corpus.engine.storage import fetch, list_inputs
 from tests.tokenizer.test_stages import RECIPE, Texts, digests, identity, shards_of
 from tests.tokenizer.texts import documents
 from tokenizer.build import stages
-from tokenizer.config import TokenizerConfig
 from tokenizer.documents import document_keys
 from tokenizer.encode import Copies, seeded_order
 from tokenizer.model import Tokenizer
+from tokenizer.pretrained import pretrained_tokenizer
 from tokenizer.shards import SPLITS, open_split
 from tokenizer.shards.provenance import read_rows, verify_docs
 
@@ -59,16 +59,13 @@ class Given(Stage):
 
 
 def build(
-    out: Path, copies: list[int], recipe: TokenizerConfig = RECIPE, shards: int = 3, workers: int = 0, shift: int = 0
+    out: Path, copies: list[int], model: Path | None = None, shards: int = 3, workers: int = 0, shift: int = 0
 ) -> dict[str, Folder]:
+    """With a vocabulary of its own, or the one of a model file."""
     wanted = tuple((identity(text), copy) for text, copy in zip(TEXTS, copies, strict=True))
     run_stages([Texts(shards_of(TEXTS, shards)), Given(wanted, shift)], str(out), workers=0)
-    return run_stages(stages(recipe, mixed=True), str(out), workers=workers)
-
-
-def plain(out: Path) -> dict[str, Folder]:
-    run_stages([Texts(shards_of(TEXTS, 3))], str(out), workers=0)
-    return run_stages(stages(RECIPE), str(out), workers=0)
+    given = pretrained_tokenizer(str(model)) if model else None
+    return run_stages(stages(RECIPE, mixed=True, given=given), str(out), workers=workers)
 
 
 def written(out: Path, split: str) -> list[bytes]:
@@ -98,9 +95,10 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def unmixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unmixed(tmp_path_factory: pytest.TempPathFactory, model_file: Path) -> Path:
     out = tmp_path_factory.mktemp("unmixed")
-    plain(out)
+    run_stages([Texts(shards_of(TEXTS, 3))], str(out), workers=0)
+    run_stages(stages(RECIPE, given=pretrained_tokenizer(str(model_file))), str(out), workers=0)
     return out
 
 
@@ -128,8 +126,10 @@ def test_counts_are_conserved(mixed: Path) -> None:
     assert counts.documents_out == sum(counts.extra[f"documents_{split}"] for split in SPLITS)
 
 
-def test_once_each_is_byte_for_byte_what_there_is_without_a_mixture(unmixed: Path, tmp_path: Path) -> None:
-    build(tmp_path, [1] * DOCUMENTS)
+def test_once_each_is_byte_for_byte_what_there_is_without_a_mixture(
+    unmixed: Path, model_file: Path, tmp_path: Path
+) -> None:
+    build(tmp_path, [1] * DOCUMENTS, model_file)
 
     def shards(out: Path) -> dict[str, str]:
         return {name.split("/", 1)[1]: digest for name, digest in digests(out).items() if "/data/" in name}
@@ -142,8 +142,8 @@ def test_any_number_of_workers_gives_the_same_bytes(mixed: Path, tmp_path: Path)
     assert digests(tmp_path) == digests(mixed)
 
 
-def test_other_shards_take_as_many_copies(mixed: Path, tmp_path: Path) -> None:
-    build(tmp_path, COPIES, shards=5)
+def test_other_shards_take_as_many_copies(mixed: Path, model_file: Path, tmp_path: Path) -> None:
+    build(tmp_path, COPIES, model_file, shards=5)
     for split in SPLITS:
         assert sorted(written(tmp_path, split)) == sorted(written(mixed, split))
 
@@ -154,9 +154,9 @@ def test_another_mixture_keeps_the_vocabulary(mixed: Path, tmp_path: Path) -> No
     assert folders["tokens"].digest != Folder.open(str(next(mixed.glob("tokens-*")))).digest
 
 
-def test_a_mixture_of_another_text_is_refused(tmp_path: Path) -> None:
+def test_a_mixture_of_another_text_is_refused(model_file: Path, tmp_path: Path) -> None:
     with pytest.raises(WenhaiError, match="is the mixture of another text shard"):
-        build(tmp_path, COPIES, shift=1)
+        build(tmp_path, COPIES, model_file, shift=1)
 
 
 def test_copies_of_as_many_other_documents_are_refused(tmp_path: Path) -> None:
@@ -171,13 +171,14 @@ def test_copies_of_as_many_other_documents_are_refused(tmp_path: Path) -> None:
         Copies(file).take(ids[::-1])
 
 
-def test_a_mixture_with_rows_behind_the_text_is_refused(tmp_path: Path) -> None:
-    folders = build(tmp_path, COPIES)
+def test_a_mixture_with_rows_behind_the_text_is_refused(model_file: Path, tmp_path: Path) -> None:
+    folders = build(tmp_path, COPIES, model_file)
     for file in folders["mixture"].files("copies"):
         table = pq.read_table(file.url)
         pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), file.url)
     with pytest.raises(WenhaiError, match="is the mixture of another text shard"):
-        run_stages(stages(RECIPE.model_copy(update={"seed": 3}), mixed=True), str(tmp_path), workers=0)
+        again = RECIPE.model_copy(update={"seed": 3})
+        run_stages(stages(again, mixed=True, given=pretrained_tokenizer(str(model_file))), str(tmp_path), workers=0)
 
 
 @given(copies=st.lists(st.integers(0, 5), max_size=40), seed=st.integers(0, 3))

@@ -50,14 +50,6 @@ def test_unigram_comes_back_too(tmp_path: Path) -> None:
         assert not any(unigram.is_control(id) for id in ids)
 
 
-@pytest.mark.parametrize("text", [EOD_PIECE, "<unk>", "<s>", "</s>", "<pad>", "<0xE4>", f"甲{EOD_PIECE}乙"])
-def test_special_tokens_in_text_stay_text(tokenizer: Tokenizer, text: str) -> None:
-    ids = tokenizer.encode(text)
-    assert tokenizer.eod not in ids
-    assert len(ids) > 1
-    assert tokenizer.decode(ids) == text
-
-
 def test_control_ids_decode_to_nothing(tokenizer: Tokenizer) -> None:
     assert tokenizer.eod == 1
     assert tokenizer.piece(tokenizer.eod) == EOD_PIECE
@@ -75,11 +67,6 @@ def test_a_cut_character_decodes_to_a_replacement(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("\U0002ffff")
     assert len(ids) == 4
     assert tokenizer.decode(ids[:3]) == "\ufffd"
-
-
-def test_batch_equals_one_by_one(tokenizer: Tokenizer) -> None:
-    texts = [*documents(30, start=900), "", "\u2581a\u2581\u2581", "x" * 100]
-    assert [ids.tolist() for ids in tokenizer.encode_batch(texts)] == [tokenizer.encode(text) for text in texts]
 
 
 def test_ids_are_sentencepieces(tokenizer: Tokenizer, model_bytes: bytes) -> None:
@@ -122,7 +109,7 @@ def test_a_long_line_is_encoded_in_bounded_parts(
         return encode(pieces)
 
     monkeypatch.setattr(tokenizer, "_encode_plain", watch)
-    text = unit * (500_000 // len(unit))
+    text = unit * (200_000 // len(unit))
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert longest <= model.CHUNK_CHARACTERS
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from tests.tokenizer.texts import LINES, documents
 from tokenizer.config import TokenizerConfig
 from tokenizer.kernels.encoder import batch_encoder
 from tokenizer.model import SPACE_MARK, Tokenizer
-from tokenizer.pieces import TooSmallError, Trimmed, trim
+from tokenizer.pieces import TooSmallError, trim
 from tokenizer.train import train
 
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
@@ -175,16 +173,3 @@ def test_fewer_than_must_stay_is_refused(bpe: bytes) -> None:
         trim(bpe, needed - 1, nothing)
     assert caught.value.needed == needed
     assert trim(bpe, needed, nothing).vocab_size == needed
-
-
-def test_equal_models_give_equal_bytes_in_another_process(model: bytes, tmp_path: Path, repository: Path) -> None:
-    (tmp_path / "m").write_bytes(model)
-    code = (
-        f"import sys; sys.path.insert(0, {str(repository)!r})\n"
-        "from tokenizer.pieces import trim\n"
-        "model = open('m', 'rb').read()\n"
-        "sys.stdout.buffer.write(trim(model, 600, lambda pieces: {p: '' for p in pieces if '学' in p}).model)"
-    )
-    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=True, timeout=250)
-    expected: Trimmed = trim(model, 600, holding("学"))
-    assert found.stdout == expected.model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -40,28 +39,28 @@ def open_model(data: bytes) -> Any:
 SYMBOLS: dict[str, Any] = {"user_symbols": ("<n>", "君子"), "control_symbols": ("<|im_start|>",), "reserved_ids": 3}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"model_type": "bpe", "reject": "suspicious", "reject_pieces": ("学而",)},
-        {"model_type": "unigram", "num_threads": 3, "reject": "suspicious", "reject_pieces": ("学而",)},
-        {"model_type": "unigram", "num_threads": 2, **SYMBOLS},
-        {"model_type": "bpe", "segmentation": "jieba", **SYMBOLS},
-    ],
+TRAININGS: tuple[dict[str, Any], ...] = (
+    {"model_type": "bpe", "reject": "suspicious", "reject_pieces": ("学而",)},
+    {"model_type": "unigram", "num_threads": 3, "reject": "suspicious", "reject_pieces": ("学而",)},
+    {"model_type": "unigram", "num_threads": 2, **SYMBOLS},
+    {"model_type": "bpe", "segmentation": "jieba", **SYMBOLS},
 )
-def test_equal_texts_give_equal_bytes_in_any_process_and_folder(
-    tmp_path: Path, repository: Path, options: dict[str, Any]
-) -> None:
-    expected = train(documents(60), TokenizerConfig(vocab_size=500, **options))
+
+
+def test_equal_texts_give_equal_bytes_in_any_process_and_folder(tmp_path: Path, repository: Path) -> None:
+    expected = [train(documents(60), TokenizerConfig(vocab_size=500, **options)) for options in TRAININGS]
     code = (
-        f"import sys; sys.path.insert(0, {str(repository)!r})\n"
+        f"import hashlib, sys; sys.path.insert(0, {str(repository)!r})\n"
         "from tests.tokenizer.texts import documents\n"
         "from tokenizer.config import TokenizerConfig\n"
         "from tokenizer.train import train\n"
-        f"sys.stdout.buffer.write(train(iter(documents(60)), TokenizerConfig(vocab_size=500, **{options!r})))"
+        f"for options in {TRAININGS!r}:\n"
+        "    model = train(iter(documents(60)), TokenizerConfig(vocab_size=500, **options))\n"
+        "    print(hashlib.sha256(model).hexdigest())"
     )
-    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=True, timeout=250)
-    assert hashlib.sha256(found.stdout).hexdigest() == hashlib.sha256(expected).hexdigest()
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=250)
+    assert found.stdout.split() == [hashlib.sha256(model).hexdigest() for model in expected]
     assert list(tmp_path.iterdir()) == []  # training leaves no files behind
 
 
@@ -162,28 +161,6 @@ def test_symbols_have_the_first_ids_and_texts_come_back(kind: str, tmp_path: Pat
     assert [piece for piece in others if "君子" in piece or "<n>" in piece] == []
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_a_rejected_string_is_in_no_piece_and_its_ids_go_to_others(kind: str) -> None:
-    source, words = (
-        random.Random(0),
-        ["".join(line[at : at + 2]) for line in LINES for at in range(0, len(line) - 1, 2)],
-    )
-    texts = ["".join(source.choices(words, k=20)) for _ in range(300)]
-    config = TokenizerConfig(vocab_size=450, model_type=kind, num_threads=1)
-    plain = open_model(train(texts, config))
-    unwanted = [plain.id_to_piece(id) for id in range(258, 450) if len(plain.id_to_piece(id)) > 1][:40]
-    assert len(unwanted) > 5
-    without = config.model_copy(update={"reject_pieces": tuple(unwanted)})
-    trained = train_without_rejected(texts, without)
-    pieces = [
-        piece for id in range(258, trained.vocab_size) if len(piece := open_model(trained.model).id_to_piece(id)) > 1
-    ]
-    assert [piece for piece in pieces if any(string in piece for string in unwanted)] == []
-    assert trained.vocab_size == plain.vocab_size() == 450
-    assert set(unwanted) <= set(trained.rejected)
-    assert trained.rejected[unwanted[0]] == f"recipe: {unwanted[0]}"
-
-
 def test_more_are_trained_until_enough_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a margin that is too small for what is rejected, training is repeated with a larger one."""
     sizes = []
@@ -218,15 +195,6 @@ def test_who_rejects_nearly_everything_gets_a_smaller_vocabulary(monkeypatch: py
     trained = train_without_rejected(documents(60), config)
     assert sizes == [480 + 94, 480 + 4 * 94, 480 + 16 * 94, 480 + 64 * 94]
     assert 258 < trained.vocab_size < 480
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_a_letter_of_every_piece_may_be_rejected(kind: str) -> None:
-    config = TokenizerConfig(vocab_size=600, model_type=kind, num_threads=1, reject_pieces=("e", "之", "，"))
-    model = open_model(train([*documents(40), "the e<mc2> eel " * 9], config))
-    pieces = [model.id_to_piece(id) for id in range(258, model.vocab_size())]
-    assert [piece for piece in pieces if len(piece) > 1 and set(piece) & set("e之，")] == []
-    assert {"e", "之", "，", "\n", "\t", "\u2581"} <= set(pieces)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

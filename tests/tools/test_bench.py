@@ -20,7 +20,7 @@ from tests.corpus.texts import document
 from tools.bench import inputs, timing
 from tools.bench.__main__ import main
 from tools.bench.corpus import filters, signatures
-from tools.bench.peers import environment
+from tools.bench.peers.environment import DATATROVE, Environment
 
 
 @pytest.fixture
@@ -35,13 +35,13 @@ def test_the_table(arguments: Any, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setattr(timing, "RUNS", 1)
     called = []
 
-    def call(script: str, path: str, *more: str, folder: Path | None) -> dict[str, Any]:
+    def call(self: Environment, script: str, path: str, *more: str) -> dict[str, Any]:
         documents = len(Path(path).read_text().splitlines())
         called.append((script, *more))
         return {"mb_a_second": 0.5, "documents": documents, "kept": 0, "reasons": {"Gopher: dup_line_frac": documents}}
 
-    monkeypatch.setattr(environment, "is_installed", lambda *_: True)
-    monkeypatch.setattr(environment, "run_peer", call)
+    monkeypatch.setattr(Environment, "is_installed", lambda self: True)
+    monkeypatch.setattr(Environment, "run", call)
     filters.run(arguments)
     told = capsys.readouterr().out
     assert called == [
@@ -72,13 +72,13 @@ def test_a_sample_is_spread(arguments: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_peer_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "python", lambda folder: Path("/bin/false"))
+    monkeypatch.setattr(Environment, "python", Path("/bin/false"))
     with pytest.raises(WenhaiError, match=r"datatrove_rules\.py failed"):
-        environment.run_peer("datatrove_rules.py")
+        DATATROVE.run("datatrove_rules.py")
 
 
 def test_the_peers_are_pinned() -> None:
-    lines = [line for line in environment.REQUIREMENTS.read_text().splitlines() if not line.startswith("#")]
+    lines = [line for line in DATATROVE.requirements.read_text().splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
     assert {"datatrove==0.10.1", "spacy==3.8.18", "jieba==0.42.1", "fasttext-numpy2-wheel==0.9.2"} <= set(lines)
 
@@ -90,13 +90,13 @@ def test_the_tables_of_signatures(
     path.write_text("".join(json.dumps({"text": document(seed)}) + "\n" for seed in range(6)))
     called = []
 
-    def call(script: str, path: str, step: str, folder: Path | None) -> dict[str, Any]:
+    def call(self: Environment, script: str, path: str, step: str) -> dict[str, Any]:
         called.append((script, step, len(Path(path).read_text().splitlines())))
         return {"mb_a_second": 0.001}
 
     monkeypatch.setattr(timing, "RUNS", 1)
-    monkeypatch.setattr(environment, "is_installed", lambda *_: True)
-    monkeypatch.setattr(environment, "run_peer", call)
+    monkeypatch.setattr(Environment, "is_installed", lambda self: True)
+    monkeypatch.setattr(Environment, "run", call)
     signatures.run(SimpleNamespace(input=[str(path)], column="text", peers=False, data=None))  # type: ignore[arg-type]
     told = capsys.readouterr().out
     assert called == [("datatrove_minhash.py", "signatures", 6)]

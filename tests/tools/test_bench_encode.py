@@ -15,7 +15,7 @@ from tests.tokenizer.texts import documents
 from tokenizer.config import TokenizerConfig
 from tokenizer.model import Tokenizer
 from tokenizer.train import train
-from tools.bench.peers import environment
+from tools.bench.peers.environment import Environment
 from tools.bench.tokenizer import encode
 
 RATE = r" +[\d,.]+ MB/s"
@@ -24,7 +24,7 @@ RATE = r" +[\d,.]+ MB/s"
 @pytest.fixture
 def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(encode, "VOCAB_SIZES", (500,))
-    monkeypatch.setattr(environment, "is_installed", lambda *_: False)
+    monkeypatch.setattr(Environment, "is_installed", lambda self: False)
     path = tmp_path / "in.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents(60)))
     return SimpleNamespace(input=[str(path)], column="text", data=None, peers=False)
@@ -47,7 +47,7 @@ def test_the_peers_get_the_same_documents(
     path.write_bytes(train(documents(60), TokenizerConfig.model_validate({"vocab_size": 500})))
     tokenizer = Tokenizer(path)
 
-    def call(script: str, *more: str, folder: Path) -> dict[str, float]:
+    def call(self: Environment, script: str, *more: str) -> dict[str, float]:
         where, (warm, fresh, out) = more[:-3], map(Path, more[-3:])
         texts = [json.loads(line)["text"] for line in fresh.read_text().splitlines()]
         assert texts == documents(60)[1::2] and set(warm.read_text()) and Path(where[-1]).is_file()
@@ -59,8 +59,8 @@ def test_the_peers_get_the_same_documents(
             np.savez(out, ids=np.concatenate(ids), lengths=[len(some) for some in ids])
         return {"seconds": 0.5}
 
-    monkeypatch.setattr(environment, "is_installed", lambda *_: True)
-    monkeypatch.setattr(environment, "run_peer", call)
+    monkeypatch.setattr(Environment, "is_installed", lambda self: True)
+    monkeypatch.setattr(Environment, "run", call)
     monkeypatch.setattr(encode, "export_tokenizer", lambda *_: tokenizer.path)
     arguments.data = tokenizer.path
     encode.run(arguments)

@@ -17,7 +17,7 @@ import pytest
 
 from tokenizer.shards import open_split
 from tools.bench import timing
-from tools.bench.peers import environment
+from tools.bench.peers.environment import Environment
 from tools.bench.tokenizer import loader
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def test_the_tables_and_the_drawing(
 ) -> None:
     called = []
 
-    def call(script: str, verb: str, path: str, folder: Path) -> dict[str, Any]:
+    def call(self: Environment, script: str, verb: str, path: str) -> dict[str, Any]:
         case = json.loads(Path(path).read_text())
         called.append((script, verb, case["num_samples"], case["read"], case["points"], case["warm"]))
         (shard,) = open_split(Path(path).parent, "train")
@@ -55,8 +55,8 @@ def test_the_tables_and_the_drawing(
         of_start = {"start_seconds": 1.5, "held_bytes": 10**6, "start_bytes": 2 * 10**6}
         return of_start | {"read_seconds": 2.0, "curve": curve}
 
-    monkeypatch.setattr(environment, "is_installed", lambda *_: True)
-    monkeypatch.setattr(environment, "run_peer", call)
+    monkeypatch.setattr(Environment, "is_installed", lambda self: True)
+    monkeypatch.setattr(Environment, "run", call)
     drawing = tmp_path / "memory.svg"
     arguments = SimpleNamespace(data=tmp_path, samples=[50, 10**11], peers=False, plot=drawing)
     loader.run(arguments)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from corpus.recipe import load_recipe
 from corpus.sources import Record, SourcesConfig, read
 from tests.corpus.texts import document
 from tools.bench.corpus import pipeline, recombine
-from tools.bench.peers import environment
+from tools.bench.peers.environment import Environment
 
 SMALL = ("tokenizer.vocab_size=900", "tokenizer.num_threads=1")
 
@@ -90,16 +90,16 @@ def test_the_tables(
     monkeypatch.setattr(pipeline, "in_child", lambda work, *values: work(*values))
     monkeypatch.setattr(pipeline, "WARM_BYTES", 3_000)
     monkeypatch.setattr(pipeline, "start_up", lru_cache(pipeline.start_up))  # once is enough here
-    monkeypatch.setattr(environment, "install", lambda *where: None)
+    monkeypatch.setattr(Environment, "install", lambda self: None)
     called = []
 
-    def call(script: str, sample: str, model: str, folder: Path) -> dict[str, Any]:
-        called.append((script, Path(model).name, folder.name))
+    def call(self: Environment, script: str, sample: str, model: str) -> dict[str, Any]:
+        called.append((script, Path(model).name, self.name))
         size = sum(len(text.encode()) for text in Path(sample).read_text().splitlines())
         seconds = {"datatrove": 3.0, "sentencepiece": 1.0}
         return {"documents": 3, "bytes": size, "kept": 2, "seconds": seconds}
 
-    monkeypatch.setattr(environment, "run_peer", call)
+    monkeypatch.setattr(Environment, "run", call)
     for number, texts in enumerate(sources):
         (tmp_path / f"{number}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     arguments = SimpleNamespace(

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from corpus.engine.errors import UsageError
 from pretrain.__main__ import main as pretrain
 from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.inference.scoring import Continuation, Request
@@ -20,9 +19,10 @@ from tests.pretrain.hf.runs import write_checkpoint
 from tests.pretrain.texts import small_tokenizer, text_folder
 from tests.tokenizer.texts import document
 from tokenizer.model import Tokenizer
+from tools.bench.peers.environment import HARNESS
 from tools.harness import __main__ as command
 from tools.harness import agreement, environment, pairs
-from tools.harness.pairs import Cut, Questions
+from tools.harness.pairs import Cut
 
 TASK = """
 name = "{name}"
@@ -281,9 +281,6 @@ def test_files_hold_names_of_fields_and_no_templates(tmp_path: Path) -> None:
     lines = (tmp_path / f"{name}.yaml").read_text().splitlines()
     assert 'doc_to_target: "text"' in lines and 'output_type: "loglikelihood_rolling"' in lines
     assert "word_perplexity" not in "".join(lines)  # overflows, and ends the run
-    with pytest.raises(UsageError, match="changes the context"):
-        both = pairs.Question(Item(0, "a", 0, {}), None, ["a", "b"], ["c", "d"], [], [])  # type: ignore[arg-type]
-        pairs.write_choices(tmp_path, Questions("task", [both]))
 
 
 def test_plain_reading_has_no_masks() -> None:
@@ -292,7 +289,7 @@ def test_plain_reading_has_no_masks() -> None:
 
 @pytest.mark.slow
 def test_the_harness_itself_agrees(run: Path, tmp_path: Path) -> None:
-    if not environment.is_installed():
+    if not HARNESS.is_installed():
         pytest.skip(
             "lm-evaluation-harness is not installed: python -m tools.harness installs it into build/peers/harness"
         )

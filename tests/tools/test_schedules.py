@@ -21,14 +21,6 @@ def test_text_has_a_line_for_each_rank() -> None:
     ]
 
 
-def test_text_of_two_stages_a_rank() -> None:
-    """A rank holds stages that are halves: six of its own are three micro-batches."""
-    lines = as_text(draw("interleaved", 2, 11, (1, 1, 1))).splitlines()
-    assert lines[0] == "interleaved, 2 stages a rank: bubble 4.5 %, micro-batches held: 3"
-    assert lines[1].startswith("F0 F1 F2 f0 f1 f2 ...b0    F3 b1    F4 b2    f3 B0    ")
-    assert lines[2].endswith("f10b9    b10   B9    B10   ")
-
-
 def test_text_keeps_to_the_times() -> None:
     assert as_text(draw("zbv", 2, 1, (2, 3, 1))).splitlines()[1:] == [
         "F0  ........f0  i0    w0............I0    W0",

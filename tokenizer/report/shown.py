@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len
@@ -53,22 +53,20 @@ def percent(share: float | None) -> str:
     return f"{100 * share:.{1 if share >= 0.01 else 2 if share >= 0.001 else 3}f} %"
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of equal length in columns, the first flush left and the others right; Han characters are two columns wide.
+def table(rows: Sequence[Sequence[str]], left: Container[int] = (0,)) -> str:
+    """Rows of equal length in columns, those of `left` flush left and the others right; Han characters are two wide.
 
     >>> print(table([["", "甲"], ["诗歌", "1.5"]]))
            甲
     诗歌  1.5
     """
-    widths = [max(cell_len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell + blanks if column == 0 else blanks + cell
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            for blanks in (" " * (width - cell_len(cell)),)
-        ).rstrip()
-        for row in rows
-    )
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        gaps = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        cells = [cell + gap if i in left else gap + cell for i, (cell, gap) in enumerate(zip(row, gaps, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
 def cut(text: str, limit: int) -> str:

@@ -38,7 +38,8 @@ def _parts(report: Report) -> Iterator[str]:
     if report["sources"]:
         groups = [*report["sources"].items(), *report["scripts"].items()]
         yield table([HEAD_OF_SOURCES, *([cut(plain(name), SOURCE_COLUMNS), *amounts(found)] for name, found in groups)])
-        tops = ", ".join(f"{number(int(pieces))} for {100 * float(part):.3g} %" for part, pieces in _pieces_for(report))
+        parts = sorted((float(part), pieces) for part, pieces in report["coverage"]["pieces_for"].items())
+        tops = ", ".join(f"{number(int(pieces))} for {100 * part:.3g} %" for part, pieces in parts)
         yield f"most frequent tokens that cover a share of the text: {tops}"
     yield "pieces by script: " + ", ".join(f"{name} {number(n)}" for name, n in report["pieces_by_script"].items())
     lengths = by_number(report["pieces_by_length"])
@@ -89,7 +90,3 @@ def amounts(found: Mapping[str, Any]) -> list[str]:
         number(found["bytes_per_token"], 3),
         percent(found["byte_fallback_ratio"]),
     ]
-
-
-def _pieces_for(report: Report) -> list[tuple[str, int]]:
-    return sorted(report["coverage"]["pieces_for"].items(), key=lambda item: float(item[0]))

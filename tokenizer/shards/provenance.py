@@ -95,7 +95,8 @@ def find_rows(shard: TokenShard, column: str, value: bytes | str) -> list[int]:
         index = file.schema_arrow.get_field_index(column)
         for group in range(file.num_row_groups):
             metadata = file.metadata.row_group(group)
-            if _may_hold(metadata.column(index).statistics, value):
+            known = metadata.column(index).statistics
+            if known is None or not known.has_min_max or known.min <= value <= known.max:
                 start = first
                 for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=[column], use_threads=False):
                     is_same = pc.fill_null(pc.equal(batch.column(0), value), False)
@@ -103,12 +104,6 @@ def find_rows(shard: TokenShard, column: str, value: bytes | str) -> list[int]:
                     start += batch.num_rows
             first += metadata.num_rows
     return found
-
-
-def _may_hold(statistics: Any, value: bytes | str) -> bool:
-    if statistics is None or not statistics.has_min_max:
-        return True
-    return bool(statistics.min <= value <= statistics.max)
 
 
 @contextmanager

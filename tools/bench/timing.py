@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+Made = TypeVar("Made")
 RUNS = 3
 
 
@@ -46,15 +48,17 @@ def in_child(work: Callable[..., Any], *values: Any, **named: Any) -> Any:
         return pool.submit(work, *values, **named).result()
 
 
+def timed(work: Callable[[], Made], clock: Callable[[], float] = time.process_time) -> tuple[float, Made]:
+    """Seconds of one call, of CPU or by another clock, and what it returns."""
+    start = clock()
+    made = work()
+    return clock() - start, made
+
+
 def seconds_of(work: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> float:
     """The median time of several runs after one that is not counted: of CPU, or by another clock."""
     work()
-    times = []
-    for _ in range(RUNS):
-        start = clock()
-        work()
-        times.append(clock() - start)
-    return statistics.median(times)
+    return statistics.median(timed(work, clock)[0] for _ in range(RUNS))
 
 
 def take_turns(contenders: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
@@ -63,9 +67,7 @@ def take_turns(contenders: Mapping[str, Callable[[], Any]], rounds: int) -> dict
     gc.collect()
     for _ in range(rounds + 1):
         for name, work in contenders.items():
-            start = time.process_time()
-            work()
-            seconds[name].append(time.process_time() - start)
+            seconds[name].append(timed(work)[0])
     return {name: statistics.median(turns[1:]) for name, turns in seconds.items()}
 
 
@@ -93,9 +95,8 @@ def proportional() -> int:
 def run_measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
     """What `work` returns; its seconds on the clock, RSS before, and the most memory it held beyond that."""
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far, that of imports
-    held, start = status("VmRSS"), time.perf_counter()
-    made = work()
-    seconds = time.perf_counter() - start
+    held = status("VmRSS")
+    seconds, made = timed(work, time.perf_counter)
     return made, {"start_seconds": seconds, "held_bytes": held, "start_bytes": status("VmHWM") - held}
 
 
@@ -104,9 +105,7 @@ def watch_reads(read: Callable[[int, int], Any], num_samples: int, num_points: i
     curve, spent, done = [(0, status("VmRSS"), proportional())], 0.0, 0
     for point in range(1, num_points + 1):
         stop = num_samples * point // num_points
-        start = time.process_time()
-        read(done, stop)
-        spent += time.process_time() - start
+        spent += timed(partial(read, done, stop))[0]
         done = stop
         curve.append((done, status("VmRSS"), proportional()))
     return {"read_seconds": spent, "curve": curve}

@@ -32,14 +32,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corpus.dedup import DedupConfig, near_duplicates
-from corpus.dedup.near.minhash import SignatureArray, minhash
+from corpus.dedup.near.minhash import minhash
 from corpus.dedup.near.ranks import rank_words, read_facts
 from corpus.dedup.text.fold import fold
 from corpus.dedup.text.keys import text_buffers
 from corpus.engine.errors import WenhaiError
-from tools.bench.peers import environment
+from tokenizer.report.shown import table
+from tools.bench.peers.environment import DATATROVE, TEXT_DEDUP
 from tools.evaluate.planted_duplicates import KINDS, Planted, passages, plant
-from tools.evaluate.shared import plain, read_rows, read_texts
+from tools.evaluate.shared import read_rows, read_texts
 from tools.plot import Floats, Line, write_lines
 
 PAIRS = 200  # of each kind, and of each step of the S-curve
@@ -79,17 +80,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     documents = plant(options.data / "text", options.pairs, options.seed)
     kept = {"ours": _kept_by_us(documents)} | (_kept_by_peers(documents) if options.peers else {})
     curves = measure_curves(options.data / "text", options.pairs, options.seed)
-    chosen = DedupConfig()
+    chosen, pages = DedupConfig(), sorted((options.data / "html").rglob("*.html"))  # frame and all
+    manuals = [TAG.sub("", page.read_text("utf-8", "replace")) for page in pages]
     tables = [
         recall_table(documents, kept),
         false_merge_table(documents, kept),
         pairs_table(options.data / "dups"),
-        choice_table(documents, options.data / "dups", read_manuals(options.data / "html")),
+        choice_table(documents, options.data / "dups", manuals),
         curve_table(curves),
         survivor_table(options.data / "text", options.seed),
     ]
-    for table in tables:
-        print(plain(table) + "\n")
+    for rows in tables:
+        print(table(rows) + "\n")
     if options.svg:
         shown = [curve for curve in curves if curve.name.startswith(f"n = {chosen.ngram},")]
         mark = (chosen.threshold, f"threshold {chosen.threshold}")
@@ -137,11 +139,6 @@ def pairs_table(folder: Path) -> list[list[str]]:
     return rows
 
 
-def read_manuals(folder: Path) -> list[str]:
-    """The pages of all manuals, frame and all, without their tags."""
-    return [TAG.sub("", path.read_text("utf-8", "replace")) for path in sorted(folder.rglob("*.html"))]
-
-
 def choice_table(documents: Sequence[Planted], folder: Path, manuals: Sequence[str]) -> list[list[str]]:
     """By shingle, bands and threshold: pairs found of each kind that a choice can lose, and what is merged besides.
 
@@ -184,7 +181,7 @@ def measure_curves(folder: Path, pairs: int, seed: int = 0) -> list[Line]:
             texts += [passage[:shared] + end[: length - shared] for end in ends]
     made, chosen, curves = list(zip(texts[::2], texts[1::2], strict=True)), DedupConfig(), []
     for ngram in NGRAMS:
-        signatures = _signatures(texts, DedupConfig(ngram=ngram, num_permutations=MAX_PERMUTATIONS))
+        signatures = minhash(*fold(*text_buffers(pa.array(texts, pa.large_string()))), ngram, MAX_PERMUTATIONS)
         equal = signatures[::2] == signatures[1::2]
         similarities = jaccards(made, ngram).reshape(len(STEPS), -1)
         for bands, rows in BANDS:
@@ -230,11 +227,6 @@ def _curve(name: str, similarities: Floats, found: npt.NDArray[np.bool_], chance
     error = np.sqrt((chances * (1 - chances)).sum(axis=1)) / similarities.shape[1]
     share = found.reshape(similarities.shape).mean(axis=1)
     return Line(name, similarities.mean(axis=1), chances.mean(axis=1), measured=share, error=error)
-
-
-def _signatures(texts: Sequence[str], config: DedupConfig) -> SignatureArray:
-    codes, offsets = fold(*text_buffers(pa.array(texts, pa.large_string())))
-    return minhash(codes, offsets, config.ngram, config.num_permutations)
 
 
 def curve_table(curves: Sequence[Line]) -> list[list[str]]:
@@ -315,11 +307,11 @@ def _kept_by_us(documents: Sequence[Planted]) -> set[int]:
 
 
 def _kept_by_peers(documents: Sequence[Planted]) -> dict[str, set[int]]:
-    environment.install()
-    environment.install(environment.TEXT_DEDUP, environment.TEXT_DEDUP_REQUIREMENTS)
+    for peer in (DATATROVE, TEXT_DEDUP):
+        peer.install()
     texts = [document.text for document in documents]
-    datatrove = environment.call_on(texts, "datatrove_minhash.py", "duplicates")
-    text_dedup = environment.call_on(texts, "text_dedup_minhash.py", folder=environment.TEXT_DEDUP)
+    datatrove = DATATROVE.run_on(texts, "datatrove_minhash.py", "duplicates")
+    text_dedup = TEXT_DEDUP.run_on(texts, "text_dedup_minhash.py")
     return {"datatrove": set(datatrove["kept"]), "text-dedup": set(text_dedup["kept"])}
 
 

@@ -27,7 +27,8 @@ from corpus.engine.config import RECIPES, load_toml
 from corpus.engine.errors import UsageError
 from corpus.filters import Filter, load
 from corpus.personal_data import KINDS
-from tools.evaluate.shared import plain, read_rows, read_texts
+from tokenizer.report.shown import table
+from tools.evaluate.shared import read_rows, read_texts
 from tools.pii_canaries import canaries, score
 
 FOLDS = 5
@@ -75,7 +76,7 @@ python -m tools.evaluate.filters --data FOLDER --set filter.blocklist.blocklist_
     judge = load(arguments.recipe, arguments.set)
     pages = apply_filter(judge, read_rows(arguments.data / "labelled/pages_dev.jsonl"))
     for title, rows in tables(arguments.data, arguments.recipe, judge, pages):
-        print(f"{title}\n{plain(rows, range(9))}\n")
+        print(f"{title}\n{table(rows, range(9))}\n")
 
 
 def tables(data: Path, recipe: str, judge: Filter, pages: Judged) -> Iterable[tuple[str, list[Row]]]:

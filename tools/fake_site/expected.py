@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tools.evaluate.shared import plain
+from tokenizer.report.shown import table
 
 ALLOWED, FORBIDDEN, TRAPPED, FAULTY, REDIRECTED, SSRF = GROUPS = (
     *("allowed", "forbidden", "trapped", "faulty", "redirected", "SSRF"),
@@ -145,4 +145,4 @@ def format_table(rows: Sequence[Row]) -> str:
     cells = [["group", "case", "expected", "fetched", "wrong"]]
     cells += [[row.group, row.case, str(row.expected), str(row.fetched), str(len(row.wrong))] for row in rows]
     cells.append(["", "all", *(str(sum(int(line[column]) for line in cells[1:])) for column in (2, 3, 4))])
-    return "\n".join([plain(cells, (0, 1)), *(f"WRONG {row.case}: {fault}" for row in rows for fault in row.wrong)])
+    return "\n".join([table(cells, (0, 1)), *(f"WRONG {row.case}: {fault}" for row in rows for fault in row.wrong)])

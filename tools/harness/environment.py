@@ -12,25 +12,18 @@ from typing import Any
 
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
-from tools.bench.peers import environment
+from tools.bench.peers.environment import HARNESS, OFFLINE
 
-ENVIRONMENT = environment.ROOT / "build/peers/harness"
-REQUIREMENTS = Path(__file__).parent / "requirements.txt"
 ASK = Path(__file__).parent / "ask.py"
 MAX_RESULTS_BYTES = 1 << 30
-
-
-def is_installed() -> bool:
-    """Whether the harness can be run without installing anything."""
-    return find_spec("lm_eval") is not None or environment.is_installed(ENVIRONMENT, REQUIREMENTS)
 
 
 def interpreter() -> Path:
     """One that has the harness: ours, or that of its own environment, which is made where it is not there."""
     if find_spec("lm_eval") is not None:
         return Path(sys.executable)
-    environment.install(ENVIRONMENT, REQUIREMENTS, with_ours=True)
-    return environment.python(ENVIRONMENT)
+    HARNESS.install()
+    return HARNESS.python
 
 
 def run_script(python: Path, model: Path, tasks: Path, out: Path, batch_size: int) -> Any:
@@ -41,7 +34,7 @@ def run_script(python: Path, model: Path, tasks: Path, out: Path, batch_size: in
     """
     log = out.with_suffix(".log")
     with tempfile.TemporaryDirectory(prefix="wenhai-harness-") as home, open(log, "wb") as told:
-        variables = os.environ | environment.OFFLINE | {"TRANSFORMERS_OFFLINE": "1", "HF_HOME": home}
+        variables = os.environ | OFFLINE | {"TRANSFORMERS_OFFLINE": "1", "HF_HOME": home}
         command = [str(python), "-P", str(ASK), str(model), str(tasks), str(out), str(batch_size)]
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=told, stderr=subprocess.STDOUT, env=variables, check=False

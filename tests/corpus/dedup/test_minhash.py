@@ -6,7 +6,6 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 import pytest
-from datasketch import MinHash
 
 from corpus.dedup.near.minhash import (
     EXACT_BAND,
@@ -20,6 +19,7 @@ from corpus.dedup.near.minhash import (
 )
 from corpus.dedup.text.fold import fold
 from tests.corpus.dedup.texts import ANALECTS, POEM, edited, jaccard, random_text, shingles
+from tests.lazy import Lazy
 
 K = 112
 
@@ -59,7 +59,7 @@ def test_error_is_the_theorys_and_datasketchs(length: int) -> None:
     assert np.sqrt((error**2).mean()) < 1.15 * theory
     assert abs(error.mean()) < 4 * theory / np.sqrt(len(truth))
 
-    theirs = [MinHash(num_perm=K, seed=7) for _ in sets]
+    theirs = [Lazy("datasketch").MinHash(num_perm=K, seed=7) for _ in sets]
     for sketch, members in zip(theirs, sets, strict=True):
         sketch.update_batch([member.encode() for member in sorted(members)])
     their_error = np.array([a.jaccard(b) for a, b in zip(theirs[::2], theirs[1::2], strict=True)]) - truth

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from corpus.quality.weak_labels import documents_of_build
 from corpus.recipe import load_recipe
 from tests.corpus.filters.quality.test_model import classes
 
-pytest.importorskip("sklearn")
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="no scikit-learn here")
 
 
 @pytest.fixture

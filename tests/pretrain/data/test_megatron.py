@@ -20,7 +20,7 @@ from pretrain.data.megatron_arrays import blending_indices, build_indices, sampl
 from tests.pretrain.data.test_reader import EOD, numbered, write_folder
 from tokenizer.shards import open_split
 from tokenizer.shards.megatron_index import index_parts
-from tools.bench.peers import environment
+from tools.bench.peers.environment import MEGATRON, Environment
 
 # What megatron-core 0.16.1 made of GOLDEN_LENGTHS and of GOLDEN_WEIGHTS:
 # pytest -m slow tests/pretrain/data/test_megatron.py -k golden
@@ -306,20 +306,20 @@ def test_all_indices_together_are_bounded(corpora: list[Path], monkeypatch: pyte
 
 
 @pytest.fixture(scope="module")
-def peer() -> Path:
+def peer() -> Environment:
     """The environment of megatron-core; made where there is an index to install from."""
     try:
-        environment.install_megatron()
+        MEGATRON.install()
     except Exception as error:
         pytest.skip(f"megatron-core cannot be installed here: {error}")
-    return environment.MEGATRON
+    return MEGATRON
 
 
-def made_by_megatron(peer: Path, out: Path, cases: list[dict[str, Any]]) -> list[dict[str, NDArray[Any]]]:
+def made_by_megatron(peer: Environment, out: Path, cases: list[dict[str, Any]]) -> list[dict[str, NDArray[Any]]]:
     """The arrays of each case, by one child process."""
     out.mkdir()
     (out / "cases.json").write_text(json.dumps(cases))
-    environment.run_peer("gpt_dataset.py", "arrays", str(out / "cases.json"), str(out), folder=peer)
+    peer.run("gpt_dataset.py", "arrays", str(out / "cases.json"), str(out))
     return [dict(np.load(out / f"{case['name']}.npz")) for case in cases]
 
 
@@ -329,7 +329,7 @@ def same(ours: NDArray[Any], theirs: NDArray[Any]) -> bool:
 
 
 @pytest.mark.slow
-def test_the_golden_arrays_are_megatrons(peer: Path, tmp_path: Path) -> None:
+def test_the_golden_arrays_are_megatrons(peer: Environment, tmp_path: Path) -> None:
     documents = [(f"{row:032x}", None, [7] * (length - 1)) for row, length in enumerate(GOLDEN_LENGTHS)]
     folder = write_folder(tmp_path / "tokens", {"00000-00-train": documents})
     prefix = str(folder / "data/00000-00-train")
@@ -343,7 +343,7 @@ def test_the_golden_arrays_are_megatrons(peer: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_dataset_is_megatrons(peer: Path, tmp_path: Path) -> None:
+def test_one_dataset_is_megatrons(peer: Environment, tmp_path: Path) -> None:
     """Many corpora, lengths, epochs and seeds: arrays to the bit, and the tokens of the samples."""
     rng = np.random.default_rng(0)
     cases: list[dict[str, Any]] = []
@@ -373,7 +373,7 @@ def test_one_dataset_is_megatrons(peer: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_blends_are_megatrons(peer: Path, tmp_path: Path) -> None:
+def test_blends_are_megatrons(peer: Environment, tmp_path: Path) -> None:
     """Two to five datasets: which gives each sample, their own arrays with the surplus, and the tokens."""
     rng = np.random.default_rng(1)
     folders = [write_folder(tmp_path / f"tokens{n}", {"00000-00-train": numbered(50 + 40 * n, n)}) for n in range(5)]
@@ -398,7 +398,7 @@ def test_blends_are_megatrons(peer: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_more_than_two_to_the_thirty_one_tokens_are_megatrons(peer: Path, tmp_path: Path) -> None:
+def test_more_than_two_to_the_thirty_one_tokens_are_megatrons(peer: Environment, tmp_path: Path) -> None:
     """A file of holes: only its index is read."""
     (tmp_path / "long.idx").write_bytes(b"".join(index_parts(LONG_LENGTHS, "uint16")))
     with open(tmp_path / "long.bin", "wb") as file:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from pretrain import checkpoint
 from pretrain.checkpoint import Identity
@@ -15,8 +14,11 @@ from pretrain.config import ParallelConfig, corpus_folders
 from pretrain.corpora import corpora_digest, new_loader, open_corpora, order_from
 from pretrain.parallel.base import mesh
 from pretrain.training.step import new_run
+from tests.lazy import Lazy
 from tests.pretrain.texts import smallest_config
 from tokenizer.model import Tokenizer
+
+transformers = Lazy("transformers")
 
 OLD_FASHIONED = {"norm": "layernorm", "activation": "gelu", "positions": "learned", "bias": True}
 OURS: dict[str, dict[str, Any]] = {
@@ -50,20 +52,22 @@ def randomize(parameters: list[torch.nn.Parameter]) -> None:
         parameter.normal_(1.0 if parameter.dim() == 1 else 0.0, 0.3, generator=generator)
 
 
-def their_llama(vocab_size: int, **changes: Any) -> LlamaForCausalLM:
+def their_llama(vocab_size: int, **changes: Any) -> transformers.LlamaForCausalLM:
     """With grouped heads and a base of its own."""
     shape = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2,
              "intermediate_size": 48, "max_position_embeddings": 24, "rms_norm_eps": 1e-5,
              "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0}}  # fmt: skip
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=vocab_size, **shape | changes))
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=vocab_size, **shape | changes))
     randomize(list(model.parameters()))
     return model.eval()
 
 
-def their_gpt2(vocab_size: int, **changes: Any) -> GPT2LMHeadModel:
+def their_gpt2(vocab_size: int, **changes: Any) -> transformers.GPT2LMHeadModel:
     """As published: gelu_new."""
     shape = {"n_layer": 2, "n_embd": 32, "n_head": 4, "n_positions": 24}
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=vocab_size, bos_token_id=0, eos_token_id=0, **shape | changes))
+    model = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(vocab_size=vocab_size, bos_token_id=0, eos_token_id=0, **shape | changes)
+    )
     randomize(list(model.parameters()))
     return model.eval()
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from corpus.engine.errors import WenhaiError
 from pretrain.__main__ import main
@@ -20,8 +19,11 @@ from pretrain.hf import export, proof
 from pretrain.hf.files import Weights, write_weights
 from pretrain.hf.layouts import LLAMA, Layout, choose
 from pretrain.hf.proof import ProofError
+from tests.lazy import Lazy
 from tests.pretrain.hf.runs import OLD_FASHIONED, write_checkpoint
 from tokenizer.model import Tokenizer
+
+transformers = Lazy("transformers")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def difference(checkpoint: Path, folder: Path, dtype: torch.dtype = torch.float3
     ours, _ = load_model(checkpoint)
     for parameter in ours.parameters():
         parameter.copy_(parameter.to(dtype))
-    theirs = AutoModelForCausalLM.from_pretrained(str(folder), dtype=torch.float32)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(str(folder), dtype=torch.float32)
     ids = torch.randint(0, 500, (3, 24), generator=torch.Generator().manual_seed(2))
     found: Tensor = theirs(ids).logits
     assert found.shape == (3, 24, 500)  # the padding of the vocabulary is cut off
@@ -55,7 +57,7 @@ def test_a_llama_opens_and_computes_the_same(llama: Path, exported: Path, tokeni
     assert (out / "model.safetensors").stat().st_mode == (out / "config.json").stat().st_mode
     config = json.loads((out / "config.json").read_text())
     assert (config["vocab_size"], config["eos_token_id"], config["num_key_value_heads"]) == (500, tokenizer.eod, 2)
-    loaded = AutoTokenizer.from_pretrained(str(out))
+    loaded = transformers.AutoTokenizer.from_pretrained(str(out))
     text = "学而时习之 abc\n"
     assert loaded(text)["input_ids"] == [tokenizer.eod, *tokenizer.encode(text)]
     assert [path.name for path in out.parent.iterdir()] == ["hf"]  # nothing temporary
@@ -94,7 +96,7 @@ def test_rounded_weights_are_those_that_were_compared(llama: Path, tmp_path: Pat
     kind: torch.dtype = getattr(torch, dtype)
     assert {tensor.dtype for tensor in load_file(out / "model.safetensors").values()} == {kind}
     assert difference(llama, out, kind) < 1e-4
-    assert AutoModelForCausalLM.from_pretrained(str(out)).dtype == kind
+    assert transformers.AutoModelForCausalLM.from_pretrained(str(out)).dtype == kind
     card = (out / "README.md").read_text()  # what was compared was not the model that was trained
     assert f"the model that was trained, its weights rounded to {dtype} first, differ" in card
     assert f"The weights are {dtype}, rounded" in card
@@ -155,7 +157,7 @@ def test_what_differs_when_it_is_opened_again_gets_no_name(
 
 def test_greedy_tokens_must_be_the_same(llama: Path, exported: Path, tokenizer: Tokenizer) -> None:
     ours, theirs = load_model(llama)[0], proof.from_folder(exported)
-    backend = AutoTokenizer.from_pretrained(str(exported))
+    backend = transformers.AutoTokenizer.from_pretrained(str(exported))
     assert proof.compare_greedy(ours, theirs, tokenizer, backend) > 0
     with torch.no_grad():
         theirs.lm_head.weight.copy_(theirs.lm_head.weight.roll(1, 0))

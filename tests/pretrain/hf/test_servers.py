@@ -9,33 +9,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
 
 from pretrain.checkpoint import read_saved
 from pretrain.hf.export import export
 from pretrain.hf.layouts import LAYOUTS, choose
+from tests.lazy import Lazy
 from tests.pretrain.hf.runs import OURS, write_checkpoint
 from tests.pretrain.hf.test_serving import greedy
 from tokenizer.model import Tokenizer
-from tools.bench.peers import environment as peers
-from tools.harness.environment import ENVIRONMENT, REQUIREMENTS
+from tools.bench.peers.environment import HARNESS, OFFLINE
+
+transformers = Lazy("transformers")
 
 PROMPTS = ["春天来了", "学而时习之", "自由软件"]
 COUNT = 12
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not peers.is_installed(ENVIRONMENT, REQUIREMENTS), reason="no servers; python -m tools.harness installs them"
-    ),
+    pytest.mark.skipif(not HARNESS.is_installed(), reason="no servers; python -m tools.harness installs them"),
 ]
 
 
 def serve(kind: str, folder: Path, work: Path) -> Any:
     """What `serve.py` prints."""
     (work / "hub").mkdir()  # transformers serve looks for a cache
-    variables = os.environ | peers.OFFLINE | {"HF_HOME": str(work), "TRANSFORMERS_OFFLINE": "1"}
+    variables = os.environ | OFFLINE | {"HF_HOME": str(work), "TRANSFORMERS_OFFLINE": "1"}
     script = Path(__file__).parent / "serve.py"
-    command = [str(peers.python(ENVIRONMENT)), "-P", str(script), kind, str(folder), str(work), str(COUNT)]
+    command = [str(HARNESS.python), "-P", str(script), kind, str(folder), str(work), str(COUNT)]
     done = subprocess.run(
         command, input=json.dumps(PROMPTS), capture_output=True, text=True, env=variables, check=False
     )
@@ -59,7 +58,7 @@ def test_the_server_of_transformers_answers_with_our_text(tmp_path: Path, data: 
     saved = read_saved(checkpoint)
     export(checkpoint, saved, choose(saved.config.model, None), tmp_path / "hf", "float32")
     found = serve("transformers", tmp_path / "hf", tmp_path)
-    backend = AutoTokenizer.from_pretrained(
+    backend = transformers.AutoTokenizer.from_pretrained(
         str(tmp_path / "hf")
     )  # half characters of a random model: as it spells them
     for prompt in PROMPTS:

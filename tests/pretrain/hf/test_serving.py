@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer, GenerationConfig, pipeline
 
 from corpus.engine.toml import dump
 from pretrain.__main__ import main
@@ -18,8 +17,11 @@ from pretrain.generation.sampling import Sampling
 from pretrain.hf import serving
 from pretrain.hf.proof import ProofError
 from pretrain.hf.serving import jinja
+from tests.lazy import Lazy
 from tests.pretrain.hf.runs import write_checkpoint
 from tokenizer.model import EOD_PIECE, Tokenizer
+
+transformers = Lazy("transformers")
 
 CONVERSATION = [
     Message("system", "简短"),
@@ -54,7 +56,7 @@ def greedy(checkpoint: Path, tokenizer: Tokenizer, prompt: str, count: int) -> l
 
 def test_a_text_begins_where_documents_did(exported: Path, tokenizer: Tokenizer) -> None:
     assert not (exported / "chat_template.jinja").exists()
-    backend = AutoTokenizer.from_pretrained(str(exported))
+    backend = transformers.AutoTokenizer.from_pretrained(str(exported))
     ids = tokenizer.encode("春天<|endoftext|>")  # its name stays characters
     assert tokenizer.eod not in ids
     assert backend("春天<|endoftext|>")["input_ids"] == [tokenizer.eod, *ids]
@@ -81,7 +83,7 @@ def test_the_library_below_puts_it_there_too(exported: Path, tokenizer: Tokenize
 
 
 def test_tokens_are_drawn_as_our_own_command_draws_them(exported: Path, tokenizer: Tokenizer) -> None:
-    drawn = GenerationConfig.from_pretrained(str(exported))
+    drawn = transformers.GenerationConfig.from_pretrained(str(exported))
     usual = Sampling()
     assert drawn.do_sample is True
     assert (drawn.temperature, drawn.top_k, drawn.top_p) == (usual.temperature, usual.top_k, usual.top_p)
@@ -90,7 +92,7 @@ def test_tokens_are_drawn_as_our_own_command_draws_them(exported: Path, tokenize
 
 
 def test_a_pipeline_continues_as_our_model_does(exported: Path, llama: Path, tokenizer: Tokenizer) -> None:
-    generate = pipeline("text-generation", model=str(exported), dtype=torch.float32, device="cpu")
+    generate = transformers.pipeline("text-generation", model=str(exported), dtype=torch.float32, device="cpu")
     found = generate("春天来了", max_new_tokens=8, do_sample=False, return_tensors=True)
     expected = greedy(llama, tokenizer, "春天来了", 8)
     assert list(found[0]["generated_token_ids"]) == expected and len(expected) > len(tokenizer.encode("春天来了")) + 1
@@ -104,7 +106,7 @@ def test_a_conversation_is_spelled_as_in_the_fine_tuning(
 ) -> None:
     template = Template(user=Marks(prefix='<"问"> ', suffix="\n"), assistant=Marks(prefix="答\\：\t", suffix="\n\n"))
     folder = fine_tuned(tmp_path, data, tokenizer, template, mask)
-    backend = AutoTokenizer.from_pretrained(str(folder))
+    backend = transformers.AutoTokenizer.from_pretrained(str(folder))
     messages = [{"role": message.role, "content": message.content} for message in CONVERSATION]
     text = render(template, CONVERSATION)
     ids = backend.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
@@ -115,10 +117,12 @@ def test_a_conversation_is_spelled_as_in_the_fine_tuning(
     card = (folder / "README.md").read_text()
     assert "apply_chat_template" in card and "follows no instructions" not in card
     assert ("becomes the symbol" in card) is not mask
-    kept = AutoTokenizer.from_pretrained(str(folder))("<|endoftext|>", add_special_tokens=False)["input_ids"]
+    kept = transformers.AutoTokenizer.from_pretrained(str(folder))("<|endoftext|>", add_special_tokens=False)[
+        "input_ids"
+    ]
     assert (kept == [tokenizer.eod]) is not mask
     (folder / "chat_template.jinja").unlink()  # the key says the same
-    assert AutoTokenizer.from_pretrained(str(folder)).apply_chat_template(
+    assert transformers.AutoTokenizer.from_pretrained(str(folder)).apply_chat_template(
         messages, tokenize=False
     ) == backend.apply_chat_template(messages, tokenize=False)
 
@@ -140,7 +144,7 @@ def test_every_template_has_its_jinja(template: Template) -> None:
 
 def test_a_tokenizer_that_begins_otherwise_is_refused(exported: Path, llama: Path, tokenizer: Tokenizer) -> None:
     config = read_saved(llama).config
-    backend = AutoTokenizer.from_pretrained(str(exported))
+    backend = transformers.AutoTokenizer.from_pretrained(str(exported))
     serving.check_beginning(tokenizer, config, backend, ["春天"])
     other = config.model_copy(update={"model": config.model.model_copy(update={"document_mask": True})})
     with pytest.raises(ProofError, match="begins '春天' otherwise"):

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Backend
 from tests.examples import examples
 from tests.tokenizer.export.conftest import CONTROL_SYMBOLS, KINDS, USER_SYMBOLS
 from tests.tokenizer.texts import documents
-from tokenizer.export.convert import ExportError, counted_apart, is_bpe, tokenizer_config, tokenizer_json
+from tokenizer.export.convert import ExportError, counted_apart, is_bpe, tokenizer_json
 from tokenizer.model import CHUNK_CHARACTERS, EOD_PIECE, SPACE_MARK, Tokenizer
 
 UNICODE = st.characters(exclude_categories=["Cs"])
@@ -106,15 +106,6 @@ def test_every_id_has_its_name(tokenizer: Tokenizer) -> None:
     assert backend.get_vocab_size() == tokenizer.vocab_size
     for id in range(tokenizer.vocab_size):
         assert backend.id_to_token(id) == tokenizer.piece(id).replace(SPACE_MARK, " ")
-
-
-def test_the_configuration_names_all_control_symbols(models: dict[str, Tokenizer]) -> None:
-    found = tokenizer_config(models["bpe with symbols"])
-    names = ["<unk>", EOD_PIECE, *CONTROL_SYMBOLS, "<|reserved_0|>", "<|reserved_1|>"]
-    assert {id: token["content"] for id, token in found["added_tokens_decoder"].items()} == {
-        str(id): name for id, name in enumerate(names)
-    }
-    assert found["additional_special_tokens"] == names[2:]
 
 
 def test_what_the_format_cannot_hold_is_refused(models: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch) -> None:

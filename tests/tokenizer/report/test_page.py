@@ -46,16 +46,6 @@ def test_hostile_pieces_are_text(pages: list[str]) -> None:
         assert page.count("&lt;script&gt;alert(") > 8 and "\\u202e\\x1b[31m&amp;amp;" in page
 
 
-def test_the_page_tells_all(report: dict[str, Any]) -> None:
-    text = Page(report_page(report, "mine")).text
-    for words in ("mine", "poems", "traditional", "Renyi", "Longest pieces", "Never used", "Suspicious pieces: "):
-        assert words in text
-    assert f"{report['characters_per_token']:.3f}" in text
-    assert "Kept out" not in text and "phrase: because" not in text
-    rejected = Page(report_page(report | {"rejected_pieces": {"甲乙": "phrase: because"}}, "mine")).text
-    assert "Kept out of the vocabulary: 1" in rejected and "phrase: because" in rejected
-
-
 def test_a_model_without_texts_has_a_page(tokenizer: Tokenizer) -> None:
     page = Page(report_page(vocabulary_report(tokenizer, {}), "bare")).text
     assert "Longest pieces" in page and "Never used" not in page and "Sources" not in page

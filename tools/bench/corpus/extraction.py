@@ -30,10 +30,8 @@ import numpy as np
 from corpus.encoding import UndecodableError, decode
 from corpus.engine.errors import UsageError
 from corpus.extract import ExtractConfig, RefusedPage, extract_html
-from tools.bench.peers import environment
+from tools.bench.peers.environment import EXTRACTION
 
-ENVIRONMENT = environment.ROOT / "build/peers/extraction"
-REQUIREMENTS = environment.FOLDER / "extraction.txt"
 NAMES = re.compile(r"""\s(?:class|id)\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]+)""", re.IGNORECASE)
 NGRAM, GOOD, FEW_HAN, FOLDS, RESAMPLES = 4, 0.9, 200, 5, 2_000
 _NOTE = re.compile(r"\[(?:\d+|注 ?\d+|编辑|編輯)\]")
@@ -68,7 +66,7 @@ def run(arguments: Namespace) -> None:
         rows = [row | {"html": NAMES.sub("", row["html"])} for row in rows]
     results = {"ours": {row["file"]: ours(row["html"]) for row in [rows[0], *rows]}}
     if arguments.peers:
-        results |= peers(rows, arguments.out or ENVIRONMENT)
+        results |= peers(rows, arguments.out or EXTRACTION.folder)
     report(rows, results, arguments.worst)
 
 
@@ -98,10 +96,10 @@ def ours(html: str) -> Found:
 
 def peers(rows: list[Row], folder: Path) -> dict[str, dict[str, Found]]:
     """What the others find, in their environment, which is installed unless it stands."""
-    environment.install(ENVIRONMENT, REQUIREMENTS, options=["--ignore-requires-python"])
+    EXTRACTION.install()
     pages, out = folder / "pages.jsonl", folder / "results.json"
     pages.write_text("".join(json.dumps({"file": row["file"], "html": row["html"]}) + "\n" for row in rows))
-    environment.run_peer("extract_pages.py", str(pages), str(out), folder=ENVIRONMENT)
+    EXTRACTION.run("extract_pages.py", str(pages), str(out))
     found: dict[str, dict[str, Found]] = json.loads(out.read_text("utf-8"))
     return found
 

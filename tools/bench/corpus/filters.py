@@ -33,7 +33,7 @@ from corpus.filters.quality.model import Header, Model
 from corpus.filters.statistic import Batch
 from tools.bench.corpus import recombine
 from tools.bench.inputs import read_documents, spread
-from tools.bench.peers import environment
+from tools.bench.peers.environment import DATATROVE
 from tools.bench.timing import num_bytes, one_core, seconds_of, show, speed
 
 MAX_BYTES = 32_000_000  # of documents; more says nothing new
@@ -170,16 +170,16 @@ def with_quality_model(judge: Filter) -> Filter:
 def compare(texts: pa.LargeStringArray, judge: Filter, install: bool) -> None:
     """datatrove and fastText on a sample, each in a child; ours on the same documents before and after."""
     if install:
-        environment.install()
-    if not environment.is_installed():
+        DATATROVE.install()
+    if not DATATROVE.is_installed():
         print("datatrove and fastText: not installed; --peers installs them below build/peers\n")
         return
     size = num_bytes(texts)
     print(f"the same {len(texts):,} documents ({size / 1e6:,.2f} MB) for each of these:")
     before = speed(size, lambda: judge.apply(texts))
-    stock = environment.call_on(texts.to_pylist(), "datatrove_rules.py", "fineweb")
-    chinese = environment.call_on(texts.to_pylist(), "datatrove_rules.py", "fineweb2")
-    classifier = environment.call_on(texts.to_pylist(), "fasttext_predict.py")
+    stock = DATATROVE.run_on(texts.to_pylist(), "datatrove_rules.py", "fineweb")
+    chinese = DATATROVE.run_on(texts.to_pylist(), "datatrove_rules.py", "fineweb2")
+    classifier = DATATROVE.run_on(texts.to_pylist(), "fasttext_predict.py")
     ours = (before + speed(size, lambda: judge.apply(texts))) / 2
     show("datatrove 0.10.1, FineWeb's rules as they come", stock["mb_a_second"], note=_kept(stock))
     show("datatrove 0.10.1, FineWeb-2 cmn_Hani", chinese["mb_a_second"], note=_kept(chinese))

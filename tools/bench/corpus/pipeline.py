@@ -44,8 +44,6 @@ from tools.bench.inputs import read_documents, read_texts, spread
 from tools.bench.peers import environment
 from tools.bench.timing import in_child, one_core
 
-REQUIREMENTS = environment.FOLDER / "pipeline.txt"
-ENVIRONMENT = environment.ROOT / "build/peers/pipeline"
 KINDS = ("jsonl.zst", "parquet")
 WARM_BYTES = 200_000  # of each kind: enough to load every kernel
 SAMPLE_BYTES = 10_000_000  # the vocabulary is trained on
@@ -246,11 +244,11 @@ def show_profile(found: Measured) -> None:
 
 def compare(ours: Measured, folder: Path) -> None:
     """Time the peer on a spread sample of the same documents, with the vocabulary of this build."""
-    environment.install(ENVIRONMENT, REQUIREMENTS)
+    environment.PIPELINE.install()
     texts = [text for file in storage.list_inputs([str(folder / "in")]) for text in read_texts(file.url)]
     sample, model = folder / "sample.jsonl", engine_run.current(str(folder / "build"), TRAINING).files("model")[0].url
     environment.write_documents(sample, spread(texts, PEER_BYTES))
-    found = environment.run_peer("python_pipeline.py", str(sample), model, folder=ENVIRONMENT)
+    found = environment.PIPELINE.run("python_pipeline.py", str(sample), model)
     size = found["bytes"] / 1e6
     print(
         f"\nthe usual Python components, {found['documents']:,} of these documents ({size:.2f} MB), {found['kept']:,} "

@@ -23,7 +23,7 @@ from corpus.dedup.text.keys import document_keys, text_buffers
 from corpus.engine.compiled import kernel
 from corpus.filters.columns import id_array
 from tools.bench.inputs import read_documents, spread
-from tools.bench.peers import environment
+from tools.bench.peers.environment import DATATROVE
 from tools.bench.timing import num_bytes, one_core, show, speed
 
 MAX_BYTES = 32_000_000
@@ -100,9 +100,9 @@ def compare(texts: pa.LargeStringArray, config: DedupConfig, with_peers: bool) -
     }
     peers = {name: speed(size, call) for name, call in calls.items()}
     if with_peers:
-        environment.install()
-    if environment.is_installed():
-        found = environment.call_on(sample, "datatrove_minhash.py", "signatures")
+        DATATROVE.install()
+    if DATATROVE.is_installed():
+        found = DATATROVE.run_on(sample, "datatrove_minhash.py", "signatures")
         peers["datatrove 0.10.1, its signature step, cmn_Hani"] = found["mb_a_second"]
     print(f"{len(sample):,} of the documents, {size / 1e6:,.1f} MB; x is classic, everything, to that row")
     for scheme, rate in rates.items():

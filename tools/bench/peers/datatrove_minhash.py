@@ -12,7 +12,7 @@ import json
 import statistics
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
 from datatrove.utils.hashing import HashConfig
 from datatrove.utils.word_tokenizers import load_word_tokenizer
+
+from tools.bench.timing import timed
 
 LANGUAGE = "cmn_Hani"
 CONFIG = MinhashConfig(n_grams=5, num_buckets=14, hashes_per_bucket=8, hash_config=HashConfig(precision=64))
@@ -65,9 +67,7 @@ def signatures(texts: list[str]) -> dict[str, Any]:
         documents = [Document(text=text, id=str(row)) for row, text in enumerate(texts[part::PARTS])]
         with tempfile.TemporaryDirectory() as out:
             step = MinhashDedupSignature(out, config=CONFIG, language=LANGUAGE)
-            start = time.process_time()
-            step.run(iter(documents))
-            spent = time.process_time() - start
+            spent, _ = timed(partial(step.run, iter(documents)))
         rates.append(sum(len(document.text.encode()) for document in documents) / 1e6 / spent)
     return {"documents": len(texts), "mb_a_second": statistics.median(rates)}
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
+from tools.bench.timing import timed
 
 Encode = Callable[[str], list[int]]
 
@@ -45,9 +46,7 @@ def main() -> None:
     for text in read(warm):
         encode(text)
     documents = read(texts)
-    start = time.process_time()
-    found = [encode(text) for text in documents]
-    seconds = time.process_time() - start
+    seconds, found = timed(lambda: [encode(text) for text in documents])
     ids = np.fromiter((id for one in found for id in one), np.int32)
     np.savez(Path(out), ids=ids, lengths=[len(one) for one in found])
     print(json.dumps({"seconds": seconds}))

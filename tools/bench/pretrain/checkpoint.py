@@ -16,6 +16,7 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from pretrain.parallel.base import mesh
 from pretrain.parallel.base.params import num_parameters
 from pretrain.training.step import Run, train_step
 from tools.bench.pretrain.random_run import configuration, on_ranks, random_run, random_tokens
-from tools.bench.timing import status
+from tools.bench.timing import status, timed
 
 RANKS, TURNS = 2, 3
 SECTIONS: dict[str, dict[str, Any]] = {
@@ -93,9 +94,7 @@ def time_saves(run: Run, begin: Begin, folder: Path) -> dict[str, float]:
     before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     for turn in range(TURNS + 1):
-        started = time.perf_counter()
-        train_step(run)
-        alone = time.perf_counter() - started
+        alone, _ = timed(partial(train_step, run), time.perf_counter)
         run.world.gather(None)
         started = time.perf_counter()
         wait = begin(run, folder / str(turn))

@@ -70,7 +70,8 @@ def one_process(sections: Mapping[str, Mapping[str, Any]], rounds: int = ROUNDS)
             "train_step": partial(train_step, run),
             "train_step, wrapped by FSDP2": partial(train_step, wrap_single_rank(config, world, tokens)),
         }
-        assert_same_size(run, plain(config, tokens).model)
+        of_ours, of_peer = run.parameters.values(), plain(config, tokens).model.parameters()
+        assert sum(p.numel() for p in of_ours) == sum(p.numel() for p in of_peer)
         tokens_per_step = config.training.global_batch_size * config.model.sequence_length
         return {name: tokens_per_step / seconds for name, seconds in take_turns(contenders, rounds).items()}
 
@@ -111,9 +112,3 @@ def bare_step(run: Run) -> float:
 def plain(config: RunConfig, tokens: NDArray[Any]) -> plain_gpt.PlainRun:
     """The peer on the same tokens."""
     return plain_gpt.PlainRun(plain_gpt.PlainGPT(config.model), config, tokens)
-
-
-def assert_same_size(run: Run, model: nn.Module) -> None:
-    """Both have as many weights."""
-    of_ours, of_peer = (sum(p.numel() for p in params) for params in (run.parameters.values(), model.parameters()))
-    assert of_ours == of_peer, (of_ours, of_peer)

@@ -35,6 +35,7 @@ from pretrain.schedules import stage_ranks
 from pretrain.training.step import train_step
 from tools.bench.pretrain.plain_gpt import PlainGPT, PlainRun
 from tools.bench.pretrain.random_run import configuration, on_ranks, random_run, random_tokens
+from tools.bench.timing import timed
 
 Step = Callable[[], object]
 RUNS = 5
@@ -128,9 +129,7 @@ def time_steps(step: Callable[[], object]) -> tuple[list[float], float]:
     cpu = time.process_time()
     for _ in range(RUNS):
         dist.barrier()
-        start = time.perf_counter()
-        step()
-        walls.append(time.perf_counter() - start)
+        walls.append(timed(step, time.perf_counter)[0])
     return walls, (time.process_time() - cpu) / RUNS
 
 

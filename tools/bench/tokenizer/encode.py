@@ -13,9 +13,8 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,11 +32,9 @@ from tokenizer.kernels.encoder import BatchEncoder, batch_encoder
 from tokenizer.model import Tokenizer
 from tokenizer.train import train
 from tools.bench.inputs import read_documents, spread
-from tools.bench.peers import environment
-from tools.bench.timing import one_core, show
+from tools.bench.peers.environment import MEGATRON, TOKENIZERS, write_documents
+from tools.bench.timing import one_core, show, timed
 
-ENVIRONMENT = environment.ROOT / "build/peers/tokenizers"
-REQUIREMENTS = environment.FOLDER / "tokenizers.txt"
 VOCAB_SIZES = (32_000, 50_304)
 WARM_BYTES = 2_000_000
 ROUNDS = (
@@ -59,8 +56,8 @@ def run(arguments: Namespace) -> None:
 def install() -> None:
     """Make the peers' environments; one that cannot be made here is left out."""
     try:
-        environment.install(ENVIRONMENT, REQUIREMENTS)
-        environment.install_megatron()
+        TOKENIZERS.install()
+        MEGATRON.install()
     except subprocess.CalledProcessError as error:
         print(f"not all of the peers can be installed here (pip ended with {error.returncode})\n")
 
@@ -87,7 +84,7 @@ def compare(tokenizer: Tokenizer, warm: Sequence[str], fresh: Sequence[str], fol
     seconds, batch_seconds, found, expected = take_turns(encoder, plain, fresh)
     rate = size / 1e6 / batch_seconds
     show("sentencepiece, all documents a call", rate)
-    single = time_call(lambda: [plain.encode(text) for text in fresh])
+    single, _ = timed(lambda: [plain.encode(text) for text in fresh])
     show("sentencepiece, a document a call", size / 1e6 / single, rate)
     note = encoder.reason or equal(found, expected)
     show("ours", size / 1e6 / seconds, rate, note)
@@ -102,20 +99,11 @@ def take_turns(encoder: BatchEncoder, plain: Any, texts: Sequence[str]) -> tuple
     seconds, batch_seconds, found, expected = 0.0, 0.0, list[Any](), list[Any]()
     step = -(-len(texts) // ROUNDS)
     for part in (texts[start : start + step] for start in range(0, len(texts), step)):
-        column = pa.array(part, pa.large_string())
-        start = time.process_time()
-        expected += plain.encode(part, num_threads=1)
-        middle = time.process_time()
-        found += encoder.encode(column)
-        batch_seconds, seconds = batch_seconds + middle - start, seconds + time.process_time() - middle
+        theirs, ids = timed(partial(plain.encode, part, num_threads=1))
+        mine, tokens = timed(partial(encoder.encode, pa.array(part, pa.large_string())))
+        batch_seconds, seconds = batch_seconds + theirs, seconds + mine
+        expected, found = expected + ids, found + tokens
     return seconds, batch_seconds, found, expected
-
-
-def time_call(work: Callable[[], Any]) -> float:
-    """CPU seconds of one call."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
 
 
 def equal(found: Sequence[Any], expected: Sequence[Any]) -> str:
@@ -128,14 +116,14 @@ def peers(
     tokenizer: Tokenizer, warm: Sequence[str], fresh: Sequence[str], expected: Sequence[Any], folder: Path, rate: float
 ) -> None:
     """kitoken with the model, tokenizers with our export of it; each in a process of its own."""
-    if not environment.is_installed(ENVIRONMENT, REQUIREMENTS):
+    if not TOKENIZERS.is_installed():
         return
-    environment.write_documents(folder / "warm.jsonl", warm)
-    environment.write_documents(folder / "fresh.jsonl", fresh)
+    write_documents(folder / "warm.jsonl", warm)
+    write_documents(folder / "fresh.jsonl", fresh)
     size = sum(len(text.encode()) for text in fresh)
     for library, model in (("kitoken", tokenizer.path), ("tokenizers", export_tokenizer(tokenizer, folder))):
         files = [str(folder / name) for name in ("warm.jsonl", "fresh.jsonl", "ids.npz")]
-        done = environment.run_peer("encode_texts.py", library, str(model), *files, folder=ENVIRONMENT)
+        done = TOKENIZERS.run("encode_texts.py", library, str(model), *files)
         with np.load(folder / "ids.npz", allow_pickle=False) as arrays:
             found = np.split(arrays["ids"], np.cumsum(arrays["lengths"])[:-1])
         show(f"{library}, a document a call", size / 1e6 / done["seconds"], rate, equal(found, expected))
@@ -172,13 +160,13 @@ def stages(tokenizer: Tokenizer, warm: Sequence[str], fresh: Sequence[str], fold
         text = text_shard(folder / f"{name}.parquet", texts)
         stage = TokensStage(TokenizerConfig.model_validate({}), files=(text,))
         task, out = Task(name, (text, model)), str(folder / f"tokens-{tokenizer.path.stem}")
-        seconds = time_call(partial(run_task, stage, task, out))
+        seconds, _ = timed(partial(run_task, stage, task, out))
     rate = None
-    if environment.is_installed(environment.MEGATRON, environment.MEGATRON_REQUIREMENTS):
-        environment.write_documents(folder / "warm.jsonl", warm)
-        environment.write_documents(folder / "fresh.jsonl", fresh)
+    if MEGATRON.is_installed():
+        write_documents(folder / "warm.jsonl", warm)
+        write_documents(folder / "fresh.jsonl", fresh)
         arguments = [str(tokenizer.path), *(str(folder / name) for name in ("warm.jsonl", "fresh.jsonl", "megatron"))]
-        done = environment.run_peer("megatron_preprocess.py", *arguments, folder=environment.MEGATRON)
+        done = MEGATRON.run("megatron_preprocess.py", *arguments)
         rate = size / 1e6 / done["seconds"]
         show("JSONL to .bin/.idx as Megatron does", rate)
     show("text shard to token shard, our whole task", size / 1e6 / seconds, rate)

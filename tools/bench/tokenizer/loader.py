@@ -30,7 +30,7 @@ from pretrain.data.megatron import open_megatron
 from tokenizer.shards import open_split
 from tokenizer.shards.writer import create_shard
 from tools.bench import timing
-from tools.bench.peers import environment
+from tools.bench.peers.environment import MEGATRON
 from tools.bench.timing import in_child, one_core
 from tools.plot import Line, write_lines
 
@@ -67,8 +67,8 @@ def run(arguments: Namespace) -> None:
 def has_peer(install: bool) -> bool:
     """Whether megatron-core can be run; installs it if asked to."""
     if install:
-        environment.install_megatron()
-    if environment.is_installed(environment.MEGATRON, environment.MEGATRON_REQUIREMENTS):
+        MEGATRON.install()
+    if MEGATRON.is_installed():
         return True
     print("megatron-core is not installed: --peers installs it below build/peers")
     return False
@@ -160,7 +160,7 @@ def read_peer(corpus: Path, num_samples: int, num_read: int | None = None, num_p
     case |= {"read": num_read or min(NUM_READ, num_samples), "points": num_points}
     path = corpus / f"case-{os.getpid()}-{num_samples}-{num_points}.json"
     path.write_text(json.dumps(case))
-    measured: Measured = environment.run_peer("gpt_dataset.py", "read", str(path), folder=environment.MEGATRON)
+    measured: Measured = MEGATRON.run("gpt_dataset.py", "read", str(path))
     return measured
 
 
