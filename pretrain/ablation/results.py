@@ -286,8 +286,7 @@ def exclusion_lines(held: Sequence[Held]) -> list[str]:
     lines = [
         f"{each.kind} {printable(each.name)}: {each.num_same_id + each.num_same_text} of "
         f"{len(each.documents) + each.num_same_id + each.num_same_text} documents left out, since an arm was trained "
-        "on "
-        f"them ({each.num_same_id} by their id, {each.num_same_text} by their text)"
+        f"on them ({each.num_same_id} by their id, {each.num_same_text} by their text)"
         for each in held
         if each.num_same_id + each.num_same_text
     ]
