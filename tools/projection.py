@@ -294,7 +294,8 @@ def _notes(
     )
     notes.append(
         f"reads of sections: at most {reads / 1e6:,.0f} M; in an object store that answers {requests:,.0f} a second "
-        f"that is {_time(reads / requests)} beside the above, whatever the nodes; shards of twice the size need half of them"
+        f"that is {_time(reads / requests)} beside the above, whatever the nodes; "
+        "shards of twice the size need half of them"
     )
     return notes
 

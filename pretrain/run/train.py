@@ -52,8 +52,8 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
     """
     if config.parallel.auto:
         raise UsageError(
-            'parallel = "auto" is no layout yet: `python -m pretrain train` chooses it before a run. Start the run with '
-            "that command, or set parallel.tp, pp and the rest"
+            'parallel = "auto" is no layout yet: `python -m pretrain train` chooses it before a run. Start the run '
+            "with that command, or set parallel.tp, pp and the rest"
         )
     training = config.training
     with (

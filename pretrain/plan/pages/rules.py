@@ -29,9 +29,9 @@ RULES = {  # by symbol, and by the case where the usual sentence would not be so
     "S": "windows as long as memory allows: every ratio grows with them; pay with recomputation",
     "L": "not too many layers: on fewer ranks of a pipeline they exchange less; the bubble stays about the same",
     "h": "wide layers: as many parameters in half of the layers compute longer for what tensor parallelism exchanges",
-    "h alone": "wide layers help tensor parallelism, and there is none: as many gradients are exchanged, for less attention",
+    "h alone": "wide layers help tensor parallelism, and there is none: as many gradients are exchanged for less work",
     "B": "a large batch, up to {most:,} windows ({bound})",
-    "B each": "a large batch, up to {most:,} windows ({bound}); it gains nothing here: no gradients are summed once a step",
+    "B each": "a large batch, up to {most:,} windows ({bound}); it gains nothing here: no sums are made once a step",
     "B above": "no larger batch: {most:,} windows are the most ({bound})",
     "m": "many micro-batches: the bubble of 1F1B is (p - 1) / m, here {stages} / {number:,}",
 }
