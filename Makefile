@@ -172,7 +172,7 @@ have-model:
 
 # --------------------------------------------------------------------------------------------------------------- checking
 
-test: $(VENV)/.dev-stamp  ## the quick tests, some eleven minutes (no data from outside needed)
+test: $(VENV)/.dev-stamp  ## the quick tests, some seven minutes on two cores (no data from outside needed)
 	@$(PYTEST) $(TEST)
 
 test-all: $(VENV)/.dev-stamp  ## all tests: with the longer ones, the README in a fresh clone and the kill loops
