@@ -62,7 +62,7 @@ help:  ## list the targets and the variables
 ##   RUN_DIR=runs/a            the training run: checkpoints, metrics, logs (default: DATA/pretrain)
 ##   MACHINE=h100-80|my.toml   what `make plan` plans for (default: the GPUs here, or cpu; docs/planner.md)
 ##   DEVICES=2128              how many GPUs of it (default: one machine)
-##   ARGS='--explain 1'         more options of `make plan`, of the tasks of `make evaluate`, and of `make ablate`
+##   ARGS='--explain 1'        more options of `make plan`, of the tasks of `make evaluate`, and of `make ablate`
 ##   ARMS='a=build/a b=build/b' the builds that `make ablate` compares, the first one to all others
 ##   CLUSTER=slurm             submit the training to a cluster instead of running it here (docs/cluster.md)
 ##   NODES=4                   machines of the cluster (default: 1)
@@ -172,7 +172,7 @@ have-model:
 
 # --------------------------------------------------------------------------------------------------------------- checking
 
-test: $(VENV)/.dev-stamp  ## the quick tests, some eleven minutes (no data from outside needed)
+test: $(VENV)/.dev-stamp  ## the quick tests, some seven minutes on two cores (no data from outside needed)
 	@$(PYTEST) $(TEST)
 
 test-all: $(VENV)/.dev-stamp  ## all tests: with the longer ones, the README in a fresh clone and the kill loops

@@ -80,7 +80,8 @@ python -m pretrain sweep --config demo --gpus 2 --grid tp=1,2 pp=1,2 mbs=1,2,4 -
         "the same small model on several builds of a corpus: did a filter help?",
         """
 python -m pretrain ablate --arm filtered=build/a --arm unfiltered=build/b --tokens 600k --out build/ablation
-python -m pretrain ablate --arm a=build/a --arm b=build/b --config my.toml --seeds 5 --text held/*.jsonl --out build/abl
+python -m pretrain ablate --arm a=build/a --arm b=build/b --config my.toml --seeds 5 --text held/*.jsonl \\
+    --out build/ablation
 """,
     ),
     "report": Command(
@@ -109,7 +110,8 @@ python -m pretrain import --model build/a-hf --out runs/b --data build/demo
         "train a checkpoint on examples: instructions, dialogues, tasks",
         """
 python -m pretrain finetune --checkpoint runs/a/checkpoints/step-00001000 --examples train.jsonl --out runs/sft
-python -m pretrain finetune --checkpoint runs/a/checkpoints/step-00001000 --task tnews --task-data clue --out runs/tnews
+python -m pretrain finetune --checkpoint runs/a/checkpoints/step-00001000 --task tnews --task-data fewclue \\
+    --out runs/tnews
 """,
         _given,
     ),
@@ -135,8 +137,10 @@ python -m pretrain evaluate --checkpoint runs/a/checkpoints/step-00001000 --text
         "ask a checkpoint the nine tasks of ZeroCLUE and FewCLUE, or your own, beside chance and published results",
         """
 python -m pretrain tasks --checkpoint runs/a/checkpoints/step-00001000 --data fewclue --out results/a
-python -m pretrain tasks --checkpoint runs/a/checkpoints/step-00001000 --data fewclue --out b --calibrate diagonal
-python -m pretrain tasks --checkpoint runs/a/checkpoints/step-00001000 --data fewclue --task tnews my.toml
+python -m pretrain tasks --checkpoint runs/a/checkpoints/step-00001000 --data fewclue --out results/b \\
+    --calibrate diagonal --expand
+python -m pretrain tasks --checkpoint runs/a/checkpoints/step-00001000 --data fewclue --task tnews my.toml \\
+    --shots 4 --limit 200
 """,
     ),
     "trace": Command(

@@ -8,9 +8,9 @@ On this machine each number of ranks is started by itself, in new processes. On 
 which measures the number that it was started with, and draws what has been measured so far:
 
     python -m pretrain scale --config demo --ranks 1 2 4 --out build/scaling
-    srun --ntasks 16 --ntasks-per-node 8 ... python -m pretrain scale --config my.toml --ranks 8 16 32 --out
-    /shared/scaling torchrun --nnodes 4 --nproc-per-node 8 ... -m pretrain scale --config my.toml --ranks 8 16 32 --out
-    /shared/scaling
+    srun --ntasks 16 --ntasks-per-node 8 ... python -m pretrain scale --config my.toml --ranks 8 16 32 \\
+        --out /shared/scaling
+    torchrun --nnodes 4 --nproc-per-node 8 ... -m pretrain scale --config my.toml --ranks 8 16 32 --out /shared/scaling
 
 Tokens are random where no `--data` is given: the speed of a step does not depend on them.
 """

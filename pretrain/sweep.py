@@ -17,9 +17,9 @@ is in OUT/cells as soon as it is there; the same command goes on after the last 
 
 On a cluster each cell is a job of its own, started with all ranks; `--list` prints their numbers:
 
-    python -m pretrain sweep --config firefly-3.8b --gpus 128 --grid tp=1,2,4,8 pp=1,2,4,8 mbs=1,2,4 --out /shared/sweep
-    --list srun --nodes 16 --ntasks-per-node 8 ... python -m pretrain sweep ... --out /shared/sweep --cell
-    $SLURM_ARRAY_TASK_ID
+    python -m pretrain sweep --config firefly-3.8b --gpus 128 --grid tp=1,2,4,8 pp=1,2,4,8 mbs=1,2,4 \\
+        --out /shared/sweep --list
+    srun --nodes 16 --ntasks-per-node 8 ... python -m pretrain sweep ... --out /shared/sweep --cell $SLURM_ARRAY_TASK_ID
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ python -m tokenizer run --out build/mine --text 'data/*.parquet'    # any Parque
         "tokenizer.commands.import_shards",
         "make token shards of Megatron's .bin and .idx, or of datatrove's .ds",
         """
-python -m tokenizer import old/part-*.idx --tokenizer build/demo --out build/imported
-python -m tokenizer import old/train.ds --validation old/held.ds --tokenizer build/demo --out build/imported --append-eod
+python -m tokenizer import old/part-*.idx --tokenizer build/demo --out build/own
+python -m tokenizer import old/train.ds --validation old/held.ds --tokenizer build/demo --out build/own --append-eod
 """,
         was="adopt",
     ),

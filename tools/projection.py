@@ -276,10 +276,8 @@ def _notes(
     in_bytes = partial(lambda itemsize, count: f"{itemsize * count / 1e6:,.0f} MB")
     notes.append(
         f"key ranges: {partitions:,} of {mean / 1e6:.2f} M records, {in_bytes(records.RECORD_DTYPE.itemsize, mean)}; "
-        f"one with "
-        f"the copies of a page that are {HOT_SHARE:.1%} of all documents holds {in_bytes(SHARED_DTYPE.itemsize, hot)} "
-        f"of "
-        f"buckets and {in_bytes(MEMBER_DTYPE.itemsize, hot)} of members more"
+        f"one with the copies of a page that are {HOT_SHARE:.1%} of all documents holds "
+        f"{in_bytes(SHARED_DTYPE.itemsize, hot)} of buckets and {in_bytes(MEMBER_DTYPE.itemsize, hot)} of members more"
     )
     per_terabyte = by_name["extract"].core_seconds / corpus.text_bytes * 1e12
     notes.append(
@@ -292,13 +290,12 @@ def _notes(
     notes.append(
         f"files: {files:,}; the largest manifest ({widest.stage}) {size / 1e6:,.0f} MB of at most "
         f"{durable.MAX_JSON_BYTES / 1e6:,.0f} MB, so {corpus.text_bytes / 1e12 * durable.MAX_JSON_BYTES / size:,.0f} "
-        f"TB in "
-        "shards of this size"
+        "TB in shards of this size"
     )
     notes.append(
         f"reads of sections: at most {reads / 1e6:,.0f} M; in an object store that answers {requests:,.0f} a second "
-        f"that is "
-        f"{_time(reads / requests)} beside the above, whatever the nodes; shards of twice the size need half of them"
+        f"that is {_time(reads / requests)} beside the above, whatever the nodes; "
+        "shards of twice the size need half of them"
     )
     return notes
 

@@ -11,6 +11,8 @@ has at once, all its stages together.
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,7 @@ EXAMPLES = """
 python -m tools.schedules --ranks 4 --micro-batches 8
 python -m tools.schedules --ranks 2 --micro-batches 6 --schedule zbv --times 2 3 2
 """
+TERMINAL_COLORS = {"F": 44, "B": 42, "I": 43, "W": 41}  # ANSI backgrounds
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def draw(schedule: str, num_ranks: int, num_micro_batches: int, times: Sequence[
     return Drawing(schedule, chunks, simulate(lists, ranks, lambda action: seconds[action.kind]))
 
 
-def as_text(drawing: Drawing) -> str:
+def as_text(drawing: Drawing, colored: bool = False) -> str:
     """A title and a line for each rank, two characters or more for each unit of time."""
     width = 1 + len(str(max(action.micro_batch for own in drawing.timeline.lists for action in own)))
     lines = [drawing.title]
@@ -81,7 +84,7 @@ def as_text(drawing: Drawing) -> str:
             kind = action.kind if is_first else action.kind.lower()
             cell = f"{kind}{action.micro_batch}".ljust(width * (end - start))
             cells.append("." * width * (start - now))
-            cells.append(cell)
+            cells.append(f"\x1b[30;{TERMINAL_COLORS[action.kind]}m{cell}\x1b[0m" if colored else cell)
             now = end
         lines.append("".join(cells))
     return "\n".join(lines)
@@ -109,7 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if min(options.ranks, options.micro_batches, *options.times) < 1:
         parser.error("ranks, micro-batches and times are at least 1")
     drawings = [draw(name, options.ranks, options.micro_batches, options.times) for name in options.schedule]
-    print("\n\n".join(map(as_text, drawings)))
+    colored = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    print("\n\n".join(as_text(drawing, colored) for drawing in drawings))
     if options.svg:
         options.svg.write_text(as_svg(drawings))
 

@@ -1,7 +1,7 @@
 """What every command line of ours does the same way: messages on stderr, exit codes, a closed pipe, Ctrl-C.
 
-Exit codes: 0 done, 1 failed, 2 usage or recipe, 3 another run holds the lock, 4 the input
-needs a look, 75 stopped but resumable.
+Exit codes: 0 done, 1 failed, 2 usage, recipe or configuration, 3 another run holds the lock, 4 the input needs a look,
+75 stopped but resumable.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
 
 EXIT_CODES = """
-exit codes: 0 done, 1 failed, 2 usage or recipe, 3 another run holds the folder, 4 the input needs a look,
-            75 stopped, run again to resume
+exit codes: 0 done, 1 failed, 2 usage, recipe or configuration, 3 another run holds the folder,
+            4 the input needs a look, 75 stopped, run again to resume
 """
 
 

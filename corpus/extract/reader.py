@@ -234,7 +234,17 @@ def read_page(
                 if num_pre > 0:
                     flags |= IS_PRE
                 around = stack_node[depth - 1] if depth > 0 else 0
-                lines[k] = (line_start, o, chars, links, linked, letters, flags, read, marks, around, row_of)
+                lines[k, LINE_START] = line_start
+                lines[k, LINE_END] = o
+                lines[k, LINE_CHARS] = chars
+                lines[k, LINE_LINKS] = links
+                lines[k, LINE_LINKED] = linked
+                lines[k, LINE_LETTERS] = letters
+                lines[k, LINE_FLAGS] = flags
+                lines[k, LINE_READ] = read
+                lines[k, LINE_MARKS] = marks
+                lines[k, LINE_NODE] = around
+                lines[k, LINE_ROW] = row_of
                 k += 1
                 out[o] = 10
                 o += 1
@@ -422,7 +432,10 @@ def read_page(
                 bits &= ~NODE
                 if is_node:
                     stack_node[depth] = num_nodes
-                    nodes[num_nodes] = (around, hints, key, bits)
+                    nodes[num_nodes, NODE_PARENT] = around
+                    nodes[num_nodes, NODE_HINTS] = hints
+                    nodes[num_nodes, NODE_KEY] = key
+                    nodes[num_nodes, NODE_BITS] = bits
                     bits |= NODE
                     if (bits & TABLE) != 0:
                         stack_count[depth] = column

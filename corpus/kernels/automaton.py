@@ -293,7 +293,10 @@ def _walk(offsets: Array, data: Array, tables: Any, hits: Array, last_row: Array
                 word = np.int64(word_at[node])
                 if word >= 0 and _is_whole(data, start, after, first, end, edges[word]):
                     if count < hits.shape[1]:
-                        hits[:, count] = (row, start, after, word)
+                        hits[0, count] = row
+                        hits[1, count] = start
+                        hits[2, count] = after
+                        hits[3, count] = word
                     count += 1
                     if len(last_row):
                         begin = read - 2  # of the pair's first symbol

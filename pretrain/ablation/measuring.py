@@ -132,8 +132,8 @@ def _bits(model: LoadedCheckpoint, held: Held, max_tokens: int | None) -> float:
     if not math.isfinite(bits):
         raise WenhaiError(
             f"{model.checkpoint}: what it makes of {held.kind} {held.name} is not a finite number of bits, since its "
-            "training "
-            "diverged. Such an arm cannot be compared: give another --out and a smaller --set optimizer.learning_rate"
+            "training diverged. Such an arm cannot be compared: give another --out and a smaller --set "
+            "optimizer.learning_rate"
         )
     return bits
 

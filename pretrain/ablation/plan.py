@@ -105,8 +105,7 @@ class Plan:
         """What makes the comparison say something else than it seems to."""
         return [
             f"{arm.name}: its text is read {self.epochs(arm):.1f} times. Beyond some {MANY_EPOCHS:g} epochs repeated "
-            "text "
-            "teaches less and less, and that is part of what is compared"
+            "text teaches less and less, and that is part of what is compared"
             for arm in self.arms
             if self.epochs(arm) > MANY_EPOCHS
         ]
@@ -206,9 +205,8 @@ def _check_together(arms: Sequence[Arm]) -> None:
         if arm.shards[0].identity != arms[0].shards[0].identity:
             raise UsageError(
                 f"--arm {arm.name}={arm.folder}: its tokens are of another tokenizer than those of {arms[0].folder}, "
-                "and "
-                "the models would differ in more than their text. Encode it with that one: python -m tokenizer run "
-                f"--recipe RECIPE --out {arm.folder} --tokenizer {arms[0].folder}"
+                "and the models would differ in more than their text. Encode it with that one: python -m tokenizer "
+                f"run --recipe RECIPE --out {arm.folder} --tokenizer {arms[0].folder}"
             )
 
 

@@ -25,10 +25,8 @@ FORMAT = 1
 RESULTS = "results.json"
 CAUTION = (
     "± is the standard deviation over seeds, brackets are the 95 % interval of the paired difference to the first arm. "
-    "Not "
-    "told apart (< x): the seeds alone may make a difference below x. Other held-out text would move the figures of "
-    "all "
-    "arms. Each interval is for one comparison: of 20 without any effect one is expected to be told apart."
+    "Not told apart (< x): the seeds alone may make a difference below x. Other held-out text would move the figures "
+    "of all arms. Each interval is for one comparison: of 20 without any effect one is expected to be told apart."
 )
 Kind = Literal["held out", "text", "task"]
 TITLES: dict[Kind, str] = {
@@ -288,8 +286,7 @@ def exclusion_lines(held: Sequence[Held]) -> list[str]:
     lines = [
         f"{each.kind} {printable(each.name)}: {each.num_same_id + each.num_same_text} of "
         f"{len(each.documents) + each.num_same_id + each.num_same_text} documents left out, since an arm was trained "
-        "on "
-        f"them ({each.num_same_id} by their id, {each.num_same_text} by their text)"
+        f"on them ({each.num_same_id} by their id, {each.num_same_text} by their text)"
         for each in held
         if each.num_same_id + each.num_same_text
     ]

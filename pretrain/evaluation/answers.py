@@ -46,8 +46,7 @@ def read_answers(loader: Loader, tokenizer: Tokenizer, max_tokens: int) -> HeldO
     if not num_samples:
         raise UsageError(
             f"evaluation.max_tokens {max_tokens:,}: a sample of held-out examples has {loader.sequence_length:,} "
-            "tokens. "
-            "Allow more."
+            "tokens. Allow more."
         )
     num_tokens = num_characters = num_bytes = 0
     for first in range(0, num_samples, READ_TOGETHER):

@@ -180,10 +180,8 @@ def _check_lengths(fit: Fit, num_left: int) -> None:
     if fit.too_long == "error" and fit.num_longer:
         raise UsageError(
             f"{fit.num_longer:,} of {num_left + fit.num_longer:,} examples are longer than the window of "
-            f"{fit.num_tokens:,} "
-            f"tokens; the longest has {fit.longest:,}. Leave them out with --too-long drop, cut the beginning of their "
-            "prompts "
-            "with --too-long cut, or choose a longer model.sequence_length."
+            f"{fit.num_tokens:,} tokens; the longest has {fit.longest:,}. Leave them out with --too-long drop, cut "
+            "the beginning of their prompts with --too-long cut, or choose a longer model.sequence_length."
         )
 
 

@@ -6,7 +6,7 @@ for each (`sampling`), makes text of it (`TextStream`), and lets the next prompt
 
 | next logits | for |
 |---|---|
-| `cache.Cached` | a whole model on one process; each token is computed once |
+| `kv_cache.KVCachedModel` | a whole model on one process; each token is computed once |
 | `UncachedModel` | what gives logits of whole windows, as the model of a mesh does: each token costs its window |
 
 Both see the same windows. A text that outgrows the model's window is read again from the last half of it, under
@@ -240,13 +240,13 @@ class UncachedModel:
     ) -> None:
         """`last_logits` maps a window's tokens [1, T], document ids, prefix ends and positions to logits [1, 1, V]."""
         self._last_logits = last_logits
-        self._reading = batcher
+        self._batcher = batcher
         self._device = device
 
     def __call__(self, texts: Sequence[Text]) -> Tensor:
         logits = []
         for text in texts:
             tokens = np.array([text.window])
-            batch = self._reading.micro_batch(tokens, tokens, self._device, np.array([text.window_prefix]))
+            batch = self._batcher.micro_batch(tokens, tokens, self._device, np.array([text.window_prefix]))
             logits.append(self._last_logits(*batch.inputs[:4])[:, -1])
         return torch.cat(logits)

@@ -97,7 +97,7 @@ class KVCachedModel:
 
     def __init__(self, model: GPT, batcher: EvaluationBatcher, device: torch.device | str = "cpu") -> None:
         self._model = model
-        self._reading = batcher
+        self._batcher = batcher
         self._device = device
         self._rows: list[_Row] = []
         self._layers: dict[int, LayerKVCache] = {}
@@ -167,7 +167,7 @@ class KVCachedModel:
         tokens, positions, documents, ends = [], [], [], []
         for window, prefix in windows:
             array = np.array([window])
-            batch = self._reading.micro_batch(array, array, self._device, np.array([prefix]))
+            batch = self._batcher.micro_batch(array, array, self._device, np.array([prefix]))
             missing = length - len(window)
             plain = torch.arange(len(window), device=self._device)[None]
             tokens.append(F.pad(batch.tokens, (missing, 0)))
@@ -179,7 +179,7 @@ class KVCachedModel:
         is_padded = any(len(window) < length for window, _ in windows)
         mask_BTT = dense_attention_mask(
             torch.arange(length, device=self._device),
-            torch.cat(documents) if is_padded or self._reading.document_mask else None,
+            torch.cat(documents) if is_padded or self._batcher.document_mask else None,
             torch.cat(ends) if ends else None,
         )
         return torch.cat(tokens), torch.cat(positions), mask_BTT
@@ -188,13 +188,13 @@ class KVCachedModel:
         """What the tokens to come see, and where their positions begin: at the text's last document, or at its
         window."""
         document = text.first
-        if self._reading.eod in text.window:
-            document = len(text.tokens) - text.tokens[::-1].index(self._reading.eod)
+        if self._batcher.eod in text.window:
+            document = len(text.tokens) - text.tokens[::-1].index(self._batcher.eod)
         return _Row(
             text,
             text.first,
-            document if self._reading.document_mask else text.first,
-            document if self._reading.reset_positions else text.first,
+            document if self._batcher.document_mask else text.first,
+            document if self._batcher.reset_positions else text.first,
         )
 
     def _tensor(self, values: object) -> Tensor:

@@ -76,8 +76,7 @@ CHAT_SYMBOL = (
 )
 MASKED_START = (
     "- In training a token saw only its own document (document mask). transformers has no such mask: give the model "
-    "one "
-    "document at a time, without a symbol before it."
+    "one document at a time, without a symbol before it."
 )
 PREFIX = (
     "- In training the beginning of each window or document was a prefix, whose tokens saw each other both ways "

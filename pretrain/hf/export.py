@@ -75,8 +75,7 @@ def main(args: argparse.Namespace) -> None:
         f"{layout.architecture}, {args.dtype}, {done.num_bytes / 1e6:,.1f} MB. Logits differ by at most "
         f"{done.in_memory.absolute:.1e} before writing and {done.reopened.absolute:.1e} read again "
         f"({done.reopened.difference:.1e} of the largest; {proof.BOUND:.0e} allowed), in {done.reopened.num_windows} "
-        "windows, "
-        f"{done.reopened.num_tokens:,} tokens; {done.num_greedy} greedy tokens equal.",
+        f"windows, {done.reopened.num_tokens:,} tokens; {done.num_greedy} greedy tokens equal.",
         file=sys.stderr,
     )
     print(args.out)

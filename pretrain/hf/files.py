@@ -99,7 +99,6 @@ def _no_safetensors(folder: Path) -> str:
     if any(folder.glob("*.bin")) or any(folder.glob("*.pt")) or any(folder.glob("*.pth")):
         return (
             f"{folder}: has weights as pickles only, which run code when they are read. Open it with transformers "
-            "where "
-            "that is safe, and save_pretrained(..., safe_serialization=True)."
+            "where that is safe, and save_pretrained(..., safe_serialization=True)."
         )
     return f"{folder}: has no {WEIGHTS}. Name the folder of a model that was saved by transformers."

@@ -87,8 +87,7 @@ def compare(ours: GPT, theirs: Any, tokenizer: Tokenizer) -> Agreement:
         if not differences[-1] <= BOUND:  # also where one is not a number
             raise ProofError(
                 f"logits differ by {differences[-1]:.1e} of the largest in a window of {window.shape[1]} tokens, and "
-                "rounding "
-                f"explains {BOUND:.0e}. Nothing was written; please report this as a bug, with the model's "
+                f"rounding explains {BOUND:.0e}. Nothing was written; please report this as a bug, with the model's "
                 "configuration."
             )
     return Agreement(len(differences) - 1, num_tokens, max(differences), max(absolute))

@@ -21,10 +21,9 @@ HEADLINES = ("loss", "tokens_per_second", "flops_per_second", "mfu", "hfu", "hos
 EVENT_COLUMNS = ("step", "time (UTC)", "event", "what")
 COURSE_ROWS = 20
 LEGEND = (
-    "Lines are means of neighbouring records, pale bands the range of their values; axes are logarithmic where "
-    "values span "
-    "a factor of 50. A dashed line is a restart, a red one a step whose loss or gradient was not finite, or a spike "
-    "of the loss."
+    "Lines are means of neighbouring records, pale bands the range of their values; axes are logarithmic where values "
+    "span a factor of 50. A dashed line is a restart, a red one a step whose loss or gradient was not finite, or a "
+    "spike of the loss."
 )
 FOOTER = "Drawn from metrics.jsonl, summary.json and the checkpoints of the run by `python -m pretrain report`."
 GIB = 2.0**30

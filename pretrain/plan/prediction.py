@@ -214,7 +214,7 @@ class Prediction:
 
     @property
     def _peak(self) -> float:
-        return self.cluster.device.known_peak(self.config.training.precision)
+        return self.cluster.known_peak(self.config.training.precision)
 
 
 def most_bytes(config: RunConfig, devices: int, cluster: Cluster, software: FrameworkProfile) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from corpus.engine import durable
-from corpus.engine.errors import Stopped
+from corpus.engine.errors import Stopped, UsageError
 from pretrain import checkpoint
 from pretrain.checkpoint import Saver
 from pretrain.checkpoint.places import Place
@@ -48,8 +48,13 @@ def train(config: RunConfig, data: str | Path | None, out: Path, tokenizer_path:
     Raises:
         Stopped: a signal asked for it; the same command resumes.
         WenhaiError: data, checkpoint or disk are wrong, or the loss is not finite `max_bad_steps` times in a row.
+        UsageError: `parallel` is "auto".
     """
-    assert not config.parallel.auto  # the command has it laid out
+    if config.parallel.auto:
+        raise UsageError(
+            'parallel = "auto" is no layout yet: `python -m pretrain train` chooses it before a run. Start the run '
+            "with that command, or set parallel.tp, pp and the rest"
+        )
     training = config.training
     with (
         mesh.start(config.parallel, training.device, training.timeout_minutes, out / "stacks") as world,

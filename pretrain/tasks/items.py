@@ -61,10 +61,9 @@ def read_items(task: Task, folder: Path, split: str | None = None) -> Items:
     if published and num_items not in published:
         sizes = " or ".join(f"{size:,}" for size in published)
         raise UsageError(
-            f"{path}: {num_items:,} items, but this split of {task.name} was published with {sizes}. It is cut off, or "
-            "another "
-            "version: take it anew from where it was published. If it is right, say its number in a task file of your "
-            "own."
+            f"{path}: {num_items:,} items, but this split of {task.name} was published with {sizes}. It is cut off, "
+            "or another version: take it anew from where it was published. If it is right, say its number in a task "
+            "file of your own."
         )
     if not items:
         raise UsageError(f"{path}: holds no items of {task.name}.")
@@ -93,8 +92,7 @@ def _item(task: Task, index: int, fields: dict[str, Any], where: str) -> Item:
     if task.label not in fields:
         raise UsageError(
             f"{where}: has no {task.label!r}, the right answer. Accuracy needs labels; the test sets that are "
-            "published "
-            "without them (test.json) cannot be scored here. Name another split."
+            "published without them (test.json) cannot be scored here. Name another split."
         )
     label = str(fields[task.label])
     if label not in task.labels:

@@ -159,8 +159,7 @@ class Prompter:
             if not emptied:
                 raise UsageError(
                     f"{self._wording.where}: the context holds nothing of an item, so that there is nothing to "
-                    "calibrate. "
-                    "Leave calibration out, or choose another prompt."
+                    "calibrate. Leave calibration out, or choose another prompt."
                 )
             context_fields = {**fields, **dict.fromkeys(emptied, content_free)}
         context = [token for shot in shots for token in shot]
@@ -202,9 +201,8 @@ class Prompter:
             if self._fits(fields, self._answers(item, fields)):
                 return shots, fields, before - sum(map(len, fields.values()))
         raise UsageError(
-            f"{self._wording.where}: the question without its texts is longer than the {self.sequence_length:,} tokens "
-            "that "
-            "the model reads. Choose a shorter prompt, or another model."
+            f"{self._wording.where}: the question without its texts is longer than the {self.sequence_length:,} "
+            "tokens that the model reads. Choose a shorter prompt, or another model."
         )
 
     def _cut(self, item: Item, fields: dict[str, str], field: str) -> None:

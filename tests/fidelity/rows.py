@@ -157,8 +157,7 @@ class Published:
     @cached_property
     def cluster(self) -> Cluster:
         """What it was measured on."""
-        own = Path(__file__).parent / "clusters" / f"{self.cluster_name}.toml"  # machines that no user is offered
-        return load_cluster(str(own) if own.exists() else self.cluster_name)
+        return load_cluster(self.cluster_name)
 
 
 def published_tables() -> list[str]:

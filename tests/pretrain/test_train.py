@@ -20,7 +20,7 @@ import pytest
 import tomlkit
 
 from corpus.engine.durable import RunLock
-from corpus.engine.errors import LockHeld, Stopped, WenhaiError
+from corpus.engine.errors import LockHeld, Stopped, UsageError, WenhaiError
 from pretrain import checkpoint
 from pretrain.checkpoint import saving
 from pretrain.checkpoint.shards import write_shard
@@ -365,3 +365,10 @@ def test_a_changed_batch_and_seed_start_a_new_order() -> None:
             Order(step=2, num_samples=16, global_batch_size=4, seed=9),
         ]
         assert run.state.num_samples == 20
+
+
+def test_a_layout_that_is_still_to_be_chosen_is_refused(tmp_path: Path) -> None:
+    config = tiny_config(parallel={"auto": True})
+    with pytest.raises(UsageError, match="`python -m pretrain train` chooses it"):
+        train.train(config, None, tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.corpus.dedup.test_minhash import fold_all
 from tests.corpus.dedup.texts import ANALECTS, POEM, shingles
 from tests.corpus.texts import document
 from tools.bench import inputs, timing
+from tools.bench.__main__ import main
 from tools.bench.corpus import filters, signatures
 from tools.bench.peers.environment import DATATROVE, Environment
 
@@ -111,3 +113,19 @@ def test_every_shingle_is_hashed_once() -> None:
         assert len(set(hashes[:count].tolist())) == len(shingles(form, 4))
         last = (last + int(hashes[count - 1])) % 2**32 if count else last
     assert signatures.hash_all(codes, offsets, 4) == last
+
+
+def test_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without words those benchmarks run that need no more than a build; a wrong word starts none."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as main sets it: gone again with the test
+    called: list[str] = []
+    monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(run=lambda _: called.append(name)))
+    main([])
+    main(["loader"])
+    assert called == [
+        *("tools.bench.corpus.filters", "tools.bench.corpus.signatures", "tools.bench.tokenizer.encode"),
+        "tools.bench.tokenizer.loader",
+    ]
+    with pytest.raises(SystemExit, match="2"):
+        main(["loader", "fliters"])
+    assert "no benchmark is called fliters" in capsys.readouterr().err and len(called) == 4

@@ -28,6 +28,16 @@ def test_text_keeps_to_the_times() -> None:
     ]
 
 
+def test_a_terminal_gets_colours_unless_it_wants_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for no_color, expected in (("", "\x1b[30;44mF0\x1b[0m"), ("1", "F0")):
+        monkeypatch.setenv("NO_COLOR", no_color)
+        main(["--schedule", "1f1b", "--ranks", "1", "--micro-batches", "1"])
+        assert capsys.readouterr().out.splitlines()[1].startswith(expected)
+
+
 def test_svg_has_a_block_for_each_action() -> None:
     drawings = [draw("1f1b", 2, 3, (1, 1, 1)), draw("zbv", 2, 4, (2, 3, 2))]
     root = ElementTree.fromstring(as_svg(drawings))

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from corpus.engine.cli import add_examples
@@ -35,15 +36,13 @@ BENCHES = {  # name: its folder
 }
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Parse, keep to one core, print a table."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.bench", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_examples(parser, EXAMPLES)
-    parser.add_argument(
-        "what", nargs="*", choices=BENCHES, metavar="WHAT", help=f"{', '.join(BENCHES)} (default: {' '.join(DEFAULT)})"
-    )
+    parser.add_argument("what", nargs="*", metavar="WHAT", help=f"{', '.join(BENCHES)} (default: {' '.join(DEFAULT)})")
     parser.add_argument(
         "--data",
         type=Path,
@@ -77,7 +76,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=500, help="offload: of each run (default: 500)")
     parser.add_argument("--checkpoint", type=Path, help="generate: a step-... folder of a run, beside random models")
     parser.add_argument("--out", type=Path, help="pipeline, extraction: keep inputs and results there")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
+    if unknown := [what for what in arguments.what if what not in BENCHES]:
+        parser.error(f"no benchmark is called {', '.join(unknown)}. Choose from {', '.join(BENCHES)}")
     os.environ["OMP_NUM_THREADS"] = "1"  # before numpy is loaded, and for children
     for what in arguments.what or DEFAULT:
         importlib.import_module(f"tools.bench.{BENCHES[what]}{what}").run(arguments)  # after the line above

@@ -1,9 +1,9 @@
 """Our evaluation beside lm-evaluation-harness: one model, as a checkpoint and as the folder that was exported from it.
 
     python -m pretrain export --checkpoint runs/a/checkpoints/step-00001000 --out build/a-hf
-    python -m tools.harness --model build/a-hf --checkpoint runs/a/checkpoints/step-00001000 --tasks FewCLUE/datasets
-    --limit 100 python -m tools.harness --model build/a-hf --checkpoint runs/a/checkpoints/step-00001000 --text
-    texts.jsonl
+    python -m tools.harness --model build/a-hf --checkpoint runs/a/checkpoints/step-00001000 \\
+        --tasks FewCLUE/datasets --limit 100
+    python -m tools.harness --model build/a-hf --checkpoint runs/a/checkpoints/step-00001000 --text texts.jsonl
 
 Writes task files of the harness, runs it on the folder in a process of its own, asks our model the same of the
 checkpoint, and prints both beside each other. The exit code is 1 where they differ by more than rounding. All computes

@@ -8,7 +8,7 @@ others is silent. The caller tells the result to all, so that those who fail a m
 which has ended by then, for the first one.
 
 NCCL's watchdog ends a process without an exception when a collective is late. So where there is a GPU the same thread
-looks up now and then, and calls the roll itself shortly before. (Written for CUDA, and not yet run there.)
+looks up now and then, and asks all ranks itself shortly before. (Written for CUDA, and not yet run there.)
 """
 
 from __future__ import annotations

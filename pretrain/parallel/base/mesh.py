@@ -3,7 +3,7 @@
 One mesh of four axes (pp, dp_replicate, dp_shard, tp), whatever is used of it: the ranks of one tensor-parallel group
 are neighbours, which talk most. A run of one process forms a group of one, so that nothing else asks whether there are
 others. The backend is `cpu:gloo,cuda:nccl`: flags and checkpoints travel over gloo and never need a GPU. A rank that
-dies or hangs makes the others fail within the timeout, with its name (`roll_call`).
+dies or hangs makes the others fail within the timeout, with its name (`hang_report`).
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks:
     timeout = datetime.timedelta(minutes=timeout_minutes)
     if not dist.is_initialized():
         _meet("cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo", timeout)
-    roll_call: HangReport | None = None
+    hang_report: HangReport | None = None
     try:
         _check_equal(shape, size)
         mesh = init_device_mesh(where.type, shape, mesh_dim_names=AXES)
@@ -220,20 +220,20 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks:
         world = World(rank, size, where, mesh, timeout, Phases(where))
         if size > 1:
             patience = timeout.total_seconds() if where.type == "cuda" else None
-            roll_call = HangReport(rank, world.phases, world.gather, stacks, patience)
+            hang_report = HangReport(rank, world.phases, world.gather, stacks, patience)
         yield world
     except RuntimeError as error:
         if not _is_of_peers(error):
             raise
         reason = re.sub(r"\[/\S+\] ", "", str(error).partition(". ")[0])  # gloo adds advice, and its sources' lines
-        missing = f"rank {rank} waited for another rank" if roll_call is None else roll_call.report(error)
+        missing = f"rank {rank} waited for another rank" if hang_report is None else hang_report.report(error)
         advice = "" if stacks is None else f" Stacks: {stacks}."
         raise LostRank(
             f"{missing} ({reason}).{advice} See what that rank said last, and start the run again: it resumes."
         ) from error
     finally:
-        if roll_call is not None:
-            roll_call.close()
+        if hang_report is not None:
+            hang_report.close()
         if size == 1 or _is_agreed(sys.exception()):
             dist.destroy_process_group()  # else this process ends, and NCCL would wait for the lost rank first
 

@@ -4,9 +4,10 @@
   gathers them again (Korthikanti et al. 2022, section 4.2.2). Several matrices share each gather.
 - **Exchanges beside arithmetic**: in the backward the tokens come while the gradient of the input is computed, and that
   is summed over the ranks while those of the weights are.
-- **Zero-bubble schedules**: the gradients of the weights are left for later (`deferred`). Autograd gets
+- **Zero-bubble schedules**: the gradients of the weights are left for later (`weight_gradients`). Autograd gets
   none of them: whatever else a parameter is used for (a tied embedding) is counted by autograd, once, and the product
-  by `deferred.accumulate`, once. Under recompute the input is the one computed again, as it is saved as autograd saves.
+  by `accumulate_weight_gradients`, once. Under recompute the input is the one computed again, as it is saved as
+  autograd saves.
 """
 
 from __future__ import annotations

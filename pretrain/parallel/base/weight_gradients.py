@@ -18,7 +18,7 @@ from pretrain.parallel.base.tensor import TensorAxis
 
 
 class DeferredWeightGradient(NamedTuple):
-    """Products of one input whose weight gradients are still to be computed: outputs = spread(input) @ weights.T."""
+    """Products of one input whose weight gradients are still due: outputs = all_gather(input) @ weights.T."""
 
     parameters: Sequence[nn.Parameter]  # whole, or DTensors of which this rank holds the part that it computed with
     input: Tensor  # [..., inputs]; with sequence parallelism this rank's tokens

@@ -9,7 +9,7 @@ Of a micro-batch between its forward and its backward a stage keeps the input, t
 gradient of the output enters, and what the graph holds; the output is freed once it has arrived.
 
 With schedules that cut the backward in two (I and W), the linear layers leave the gradients of their weights in the
-part's list (`deferred`).
+part's list (`weight_gradients`).
 
 What the data-parallel ranks of a stage exchange once a step holds up no other stage: a rank begins to gather the
 weights that stay whole before it waits for its first message, and sends its last gradient before it waits for

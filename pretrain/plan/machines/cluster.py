@@ -40,16 +40,6 @@ class Device(Strict):
         known = find_device(self.name)
         return None if known is None else known.peak(precision)
 
-    def known_peak(self, precision: Precision) -> float:
-        """The same; raises `UsageError` where nobody knows it."""
-        peak = self.peak_flops(precision)
-        if peak is None:
-            raise UsageError(
-                f"nobody has said what a {self.name} does in {precision}. Give [device.peak] {precision} in "
-                "its cluster's file, or another training.precision"
-            )
-        return peak
-
 
 class Network(Strict):
     """What joins units of devices (see above)."""
@@ -140,6 +130,16 @@ class Cluster(Strict):
 
     def __hash__(self) -> int:
         return hash((self.name, self.networks, self.efficiency))  # peaks are a dict, which has none
+
+    def known_peak(self, precision: Precision) -> float:
+        """The dense peak of a device in FLOP/s; raises `UsageError` where nobody knows it."""
+        peak = self.device.peak_flops(precision)
+        if peak is None:
+            raise UsageError(
+                f"cluster {self.name}: nobody has said what a {self.device.name} does in {precision}. Give "
+                f"[device.peak] {precision} in the cluster's file, or another training.precision"
+            )
+        return peak
 
     def as_toml(self) -> str:
         """The file that `--cluster` reads."""

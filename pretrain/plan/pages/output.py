@@ -96,7 +96,7 @@ def _lines(question: Question, args: argparse.Namespace, tuned: Tuned | None) ->
     if args.scaling:
         parts.append(_scaled(question))
     if args.rules:
-        parts.append(align_table([rules.COLUMNS, *(rule.cells for rule in question.rules)], left=rules.WORDS))
+        parts.append(_ruled(question))
     for number, part in enumerate(parts):
         yield from [""] * (number > 0)
         yield from part
@@ -108,12 +108,26 @@ def _header(question: Question, prediction: Prediction) -> Iterator[str]:
 
 def _scaled(question: Question) -> Iterator[str]:
     found = question.curves
-    yield f"Predicted on {question.cluster.name}, software {question.software.name}. The layout kept is {found.kept}."
+    where = f"Predicted on {question.cluster.name}, software {question.software.name}."
+    yield from text.wrap(f"{where} The layout kept is {found.kept}.")
     yield ""
-    yield from align_table([scaling.COLUMNS, *scaling.table(found)], left=("scaling", "layout"))
+    rows = list(scaling.table(found))
+    yield from align_table([row[:-1] for row in (scaling.COLUMNS, *rows)], left=("scaling",))
     for curve in found.curves:
         yield ""
         yield from text.wrap(scaling.limit(curve))
+        for name, devices, *_, layout_or_problem in rows:
+            if name == curve.name and (curve.is_searched or " " in layout_or_problem):
+                yield from text.wrap(f"{devices} devices: {layout_or_problem}", "  ", "    ")
+
+
+def _ruled(question: Question) -> Iterator[str]:
+    """The figures as a table, and what they say below, which is too long for a column."""
+    cells = [rule.cells for rule in question.rules]
+    yield from align_table([row[:-1] for row in (rules.COLUMNS, *cells)], left=rules.WORDS)
+    yield ""
+    for symbol, *_, sentence in cells:
+        yield from text.wrap(f"{symbol}: {sentence}" if symbol else sentence, "", "   ")
 
 
 def _ranked(question: Question, top: int) -> Iterator[str]:

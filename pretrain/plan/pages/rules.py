@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from corpus.engine.errors import UsageError
@@ -21,14 +21,18 @@ from pretrain.plan.search.legal import Layout, divisors
 from pretrain.workload.framework_profiles import OURS, FrameworkProfile
 
 MOST_TOKENS = 10**7  # of a batch; Wu et al. 2021 see instability above, quoted from memory and not read again
+GAINS = 1.01  # times computation over communication: less is no gain
 COLUMNS = ("rule", "change", "tensor", "pipeline", "data", "bubble", "MFU", "GiB", "what it says")
 WORDS = ("rule", "change", "what it says")  # columns of words
-RULES = {
+RULES = {  # by symbol, and by the case where the usual sentence would not be so
     "": "as it is: computation over communication by axis",
     "S": "windows as long as memory allows: every ratio grows with them; pay with recomputation",
     "L": "not too many layers: on fewer ranks of a pipeline they exchange less; the bubble stays about the same",
-    "h": "wide layers: as many parameters in half of the layers compute longer for what they exchange",
-    "B": "a large batch, up to {most:,} windows ({bound} M tokens; its authors saw instability above, from memory)",
+    "h": "wide layers: as many parameters in half of the layers compute longer for what tensor parallelism exchanges",
+    "h alone": "wide layers help tensor parallelism, and there is none: as many gradients are exchanged for less work",
+    "B": "a large batch, up to {most:,} windows ({bound})",
+    "B each": "a large batch, up to {most:,} windows ({bound}); it gains nothing here: no sums are made once a step",
+    "B above": "no larger batch: {most:,} windows are the most ({bound})",
     "m": "many micro-batches: the bubble of 1F1B is (p - 1) / m, here {stages} / {number:,}",
 }
 
@@ -68,17 +72,20 @@ def rules(config: RunConfig, devices: int, cluster: Cluster, software: Framework
     most = MOST_TOKENS // config.model.sequence_length // start.data_parallel * start.data_parallel
     words = {
         "most": most,
-        "bound": MOST_TOKENS // 10**6,
+        "bound": f"{MOST_TOKENS // 10**6} M tokens; its authors saw instability above, from memory",
         "stages": config.parallel.pp - 1,
         "number": start.micro_batches,
     }
     found = [_rule("", "as it is", start, RULES[""])]
-    for symbol, change, changed in _followed(config, devices):
-        sentence = RULES[symbol].format(**words)
+    for case, change, changed in _followed(config, devices, most):
+        symbol = case.partition(" ")[0]
         try:
-            found.append(_rule(symbol, change, predict(changed, devices, cluster, software), sentence))
+            rule = _rule(symbol, change, predict(changed, devices, cluster, software), RULES[case])
         except UsageError as error:
-            found.append(Rule(symbol, change, 0.0, 0.0, 0.0, 0.0, 0.0, 0, sentence, str(error)))
+            rule = Rule(symbol, change, 0.0, 0.0, 0.0, 0.0, 0.0, 0, RULES[case], str(error))
+        if case == "B" and not rule.problem and rule.data <= GAINS * found[0].data and rule.bubble >= found[0].bubble:
+            rule = replace(rule, sentence=RULES["B each"])
+        found.append(replace(rule, sentence=rule.sentence.format(**words)))
     return found
 
 
@@ -96,8 +103,8 @@ def _rule(symbol: str, change: str, one: Prediction, sentence: str) -> Rule:
     return Rule(symbol, change, tensor, pipeline, data, one.bubble, one.mfu, one.memory_bytes, sentence)
 
 
-def _followed(config: RunConfig, devices: int) -> Iterator[tuple[str, str, RunConfig]]:
-    """Symbol, what changes, and the configuration that it makes."""
+def _followed(config: RunConfig, devices: int, most: int) -> Iterator[tuple[str, str, RunConfig]]:
+    """The case of `RULES`, what changes, and the configuration that it makes; `most` windows are the largest batch."""
     model, training, layout = config.model, config.training, Layout.of(config, devices)
     longer = model.model_copy(update={"sequence_length": 2 * model.sequence_length})
     yield "S", f"S {model.sequence_length:,} -> {longer.sequence_length:,}", config.model_copy(update={"model": longer})
@@ -111,10 +118,14 @@ def _followed(config: RunConfig, devices: int) -> Iterator[tuple[str, str, RunCo
         wide = of_width(model, model.hidden_size * math.sqrt(model.num_layers / layers), layers, layout.tp)
         change = f"L {model.num_layers} -> {layers}, h {model.hidden_size:,} -> {wide.hidden_size:,}"
         cut = layout._replace(layers_per_stage=None).configure(config)
-        yield "h", change, cut.model_copy(update={"model": wide})
+        yield "h" if layout.tp > 1 else "h alone", change, cut.model_copy(update={"model": wide})
     batch = training.global_batch_size
-    larger = training.model_copy(update={"global_batch_size": 2 * batch, "rampup": None})
-    yield "B", f"B {batch:,} -> {2 * batch:,}", config.model_copy(update={"training": larger})
+    if batch < most:
+        larger = training.model_copy(update={"global_batch_size": min(2 * batch, most), "rampup": None})
+        change = f"B {batch:,} -> {larger.global_batch_size:,}"
+        yield "B", change, config.model_copy(update={"training": larger})
+    else:
+        yield "B above", f"B {batch:,}", config
     if layout.micro_batch_size % 2 == 0:
         size = layout.micro_batch_size // 2
         yield "m", f"micro-batch {2 * size} -> {size}", layout._replace(micro_batch_size=size).configure(config)

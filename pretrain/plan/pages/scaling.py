@@ -25,7 +25,7 @@ from pretrain.workload.framework_profiles import OURS, FrameworkProfile
 Kind = Literal["weak", "strong"]
 Found = tuple[Prediction | None, str]  # the layout of a number of devices, or why there is none
 EXACT = 8  # layouts of each search whose pipeline is simulated
-COLUMNS = ("scaling", "devices", "batch", "layout", "s a step", "tokens/s", "bubble", "efficiency")
+COLUMNS = ("scaling", "devices", "batch", "s a step", "tokens/s", "bubble", "efficiency", "layout")
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,14 @@ class Curve:
     points: Sequence[Point]
 
     @property
+    def layout(self) -> str:
+        """Which one the devices have."""
+        return "best layout" if self.is_searched else "layout kept"
+
+    @property
     def name(self) -> str:
         """As legends have it."""
-        return f"{self.kind}, {'best layout' if self.is_searched else 'layout kept'}"
+        return f"{self.kind}, {self.layout}"
 
     @property
     def last(self) -> Point:
@@ -120,11 +125,11 @@ def table(scaling: Scaling) -> Iterator[tuple[str, ...]]:
         for point in curve.points:
             one, place = point.prediction, (curve.name, f"{point.devices:,}", f"{point.batch:,}")
             if one is None:
-                yield (*place, point.problem, "", "", "", "")
+                yield (*place, "", "", "", "", point.problem)
                 continue
             bubble, speed = one.seconds.bubble / one.step_seconds, f"{one.tokens_per_second:,.0f}"
-            name = layout_name(one.config, point.devices)
-            yield (*place, name, f"{one.step_seconds:.3g}", speed, f"{bubble:.1%}", f"{point.efficiency:.0%}")
+            figures = f"{one.step_seconds:.3g}", speed, f"{bubble:.1%}", f"{point.efficiency:.0%}"
+            yield (*place, *figures, layout_name(one.config, point.devices))
 
 
 def as_json(scaling: Scaling) -> dict[str, Any]:
@@ -138,7 +143,7 @@ def as_json(scaling: Scaling) -> dict[str, Any]:
         return {**found, "layout": layout_name(one.config, point.devices), **speeds, "efficiency": point.efficiency}
 
     lines = [
-        {"kind": one.kind, "layout": one.name, "limit": limit(one), "points": [*map(of, one.points)]}
+        {"kind": one.kind, "layout": one.layout, "limit": limit(one), "points": [*map(of, one.points)]}
         for one in scaling.curves
     ]
     return {"kept": scaling.kept, "curves": lines}

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 GIB = 2**30
 MOST_TIMES = 64  # the devices that are asked for, among which the fewest that are enough are looked for
 DIMENSIONS = {"tp": "tensor parallel", "pp": "pipeline", "micro_batch_size": "micro-batch"}
-CHOICES = ("schedule", "recompute", "zero", "sequence_parallel", "offload")  # of which the best layout has one
+CHOICES = (
+    "schedule",
+    "recompute",
+    "zero",
+    "dp_replicate",
+    "sequence_parallel",
+    "offload",
+)  # of which the best layout has one
 
 
 def families(found: Search, best: Prediction) -> list[Rejected]:
@@ -74,10 +81,10 @@ def _shapes(found: Search, best: Prediction) -> Iterator[Rejected]:
 
 def _choices(found: Search, best: Prediction) -> Iterator[Rejected]:
     """Schedules, recompute, ZeRO and the rest, where the best layout chooses otherwise: tried in its place, all else as
-    it is."""
+    it is; and, where that does not fit, in all layouts of its shape."""
     layout, space = Layout.of(best.config, best.devices), found.space
     seconds = found.seconds(layout).total
-    for name, value, other in neighbours(layout):
+    for name, value, other in (*neighbours(layout), *_replicas(space, layout)):
         is_cut = other.pp * other.stages_per_rank <= space.config.model.num_layers
         if name not in CHOICES or getattr(space.constraints, name) is not None or not is_cut:
             continue
@@ -86,10 +93,26 @@ def _choices(found: Search, best: Prediction) -> Iterator[Rejected]:
         if not number or (name == "offload" and not space.software.shards):
             continue
         family = f"{naming.SHOWN.get(name, name)}={naming.format_value(value)}"
-        if not found.fits(other):
-            yield Rejected(family, f"in the best layout {_too_large(found, [other])}", number)
-        elif (slower := found.seconds(other).total) > seconds:
-            yield Rejected(family, f"takes {_than(slower, seconds)}, all else as in that", number)
+        if found.fits(other):
+            slower, how = found.seconds(other).total, "all else as in that"
+        else:
+            inside = type(found)(held, offload=other.offload)
+            shape = Layout(layout.tp, layout.pp, 1, layout.data_parallel, layout.micro_batch_size)
+            if not (fitting := inside.best_of(shape)):
+                least = _too_large(found, [other, inside.leanest(shape)])
+                yield Rejected(family, f"in the shape of the best layout {least}", number)
+                continue
+            slower, how = fitting.seconds, "in its shape"
+        if slower > seconds:
+            yield Rejected(family, f"takes {_than(slower, seconds)}, {how}", number)
+
+
+def _replicas(space: Space, layout: Layout) -> Iterator[tuple[str, int, Layout]]:
+    """As `neighbours`: other numbers of replicas of the shards. ZeRO 1 is the only one without shards."""
+    data = layout.data_parallel
+    for number in sorted({number for _, number in space.sharding(layout)} - {layout.dp_replicate}):
+        zero = 1 if number == data else layout.zero
+        yield "dp_replicate", number, layout._replace(dp_replicate=number, dp_shard=data // number, zero=zero)
 
 
 def _too_large(found: Search, layouts: Sequence[Layout]) -> str:
@@ -189,8 +212,7 @@ def _nearest_number(space: Space) -> str:
     return (
         f"no layout of {space.devices:,} devices cuts {layers} layers into stages and a batch of {batch:,} "
         f"samples over what remains. The nearest numbers of devices that have one are {_listed(numbers)}; a batch "
-        f"of {nearest:,}, "
-        f"{nearest - batch:,} more, would divide here"
+        f"of {nearest:,}, {nearest - batch:,} more, would divide here"
     )
 
 

@@ -18,7 +18,7 @@ Over gloo an exchange ends where it begins: all of it is exposed. With `offload`
 each gather, and reduced gradients go there; those that add to others wait for the host
 (`FSDPParamGroup.post_backward`).
 
-Published programs (`workload.software`):
+Published programs (`workload.framework_profiles`):
 
 | | exchanges of a micro-batch | after the last backward |
 |---|---|---|

@@ -55,7 +55,7 @@ class Machine:
 
     def __init__(self, cluster: Cluster, software: FrameworkProfile, precision: Precision, devices: int) -> None:
         """Raises `UsageError` where nobody knows the device's peak in this precision."""
-        peak = cluster.device.known_peak(precision)
+        peak = cluster.known_peak(precision)
         efficiency, pace = cluster.efficiency, cluster.pace(devices)
         self.cluster, self.software, self.devices = cluster, software, devices
         self.collectives = Collectives(cluster, devices)

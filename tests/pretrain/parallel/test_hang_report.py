@@ -1,4 +1,4 @@
-"""The roll call among threads of one process: who lives, who has ended, who is silent; one caller tells all."""
+"""The hang report among threads of one process: who lives, who has ended, who is silent; one caller tells all."""
 
 from __future__ import annotations
 

@@ -143,6 +143,7 @@ def test_tokens_and_overrides_count(ask: Any) -> None:
 def test_scaling_and_rules_stand_alone_or_in_json(ask: Any, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     said = ask(*ON_CORES, "--rules", "--scaling", "1", "2", "--report", str(page))
+    assert max(map(len, said.splitlines())) <= WIDTH
     assert "legal layouts" not in said and said.count("\n") > 10
     assert "strong" in page.read_text(encoding="utf-8").lower()
     answer = json.loads(ask(*ON_CORES, "--rules", "--scaling", "1", "2", "--json"))

@@ -398,5 +398,5 @@ def test_recompute_of_a_block_exchanges_again() -> None:
 
 
 def test_a_precision_without_a_peak_is_refused() -> None:
-    with pytest.raises(UsageError, match="nobody has said what a test does in fp64"):
+    with pytest.raises(UsageError, match=r"^cluster test: nobody has said what a test does in fp64"):
         predict(config(training={"precision": "fp64"}), 1, cluster())

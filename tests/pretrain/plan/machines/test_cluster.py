@@ -21,6 +21,7 @@ def test_the_clusters_that_come_along() -> None:
         "frontier-mi250x",
         "h100-80",
         "h200-141",
+        "jean-zay-a100-80",
         "selene-a100-80",
     }
     assert set(named_clusters()) >= expected

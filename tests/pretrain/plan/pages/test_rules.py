@@ -9,7 +9,7 @@ import pytest
 
 from pretrain.config import load_config
 from pretrain.plan.cost import predict
-from pretrain.plan.machines.cluster import Cluster
+from pretrain.plan.machines.cluster import Cluster, load_cluster
 from pretrain.plan.pages.rules import COLUMNS, as_json, of_width, rules
 
 
@@ -25,9 +25,24 @@ def test_yuan_on_its_cluster(cluster: Cluster) -> None:
     assert fewer.change == "p 38 -> 19, d 7 -> 14" and fewer.pipeline > start.pipeline
     assert wider.tensor > start.tensor and wider.change.startswith("L 76 -> 38, h 16,384 -> ")
     assert larger.bubble < start.bubble and "up to 4,879 windows (10 M tokens" in larger.sentence
+    assert larger.change == "B 3,360 -> 4,879", "twice as many would be above"
     assert "here 37 / 480" in followed[4].sentence
     assert all(len(rule.cells) == len(COLUMNS) for rule in (start, *followed))
     assert json.loads(json.dumps(as_json(followed)))[0]["symbol"] == "S"
+
+
+def test_a_batch_above_the_bound_stays(cluster: Cluster) -> None:
+    config = load_config("yuan-245b", ["training.global_batch_size=7000"])
+    start, *_, above, _ = rules(config, 2128, cluster)
+    assert above.change == "B 7,000" and above.sentence.startswith("no larger batch: 4,879 windows are the most")
+    assert (above.data, above.bubble) == (start.data, start.bubble)
+
+
+def test_the_sentences_are_so_of_the_figures() -> None:
+    """Without tensor parallelism, and with gradients that are summed in each micro-batch."""
+    start, _, wider, larger = rules(load_config("llama-3-8b"), 64, load_cluster("h100-80"))
+    assert wider.tensor == math.inf and wider.data < start.data and "as many gradients are exchanged" in wider.sentence
+    assert larger.data == pytest.approx(start.data) and "gains nothing here" in larger.sentence
 
 
 def test_what_is_not_divided_exchanges_nothing(cluster: Cluster) -> None:

@@ -88,10 +88,10 @@ def test_what_limits_is_named_with_a_change_that_gains(found: Scaling) -> None:
     assert f"To change next: {changes(last)[0].words}; or " in sentence
     rows = list(scaling.table(found))
     assert len(rows) == 4 * len(NUMBERS) and all(len(row) == len(scaling.COLUMNS) for row in rows)
-    assert rows[2][:3] == ("weak, layout kept", "512", "2,560") and rows[2][3].startswith("tp=2,pp=8,")
+    assert rows[2][:3] == ("weak, layout kept", "512", "2,560") and rows[2][-1].startswith("tp=2,pp=8,")
     value = scaling.as_json(found)
     assert [len(each["points"]) for each in value["curves"]] == [3] * 4
-    assert value["curves"][0]["points"][0]["efficiency"] == 1.0
+    assert value["curves"][0]["points"][0]["efficiency"] == 1.0 and value["curves"][0]["layout"] == "layout kept"
 
 
 def test_what_was_added_is_what_efficiency_lacks(found: Scaling) -> None:
@@ -109,7 +109,7 @@ def test_a_number_that_the_layout_does_not_divide_says_so(
     kept = found.curves[2]  # strong
     problems = [point.problem for point in kept.points]
     assert problems[1] == "136 devices are no multiple of 2 x 8 x 1" and "640" in problems[2] and not problems[3]
-    assert kept.last.devices == 2048 and any("136 devices are no multiple" in row[3] for row in scaling.table(found))
+    assert kept.last.devices == 2048 and any("136 devices are no multiple" in row[-1] for row in scaling.table(found))
     assert "problem" in scaling.as_json(found)["curves"][2]["points"][1]
 
 

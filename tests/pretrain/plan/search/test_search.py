@@ -16,6 +16,7 @@ from pretrain.config import ParallelConfig, RunConfig, ScheduleKind, load_config
 from pretrain.parallel.base.mesh import layout as mesh_layout
 from pretrain.plan.cost import predict
 from pretrain.plan.machines.cluster import Cluster, load_cluster
+from pretrain.plan.naming import parse_words
 from pretrain.plan.prediction import Seconds
 from pretrain.plan.search.legal import Constraints, Layout, Space
 from pretrain.plan.search.search import GAIN, SLOWEST, Search, search
@@ -254,6 +255,33 @@ def test_families_have_reasons() -> None:
         any("leaves the node of 4" in rejected.reason for rejected in plans.rejected)
         or "tensor parallel 8" not in reasons
     )
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "batch", "fitting"),
+    [(0.45, 16, {"zero=1", "zero=2", "sp=off"}), (0.6, 24, {"zero=1", "zero=2", "sp=off", "dp_replicate=2"})],
+)
+def test_a_choice_does_not_fit_where_no_layout_of_the_shape_does(
+    memory_gib: float, batch: int, fitting: set[str]
+) -> None:
+    """Another value of a choice may fit with more recompute: it is said how long that takes, and not what it lacks."""
+    config, cluster = config_of(global_batch_size=batch), cluster_of(memory_gib)
+    plans = search(config, 8, cluster)
+    shape = Layout.of(plans.best.config, 8)
+    tried = {each.family: each.reason for each in plans.rejected if "=" in each.family and "offload" not in each.family}
+    assert {family for family, reason in tried.items() if reason.endswith("in its shape")} == fitting
+    for family, reason in tried.items():
+        space = Space(config, 8, cluster, OURS, Constraints(**{k: (v,) for k, v in parse_words(family, "").items()}))
+        seconds = [
+            prediction.step_seconds
+            for prediction in (
+                predict(each.configure(config), 8, cluster, exact=False) for each in layouts(space, shape)
+            )
+            if prediction.fits
+        ]
+        assert bool(seconds) == ("GiB" not in reason), family
+        if family in fitting:
+            assert float(reason.split()[1]) == pytest.approx(min(seconds), rel=GAIN - 0.99), family
 
 
 def test_offload_only_where_nothing_else_fits() -> None:
