@@ -80,7 +80,8 @@ def _look_back(out: str, summary: Funnel) -> None:
         named = "; ".join(f"{row['file']}: {row['in_error']:,} of {row['records']:,}, {row['rule']}" for row in rows)
         raise InputError(
             f"{out}: the dataset is built, but most records of {mostly:,} of {extract.counts.extra['files']:,} files "
-            f"are in error ({named}{'; ...' if mostly > len(rows) else ''}). All are named in {extract.url}/{QUARANTINE}."
+            f"are in error ({named}{'; ...' if mostly > len(rows) else ''}). "
+            f"All are named in {extract.url}/{QUARANTINE}."
         )
 
 

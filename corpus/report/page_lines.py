@@ -74,7 +74,10 @@ def _record(extract: Folder, document: Document, inputs: Sequence[str]) -> tuple
         for record in read(file.url, sources):
             if isinstance(record, BadRecord):
                 continue
-            if document_id(record.source or sources.name.of_file(file.label), record.key, record.raw).hex() == document.id:
+            if (
+                document_id(record.source or sources.name.of_file(file.label), record.key, record.raw).hex()
+                == document.id
+            ):
                 if record.kind != "html" or record.text is not None:
                     raise WenhaiError(
                         f"document {document.id} was read as {record.kind}, not as a page: it has no lines."

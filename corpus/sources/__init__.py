@@ -30,11 +30,11 @@ def read(url: str, config: SourcesConfig, span: tuple[int, int] | None = None) -
     """
     if span is not None:
         if name_kind(url) == "mediawiki":
-            from corpus.sources.mediawiki import read_mediawiki_span
+            from corpus.sources.formats.mediawiki import read_mediawiki_span
 
             yield from read_mediawiki_span(url, config, *span)
         else:
-            from corpus.sources.jsonl import read_span
+            from corpus.sources.formats.jsonl import read_span
 
             yield from read_span(url, config, *span)
         return
@@ -65,12 +65,12 @@ def _read(path: Path, config: SourcesConfig, depth: int = 0) -> Iterator[Record 
     elif kind in ARCHIVES:
         yield from _read_archive(path, kind, config, depth)
     elif kind in ("text", "html"):
-        from corpus.sources.text import read_blocks, read_file
+        from corpus.sources.formats.text import read_blocks, read_file
 
         whole = kind == "html" or config.document == "file"
         yield from read_file(path, config, kind) if whole else read_blocks(path, config)
-    else:  # corpus.sources.KIND has read_KIND; imported here, as each brings its own library
-        yield from getattr(import_module(f"corpus.sources.{kind}"), f"read_{kind}")(path, config)
+    else:  # corpus.sources.formats.KIND has read_KIND; imported here, as each brings its own library
+        yield from getattr(import_module(f"corpus.sources.formats.{kind}"), f"read_{kind}")(path, config)
 
 
 def _read_archive(path: Path, kind: str, config: SourcesConfig, depth: int) -> Iterator[Record | BadRecord]:

@@ -1,6 +1,6 @@
 """What a file is: by its first bytes where they say so, else by its name, else plain text.
 
-A kind is a line of KINDS and a module `corpus/sources/KIND.py` with `read_KIND(path, config)`. What no kind reads
+A kind is a line of KINDS and a module `corpus/sources/formats/KIND.py` with `read_KIND(path, config)`. What no kind reads
 is left out and counted by what it is (`left_out.png`).
 """
 

@@ -34,7 +34,7 @@ def zipped(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> by
 
 def tarred(files: Mapping[str, bytes], mode: str = "w", encoding: str = "utf-8") -> bytes:
     file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode=mode, encoding=encoding, format=tarfile.GNU_FORMAT) as archive:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=file, mode=mode, encoding=encoding, format=tarfile.GNU_FORMAT) as archive:  # type: ignore
         for name, data in files.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(data)

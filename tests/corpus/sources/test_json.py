@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.sources import SourcesConfig, read
-from corpus.sources.json import split_values
+from corpus.sources.formats.json import split_values
 from tests.corpus.sources.files import read_all
 
 ROWS = [

@@ -16,10 +16,10 @@ from pathlib import Path
 from corpus.encoding import codec_of
 from corpus.sources.compression import DamagedStream, compression_of, read_pieces
 from corpus.sources.config import SourcesConfig
-from corpus.sources.jsonl import to_record, to_utf8
+from corpus.sources.formats.jsonl import to_record, to_utf8
+from corpus.sources.formats.text import sniff_charset
 from corpus.sources.lines import Line, split_lines
 from corpus.sources.record import BadRecord, Record, RecordError
-from corpus.sources.text import sniff_charset
 from corpus.whatwg import decode_as
 
 DELIMITERS = ",\t;|"

@@ -21,7 +21,6 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from corpus.engine import storage
-from corpus.sources.blocks import Block, read_blocks, split_blocks
 from corpus.sources.compression import (
     BZIP2_HEAD_BYTES,
     Compression,
@@ -32,6 +31,7 @@ from corpus.sources.compression import (
     read_pieces,
 )
 from corpus.sources.config import SourcesConfig
+from corpus.sources.formats.blocks import Block, read_blocks, split_blocks
 from corpus.sources.record import BadRecord, Record
 
 PAGE = re.compile(rb"<page>")

@@ -18,7 +18,7 @@ from msgspec import json, structs
 from corpus.encoding import codec_of
 from corpus.sources.compression import compression_of, read_stretches
 from corpus.sources.config import SourcesConfig
-from corpus.sources.jsonl import read_line, to_utf8
+from corpus.sources.formats.jsonl import read_line, to_utf8
 from corpus.sources.lines import Line
 from corpus.sources.record import BadRecord, Record
 
@@ -81,7 +81,7 @@ def split_values(pieces: Iterable[bytes], max_bytes: int, offset: int = 0) -> It
 
 
 class _Text:
-    """A window on a byte stream: `held` is what is in memory, `at` the next byte of it, `offset` where `held` begins."""
+    """A window on a byte stream: `held` is in memory, `at` its next byte, `offset` where `held` begins."""
 
     def __init__(self, pieces: Iterator[bytes], offset: int) -> None:
         self.held, self.at, self.offset = b"", 0, offset
@@ -127,7 +127,7 @@ def _value(text: _Text, max_bytes: int) -> Line:
 
 
 def _scan(text: _Text, depth: int, in_string: bool) -> tuple[int, bool, bool]:
-    """Go on to the value's end, or as far as bytes are there: the depth then, whether in a string, whether at its end."""
+    """Go on to the end of the value or of the bytes: the depth then, whether in a string, whether at the value's end."""
     if in_string:
         match = _STRING.match(text.held, text.at)
         text.at = match.end() if match else text.at

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from corpus.sources.config import SourcesConfig
-from corpus.sources.parquet import row_record, rows_of
+from corpus.sources.formats.parquet import row_record, rows_of
 from corpus.sources.record import BadRecord, Record
 
 FILE_MAGIC = b"ARROW1\0\0"

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from corpus.encoding import UndecodableError, decode
 from corpus.sources.config import SourcesConfig
-from corpus.sources.headings import find_headings
+from corpus.sources.formats.headings import find_headings
+from corpus.sources.formats.text import read_file
 from corpus.sources.record import BadRecord, Record
-from corpus.sources.text import read_file
 
 FRONT_LINES = 30  # in which title and author are looked for
 MIN_WRAP_WIDTH, MAX_WRAP_WIDTH = 40, 160  # in columns: a Chinese character has two

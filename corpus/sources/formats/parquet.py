@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from corpus.sources.config import SourcesConfig
-from corpus.sources.jsonl import to_record
-from corpus.sources.page_headers import column_pages
+from corpus.sources.formats.jsonl import to_record
+from corpus.sources.formats.page_headers import column_pages
 from corpus.sources.record import BadRecord, Record, RecordError
 
 BATCH_ROWS = (512, 64, 8, 1)  # the first whose bytes are within the bound
