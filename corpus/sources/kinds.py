@@ -1,7 +1,7 @@
 """What a file is: by its first bytes where they say so, else by its name, else plain text.
 
-A kind is a line of KINDS and a module `corpus/sources/formats/KIND.py` with `read_KIND(path, config)`. What no kind reads
-is left out and counted by what it is (`left_out.png`).
+A kind is a line of KINDS and a module `corpus/sources/formats/KIND.py` with `read_KIND(path, config)`. What no kind
+reads is left out and counted by what it is (`left_out.png`).
 """
 
 from __future__ import annotations

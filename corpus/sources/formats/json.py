@@ -127,7 +127,7 @@ def _value(text: _Text, max_bytes: int) -> Line:
 
 
 def _scan(text: _Text, depth: int, in_string: bool) -> tuple[int, bool, bool]:
-    """Go on to the end of the value or of the bytes: the depth then, whether in a string, whether at the value's end."""
+    """Go on to the end of the value or of the bytes: the depth there, whether in a string, whether the value ended."""
     if in_string:
         match = _STRING.match(text.held, text.at)
         text.at = match.end() if match else text.at
