@@ -5,21 +5,23 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from corpus.crawl.config import CrawlConfig
 from corpus.dedup import DedupConfig
 from corpus.dedup.contamination.stage import RULE as CONTAMINATION
 from corpus.engine import storage
-from corpus.engine.config import Resources, Strict, find_recipe, load_toml, parse
+from corpus.engine.config import SECTION_DEPTH, Resources, Strict, find_recipe, load_toml, merge, parse
 from corpus.engine.errors import WenhaiError
 from corpus.engine.toml import dump
 from corpus.extract import ExtractConfig
 from corpus.filters import FilterConfig
 from corpus.mixture import MixtureConfig
-from corpus.sources import SourcesConfig
+from corpus.sources.config import InputConfig, SourcesConfig
+from corpus.sources.packing import Source
 
 RECORD_NAME = "recipe.json"
 RECORD_FORMAT = 1
@@ -39,8 +41,9 @@ class Recipe(Strict):
     """The sections of a recipe; `tokenizer` is checked by the tokenizer package, which reads the same file."""
 
     description: str = ""
-    crawl: CrawlConfig | None = None  # absent: documents come from --input alone
-    sources: SourcesConfig = SourcesConfig()
+    crawl: CrawlConfig | None = None  # absent: documents come from files alone
+    input: InputConfig = InputConfig()
+    sources: tuple[SourcesConfig, ...] = Field(default=(SourcesConfig(),), strict=False)
     extract: ExtractConfig = ExtractConfig()
     filter: FilterConfig
     dedup: DedupConfig = DedupConfig()
@@ -48,6 +51,28 @@ class Recipe(Strict):
     tokenizer: dict[str, Any] = {}
     resources: dict[str, Resources] = {}  # by stage; a cluster places tasks by it, and no byte depends on it
     card: CardConfig = CardConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_one_source(cls, values: Any) -> Any:
+        """One table [sources] is a list of one; its limits of tasks and shards stand in [input] now."""
+        if not isinstance(values, Mapping) or not isinstance(values.get("sources"), Mapping):
+            return values
+        sources, limits = dict(values["sources"]), values.get("input", {})
+        moved = {name: sources.pop(name) for name in InputConfig.model_fields if name in sources}
+        return {**values, "sources": [sources], **({"input": {**moved, **limits}} if moved else {})}
+
+    @model_validator(mode="after")
+    def _weighs_sources(self) -> Self:
+        weights = {source.name.default: source.weight for source in self.sources if source.weight != 1}
+        if not weights:
+            return self
+        if self.mixture is not None and (self.mixture.shares or self.mixture.sources.keys() & weights.keys()):
+            raise ValueError("sources: a weight, and [mixture] says another thing of the same source: give one of them")
+        sources = {**(self.mixture.sources if self.mixture else {}), **weights}
+        base = {} if self.mixture is None else self.mixture.model_dump(exclude={"sources"})
+        object.__setattr__(self, "mixture", MixtureConfig(**base, sources=sources))
+        return self
 
     @model_validator(mode="after")
     def _measured(self) -> Self:
@@ -57,6 +82,14 @@ class Recipe(Strict):
                 f"mixture.buckets: {CONTAMINATION} is measured by [dedup.contamination], which is not here"
             )
         return self
+
+    def own_filters(self, sources: Sequence[Source]) -> dict[str, FilterConfig]:
+        """The filters of sources that have one of their own, by the sources' keys."""
+        own = {}
+        for number, source in enumerate(sources):
+            if isinstance(source.config.filter, dict):
+                own[source.key] = parse(FilterConfig, source.config.filter, f"recipe: sources.{number}.filter")
+        return own
 
 
 @dataclass(frozen=True)
@@ -75,7 +108,21 @@ class RecordedRecipe:
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """Load and check a recipe; `overrides` are `section.key=value` strings."""
     path = find_recipe(name)
-    return parse(Recipe, load_toml(path, overrides), str(path))
+    return parse(Recipe, _with_filters(load_toml(path, overrides), path), str(path))
+
+
+def _with_filters(values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Each source's `filter` as the whole section it means: that of another recipe, or its keys over those of ours."""
+    sources = values.get("sources")
+    for source in sources if isinstance(sources, list) else [sources]:
+        if not isinstance(source, dict):
+            continue
+        own = source.get("filter")
+        if isinstance(own, str):
+            source["filter"] = load_toml(find_recipe(own, path.parent)).get("filter", {})
+        elif isinstance(own, dict):
+            source["filter"] = merge(values.get("filter", {}), own, SECTION_DEPTH - 1)
+    return values
 
 
 def record_recipe(out: str, name: str, overrides: Sequence[str] = (), earlier: Mapping[str, str] | None = None) -> None:

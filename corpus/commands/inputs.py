@@ -8,7 +8,9 @@ from collections.abc import Sequence
 
 from corpus.crawl.folders import CRAWL
 from corpus.engine.errors import UsageError
-from corpus.engine.storage import File, is_remote, join, list_inputs, local_path, names
+from corpus.engine.storage import is_remote, join, local_path, names
+from corpus.sources.config import SourcesConfig
+from corpus.sources.packing import Source, find_sources
 
 
 def add_build_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,23 +21,31 @@ def add_build_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="GLOB",
-        help="files, folders, globs or URLs; a recipe with [crawl] needs none",
+        help="files, folders, globs or URLs; not where the recipe's sources have paths, or with [crawl]",
     )
     parser.add_argument("--out", required=True, metavar="OUT", help="the build folder: a path or an fsspec URL")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="override a recipe's value")
 
 
-def build_inputs(arguments: argparse.Namespace, crawled: Sequence[str] | None) -> list[File]:
-    """The input files and those of the crawl; other files of the build are none, also where OUT lies inside an
-    input."""
-    if not arguments.input and crawled is None:
-        raise UsageError("--input: give files, folders or globs to read, or a recipe with a section [crawl].")
-    files = list_inputs(arguments.input)
+def build_sources(
+    arguments: argparse.Namespace, configs: Sequence[SourcesConfig], crawled: Sequence[str] | None
+) -> tuple[Source, ...]:
+    """The sources of a build with their files, those of a crawl among them.
+
+    Raises:
+        UsageError: a source has no files, or --input no source; a file lies inside OUT and is none of the crawl's.
+    """
+    if crawled is None and not arguments.input and not all(config.path for config in configs):
+        raise UsageError(
+            "--input: give files, folders or globs to read, or a recipe whose [[sources]] have a path, or with a "
+            "section [crawl]."
+        )
+    sources = find_sources(configs, arguments.input, crawled or ())
     out = join(arguments.out if is_remote(arguments.out) else os.path.abspath(local_path(arguments.out)), "")
-    for file in files:
-        if file.url.startswith(out):
+    for file in (file for source in sources for file in source.files):
+        if file.url.startswith(out) and not file.url.startswith(join(out, CRAWL, "")):
             raise UsageError(f"{file.url}: an input inside --out {arguments.out}. Choose an output folder elsewhere.")
-    return files + list_inputs(crawled or ())
+    return sources
 
 
 def crawled_so_far(out: str) -> list[str]:

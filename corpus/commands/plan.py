@@ -6,7 +6,7 @@ import argparse
 import os
 from dataclasses import asdict
 
-from corpus.commands.inputs import add_build_arguments, build_inputs, crawled_so_far
+from corpus.commands.inputs import add_build_arguments, build_sources, crawled_so_far
 from corpus.engine.cli import print_json
 
 
@@ -26,8 +26,9 @@ def main(arguments: argparse.Namespace) -> None:
 
     recipe = load_recipe(arguments.recipe, arguments.set)
     check_earlier(recipe.dedup, arguments.out)
-    inputs = build_inputs(arguments, None if recipe.crawl is None else crawled_so_far(arguments.out))
-    planned = plan(stages(recipe, inputs), inputs, arguments.out)
+    sources = build_sources(arguments, recipe.sources, None if recipe.crawl is None else crawled_so_far(arguments.out))
+    inputs = [file for source in sources for file in source.files]
+    planned = plan(stages(recipe, sources), inputs, arguments.out)
     if arguments.json:
         print_json(asdict(planned))
     else:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from corpus.commands.inputs import add_build_arguments, build_inputs
+from corpus.commands.inputs import add_build_arguments, build_sources
 from corpus.crawl.folders import CRAWL
 from corpus.engine import storage
 from corpus.engine.cli import add_executor_arguments, cluster_address
@@ -42,9 +42,9 @@ def main(arguments: argparse.Namespace) -> None:
     recipe = load_recipe(arguments.recipe, arguments.set)
     check_recipe_resources(recipe, arguments.recipe)
     earlier = check_earlier(recipe.dedup, arguments.out)
-    inputs = build_inputs(arguments, _crawled(arguments, recipe.crawl))
+    sources = build_sources(arguments, recipe.sources, _crawled(arguments, recipe.crawl))
     run_stages(
-        stages(recipe, inputs),
+        stages(recipe, sources),
         arguments.out,
         workers=arguments.workers,
         address=address,
@@ -78,8 +78,9 @@ def _look_back(out: str, summary: Funnel) -> None:
         tables = [read_table(storage.fetch(file.url)) for file in extract.files(QUARANTINE)]
         rows = [row for table in tables for row in table.slice(0, FILES_SHOWN).to_pylist()][:FILES_SHOWN]
         named = "; ".join(f"{row['file']}: {row['in_error']:,} of {row['records']:,}, {row['rule']}" for row in rows)
+        num_files = sum(count for name, count in extract.counts.extra.items() if name.startswith("files."))
         raise InputError(
-            f"{out}: the dataset is built, but most records of {mostly:,} of {extract.counts.extra['files']:,} files "
+            f"{out}: the dataset is built, but most records of {mostly:,} of {num_files:,} files "
             f"are in error ({named}{'; ...' if mostly > len(rows) else ''}). "
             f"All are named in {extract.url}/{QUARANTINE}."
         )

@@ -58,14 +58,14 @@ def check_resources(resources: Mapping[str, Resources], stages: Sequence[str], w
             raise UsageError(f"{where}: resources.{name}: no such stage; {hint}")
 
 
-def find_recipe(recipe: str) -> Path:
-    """The file of a recipe: a path (it ends in .toml or holds a slash), or the name of a built-in one.
+def find_recipe(recipe: str, folder: Path = Path()) -> Path:
+    """The file of a recipe: a path from `folder` (it ends in .toml or holds a slash), or the name of a built-in one.
 
     Raises:
         UsageError: no built-in recipe has this name; it says which there are.
     """
     if recipe.endswith(".toml") or "/" in recipe:
-        return Path(recipe)
+        return folder / recipe
     names = sorted(path.stem for path in RECIPES.glob("*.toml"))
     if recipe in names:
         return RECIPES / f"{recipe}.toml"
@@ -106,14 +106,14 @@ def _load(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     if not isinstance(base, str):
         raise UsageError(f'{path}: extends names one recipe, for example extends = "web_zh".')
     above = (*above, _resolved(path))
-    base_path = path.parent / base if base.endswith(".toml") or "/" in base else find_recipe(base)
+    base_path = find_recipe(base, path.parent)
     if _resolved(base_path) in above:
         raise UsageError(f"{path}: extends {base}, which extends this file again. Take one of the two out.")
     if len(above) > MAX_EXTENDS:
         raise UsageError(
             f"{path}: extends {base}, the {len(above)}th in a row; at most {MAX_EXTENDS}. Write some into one."
         )
-    return _merge(_load(base_path, above), values, SECTION_DEPTH)
+    return merge(_load(base_path, above), values, SECTION_DEPTH)
 
 
 def _resolved(path: Path) -> Path:
@@ -123,12 +123,12 @@ def _resolved(path: Path) -> Path:
         return path
 
 
-def _merge(base: dict[str, Any], values: dict[str, Any], depth: int) -> dict[str, Any]:
+def merge(base: dict[str, Any], values: dict[str, Any], depth: int) -> dict[str, Any]:
     """`values` over `base`: sections key by key down to `depth`, below it whole."""
     merged = base | values
     for key in base.keys() & values.keys():
         if depth and isinstance(base[key], dict) and isinstance(values[key], dict):
-            merged[key] = _merge(base[key], values[key], depth - 1)
+            merged[key] = merge(base[key], values[key], depth - 1)
     return merged
 
 
@@ -140,13 +140,23 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
         keys = [key.strip() for key in dotted.split(".")]
         if not equals or not all(keys):
             raise UsageError(f"--set {override}: expected SECTION.KEY=VALUE, for example --set dedup.threshold=0.8")
-        table = result
-        for key in keys[:-1]:
-            table = table.setdefault(key, {})
-            if not isinstance(table, dict):
-                raise UsageError(f"--set {override}: {key} is a value, not a section.")
-        table[keys[-1]] = _parse_value(text)
+        *above, key = keys
+        table: Any = result
+        for name in above:
+            table = _inside(table, name, override) if isinstance(table, list) else table.setdefault(name, {})
+            if not isinstance(table, dict | list):
+                raise UsageError(f"--set {override}: {name} is a value, not a section.")
+        if isinstance(table, list):
+            _inside(table, key, override)
+        table[int(key) if isinstance(table, list) else key] = _parse_value(text)
     return result
+
+
+def _inside(tables: list[Any], number: str, override: str) -> Any:
+    """One of a list of tables, by its place: `sources.0.kind`."""
+    if not number.isdecimal() or int(number) >= len(tables):
+        raise UsageError(f"--set {override}: expected a number below {len(tables)} for {number}: there is a list.")
+    return tables[int(number)]
 
 
 def set_options(values: dict[str, Any], options: Mapping[str, Any]) -> None:

@@ -192,6 +192,10 @@ class Stage(ABC):
     def config(self) -> dict[str, Any]:
         """The part of the recipe that changes this stage's bytes, as JSON."""
 
+    def parameters(self) -> dict[str, Any]:
+        """What changes the bytes of some tasks, and stands in the parameters of those as well, as JSON."""
+        return {}
+
     def inputs(self) -> tuple[File, ...]:
         """Files from outside the build that this stage reads."""
         return ()
@@ -217,10 +221,12 @@ class Stage(ABC):
 
 def fingerprint(stage: Stage, upstream: Mapping[str, Folder]) -> dict[str, Any]:
     """What a stage's bytes depend on; its digest names the stage's folder."""
+    parameters = stage.parameters()
     return {
         "stage": stage.name,
         "version": stage.version,
         "config": stage.config(),
+        **({"parameters": parameters} if parameters else {}),
         "inputs": [[file.label, file.bytes, file.sha256] for file in stage.inputs()],
         "upstream": {name: upstream[name].digest for name in stage.upstream},
     }

@@ -292,6 +292,20 @@ def list_inputs(patterns: Sequence[str]) -> list[File]:
         return list(threads.map(_identify, *zip(*sorted(labels), strict=True)) if labels else [])
 
 
+def common_labels(files: Sequence[File]) -> dict[str, str]:
+    """Labels that tell files apart, by URL: those that share one (`a.jsonl` of two folders) begin with a folder that
+    they do not share."""
+    by_label: dict[str, list[list[str]]] = {}
+    for file in files:
+        by_label.setdefault(file.label, []).append(file.url.split("/"))
+    labels: dict[str, str] = {}
+    for label, urls in by_label.items():
+        first, last = min(urls), max(urls)
+        shared = next((depth for depth, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), 0)
+        labels |= {"/".join(parts): "/".join(parts[shared:]) if len(urls) > 1 else label for parts in urls}
+    return labels
+
+
 def real_url(url: str) -> str:
     """What a link points to; an input keeps the link's own name, which says what it holds (`news.jsonl`)."""
     return url.rstrip("/") if is_remote(url) else os.path.realpath(local_path(url))

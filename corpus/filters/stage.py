@@ -12,7 +12,7 @@ be tried later, looser ones too, without reading text. Memory is one row group.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, count_documents, fate_table, read_batches, write_shard
+from corpus.engine import durable
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import fetch
 from corpus.filters.config import FilterConfig
@@ -28,6 +29,7 @@ from corpus.filters.decide import first_failed
 from corpus.filters.filter import VERDICT_SCHEMA, Filter
 from corpus.filters.measure import STATISTICS
 from corpus.filters.samples import SAMPLES_SCHEMA, Sampler
+from corpus.sources.packing import key_of
 
 STATISTICS_SCHEMA = pa.schema(
     [
@@ -51,6 +53,7 @@ class FilterStage(Stage):
     """Edit lines, measure, decide, mask."""
 
     filter: FilterConfig
+    filters: Mapping[str, FilterConfig] = field(default_factory=dict)  # of sources with one of their own, by their keys
 
     name: ClassVar[str] = "filter"
     version: ClassVar[int] = 4
@@ -60,13 +63,20 @@ class FilterStage(Stage):
         """Rules in order as [statistic, min, max], editors, and the digest of the word lists."""
         return self.filter.meaning()
 
+    def parameters(self) -> dict[str, Any]:
+        """The same of each source's own filter."""
+        own = {key: config.meaning() for key, config in sorted(self.filters.items())}
+        return {"filters": own} if own else {}
+
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a shard of documents, under its name."""
-        return [Task(shard_name(file), (file,)) for file in upstream["extract"].files()]
+        own = {key: {"filter": durable.digest(config.meaning())} for key, config in self.filters.items()}
+        files = upstream["extract"].files()
+        return [Task(shard_name(file), (file,), own.get(key_of(shard_name(file)), {})) for file in files]
 
     def run(self, task: Task, out: Output) -> Counts:
         """Filter one shard, row group by row group."""
-        judge = _filter(self.filter)
+        judge = _filter(self.filters.get(key_of(task.name), self.filter))
         sampler, counts = Sampler(judge.limits), Counts()
         with write_shard(out, task.name, SCHEMAS) as (kept, ended, measured, samples):
             for documents in read_batches(fetch(task.inputs[0].url)):
@@ -91,7 +101,7 @@ class FilterStage(Stage):
         return counts
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _filter(config: FilterConfig) -> Filter:
     return Filter(config)
 

@@ -137,6 +137,8 @@ def _lines(out: str, prediction: Prediction, thresholds: Thresholds, write: str 
             for one in examples:
                 yield from _example(one)
     yield ""
+    if thresholds.apart:
+        yield f"Not part of these numbers: sources with a filter of their own ({', '.join(sorted(thresholds.apart))})."
     yield "Duplicates are looked for after the filter and are not part of these numbers."
     if write is not None:
         yield f"wrote {write}"

@@ -1,9 +1,9 @@
-"""Section [sources] of a recipe."""
+"""What recipes say of the input: [input], and [[sources]] with a table for each source (or one table [sources])."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -16,10 +16,25 @@ REFUSED_ENCODINGS = frozenset("hz hz-gb-2312 iso-2022-cn iso-2022-cn-ext euc-tw 
 OLD_NAMES = {"source": "default", "source_field": "field"}
 
 
-class SourcesConfig(Strict):
-    """How input files are read. `text`, `url`, `id`, `title` and `date` name fields of JSON, CSV, Arrow and Parquet
-    (corpus.sources.fields); other fields go to `meta`."""
+class InputConfig(Strict):
+    """[input]: how the files of all sources are cut into tasks and shards."""
 
+    task_bytes: int = Field(default=256 << 20, gt=0)
+    """A task reads no more than this (as stored), but for a larger file that must be read whole."""
+    shard_bytes: int = Field(default=256 << 20, gt=0)
+    """A shard of documents is closed after this many bytes of text."""
+
+
+class SourcesConfig(Strict):
+    """A source: where it is and how it is read. `text`, `url`, `id`, `title` and `date` name fields of JSON, CSV,
+    Arrow and Parquet (corpus.sources.fields); other fields go to `meta`."""
+
+    path: tuple[Annotated[str, Field(min_length=1)], ...] = Field(default=(), strict=False)
+    """Files, folders, globs or URLs; paths go from the recipe's folder. Without one it is --input, or the crawl."""
+    weight: float = Field(default=1.0, ge=0)
+    """How often a document of the source is taken on average, as in [mixture] sources; `name` must be a constant."""
+    filter: str | dict[str, Any] | None = None
+    """The source's own filter: a recipe whose [filter] counts here, or sections that are laid over this recipe's."""
     kind: str = "auto"
     """`auto` goes by the file's name (.warc.gz, .wet.gz, .jsonl.zst, .parquet, .txt, .html, .xml.bz2), else by its
     first bytes. `mediawiki`: an XML dump of a wiki; `sogou`: SogouCA, SogouCS or SogouT; `book`: a book in plain text,
@@ -50,10 +65,11 @@ class SourcesConfig(Strict):
     """Longer JSONL lines and text documents are `too_long`; this is also what one record costs in memory."""
     max_page_bytes: int = Field(default=16_000_000, gt=0)  # as ExtractConfig has it
     """Longer WARC payloads (decoded), wiki pages and SogouT pages are `too_long`."""
-    task_bytes: int = Field(default=256 << 20, gt=0)
-    """Input files are read by one task until they add up to this many bytes (as stored)."""
-    shard_bytes: int = Field(default=256 << 20, gt=0)
-    """A shard of documents is closed after this many bytes of text."""
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """What decides which documents come out of a file, as JSON."""
+        return self.model_dump(mode="json", exclude={"path", "weight", "filter"})
 
     @model_validator(mode="before")
     @classmethod
@@ -67,6 +83,11 @@ class SourcesConfig(Strict):
                 values[name] = values.pop(f"{name}_field")
         old = {new: values.pop(name) for name, new in OLD_NAMES.items() if name in values and "name" not in values}
         return values | ({"name": old} if old else {})
+
+    @field_validator("path", mode="before")
+    @classmethod
+    def _may_be_one(cls, path: Any) -> Any:
+        return (path,) if isinstance(path, str) else path
 
     @field_validator("name", mode="before")
     @classmethod
@@ -87,3 +108,9 @@ class SourcesConfig(Strict):
         if encoding is not None and encoding.lower().replace("_", "-") in REFUSED_ENCODINGS:
             raise ValueError(f"{encoding} is not read, as by browsers: convert the files to UTF-8 first, with iconv")
         return encoding
+
+    @model_validator(mode="after")
+    def _weighs_what_it_names(self) -> Self:
+        if self.weight != 1 and (self.name.field or self.name.path):
+            raise ValueError('a weight needs a name that is a constant, for example name = "news"')
+        return self

@@ -1,9 +1,9 @@
 """The extract stage: input files to document shards, and a fate for every record that ends here.
 
-A task reads a few whole files in order (consecutive small ones together) and writes `data/<task>-<part>.parquet`, a new
-part after every `shard_bytes` of text, and `fates/<task>.parquet` with one row for each record that could not become a
-document: rule `error:<kind>` and place `file:offset N`. Every record and every bad record is one document in. A page
-that is another one's next page ends here, too, as a part of that document (articles.py).
+A task reads a few whole files of one source (packing.py) and writes `data/<task>-<part>.parquet`, a new part after
+every `shard_bytes` of text, and `fates/<task>.parquet` with one row for each record that could not become a document:
+rule `error:<kind>` and place `file:offset N`. Every record and every bad record is one document in. A page that is
+another one's next page ends here, too, as a part of that document (articles.py).
 
 A plain JSONL file larger than `task_bytes`, and a wiki dump in bzip2, is cut into ranges, one task each: a line, or a
 stream of pages, belongs to the range it begins in. Any other large file is one task, because compressed and record
@@ -23,20 +23,22 @@ import pyarrow as pa
 from corpus.document import document_id, read_table, write_table
 from corpus.encoding import UndecodableError, decode, repair_mojibake, replace_surrogates, utf8, without_damaged_lines
 from corpus.engine import storage
-from corpus.engine.errors import InputError, UsageError
+from corpus.engine.errors import InputError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
 from corpus.extract import ExtractConfig
 from corpus.extract.child import Extracted
-from corpus.sources import DAMAGE_KINDS, LEFT_OUT, BadRecord, Record, SourcesConfig, can_be_cut, read
+from corpus.sources import DAMAGE_KINDS, LEFT_OUT, BadRecord, Record, SourcesConfig, read
 from corpus.sources.articles import Articles, Document
+from corpus.sources.config import InputConfig
+from corpus.sources.packing import Source, key_of, pack
 from corpus.sources.pages import with_pages
 from corpus.sources.record import NO_FAULT, RecordError
 from corpus.sources.shards import Fates, Row, Shards
 
-MIN_SPAN_BYTES = 16 << 20
 FATES_ASKED = 4  # files of fates that an error message quotes
 MIN_JUDGED_RECORDS, MIN_JUDGED_FILES = 100, 5
+TALLIES = ("records", "files", "records_in_error")  # counted by source
 MAX_META_BYTES = 64 << 10
 QUARANTINE = "quarantine"  # files of which most records are in error
 QUARANTINE_SCHEMA = pa.schema(
@@ -76,86 +78,76 @@ class ExtractStage(Stage):
     name: ClassVar[str] = "extract"
     version: ClassVar[int] = 9
 
-    files: tuple[File, ...]
-    sources: SourcesConfig = field(default_factory=SourcesConfig)
+    sources: tuple[Source, ...]
+    limits: InputConfig = field(default_factory=InputConfig)
     extraction: ExtractConfig = field(default_factory=ExtractConfig)
 
-    def __post_init__(self) -> None:
-        repeated = [url for url, count in Counter(file.url for file in self.files).items() if count > 1]
-        if repeated:
-            raise UsageError(f"{min(repeated)}: listed twice among the inputs. Name each file once.")
-
     def config(self) -> dict[str, Any]:
-        """Everything of both sections: each option changes which bytes come out."""
-        return {"sources": self.sources.model_dump(), "extract": self.extraction.model_dump()}
+        """What counts for every source; each has its own options beside it."""
+        return {"shard_bytes": self.limits.shard_bytes, "extract": self.extraction.model_dump()}
+
+    def parameters(self) -> dict[str, Any]:
+        """How each source is read; its tasks carry the digest of that."""
+        return {"sources": {source.key: source.config.reading for source in self.sources}}
 
     def inputs(self) -> tuple[File, ...]:
-        """The files to read, sorted by URL."""
-        return tuple(sorted(self.files, key=lambda file: file.url))
+        """The files to read, sorted by label."""
+        return tuple(sorted((file for source in self.sources for file in source.files), key=lambda file: file.label))
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        """Consecutive files together up to `task_bytes`; a larger file that can be cut in ranges of that size."""
-        groups: list[tuple[list[File], dict[str, int]]] = []
-        limit = self.sources.task_bytes
-        room = 0
-        for file in self.inputs():
-            if file.bytes > limit and can_be_cut(file.url, self.sources):
-                step = max(limit, MIN_SPAN_BYTES)
-                groups += [([file], {"start": start, "end": start + step}) for start in range(0, file.bytes, step)]
-                room = 0
-                continue
-            if not room or file.bytes > room:
-                groups.append(([], {}))
-                room = limit
-            groups[-1][0].append(file)
-            room = max(0, room - file.bytes)
-        return [Task(f"{index:05d}", tuple(files), span) for index, (files, span) in enumerate(groups)]
+        """The packs of each source."""
+        return [task for source in self.sources for task in pack(source, self.limits)]
 
     def judge(self, counts: Counts, folder: str, *, is_complete: bool) -> None:
-        """Refuse to go on where more than `max_error_ratio` of enough records are in error."""
-        records, files, in_error = (counts.extra.get(name, 0) for name in ("records", "files", "records_in_error"))
-        enough = is_complete or (records >= MIN_JUDGED_RECORDS and files >= MIN_JUDGED_FILES)
-        if enough and in_error > self.sources.max_error_ratio * records:
-            kinds = ", ".join(f"{count:,} error:{kind}" for kind, count in sorted(counts.errors.items()))
-            raise InputError(
-                f"{in_error:,} of {records:,} records in {files:,} files cannot be read, more than "
-                f"sources.max_error_ratio = {self.sources.max_error_ratio:g} ({kinds}). {_usual_fault(folder)} "
-                "Mend [sources] of the recipe, or set a larger max_error_ratio. Finished work is kept."
-            )
+        """Refuse to go on where more than `max_error_ratio` of enough records of a source are in error."""
+        for source in self.sources:
+            records, files, in_error = (counts.extra.get(f"{name}.{source.key}", 0) for name in TALLIES)
+            enough = files == len(source.files) or (records >= MIN_JUDGED_RECORDS and files >= MIN_JUDGED_FILES)
+            if (is_complete or enough) and in_error > source.config.max_error_ratio * records:
+                raise InputError(
+                    f"{in_error:,} of {records:,} records in {files:,} files of source {source.key} cannot be read, "
+                    f"more than max_error_ratio = {source.config.max_error_ratio:g}. "
+                    f"{_usual_fault(folder, source.key)} "
+                    "Mend [[sources]] of the recipe, or set a larger max_error_ratio. Finished work is kept."
+                )
 
     def for_worker(self) -> ExtractStage:
-        """Without the list of files: a task names its own."""
-        return replace(self, files=())
+        """Without the lists of files: a task names its own."""
+        return replace(self, sources=tuple(replace(source, files=()) for source in self.sources))
 
     def run(self, task: Task, out: Output) -> Counts:
         """Read a task's files into shards and fates."""
         counts = Counts()
-        span = (task.params["start"], task.params["end"]) if task.params else None
-        with Shards(task.name, out, self.sources.shard_bytes) as shards, Fates(task.name, out) as fates:
-            tallies = [self._read_file(file, span, counts, shards, fates) for file in task.inputs]
+        (source,) = (one for one in self.sources if one.key == key_of(task.name))
+        span = (task.params["start"], task.params["end"]) if "end" in task.params else None
+        with Shards(task.name, out, self.limits.shard_bytes) as shards, Fates(task.name, out) as fates:
+            tallies = [self._read_file(file, source.config, span, counts, shards, fates) for file in task.inputs]
         rows = [asdict(tally) for tally in tallies if tally.is_mostly_in_error]
         if rows:
             with out.create(f"{QUARANTINE}/{task.name}.parquet", len(rows)) as path:
                 write_table(path, pa.Table.from_pylist(rows, QUARANTINE_SCHEMA))
+            counts.note("files_mostly_in_error", len(rows))
         is_start = span is None or span[0] == 0
-        for name, count in (
-            ("records", sum(tally.records for tally in tallies)),
-            ("records_in_error", sum(tally.in_error for tally in tallies)),
-            ("files", sum(is_start and tally.records > 0 for tally in tallies)),
-            ("files_mostly_in_error", len(rows)),
-        ):
+        sums = (sum(tally.records for tally in tallies), len(tallies) * is_start, sum(one.in_error for one in tallies))
+        for name, count in zip(TALLIES, sums, strict=True):
             if count:
-                counts.note(name, count)
+                counts.note(f"{name}.{source.key}", count)
         return counts
 
     def _read_file(
-        self, file: File, span: tuple[int, int] | None, counts: Counts, shards: Shards, fates: Fates
+        self,
+        file: File,
+        config: SourcesConfig,
+        span: tuple[int, int] | None,
+        counts: Counts,
+        shards: Shards,
+        fates: Fates,
     ) -> FileTally:
         before, damaged = counts.documents_out, False
-        name = self.sources.name.of_file(file.label)
+        name = config.name.of_file(file.label)
         tally = FileTally(file.label)
         articles = Articles(shards, counts)
-        for record, page in with_pages(read(file.url, self.sources, span), self.extraction):
+        for record, page in with_pages(read(file.url, config, span), self.extraction):
             counts.documents_in += 1
             if isinstance(record, BadRecord):
                 detail = record.detail
@@ -202,11 +194,12 @@ def _place(file: str, record: Record | BadRecord) -> str:
     return f"{file}!{record.member}:offset {record.offset}" if record.member else f"{file}:offset {record.offset}"
 
 
-def _usual_fault(folder: str) -> str:
-    """What is wrong with most records in error, in words, with the place of one; of the first files of fates."""
+def _usual_fault(folder: str, key: str) -> str:
+    """What is wrong with most records in error of a source, in words, with the place of one; of its first fates."""
     found: Counter[str] = Counter()
     places: dict[str, str] = {}
-    for name in storage.names(storage.join(folder, "fates"), ".parquet")[:FATES_ASKED]:
+    names = storage.names(storage.join(folder, "fates"), ".parquet")
+    for name in [name for name in names if key_of(name) == key][:FATES_ASKED]:
         table = read_table(storage.fetch(storage.join(folder, "fates", name)), ["rule", "place", "detail"])
         for row in table.to_pylist():
             if row["rule"].startswith("error:"):

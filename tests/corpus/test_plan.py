@@ -18,7 +18,7 @@ EVERYTHING = (  # what a recipe can switch on
     'dedup.contamination.files=["items.jsonl"]',
     "mixture.sources={local=1}",
 )
-OPTIONS = ["--recipe", "web_zh", "--set", "sources.task_bytes=1000"]
+OPTIONS = ["--recipe", "web_zh", "--set", "input.task_bytes=1000"]
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_lines_of_a_page_of_a_build(build: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     folder, out = build
-    assert main(["explain", str(out), "00000-00000:0", "--lines", "--input", str(folder / "a.html")]) == 0
+    assert main(["explain", str(out), "a.html:offset 0", "--lines", "--input", str(folder / "a.html")]) == 0
     printed = capsys.readouterr().out.splitlines()
     rules = {line.split(maxsplit=2)[2]: line.split()[0] for line in printed[1:-1] if len(line.split()) > 2}
     assert rules["责任编辑：张三"] == "labels" and "首页 新闻 体育" in rules and rules["首页 新闻 体育"] != "keep"
@@ -50,7 +50,7 @@ def test_the_ledger_and_the_report_say_what_was_left_out(
     build: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, out = build
-    assert main(["explain", str(out), "00000-00000:0"]) == 0
+    assert main(["explain", str(out), "a.html:offset 0"]) == 0
     assert "extract.labels of 7 characters" in capsys.readouterr().out
     report = (out / "report.md").read_text()
     assert "What extraction left out" in report and re.search(r"^\| `?labels`? *\| *1 *\| *7 ", report, re.MULTILINE)
@@ -59,9 +59,9 @@ def test_the_ledger_and_the_report_say_what_was_left_out(
 def test_what_has_no_lines_is_told(build: tuple[Path, Path]) -> None:
     folder, out = build
     for key, inputs, message in (
-        ("00000-00000:0", [], "--input"),
-        ("00000-00000:0", [str(folder / "b.jsonl")], "none of these inputs holds it"),
-        ("00000-00000:1", [str(folder / "b.jsonl")], "not as a page"),
+        ("a.html:offset 0", [], "--input"),
+        ("a.html:offset 0", [str(folder / "b.jsonl")], "none of these inputs holds it"),
+        ("b.jsonl:offset 0", [str(folder / "b.jsonl")], "not as a page"),
     ):
         with pytest.raises(WenhaiError, match=message):
             list(explain_lines(str(out), key, inputs))

@@ -14,7 +14,8 @@ import pytest
 
 from corpus.engine.storage import File
 from corpus.sources import BadRecord, Record, SourcesConfig, can_be_cut, kind_of, read
-from corpus.sources.stage import ExtractStage
+from corpus.sources.config import InputConfig
+from corpus.sources.packing import Source, pack
 from tests.corpus.sources.files import read_all
 from tests.corpus.sources.test_stage import extract, rows
 
@@ -223,7 +224,7 @@ def build(tmp_path: Path, name: str, **sources: Any) -> Any:
 
 
 def test_a_dump_through_the_stage_in_any_number_of_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("corpus.sources.stage.MIN_SPAN_BYTES", 1)
+    monkeypatch.setattr("corpus.sources.packing.MIN_SPAN_BYTES", 1)
     (tmp_path / "in").mkdir()
     pages = [page(index) for index in range(30)]
     pages[4] = page(4, "#REDIRECT [[x]]", inner='<redirect title="x" />')
@@ -255,7 +256,7 @@ def test_a_dump_through_the_stage_in_any_number_of_tasks(tmp_path: Path, monkeyp
 
 def test_only_a_large_dump_is_cut() -> None:
     size = 100 << 20
-    tasks = ExtractStage((File("/a.xml.bz2", size, "0" * 64),), SourcesConfig(task_bytes=40 << 20)).plan({})
-    assert [task.params for task in tasks] == [
-        {"start": start, "end": start + (40 << 20)} for start in range(0, size, 40 << 20)
+    tasks = pack(Source("wiki", files=(File("/a.xml.bz2", size, "0" * 64),)), InputConfig(task_bytes=40 << 20))
+    assert [(task.params["start"], task.params["end"]) for task in tasks] == [
+        (start, start + (40 << 20)) for start in range(0, size, 40 << 20)
     ]

@@ -40,12 +40,11 @@ def test_a_wrong_column_stops_the_build_and_says_which_there_are(
 def test_a_source_stops_the_build_before_its_end(tmp_path: Path) -> None:
     for part in range(9):
         write(tmp_path / "in", f"{part}.jsonl", range(40 * part, 40 * part + 40), "text" if part < 2 else "body")
-    assert run(tmp_path / "in", tmp_path / "out", "--set", "sources.task_bytes=1") == 4
+    assert run(tmp_path / "in", tmp_path / "out", "--set", "input.task_bytes=1") == 4
     (folder,) = (tmp_path / "out").glob("extract-*")
     assert len(list((folder / "done").iterdir())) == 5 and not (folder / "MANIFEST.json").exists()
     assert (
-        run(tmp_path / "in", tmp_path / "out", "--set", "sources.task_bytes=1", "--set", "sources.max_error_ratio=1")
-        == 4
+        run(tmp_path / "in", tmp_path / "out", "--set", "input.task_bytes=1", "--set", "sources.max_error_ratio=1") == 4
     )
     assert current(str(tmp_path / "out"), "extract").counts.extra["files_mostly_in_error"] == 7
 
@@ -120,4 +119,4 @@ def test_an_expression_without_a_group_is_refused(tmp_path: Path, capsys: pytest
     write(tmp_path / "in", "a.jsonl", range(1))
     for pattern in ("news", "(a)(b)", "("):
         assert run(tmp_path / "in", tmp_path / "out", "--set", f'sources.name.path="{pattern}"') == 2
-        assert "sources.name.path" in capsys.readouterr().err
+        assert "sources.0.name.path: " in capsys.readouterr().err
