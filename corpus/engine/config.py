@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import copy
 import difflib
+import glob
 import math
+import os
 import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import pydantic
 
@@ -33,6 +36,18 @@ class Strict(pydantic.BaseModel):
 
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
+
+
+@dataclass(frozen=True)
+class BesideRecipe:
+    """Marks a key whose strings are paths: a relative one lies beside the file that says it (`load_toml`)."""
+
+    names: tuple[str, ...] = ()
+    """Strings that are no paths, as the names of built-in lists."""
+
+
+RecipePath = Annotated[str, BesideRecipe()]
+"""A path, glob or URL in a recipe; fields may be `RecipePath | None`, `tuple[RecipePath, ...]`, ..."""
 
 
 class Resources(Strict):
@@ -79,19 +94,81 @@ def nearest_of(name: str, names: Sequence[str]) -> str:
     return f"did you mean {nearest[0]}?" if nearest else ""
 
 
-def load_toml(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+def load_toml(
+    path: Path, overrides: Sequence[str] = (), model: type[pydantic.BaseModel] | None = None
+) -> dict[str, Any]:
     """Read a TOML file (at most 1 MiB) and apply `a.b=value` overrides on top.
 
     `extends = "web_zh"` (or a path, from the file's own folder) starts from another file: sections are merged key by
     key, and a key's value, a range too, replaces the other whole.
 
+    Values that `model` calls a `RecipePath` become absolute: those of a file from its folder, those of overrides from
+    the current one.
+
     Raises:
-        UsageError: missing, too large, not TOML, nested too deeply, extends itself, or an override without `=`.
+        UsageError: missing, too large, not TOML, nested too deeply, extends itself, an override without `=`, or a path
+            as `relative_to` refuses it.
     """
-    return apply_overrides(_load(path, ()), overrides)
+    values = apply_overrides(_load(path, (), model), overrides)
+    if model is not None:
+        place_paths(values, model)
+    return values
 
 
-def _load(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+def relative_to(folder: Path, path: str, where: str) -> str:
+    """A path or glob from `folder` as an absolute one; URLs and absolute paths stay. `where` names it in the error.
+
+    Raises:
+        UsageError: nothing stands there but in the current folder, from which recipes of before were read.
+    """
+    if "://" in path or "\0" in path or os.path.isabs(path):
+        return path
+    beside = os.path.abspath(os.path.join(folder, path))
+    if not _matches(str(folder), path) and _matches("", path):
+        raise UsageError(
+            f"{where}: {path} is looked for beside the recipe, and stands in the current folder. "
+            f"Write {os.path.relpath(path, folder)}, or move it to {beside}."
+        )
+    return beside
+
+
+def _matches(folder: str, path: str) -> bool:
+    if os.path.lexists(os.path.join(folder, path)):
+        return True
+    return glob.has_magic(path) and any(True for _ in glob.iglob(path, root_dir=folder or None, recursive=True))
+
+
+def place_paths(
+    values: dict[str, Any], model: type[pydantic.BaseModel], path: Path = Path("--set"), section: str = ""
+) -> None:
+    """Make the paths that `model` knows absolute, from the folder of the recipe `path`; raises as `relative_to`."""
+    for key in values.keys() & model.model_fields.keys():
+        field, value, name = model.model_fields[key], values[key], f"{section}{key}"
+        marker = _marker(field.annotation, field.metadata)
+        if marker is not None:
+            values[key] = _placed(value, marker, path, f"{path}: {name}")
+        for inner in _models_in(field.annotation):
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, dict):
+                    place_paths(part, inner, path, f"{name}.")
+
+
+def _placed(value: Any, marker: BesideRecipe, path: Path, where: str) -> Any:
+    if isinstance(value, list):
+        return [_placed(part, marker, path, where) for part in value]
+    if not isinstance(value, str) or value in marker.names:
+        return value  # another type is for the model to refuse
+    return relative_to(path.parent, value, where)
+
+
+def _marker(annotation: Any, metadata: Sequence[Any] = ()) -> BesideRecipe | None:
+    for item in (*metadata, *getattr(annotation, "__metadata__", ())):
+        if isinstance(item, BesideRecipe):
+            return item
+    return next(filter(None, map(_marker, typing.get_args(annotation))), None)
+
+
+def _load(path: Path, above: tuple[Path, ...], model: type[pydantic.BaseModel] | None) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_TOML_BYTES + 1)
@@ -101,6 +178,8 @@ def _load(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         raise UsageError(f"{path}: larger than {MAX_TOML_BYTES:,} bytes; a recipe is a page of text.")
     values = _parse_toml(data, str(path))
     base = values.pop("extends", None)
+    if model is not None:
+        place_paths(values, model, path)
     if base is None:
         return values
     if not isinstance(base, str):
@@ -113,7 +192,7 @@ def _load(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         raise UsageError(
             f"{path}: extends {base}, the {len(above)}th in a row; at most {MAX_EXTENDS}. Write some into one."
         )
-    return _merge(_load(base_path, above), values, SECTION_DEPTH)
+    return _merge(_load(base_path, above, model), values, SECTION_DEPTH)
 
 
 def _resolved(path: Path) -> Path:
@@ -218,6 +297,8 @@ def _describe(model: type[pydantic.BaseModel], item: Any) -> str:
 
 def _fields_at(model: type[pydantic.BaseModel], path: list[str]) -> Iterator[str]:
     """The field names of the model that stands at a dotted path below `model`."""
+    if path and path[0].isdigit():  # which of a list
+        path = path[1:]
     if not path:
         yield from model.model_fields
         return
@@ -229,6 +310,6 @@ def _fields_at(model: type[pydantic.BaseModel], path: list[str]) -> Iterator[str
 def _models_in(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         yield annotation
-    elif typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
+    elif typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated, list, tuple):
         for argument in typing.get_args(annotation):
             yield from _models_in(argument)

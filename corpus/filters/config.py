@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import pydantic
 
-from corpus.engine.config import Strict
+from corpus.engine.config import BesideRecipe, RecipePath, Strict
 from corpus.filters.blocklist import BUILT_IN
 from corpus.filters.decide import Rule
 from corpus.filters.edits import ScriptPolicy
@@ -54,7 +54,7 @@ class EditConfig(Strict):
 class BlocklistOptions(Strict):
     """[filter.blocklist]: built-in lists by name, and files of one's own by path."""
 
-    lists: tuple[str, ...] = pydantic.Field(default=BUILT_IN, strict=False)
+    lists: tuple[Annotated[str, BesideRecipe(BUILT_IN)], ...] = pydantic.Field(default=BUILT_IN, strict=False)
 
 
 class QualityOptions(Strict):
@@ -63,15 +63,15 @@ class QualityOptions(Strict):
     Without a file its statistics are not measured.
     """
 
-    model: str | None = None
-    language_model: str | None = None
+    model: RecipePath | None = None
+    language_model: RecipePath | None = None
 
 
 class UrlOptions(Strict):
     """[filter.url]: lists of one's own by path, one host or one word of a path a line (url_rules.py)."""
 
-    hosts: tuple[str, ...] = pydantic.Field(default=(), strict=False)
-    paths: tuple[str, ...] = pydantic.Field(default=(), strict=False)
+    hosts: tuple[RecipePath, ...] = pydantic.Field(default=(), strict=False)
+    paths: tuple[RecipePath, ...] = pydantic.Field(default=(), strict=False)
 
 
 class Sections(Strict):
