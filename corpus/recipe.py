@@ -75,7 +75,7 @@ class RecordedRecipe:
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """Load and check a recipe; `overrides` are `section.key=value` strings."""
     path = find_recipe(name)
-    return parse(Recipe, load_toml(path, overrides, Recipe), str(path))
+    return parse(Recipe, load_toml(path, overrides, Recipe), str(path), overrides)
 
 
 def record_recipe(out: str, name: str, overrides: Sequence[str] = (), earlier: Mapping[str, str] | None = None) -> None:

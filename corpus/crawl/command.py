@@ -87,7 +87,7 @@ def config_of(arguments: argparse.Namespace) -> CrawlConfig:
     ):
         if key not in values:
             raise UsageError(advice)
-    return parse(CrawlConfig, values, arguments.config or "crawl")
+    return parse(_Recipe, {SECTION: values}, arguments.config or "crawl", arguments.set).crawl
 
 
 def _add_network(network: dict[str, Any], arguments: argparse.Namespace) -> None:

@@ -239,8 +239,9 @@ def set_options(values: dict[str, Any], options: Mapping[str, Any]) -> None:
             table[key] = value
 
 
-def parse(model: type[Model], values: dict[str, Any], where: str) -> Model:
-    """Validate `values` against `model`; `where` names the file in errors.
+def parse(model: type[Model], values: dict[str, Any], where: str, overrides: Sequence[str] = ()) -> Model:
+    """Validate `values` against `model`; `where` names the file in errors, and `overrides` are what `values` has of
+    `--set`: an error in one is told as its own.
 
     Raises:
         UsageError: lists every error with its dotted path, and the nearest valid key for an unknown one.
@@ -248,10 +249,22 @@ def parse(model: type[Model], values: dict[str, Any], where: str) -> Model:
     try:
         return model.model_validate(values)
     except pydantic.ValidationError as error:
-        lines = [_describe(model, item) for item in error.errors(include_url=False)]
+        items = error.errors(include_url=False)
+        changed = [_overridden([str(part) for part in item["loc"]], overrides) for item in items]
+        lines = [f"  {_describe(model, item)}{by}" for item, by in zip(items, changed, strict=True)]
         plural = "error" if len(lines) == 1 else "errors"
-        listing = "\n".join(f"  {line}" for line in lines)
-        raise UsageError(f"{where}: {len(lines)} {plural}\n{listing}") from None
+        raise UsageError("\n".join([f"{'--set' if all(changed) else where}: {len(lines)} {plural}", *lines])) from None
+
+
+def _overridden(location: list[str], overrides: Sequence[str]) -> str:
+    """The overrides of a key, of what lies in it and of its sections, in words; empty without one."""
+    found = {}
+    for override in overrides:
+        keys = [key.strip() for key in override.partition("=")[0].split(".")]
+        shared = min(len(keys), len(location))
+        if shared and keys[:shared] == location[:shared]:
+            found[tuple(keys)] = f"--set {override}"
+    return f" ({', '.join(found.values())})" if found else ""
 
 
 def _parse_toml(data: bytes, where: str) -> dict[str, Any]:
@@ -290,7 +303,9 @@ def _describe(model: type[pydantic.BaseModel], item: Any) -> str:
     if item["type"] != "extra_forbidden":
         message = item["msg"].removeprefix("Value error, ")
         return f"{path}: {message}"
-    valid = list(_fields_at(model, location[:-1]))
+    if location == ["extends"]:
+        return "extends: stands in a file, as its own key above all sections"
+    valid = [*_fields_at(model, location[:-1]), *(["extends"] if len(location) == 1 else [])]
     hint = nearest_of(location[-1], valid) or f"valid keys: {', '.join(sorted(valid)) or 'none'}"
     return f"{path}: unknown key; {hint}"
 

@@ -57,4 +57,4 @@ def load(recipe: str | Path, overrides: Sequence[str] = ()) -> Filter:
     section = values.get("filter")
     if not isinstance(section, dict):
         raise UsageError(f"{path}: has no [filter.*] section.")
-    return Filter(parse(_Recipe, {"filter": section}, str(path)).filter)
+    return Filter(parse(_Recipe, {"filter": section}, str(path), overrides).filter)

@@ -19,6 +19,7 @@ from corpus.filters.edits import ScriptPolicy
 from corpus.filters.measure import FAMILIES, STATISTICS
 from corpus.filters.resources import load_resources
 from corpus.filters.site_talk import load_words
+from corpus.filters.statistic import Statistic
 from corpus.personal_data import KINDS, Kind
 
 EMPTY_RULE = "length.num_chars"
@@ -119,9 +120,19 @@ class Sections(Strict):
         }
 
 
+def _allowed(entry: Statistic) -> Any:
+    def check(allowed: Range | None) -> Range | None:
+        for name, limit in allowed or ():  # min and max
+            if limit is not None:
+                entry.check_limit(name, limit)
+        return allowed
+
+    return Annotated[Allowed, pydantic.AfterValidator(check)]
+
+
 def _family_model(family: str) -> Any:
     names = [key.removeprefix(f"{family}.") for key in STATISTICS if key.startswith(f"{family}.")]
-    ranges: dict[str, Any] = dict.fromkeys(names, (Allowed, None))
+    ranges: dict[str, Any] = {name: (_allowed(STATISTICS[f"{family}.{name}"]), None) for name in names}
     options = Sections.model_fields.get(family)
     base: Any = options.annotation if options else Strict
     return pydantic.create_model(f"{family.capitalize()}Config", __base__=base, __module__=__name__, **ranges)

@@ -35,6 +35,27 @@ def test_all_errors_come_at_once_and_name_the_nearest_key() -> None:
     assert caught.value.exit_code == 2
 
 
+def test_errors_of_set_are_told_as_its_own() -> None:
+    overrides = ["dedup.treshold=0.7", "dedup.bands=many"]
+    values = apply_overrides({"name": "x"}, overrides)
+    with pytest.raises(UsageError) as caught:
+        parse(Recipe, values, "my.toml", overrides)
+    message = str(caught.value)
+    assert message.startswith("--set: 2 errors") and "my.toml" not in message
+    assert all(f"(--set {override})" in message for override in overrides)
+    with pytest.raises(UsageError) as caught:
+        parse(Recipe, values | {"nam": "y"}, "my.toml", overrides)
+    told = {line.strip().partition(":")[0]: "--set" in line for line in str(caught.value).splitlines()}
+    assert told == {"my.toml": False, "dedup.treshold": True, "dedup.bands": True, "nam": False}
+
+
+def test_extends_is_suggested_for_extend() -> None:
+    with pytest.raises(UsageError, match="extend: unknown key; did you mean extends?"):
+        parse(Recipe, {"name": "x", "extend": "web_zh"}, "my.toml")
+    with pytest.raises(UsageError, match="extends: stands in a file"):
+        parse(Recipe, {"name": "x", "extends": "web_zh"}, "my.toml", ["extends=web_zh"])
+
+
 def test_overrides_are_read_as_toml_else_as_text() -> None:
     values = {"dedup": {"bands": 14}}
     changed = apply_overrides(values, ["dedup.bands=20", "dedup.threshold=0.7", "name=web 中文", "a={min = 1}"])
