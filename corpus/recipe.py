@@ -14,7 +14,7 @@ from corpus.crawl.config import CrawlConfig
 from corpus.dedup import DedupConfig
 from corpus.dedup.contamination.stage import RULE as CONTAMINATION
 from corpus.engine import storage
-from corpus.engine.config import SECTION_DEPTH, Resources, Strict, find_recipe, load_toml, merge, parse
+from corpus.engine.config import SECTION_DEPTH, Resources, Strict, find_recipe, load_toml, merge, parse, place_paths
 from corpus.engine.errors import WenhaiError
 from corpus.engine.toml import dump
 from corpus.extract import ExtractConfig
@@ -108,7 +108,7 @@ class RecordedRecipe:
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """Load and check a recipe; `overrides` are `section.key=value` strings."""
     path = find_recipe(name)
-    return parse(Recipe, _with_filters(load_toml(path, overrides), path), str(path))
+    return parse(Recipe, _with_filters(load_toml(path, overrides, Recipe), path), str(path), overrides)
 
 
 def _with_filters(values: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -119,8 +119,9 @@ def _with_filters(values: dict[str, Any], path: Path) -> dict[str, Any]:
             continue
         own = source.get("filter")
         if isinstance(own, str):
-            source["filter"] = load_toml(find_recipe(own, path.parent)).get("filter", {})
+            source["filter"] = load_toml(find_recipe(own, path.parent), model=Recipe).get("filter", {})
         elif isinstance(own, dict):
+            place_paths(own, FilterConfig, path)
             source["filter"] = merge(values.get("filter", {}), own, SECTION_DEPTH - 1)
     return values
 
@@ -132,9 +133,9 @@ def record_recipe(out: str, name: str, overrides: Sequence[str] = (), earlier: M
         "format": RECORD_FORMAT,
         "name": name,
         "text": path.read_text(encoding="utf-8"),
-        "base": dump(load_toml(path)),
+        "base": dump(load_toml(path, model=Recipe)),
         "overrides": list(overrides),
-        "values": dump(load_toml(path, overrides)),
+        "values": dump(load_toml(path, overrides, Recipe)),
     }
     if earlier:
         values["earlier"] = dict(earlier)
@@ -154,6 +155,8 @@ def recorded_recipe(out: str) -> RecordedRecipe | None:
         ):
             raise ValueError("a key is missing, or no string")
         base, values = (tomllib.loads(record[key]) for key in ("base", "values"))  # TOML: the order of rules counts
+        for recorded in (base, values):  # of before: from the current folder
+            place_paths(recorded, Recipe)
     except (TypeError, ValueError, RecursionError) as error:
         raise WenhaiError(
             f"{url}: damaged ({type(error).__name__}). Remove it and finish `python -m corpus run` with the recipe "

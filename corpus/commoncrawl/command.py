@@ -128,7 +128,7 @@ def _config(arguments: argparse.Namespace) -> CommonCrawlConfig:
     }
     values = apply_overrides({}, arguments.set)
     set_options(values, options)
-    return parse(CommonCrawlConfig, values, "commoncrawl")
+    return parse(CommonCrawlConfig, values, "commoncrawl", arguments.set)
 
 
 def _capture_stages(arguments: argparse.Namespace, config: CommonCrawlConfig, base: str) -> list[Stage]:

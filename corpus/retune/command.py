@@ -17,6 +17,7 @@ from corpus.engine.durable import commit
 from corpus.engine.errors import UsageError
 from corpus.engine.run import current
 from corpus.engine.toml import dump, edit, toml_value
+from corpus.recipe import Recipe
 from corpus.report.explain import comparison, wrap_columns
 from corpus.report.metadata import limit_text
 from corpus.report.summary import folders, share, size
@@ -53,7 +54,7 @@ def write_recipe(path: Path, text: str, base: Mapping[str, Any], values: Mapping
             with commit(path) as temporary:
                 temporary.write_text(write(), encoding="utf-8")
             with suppress(UsageError):
-                if _means(load_toml(path), values):
+                if _means(load_toml(path, model=Recipe), values):
                     return
             path.unlink()
     raise UsageError(f"--write {path}: these values cannot be written as TOML.")

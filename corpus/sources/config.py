@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from corpus.engine.config import Strict, nearest_of
+from corpus.engine.config import RecipePath, Strict, nearest_of
 from corpus.sources.fields import Names, SourceName
 from corpus.sources.kinds import ARCHIVES, KINDS
 
@@ -29,7 +29,7 @@ class SourcesConfig(Strict):
     """A source: where it is and how it is read. `text`, `url`, `id`, `title` and `date` name fields of JSON, CSV,
     Arrow and Parquet (corpus.sources.fields); other fields go to `meta`."""
 
-    path: tuple[Annotated[str, Field(min_length=1)], ...] = Field(default=(), strict=False)
+    path: tuple[Annotated[RecipePath, Field(min_length=1)], ...] = Field(default=(), strict=False)
     """Files, folders, globs or URLs; paths go from the recipe's folder. Without one it is --input, or the crawl."""
     weight: float = Field(default=1.0, ge=0)
     """How often a document of the source is taken on average, as in [mixture] sources; `name` must be a constant."""

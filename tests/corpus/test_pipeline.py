@@ -163,7 +163,7 @@ def test_a_changed_threshold_reruns_the_filter_and_not_the_extraction(
 ) -> None:
     out = Path(shutil.copytree(built, tmp_path / "out"))
     before = read_run(str(out))["stages"]
-    assert main(arguments(inputs, out, 0, "--set", "filter.length.num_chars.min=200")) == 0
+    assert main(arguments(inputs, out, 0, "--set", "filter.length.num_chars.min=600")) == 0
     after = read_run(str(out))["stages"]
     assert after["extract"] == before["extract"]
     assert after["filter"] != before["filter"]
