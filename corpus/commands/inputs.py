@@ -5,12 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from corpus.crawl.folders import CRAWL
 from corpus.engine.errors import UsageError
 from corpus.engine.storage import is_remote, join, local_path, names
 from corpus.sources.config import SourcesConfig
 from corpus.sources.packing import Source, find_sources
+
+if TYPE_CHECKING:
+    from corpus.engine.stage import Stage
+    from corpus.mixture import MixtureConfig
 
 
 def add_build_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +52,25 @@ def build_sources(
         if file.url.startswith(out) and not file.url.startswith(join(out, CRAWL, "")):
             raise UsageError(f"{file.url}: an input inside --out {arguments.out}. Choose an output folder elsewhere.")
     return sources
+
+
+def check_late_failures(stages: Sequence[Stage], mixture: MixtureConfig | None, sources: Sequence[Source]) -> None:
+    """Open now what stages ask for when their turn comes: word lists, models, evaluation items, names of sources.
+
+    Raises:
+        UsageError: a file is missing or no such thing, or [mixture] names a source that cannot be.
+    """
+    for stage in stages:
+        stage.config(), stage.parameters(), stage.inputs()
+    names = [source.config.name for source in sources]
+    if mixture is None or any(name.field or name.path for name in names):
+        return  # names stand in the documents
+    for pattern in mixture.patterns:
+        if not any(fnmatchcase(name.default, pattern) for name in names):
+            raise UsageError(
+                f"[mixture] {pattern!r} is no source: {', '.join(name.default for name in names)}. "
+                "Correct the pattern, or take it out."
+            )
 
 
 def crawled_so_far(out: str) -> list[str]:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from corpus.commands.inputs import add_build_arguments, build_sources
+from corpus.commands.inputs import add_build_arguments, build_sources, check_late_failures
 from corpus.crawl.folders import CRAWL
 from corpus.engine import storage
 from corpus.engine.cli import add_executor_arguments, cluster_address
@@ -37,14 +37,18 @@ def main(arguments: argparse.Namespace) -> None:
     from corpus.recipe import load_recipe, record_recipe
     from corpus.report.html import write_report
     from corpus.report.summary import funnel, render
+    from corpus.sources.preview import check_fields
 
     address = cluster_address(arguments)
     recipe = load_recipe(arguments.recipe, arguments.set)
     check_recipe_resources(recipe, arguments.recipe)
     earlier = check_earlier(recipe.dedup, arguments.out)
     sources = build_sources(arguments, recipe.sources, _crawled(arguments, recipe.crawl))
+    pipeline = stages(recipe, sources)
+    check_late_failures(pipeline, recipe.mixture, sources)
+    check_fields(sources)
     run_stages(
-        stages(recipe, sources),
+        pipeline,
         arguments.out,
         workers=arguments.workers,
         address=address,

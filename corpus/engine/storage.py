@@ -280,7 +280,7 @@ def list_inputs(patterns: Sequence[str]) -> list[File]:
     """
     labels: list[tuple[str, str]] = []
     for pattern in patterns:
-        found = _expand(pattern)
+        found = _listed(pattern)
         if not found:
             raise UsageError(f"{pattern}: matches no file. Quote globs, and check the path.")
         labels += [(spellable(url), label) for url, label in found]
@@ -309,6 +309,18 @@ def common_labels(files: Sequence[File]) -> dict[str, str]:
 def real_url(url: str) -> str:
     """What a link points to; an input keeps the link's own name, which says what it holds (`news.jsonl`)."""
     return url.rstrip("/") if is_remote(url) else os.path.realpath(local_path(url))
+
+
+def _listed(pattern: str) -> list[tuple[str, str]]:
+    try:
+        return _expand(pattern)
+    except Exception as error:  # of a store, each library has its own: no credentials, no such bucket, no network
+        if not is_remote(pattern):
+            raise
+        raise UsageError(
+            f"{pattern}: cannot be listed ({type(error).__name__}: {error}). Check the address, the network and the "
+            "credentials of the store."
+        ) from error
 
 
 def _expand(pattern: str) -> list[tuple[str, str]]:

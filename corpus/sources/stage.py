@@ -155,9 +155,9 @@ class ExtractStage(Stage):
                     damaged = True
                     articles.end()
                     detail += f"; {counts.documents_out - before:,} documents of the file came before"
-                place = _place(file.label, record)
+                place = place_of(file.label, record)
                 identity = document_id(name, place, b"")
-                rule = record.kind if record.kind.startswith(LEFT_OUT) else f"error:{record.kind}"
+                rule = rule_of(record)
                 if rule == record.kind:
                     counts.drop(rule)
                 else:
@@ -167,7 +167,7 @@ class ExtractStage(Stage):
                 continue
             counts.bytes_in += len(record.raw)
             source = _clip(record.source) or name
-            identity, place = document_id(source, record.key, record.raw), _place(file.label, record)
+            identity, place = document_id(source, record.key, record.raw), place_of(file.label, record)
             try:
                 row = to_document(record, page, counts)
             except RecordError as error:
@@ -189,8 +189,13 @@ class ExtractStage(Stage):
         return tally
 
 
-def _place(file: str, record: Record | BadRecord) -> str:
-    """`FILE:offset N`, and `FILE!MEMBER:offset N` in an archive."""
+def rule_of(record: BadRecord) -> str:
+    """The rule of its fate."""
+    return record.kind if record.kind.startswith(LEFT_OUT) else f"error:{record.kind}"
+
+
+def place_of(file: str, record: Record | BadRecord) -> str:
+    """Where a record stands: `FILE:offset N`, and `FILE!MEMBER:offset N` in an archive."""
     return f"{file}!{record.member}:offset {record.offset}" if record.member else f"{file}:offset {record.offset}"
 
 

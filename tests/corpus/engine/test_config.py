@@ -50,7 +50,7 @@ def test_errors_of_set_are_told_as_its_own() -> None:
 
 
 def test_extends_is_suggested_for_extend() -> None:
-    with pytest.raises(UsageError, match="extend: unknown key; did you mean extends?"):
+    with pytest.raises(UsageError, match=r"extend: unknown key; did you mean extends\?"):
         parse(Recipe, {"name": "x", "extend": "web_zh"}, "my.toml")
     with pytest.raises(UsageError, match="extends: stands in a file"):
         parse(Recipe, {"name": "x", "extends": "web_zh"}, "my.toml", ["extends=web_zh"])

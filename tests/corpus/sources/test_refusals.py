@@ -29,12 +29,13 @@ def test_a_wrong_column_stops_the_build_and_says_which_there_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "in", "a.jsonl", range(20), "body")
+    write(tmp_path / "in", "b.jsonl", range(20, 21))
     for _ in range(2):  # what is done is not taken for good by the next run
         assert run(tmp_path / "in", tmp_path / "out") == 4
         message = capsys.readouterr().err
-        assert "20 of 20 records in 1 files" in message and "no field 'text'; fields: body, id" in message
+        assert "20 of 21 records in 2 files" in message and "no field 'text'; fields: body, id" in message
     assert not (tmp_path / "out/recipe.json").exists()
-    assert run(tmp_path / "in", tmp_path / "out", "--set", "sources.text_field=body") == 0
+    assert run(tmp_path / "in", tmp_path / "out", "--set", 'sources.text=["body", "text"]') == 0
 
 
 def test_a_source_stops_the_build_before_its_end(tmp_path: Path) -> None:
