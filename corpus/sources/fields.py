@@ -66,6 +66,8 @@ def take(fields: dict[str, Any], names: Sequence[str]) -> str | None:
         if isinstance(value, str) and value and not value.isspace():
             del fields[name]
             return value
+        if value is None and "." not in name:
+            continue
         text = "\n".join(_strings(fields, name))
         if text:
             return text
@@ -88,5 +90,8 @@ def _strings(value: Any, path: str) -> list[str]:
 
 def identity(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
     """The first of some fields that holds text or a whole number; all stay where they are."""
-    values = (fields.get(name) for name in names)
-    return next((str(value) for value in values if isinstance(value, (str, int)) and value != ""), None)
+    for name in names:
+        value = fields.get(name)
+        if isinstance(value, (str, int)) and value != "":
+            return str(value)
+    return None

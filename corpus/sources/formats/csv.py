@@ -48,6 +48,7 @@ class _Lines:
 
     def __init__(self, lines: Iterator[Line], charset: str, max_row_bytes: int) -> None:
         self.charset = charset
+        self._python_codec = "utf-8" if charset == "utf-8" else "ascii"  # in which both agree
         self.row: list[Line] = []
         self._lines = lines
         self._again: deque[Line] = deque()  # lines that a bad row had taken
@@ -58,18 +59,21 @@ class _Lines:
 
     def __next__(self) -> str:
         line = self._again.popleft() if self._again else next(self._lines, None)
-        if self.row and (line is None or line.data is None or self._length(line) > self._max_row_bytes):
-            self._again.extend([line] if line else [])
-            raise csv.Error
-        if line is None:
+        row = self.row
+        if row:
+            if line is None or line.data is None or line.offset + line.length - row[0].offset > self._max_row_bytes:
+                self._again.extend([line] if line else [])
+                raise csv.Error
+        elif line is None:
             raise StopIteration
-        if line.data is None:
+        elif line.data is None:
             raise _LongLineError(line)
-        self.row.append(line)
-        return decode_as(line.data, self.charset, replace=True).removeprefix("\ufeff") + "\n"
-
-    def _length(self, line: Line) -> int:
-        return line.offset + line.length - self.row[0].offset
+        row.append(line)
+        try:
+            text = line.data.decode(self._python_codec)  # three times as fast as what browsers do
+        except UnicodeDecodeError:
+            text = decode_as(line.data, self.charset, replace=True)
+        return (text if line.offset else text.removeprefix("\ufeff")) + "\n"
 
     def delimiter(self) -> str:
         """The delimiter that the first line has most of, which is then read again."""

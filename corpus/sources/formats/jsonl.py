@@ -154,12 +154,10 @@ def to_record(fields: Any, raw: bytes, offset: int, config: SourcesConfig, chars
     text = take(fields, config.text)
     if text is None:
         raise _without_text(fields, config.text)
-    url, source, title, date = (
-        take(fields, names) for names in (config.url, config.name.field, config.title, config.date)
-    )
-    return Record(
-        identity(fields, config.id) or url or "", offset, raw, "text", text, url, charset, source, title, date, fields
-    )
+    url, source = take(fields, config.url), take(fields, config.name.field)
+    title, date = take(fields, config.title), take(fields, config.date)
+    key = identity(fields, config.id) or url or ""
+    return Record(key, offset, raw, "text", text, url, charset, source, title, date, fields)
 
 
 def _without_text(fields: Mapping[str, Any], names: Sequence[str]) -> RecordError:
