@@ -1,4 +1,4 @@
-"""Several sources in one build: files, field maps, names, filters and weights of each, and what is refused before work."""
+"""Several sources in a build: files, field maps, names, filters and weights of each; what is refused before work."""
 
 from __future__ import annotations
 
