@@ -121,7 +121,10 @@ class ExtractStage(Stage):
         (source,) = (one for one in self.sources if one.key == key_of(task.name))
         span = (task.params["start"], task.params["end"]) if "end" in task.params else None
         with Shards(task.name, out, self.limits.shard_bytes) as shards, Fates(task.name, out) as fates:
-            tallies = [self._read_file(file, source.config, span, counts, shards, fates) for file in task.inputs]
+            tallies = []
+            for file in task.inputs:
+                tallies.append(self._read_file(file, source.config, span, counts, shards, fates))
+                _check_size(file)
         rows = [asdict(tally) for tally in tallies if tally.is_mostly_in_error]
         if rows:
             with out.create(f"{QUARANTINE}/{task.name}.parquet", len(rows)) as path:
@@ -192,6 +195,14 @@ class ExtractStage(Stage):
 def rule_of(record: BadRecord) -> str:
     """The rule of its fate."""
     return record.kind if record.kind.startswith(LEFT_OUT) else f"error:{record.kind}"
+
+
+def _check_size(file: File) -> None:
+    """Refuse what was read of a file that somebody still writes; raises `InputError`."""
+    if not storage.is_remote(file.url) and (size := storage.local_path(file.url).stat().st_size) != file.bytes:
+        raise InputError(
+            f"{file.url}: has {size:,} bytes, and had {file.bytes:,} when the run began. Run again once it is whole."
+        )
 
 
 def place_of(file: str, record: Record | BadRecord) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from corpus.__main__ import main
 from corpus.engine.run import current
 from corpus.report.lookup import find
+from corpus.sources import stage
 from tests.corpus.sources.test_archives import PNG, zipped
 from tests.corpus.texts import document
 
@@ -59,6 +62,25 @@ def test_a_file_that_is_mostly_wrong_is_named_and_the_build_goes_on(
     assert run(tmp_path / "in", tmp_path / "out") == 4
     assert "sub/bad.jsonl: 2 of 3, error:json" in capsys.readouterr().err
     assert current(str(tmp_path / "out"), "text").counts.documents_out > 20
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "in", "a.jsonl", range(9))
+    whole = stage.read
+
+    def read(url: str, *arguments: Any) -> Iterator[Any]:
+        yield from whole(url, *arguments)
+        with open(url, "a") as file:
+            file.write("\n" + json.dumps({"text": document(9)}))
+
+    monkeypatch.setattr(stage, "read", read)
+    assert run(tmp_path / "in", tmp_path / "out") == 1
+    assert "when the run began" in capsys.readouterr().err and not list(tmp_path.glob("out/extract-*/MANIFEST.json"))
+    monkeypatch.setattr(stage, "read", whole)
+    assert run(tmp_path / "in", tmp_path / "out") == 0
+    assert current(str(tmp_path / "out"), "extract").counts.documents_out == 10
 
 
 def test_a_build_that_keeps_nothing_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
