@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from corpus.crawl.folders import CRAWL
 from corpus.engine.errors import UsageError
-from corpus.engine.storage import is_remote, join, local_path, names
+from corpus.engine.storage import LeftOut, is_remote, join, local_path, names
 from corpus.sources.config import SourcesConfig
 from corpus.sources.packing import Source, find_sources
 
@@ -46,7 +47,11 @@ def build_sources(
             "--input: give files, folders or globs to read, or a recipe whose [[sources]] have a path, or with a "
             "section [crawl]."
         )
-    sources = find_sources(configs, arguments.input, crawled or ())
+    left_out: LeftOut = {}
+    sources = find_sources(configs, arguments.input, crawled or (), left_out)
+    if left_out:
+        told = (f"{len(found):,} {why} ({min(found)}{', ...' * (len(found) > 1)})" for why, found in left_out.items())
+        print(f"left out of the inputs: {', '.join(told)}", file=sys.stderr)
     out = join(arguments.out if is_remote(arguments.out) else os.path.abspath(local_path(arguments.out)), "")
     for file in (file for source in sources for file in source.files):
         if file.url.startswith(out) and not file.url.startswith(join(out, CRAWL, "")):

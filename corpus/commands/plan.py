@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from corpus.commands.inputs import add_build_arguments, build_sources, check_late_failures, crawled_so_far
 from corpus.engine.cli import print_json
+from corpus.engine.executor import available_cpus
 
 if TYPE_CHECKING:
     from corpus.filters import FilterConfig
@@ -24,7 +24,7 @@ FIELDS_SHOWN = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_build_arguments(parser)
-    parser.add_argument("--workers", type=int, metavar="N", help="processes to reckon with (default: one a core)")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes to reckon with (default: as `run`)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -49,7 +49,7 @@ def main(arguments: argparse.Namespace) -> None:
         return
     for look in looks:
         print("\n".join(_lines(look)), end="\n\n")
-    print(render(planned, arguments.workers or os.cpu_count() or 1))
+    print(render(planned, arguments.workers or available_cpus()))
 
 
 def _described(look: Preview, config: FilterConfig) -> dict[str, Any]:

@@ -102,7 +102,9 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=1))
 
 
-def add_executor_arguments(parser: argparse.ArgumentParser, default: str = "one a core") -> None:
+def add_executor_arguments(
+    parser: argparse.ArgumentParser, default: str = "one a CPU that this process may use"
+) -> None:
     """Who does the tasks of a run: `--workers`, `--executor`, `--address`."""
     parser.add_argument("--workers", type=int, metavar="N", help=f"processes (default: {default}; 0: none)")
     parser.add_argument(

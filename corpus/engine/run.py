@@ -10,7 +10,6 @@ that file (and for what needs all documents, as dedup does).
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import sys
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from corpus.engine import durable, records, running, storage, store_lock
 from corpus.engine.disk_budget import DiskBudget
 from corpus.engine.errors import DiskError, Stopped, WenhaiError
-from corpus.engine.executor import Call, Executor, InlineExecutor, Outcome, ProcessExecutor
+from corpus.engine.executor import Call, Executor, InlineExecutor, Outcome, ProcessExecutor, available_cpus
 from corpus.engine.progress import Progress
 from corpus.engine.stage import (
     FINGERPRINT_LENGTH,
@@ -77,7 +76,7 @@ def run_stages(
     """
     storage.spellable(out)
     progress = progress or Progress(quiet=True)
-    workers = (os.cpu_count() or 1) if workers is None else workers
+    workers = available_cpus() if workers is None else workers
     with store_lock.run_lock(out) as lock, _stop_on_sigterm(), ExitStack() as stack:
         if not storage.is_remote(out):
             durable.sweep(storage.local_path(out))

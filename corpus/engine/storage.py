@@ -7,6 +7,7 @@ object (seen with fsspec). An object appears at once or not at all, so the recor
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import os
 import re
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -269,8 +271,14 @@ def spellable(url: str) -> str:
     return url
 
 
-def list_inputs(patterns: Sequence[str]) -> list[File]:
+LeftOut = dict[str, list[str]]  # why: which
+
+
+def list_inputs(patterns: Sequence[str], left_out: LeftOut | None = None) -> list[File]:
     """Expand globs into files with their digests, sorted by URL.
+
+    Links are followed, to folders too, each of which is read once. What is found and is no input is added to
+    `left_out`: hidden files, broken links, links to folders that are read already.
 
     A local file is hashed whole (one more read of the input: contents decide what is rerun, never times); a remote
     one is identified by its size and the store's checksum.
@@ -280,7 +288,7 @@ def list_inputs(patterns: Sequence[str]) -> list[File]:
     """
     labels: list[tuple[str, str]] = []
     for pattern in patterns:
-        found = _listed(pattern)
+        found = _listed(pattern, {} if left_out is None else left_out)
         if not found:
             raise UsageError(f"{pattern}: matches no file. Quote globs, and check the path.")
         labels += [(spellable(url), label) for url, label in found]
@@ -311,9 +319,9 @@ def real_url(url: str) -> str:
     return url.rstrip("/") if is_remote(url) else os.path.realpath(local_path(url))
 
 
-def _listed(pattern: str) -> list[tuple[str, str]]:
+def _listed(pattern: str, left_out: LeftOut) -> list[tuple[str, str]]:
     try:
-        return _expand(pattern)
+        return _expand(pattern, left_out)
     except Exception as error:  # of a store, each library has its own: no credentials, no such bucket, no network
         if not is_remote(pattern):
             raise
@@ -323,7 +331,7 @@ def _listed(pattern: str) -> list[tuple[str, str]]:
         ) from error
 
 
-def _expand(pattern: str) -> list[tuple[str, str]]:
+def _expand(pattern: str, left_out: LeftOut) -> list[tuple[str, str]]:
     """(URL, name below the part of the pattern that is no glob) of each file."""
     if is_remote(pattern):
         filesystem, path_in_store = _filesystem(pattern)
@@ -335,17 +343,75 @@ def _expand(pattern: str) -> list[tuple[str, str]]:
         return [
             (f"{scheme}://{name.lstrip('/')}", os.path.relpath(name.lstrip("/"), above.lstrip("/") or "."))
             for name, entry in found.items()
-            if entry["type"] == "file" and not name.rsplit("/", 1)[-1].startswith(".")
+            if entry["type"] == "file" and _is_shown(name, left_out)
         ]
     path = local_path(pattern)
     if path.is_file():
         return [(os.path.abspath(path), path.name)]
     base, relative = (path, "**/*") if path.is_dir() else _split_glob(path)
+    parts = relative.split("/")
+    if "**" in parts:
+        entries = (entry for entry in _walk(base, left_out) if _matches(entry.relative_to(base).parts, parts))
+    else:
+        entries = (entry for entry in base.glob(relative) if not entry.is_dir())
     return [
         (os.path.abspath(entry), entry.relative_to(base).as_posix())
-        for entry in base.glob(relative)
-        if entry.is_file() and not entry.name.startswith(".")
+        for entry in entries
+        if _is_shown(str(entry), left_out) and _is_file(entry, left_out)
     ]
+
+
+def _is_shown(name: str, left_out: LeftOut) -> bool:
+    hidden = name.rsplit("/", 1)[-1].startswith(".")
+    if hidden:
+        left_out.setdefault("hidden files", []).append(name)
+    return not hidden
+
+
+def _is_file(path: Path, left_out: LeftOut) -> bool:
+    """Whether a path that is no folder is a file, or a link to one."""
+    if path.is_file():
+        return True
+    reason = "broken links" if path.is_symlink() and not path.exists() else "pipes, sockets and devices"
+    left_out.setdefault(reason, []).append(str(path))
+    return False
+
+
+def _walk(base: Path, left_out: LeftOut) -> Iterator[Path]:
+    """What is no folder below a folder. Links to folders are followed when the folders themselves are done, so that a
+    loop ends, and a file goes by its own name rather than by that of a link."""
+    seen: set[str] = set()
+    waiting = [str(base)]
+    while waiting:
+        links = []
+        for start in waiting:
+            real = os.path.realpath(start)
+            above = os.path.realpath(os.path.dirname(start)) if seen else ""  # of a link
+            if real in seen or os.path.join(above, "").startswith(os.path.join(real, "")):
+                left_out.setdefault("links to folders that are read already", []).append(start)
+                continue
+            for parent, folders, names in os.walk(start, onerror=partial(_unreadable, left_out)):
+                here = os.path.realpath(parent)
+                if here in seen:
+                    folders.clear()
+                    continue
+                seen.add(here)
+                links += [path for name in folders if os.path.islink(path := os.path.join(parent, name))]
+                yield from (Path(parent, name) for name in names)
+        waiting = sorted(links)
+
+
+def _unreadable(left_out: LeftOut, error: OSError) -> None:
+    left_out.setdefault("folders that cannot be read", []).append(str(error.filename))
+
+
+def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Whether a path below a folder is one of a pattern's, in which ** stands for any number of folders."""
+    if not parts or not names:
+        return not names and not parts
+    if parts[0] == "**":
+        return any(_matches(names[skipped:], parts[1:]) for skipped in range(len(names)))
+    return fnmatch.fnmatchcase(names[0], parts[0]) and _matches(names[1:], parts[1:])
 
 
 def _split_glob(path: Path) -> tuple[Path, str]:

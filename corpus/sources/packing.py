@@ -20,7 +20,7 @@ from typing import Any
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from corpus.engine.stage import Task
-from corpus.engine.storage import File, common_labels, list_inputs
+from corpus.engine.storage import File, LeftOut, common_labels, list_inputs
 from corpus.sources import can_be_cut
 from corpus.sources.config import InputConfig, SourcesConfig
 
@@ -55,7 +55,10 @@ def key_of(shard: str) -> str:
 
 
 def find_sources(
-    configs: Sequence[SourcesConfig], inputs: Sequence[str] = (), crawled: Sequence[str] = ()
+    configs: Sequence[SourcesConfig],
+    inputs: Sequence[str] = (),
+    crawled: Sequence[str] = (),
+    left_out: LeftOut | None = None,
 ) -> tuple[Source, ...]:
     """Sources with their files, keys made of their names, and labels that tell files apart.
 
@@ -63,6 +66,7 @@ def find_sources(
         configs: those of a recipe.
         inputs: files, folders, globs or URLs of the source without a path.
         crawled: files that a crawl left, for the same source, or one of their own.
+        left_out: takes what is found and is no input (`list_inputs`).
 
     Raises:
         UsageError: a pattern matches nothing, a file belongs to two sources, two sources have no path, or `inputs` are
@@ -75,7 +79,7 @@ def find_sources(
         raise UsageError("--input: every source of the recipe has a path. Leave --input out, or take one's path out.")
     if crawled and not without:
         configs = (*configs, SourcesConfig.model_validate({"name": "crawl"}))
-    files = [list_inputs(config.path or (*inputs, *crawled)) for config in configs]
+    files = [list_inputs(config.path or (*inputs, *crawled), left_out) for config in configs]
     repeated = [url for url, count in Counter(file.url for some in files for file in some).items() if count > 1]
     if repeated:
         raise UsageError(f"{min(repeated)}: listed twice among the inputs. Name each file once.")
