@@ -31,11 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     """Run the stages, write the report, print the funnel."""
     from corpus.build import OPTIONAL_STAGES, check_recipe_resources, stages
+    from corpus.dedup.contamination.stage import check_items
     from corpus.dedup.near.earlier import check_earlier
     from corpus.engine.progress import Progress
     from corpus.engine.run import run_stages
     from corpus.recipe import load_recipe, record_recipe
     from corpus.report.html import write_report
+    from corpus.report.metadata import template_warnings
     from corpus.report.summary import funnel, render
     from corpus.sources.preview import check_fields
 
@@ -43,6 +45,7 @@ def main(arguments: argparse.Namespace) -> None:
     recipe = load_recipe(arguments.recipe, arguments.set)
     check_recipe_resources(recipe, arguments.recipe)
     earlier = check_earlier(recipe.dedup, arguments.out)
+    check_items(recipe.dedup.contamination)
     sources = build_sources(arguments, recipe.sources, _crawled(arguments, recipe.crawl))
     pipeline = stages(recipe, sources)
     check_late_failures(pipeline, recipe.mixture, sources)
@@ -61,7 +64,7 @@ def main(arguments: argparse.Namespace) -> None:
     summary = funnel(arguments.out)
     if not arguments.quiet:
         print(render(summary, terminal=sys.stderr.isatty()), file=sys.stderr)
-        print(f"report: {report}", file=sys.stderr)
+        print("\n".join([f"report: {report}", *template_warnings(arguments.out)]), file=sys.stderr)
     _look_back(arguments.out, summary)
 
 

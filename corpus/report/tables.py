@@ -29,6 +29,7 @@ TITLES = {
     "sources": "Sources",
     "encodings": "Encodings",
     "clusters": "Duplicates",
+    "items": "Evaluation items",
     "earlier": "Earlier builds",
     "mixture": "Mixture",
     "throughput": "Throughput",
@@ -41,6 +42,10 @@ EDITS_CAPTION = (
 EARLIER_CAPTION = (
     "Documents of these builds outrank all new ones: a document that resembles one of theirs was dropped, even where "
     "it is the better copy. So this is not what a build of all documents together would keep."
+)
+ITEMS_CAPTION = (
+    "The evaluation items that cost most documents. One that is found in many may be a template of the test or of web "
+    "pages, and no item."
 )
 MIXTURE_CAPTION = (
     "What the tokenizer takes of the text: how many times on average by bytes, and each group's share of the bytes "
@@ -113,6 +118,7 @@ def tables(facts: BuildMetadata) -> Iterator[Table]:
         *_groups(facts),
         *_origins(facts),
         _clusters(facts),
+        _items(facts),
         _earlier(facts),
         _mixture(facts),
         _times(facts),
@@ -215,6 +221,11 @@ def _clusters(facts: BuildMetadata) -> Table:
     part = "" if read == total else f" Of {read:,} of {total:,} kept documents."
     caption = "A cluster is a document that stayed and the duplicates that it stands for." + part
     return Table("clusters", caption, ("documents in a cluster", "clusters", "documents"), rows, frozenset({1, 2}))
+
+
+def _items(facts: BuildMetadata) -> Table:
+    rows = [(name, f"{count:,}", "a template?" if suspicious else "") for name, count, suspicious in facts.items]
+    return Table("items", ITEMS_CAPTION, ("item", "documents", ""), rows, frozenset({1}))
 
 
 def _earlier(facts: BuildMetadata) -> Table:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpus.dedup.config import ContaminationConfig
-from corpus.dedup.contamination.items import short_name
+from corpus.dedup.contamination.items import read_items, short_name
 from corpus.dedup.contamination.overlap import find, load_index
 from corpus.dedup.text.fold_table import fold_digest
 from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, count_documents, fate_table, read_batches, write_shard
@@ -26,6 +26,18 @@ from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import File, fetch, list_inputs
 
 RULE = "contamination.share"
+
+
+def check_items(config: ContaminationConfig | None) -> None:
+    """Read the evaluation files of a recipe once, before a build does anything.
+
+    Raises:
+        UsageError: a pattern matches nothing.
+        WenhaiError: as `read_items`.
+    """
+    for file in list_inputs(config.files) if config else ():
+        for _ in read_items(file, config.ngram if config else 0):
+            pass
 
 
 @dataclass(frozen=True)
