@@ -116,8 +116,8 @@ def _is_at(places: pa.ChunkedArray, key: str) -> Bools:
     """Whether places are `key`, or in the file that it names."""
     exact = PLACE.sub(r":offset \1", key)
     found = matches(places, exact)
-    for end in (":offset ", "!"):
-        found |= np.asarray(pc.fill_null(pc.starts_with(places, f"{key}{end}"), False))
+    for start in (f"{key}:offset ", f"{key}!", f"{exact} part "):
+        found |= np.asarray(pc.fill_null(pc.starts_with(places, start), False))
     return found
 
 

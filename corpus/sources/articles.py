@@ -13,6 +13,7 @@ from urllib.parse import urljoin
 import msgspec
 
 from corpus.engine.stage import Counts
+from corpus.sources.parts import parts_of
 from corpus.sources.shards import Row, Shards
 
 MAX_PAGES = 30  # of one article; larger numbers are its own
@@ -42,8 +43,8 @@ class Document(NamedTuple):
 class Articles:
     """Documents of one input file on their way to the shards."""
 
-    def __init__(self, shards: Shards, counts: Counts) -> None:
-        self._shards, self._counts = shards, counts
+    def __init__(self, shards: Shards, counts: Counts, split_chars: int | None = None) -> None:
+        self._shards, self._counts, self._split_chars = shards, counts, split_chars
         self._waiting: dict[str, Document] = {}  # by the address of the next page
         self._num_bytes = 0
 
@@ -83,9 +84,16 @@ class Articles:
             self._counts.note("goes_on")
             meta = {"next_page": next_page, **msgspec.json.decode(row["meta"] or b"{}")}
             row["meta"] = msgspec.json.encode(meta, order="sorted")
-        self._counts.documents_out += 1
-        self._counts.bytes_out += len(row["text"])
-        self._shards.add(document.identity, document.source, row, document.place, document.removed)
+        limit = self._split_chars or len(row["text"])
+        parts = list(parts_of(document.identity, row, document.place, limit))
+        for number, (identity, part, place) in enumerate(parts):
+            self._counts.documents_out += 1
+            self._counts.bytes_out += len(part["text"])
+            self._shards.add(identity, document.source, part, place, None if number else document.removed)
+        if len(parts) > 1:
+            self._counts.documents_in += len(parts) - 1  # as of a book whose chapters are documents
+            self._counts.note("split_documents")
+            self._counts.note("parts", len(parts))
 
 
 def continuation(url: str, link: str) -> str | None:

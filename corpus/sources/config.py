@@ -52,6 +52,9 @@ class SourcesConfig(Strict):
     """What a document is in a plain text file."""
     chapters: bool = True
     """Whether a chapter of a book is a document, or the whole book."""
+    split_chars: int | None = Field(default=None, ge=1000)
+    """A longer document is cut at ends of paragraphs, else of sentences, into parts of at most as many code points,
+    each a document (parts.py); without it none is cut, and the filter drops what is above `length.num_chars.max`."""
     namespaces: list[int] = [0]
     """Of a MediaWiki dump: the numbers of the namespaces whose pages are documents; 0 holds the articles."""
     encoding: str | None = None

@@ -2,8 +2,9 @@
 
 A task reads a few whole files of one source (packing.py) and writes `data/<task>-<part>.parquet`, a new part after
 every `shard_bytes` of text, and `fates/<task>.parquet` with one row for each record that could not become a document:
-rule `error:<kind>` and place `file:offset N`. Every record and every bad record is one document in. A page that is
-another one's next page ends here, too, as a part of that document (articles.py).
+rule `error:<kind>` and place `file:offset N`. Every record and every bad record is one document in, and one for each
+part where it is split (parts.py). A page that is another one's next page ends here, too, as a part of that document
+(articles.py).
 
 A plain JSONL file larger than `task_bytes`, and a wiki dump in bzip2, is cut into ranges, one task each: a line, or a
 stream of pages, belongs to the range it begins in. Any other large file is one task, because compressed and record
@@ -149,7 +150,7 @@ class ExtractStage(Stage):
         before, damaged = counts.documents_out, False
         name = config.name.of_file(file.label)
         tally = FileTally(file.label)
-        articles = Articles(shards, counts)
+        articles = Articles(shards, counts, config.split_chars)
         for record, page in with_pages(read(file.url, config, span), self.extraction):
             counts.documents_in += 1
             if isinstance(record, BadRecord):

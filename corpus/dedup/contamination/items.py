@@ -74,7 +74,7 @@ def _saying(parts: Sequence[tuple[str, str]], ngram: int, where: str) -> Iterato
 def _says_nothing(text: str, ngram: int) -> bool:
     """Whether a string is long enough to be looked for, but what is left without its links is not, or has no letter.
 
-    >>> [_says_nothing(text, 10) for text in ("https://a.example/b/c.html", "12345-67890", "短句", "见 a.example/b/c 学而时习之")]
+    >>> [_says_nothing(text, 10) for text in ("https://a.example/b.html", "12345-67890", "短句", "见 a.example/b 学而时习之")]
     [True, True, False, True]
     """
     rest = _LINK.sub(" ", text)
