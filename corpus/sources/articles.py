@@ -14,6 +14,7 @@ import msgspec
 
 from corpus.engine.stage import Counts
 from corpus.sources.shards import Row, Shards
+from corpus.sources.template import TextConfig, write
 
 MAX_PAGES = 30  # of one article; larger numbers are its own
 MAX_WAITING, MAX_WAITING_BYTES = 256, 16 << 20  # the article that has waited longest is written beyond these
@@ -40,10 +41,10 @@ class Document(NamedTuple):
 
 
 class Articles:
-    """Documents of one input file on their way to the shards."""
+    """Documents of one input file on their way to the shards, where the recipe's template is written around them."""
 
-    def __init__(self, shards: Shards, counts: Counts) -> None:
-        self._shards, self._counts = shards, counts
+    def __init__(self, shards: Shards, counts: Counts, texts: TextConfig) -> None:
+        self._shards, self._counts, self._texts = shards, counts, texts
         self._waiting: dict[str, Document] = {}  # by the address of the next page
         self._num_bytes = 0
 
@@ -83,6 +84,9 @@ class Articles:
             self._counts.note("goes_on")
             meta = {"next_page": next_page, **msgspec.json.decode(row["meta"] or b"{}")}
             row["meta"] = msgspec.json.encode(meta, order="sorted")
+        if added := write(self._texts, document.source, row):
+            self._counts.note("text.template_documents")
+            self._counts.note("text.template_characters", added)
         self._counts.documents_out += 1
         self._counts.bytes_out += len(row["text"])
         self._shards.add(document.identity, document.source, row, document.place, document.removed)
