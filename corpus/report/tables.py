@@ -175,7 +175,7 @@ def _templates(facts: BuildMetadata) -> Table:
     names = {f"{{{{{key.removeprefix('wikitext.left_out.')}}}}}": count for key, count in counts.items()}
     found = [("expanded", expanded), ("left out", left_out), *list(most_first(names).items())[:TOP_ROWS]]
     rows = [(name, f"{count:,}", share(count, expanded + left_out)) for name, count in found if count]
-    return Table("templates", "Those of tables and references aside.", ("", "times", "share"), rows, frozenset({1, 2}))
+    return Table("templates", "Those of tables and references aside.", ("template", "times", "share"), rows, frozenset({1, 2}))
 
 
 def _edits(facts: BuildMetadata) -> Table:

@@ -6,6 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus.engine.stage import Counts
+from corpus.extract.child import MAX_NAMES, Extracted, extract_wikitext
+from corpus.extract.config import ExtractConfig
+from corpus.sources import Record
+from corpus.sources.stage import MAX_COUNTED, to_document
 from corpus.wikitext import to_text
 from corpus.wikitext.templates import KEPT, SHOWN
 from tests.examples import examples
@@ -74,6 +79,17 @@ def test_templates_left_out_are_counted_by_name() -> None:
     assert found.left_out == {
         "noteta": 1, "infobox": 1, "cite web": 1, "lang": 2, "r": 2, "defaultsort": 1, "nowrap": 2, "#if": 1,
     }  # fmt: skip
+
+
+def test_a_page_and_a_task_hold_a_bounded_number_of_names() -> None:
+    many = "".join(f"{{{{t{number}|x}}}}" for number in range(2 * MAX_NAMES)) + "{{常见}}" * 9 + "文"
+    page = extract_wikitext(many.encode(), ExtractConfig())
+    assert (page.num_left_out, len(page.left_out), page.left_out["常见"]) == (2 * MAX_NAMES + 9, MAX_NAMES, 9)
+    counts, record = Counts(), Record("", 0, b"", "wikitext")
+    for number in range(2 * MAX_COUNTED):
+        to_document(record, Extracted(text=b"x", num_left_out=2, left_out={f"t{number}": 1, "t0": 1}), counts)
+    assert counts.extra["wikitext.left_out"] == 4 * MAX_COUNTED and len(counts.extra) == MAX_COUNTED
+    assert counts.extra["wikitext.left_out.t0"] == 2 * MAX_COUNTED
 
 
 def test_no_parameter_is_shown_twice_so_that_nested_templates_cannot_multiply_a_text() -> None:
