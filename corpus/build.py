@@ -57,7 +57,7 @@ def stages(recipe: Recipe, sources: Sequence[Source]) -> list[Stage]:
     )
     survivors = CutTextStage if copied else TextStage
     return [
-        ExtractStage(tuple(sources), recipe.input, recipe.extract),  # records -> documents; bad records end here
+        ExtractStage(tuple(sources), recipe.input, recipe.extract, recipe.text),  # records -> documents
         FilterStage(recipe.filter, recipe.own_filters(sources)),  # edit lines, measure, decide, mask -> kept documents
         *cutting,  # lines that stand on many pages of a site -> documents without them
         *clean,  # documents that hold no evaluation item

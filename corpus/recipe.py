@@ -22,6 +22,7 @@ from corpus.filters import FilterConfig
 from corpus.mixture import MixtureConfig
 from corpus.sources.config import InputConfig, SourcesConfig
 from corpus.sources.packing import Source
+from corpus.sources.template import TextConfig
 
 RECORD_NAME = "recipe.json"
 RECORD_FORMAT = 1
@@ -45,6 +46,7 @@ class Recipe(Strict):
     input: InputConfig = InputConfig()
     sources: tuple[SourcesConfig, ...] = Field(default=(SourcesConfig(),), strict=False)
     extract: ExtractConfig = ExtractConfig()
+    text: TextConfig = TextConfig()
     filter: FilterConfig
     dedup: DedupConfig = DedupConfig()
     mixture: MixtureConfig | None = None  # absent: the tokenizer takes every document once

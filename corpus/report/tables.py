@@ -19,6 +19,7 @@ TITLES = {
     "reasons": "Why documents were dropped",
     "failures": "Records that could not be read",
     "left_out": "What extraction left out",
+    "templates": "Templates of wikitext",
     "edits": "What was changed in texts",
     "statistics": "Statistics",
     "samples": "Near the limits",
@@ -37,7 +38,8 @@ TITLES = {
 EDIT_PREFIX = "edited."
 EDITS_CAPTION = (
     "By kind, in documents that were dropped afterwards, too: boilerplate lines, normalised characters, masked "
-    "personal data, undone double encodings (mojibake), repeated lines, passages that another document keeps."
+    "personal data, undone double encodings (mojibake), repeated lines, passages that another document keeps, and the "
+    "documents that the template of [text] added to, with its characters."
 )
 EARLIER_CAPTION = (
     "Documents of these builds outrank all new ones: a document that resembles one of theirs was dropped, even where "
@@ -82,6 +84,7 @@ def edit_counts(facts: BuildMetadata) -> dict[str, int]:
         extra = step.counts.extra
         counts.update({key.removeprefix(EDIT_PREFIX): extra[key] for key in extra if key.startswith(EDIT_PREFIX)})
         counts.update({f"encoding.{key}": extra[key] for key in ("repaired", "damaged_lines") if key in extra})
+        counts.update({key: extra[key] for key in extra if key.startswith("text.template_")})
     return most_first(counts)
 
 
@@ -113,6 +116,7 @@ def tables(facts: BuildMetadata) -> Iterator[Table]:
         _reasons(facts),
         _failures(facts),
         _left_out(facts),
+        _templates(facts),
         _edits(facts),
         _statistics(facts),
         *_groups(facts),
@@ -166,6 +170,20 @@ def _left_out(facts: BuildMetadata) -> Table:
     if counts["goes_on"]:
         caption += f" {counts['goes_on']:,} articles go on on a page that did not follow (meta.next_page)."
     return Table("left_out", caption, ("rule", "lines", "characters", "share"), rows, frozenset({1, 2, 3}))
+
+
+def _templates(facts: BuildMetadata) -> Table:
+    """What became of the templates of wikitext, of those left out the most frequent by name."""
+    counts: Counter[str] = Counter()
+    for step in facts.funnel.steps:
+        counts.update({key: count for key, count in step.counts.extra.items() if key.startswith("wikitext.")})
+    expanded, left_out = counts.pop("wikitext.expanded", 0), counts.pop("wikitext.left_out", 0)
+    names = {f"{{{{{key.removeprefix('wikitext.left_out.')}}}}}": count for key, count in counts.items()}
+    found = [("expanded", expanded), ("left out", left_out), *list(most_first(names).items())[:TOP_ROWS]]
+    rows = [(name, f"{count:,}", share(count, expanded + left_out)) for name, count in found if count]
+    return Table(
+        "templates", "Those of tables and references aside.", ("template", "times", "share"), rows, frozenset({1, 2})
+    )
 
 
 def _edits(facts: BuildMetadata) -> Table:

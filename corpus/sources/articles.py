@@ -15,6 +15,7 @@ import msgspec
 from corpus.engine.stage import Counts
 from corpus.sources.parts import parts_of
 from corpus.sources.shards import Row, Shards
+from corpus.sources.template import TextConfig, write
 
 MAX_PAGES = 30  # of one article; larger numbers are its own
 MAX_WAITING, MAX_WAITING_BYTES = 256, 16 << 20  # the article that has waited longest is written beyond these
@@ -41,10 +42,10 @@ class Document(NamedTuple):
 
 
 class Articles:
-    """Documents of one input file on their way to the shards."""
+    """Documents of one input file on their way to the shards, where the recipe's template is written around them."""
 
-    def __init__(self, shards: Shards, counts: Counts, split_chars: int | None = None) -> None:
-        self._shards, self._counts, self._split_chars = shards, counts, split_chars
+    def __init__(self, shards: Shards, counts: Counts, texts: TextConfig, split_chars: int | None = None) -> None:
+        self._shards, self._counts, self._texts, self._split_chars = shards, counts, texts, split_chars
         self._waiting: dict[str, Document] = {}  # by the address of the next page
         self._num_bytes = 0
 
@@ -84,6 +85,9 @@ class Articles:
             self._counts.note("goes_on")
             meta = {"next_page": next_page, **msgspec.json.decode(row["meta"] or b"{}")}
             row["meta"] = msgspec.json.encode(meta, order="sorted")
+        if added := write(self._texts, document.source, row):
+            self._counts.note("text.template_documents")
+            self._counts.note("text.template_characters", added)
         limit = self._split_chars or len(row["text"])
         parts = list(parts_of(document.identity, row, document.place, limit))
         for number, (identity, part, place) in enumerate(parts):

@@ -36,6 +36,7 @@ from corpus.sources.packing import Source, key_of, pack
 from corpus.sources.pages import with_pages
 from corpus.sources.record import NO_FAULT, RecordError
 from corpus.sources.shards import Fates, Row, Shards
+from corpus.sources.template import TextConfig
 
 FATES_ASKED = 4  # files of fates that an error message quotes
 MIN_JUDGED_RECORDS, MIN_JUDGED_FILES = 100, 5
@@ -46,6 +47,7 @@ QUARANTINE_SCHEMA = pa.schema(
     [("file", pa.string()), ("records", pa.int64()), ("in_error", pa.int64()), ("rule", pa.string())]
 )
 JOINED = "extract.joined"  # the fate of a page whose text became part of an article's
+MAX_COUNTED = 300  # things that a task counts by name; of further templates only the number
 MAX_FIELD_CHARS = 4096  # of a url, title or date; longer ones are cut
 
 _META = msgspec.json.Encoder(order="sorted", enc_hook=str)
@@ -82,10 +84,12 @@ class ExtractStage(Stage):
     sources: tuple[Source, ...]
     limits: InputConfig = field(default_factory=InputConfig)
     extraction: ExtractConfig = field(default_factory=ExtractConfig)
+    texts: TextConfig = field(default_factory=TextConfig)
 
     def config(self) -> dict[str, Any]:
         """What counts for every source; each has its own options beside it."""
-        return {"shard_bytes": self.limits.shard_bytes, "extract": self.extraction.model_dump()}
+        sections = {"extract": self.extraction.model_dump(), "text": self.texts.model_dump()}
+        return {"shard_bytes": self.limits.shard_bytes, **sections}
 
     def parameters(self) -> dict[str, Any]:
         """How each source is read; its tasks carry the digest of that."""
@@ -150,7 +154,7 @@ class ExtractStage(Stage):
         before, damaged = counts.documents_out, False
         name = config.name.of_file(file.label)
         tally = FileTally(file.label)
-        articles = Articles(shards, counts, config.split_chars)
+        articles = Articles(shards, counts, self.texts, config.split_chars)
         for record, page in with_pages(read(file.url, config, span), self.extraction):
             counts.documents_in += 1
             if isinstance(record, BadRecord):
@@ -276,12 +280,19 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
 
 
 def _count_characters(page: Extracted, counts: Counts) -> None:
-    """What a page has and what went, by rule: `lines_removed.RULE`, `characters_removed.RULE`, `characters_read`."""
+    """What a page has and what went, by rule: `lines_removed.RULE`, `characters_removed.RULE`, `characters_read`; of
+    wikitext the templates that were expanded and those left out, these also by name."""
     if page.num_read:
         counts.note("characters_read", page.num_read)
     for rule, (num_lines, characters) in page.removed.items():
         counts.note(f"lines_removed.{rule}", num_lines)
         counts.note(f"characters_removed.{rule}", characters)
+    for name, count in (("expanded", page.num_expanded), ("left_out", page.num_left_out)):
+        if count:
+            counts.note(f"wikitext.{name}", count)
+    for name, count in page.left_out.items():
+        if f"wikitext.left_out.{name}" in counts.extra or len(counts.extra) < MAX_COUNTED:
+            counts.note(f"wikitext.left_out.{name}", count)
 
 
 def _meta(fields: Mapping[str, Any]) -> bytes | None:

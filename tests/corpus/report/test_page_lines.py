@@ -23,12 +23,14 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("pages")
     paragraphs = "".join(f"<p>{text}。</p>" for text in document(1).split("。") if text.strip())
     (folder / "a.html").write_text(PAGE.format(paragraphs))
-    (folder / "b.jsonl").write_text(json.dumps({"text": document(2)}, ensure_ascii=False))
-    out = folder / "out"
-    assert (
-        main(["run", "--recipe", "web_zh", "--input", f"{folder}/*.*", "--out", str(out), "--workers", "0", "--quiet"])
-        == 0
+    (folder / "b.jsonl").write_text(json.dumps({"text": document(2), "title": "题"}, ensure_ascii=False))
+    wiki = f"{{{{lang|en|A}}}}，{{{{r|a}}}}{{{{R}}}}{document(3)}"
+    (folder / "c.xml").write_text(
+        f"<mediawiki><page><ns>0</ns><revision><text>{wiki}</text></revision></page></mediawiki>"
     )
+    out = folder / "out"
+    command = ["run", "--recipe", "web_zh", "--set", "text.template='{title}：{text}'", "--input", f"{folder}/*.*"]
+    assert main([*command, "--out", str(out), "--workers", "0", "--quiet"]) == 0
     return folder, out
 
 
@@ -54,6 +56,8 @@ def test_the_ledger_and_the_report_say_what_was_left_out(
     assert "extract.labels of 7 characters" in capsys.readouterr().out
     report = (out / "report.md").read_text()
     assert "What extraction left out" in report and re.search(r"^\| `?labels`? *\| *1 *\| *7 ", report, re.MULTILINE)
+    for row in ("left out | 2 | 66.67 %", "{{r}} | 2 | 66.67 %", "expanded | 1 |", "`text.template_characters` | 2 |"):
+        assert f"| {row}" in report, row
 
 
 def test_what_has_no_lines_is_told(build: tuple[Path, Path]) -> None:

@@ -14,6 +14,7 @@ from corpus.report import ledger
 from corpus.report.lookup import find
 from corpus.sources import articles
 from corpus.sources.shards import Row
+from corpus.sources.template import TextConfig
 from tests.corpus.sources.files import warc_record
 from tests.corpus.sources.test_stage import extract, rows
 from tests.corpus.texts import document
@@ -116,7 +117,7 @@ def test_few_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_next_page_of_ones_own_stays() -> None:
     written = Collected()
-    waiting = articles.Articles(written, Counts())  # type: ignore[arg-type]
+    waiting = articles.Articles(written, Counts(), TextConfig())  # type: ignore[arg-type]
     row = Row(
         url="http://a.cn/t.html",
         title=None,
