@@ -25,6 +25,7 @@ PAIRS = tuple(
         "docs/dedup",
         "docs/scale",
         "docs/crawl",
+        "docs/inputs",
         "docs/tokenizer",
         "docs/parallel",
         "docs/planner",
