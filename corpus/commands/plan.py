@@ -44,7 +44,10 @@ def main(arguments: argparse.Namespace) -> None:
     pipeline = stages(recipe, sources)
     check_late_failures(pipeline, recipe.mixture, sources)
     filters = recipe.own_filters(sources)
-    looks = [_described(preview(source, recipe.extract), filters.get(source.key, recipe.filter)) for source in sources]
+    looks = [
+        _described(preview(source, recipe.extract, recipe.text), filters.get(source.key, recipe.filter))
+        for source in sources
+    ]
     planned = plan(pipeline, [file for source in sources for file in source.files], arguments.out)
     if arguments.json:
         print_json(asdict(planned) | {"sources": looks})

@@ -24,6 +24,7 @@ from corpus.sources.packing import Source
 from corpus.sources.pages import with_pages
 from corpus.sources.record import NO_FAULT, RecordError
 from corpus.sources.stage import place_of, rule_of, to_document
+from corpus.sources.template import TextConfig, write
 
 MAX_FILES = 2_000  # whose first bytes are looked at
 MAX_READ = 4  # files whose first records are read
@@ -51,7 +52,7 @@ class Preview:
     fields: list[str] = field(default_factory=list)
 
 
-def preview(source: Source, extraction: ExtractConfig) -> Preview:
+def preview(source: Source, extraction: ExtractConfig, texts: TextConfig) -> Preview:
     """The kinds of a source's files and its first documents."""
     found = Preview(source)
     for file in source.files[:MAX_FILES]:
@@ -71,6 +72,7 @@ def preview(source: Source, extraction: ExtractConfig) -> Preview:
         except RecordError as error:
             found.errors.append((f"error:{error.kind}", str(error), place))
             continue
+        write(texts, name, row)
         found.fields += [name for name in record.fields if name not in found.fields]
         rows.append({"id": document_id(name, record.key, record.raw), "row": len(rows), "source": name, **row})
         found.places.append(place)

@@ -23,7 +23,7 @@ from mwparserfromhell.nodes import Argument, ExternalLink, HTMLEntity, Template,
 
 from corpus.wikitext import syntax
 from corpus.wikitext.conversion import VARIANTS, convert, script_of
-from corpus.wikitext.templates import BLOCKS, HEADERS, LITERAL, SHOWN, labels, normal_name
+from corpus.wikitext.templates import BLOCKS, COUNTRIES, HEADERS, LITERAL, SHOWN, labels, normal_name
 
 __all__ = ["VARIANTS", "WikiText", "to_text"]
 
@@ -56,7 +56,7 @@ _EMPTY_BRACKETS = re.compile(
 )  # not those of f()
 _BESIDE_BRACKET = re.compile(r"(?<=（)[ ，、；]{1,20}|[ ，、；]{1,20}(?=[）。！？])")  # what stood there was a template
 _SEPARATORS = re.compile(r"([，、；])(?:[ \u00a0]{0,4}[，、；]){1,20}")
-_SPECIAL = HEADERS | LITERAL.keys() | SHOWN.keys() | {"!"}
+_SPECIAL = HEADERS | LITERAL.keys() | SHOWN.keys() | COUNTRIES.keys() | {"!"}
 _LEFT_OVER = re.compile(r"\{{2,}|\}{2,}|\[{2,}|\]{2,}")
 _BULLET_CHARS = syntax.LIST + "• 0123456789."
 _SPACES = re.compile(r"[ \t\u00a0]+")
@@ -155,6 +155,8 @@ def _shown(template: Template, name: str, page: _Page) -> str | None:
         return ""
     if name == "!" and not template.params:
         return "|"
+    if name in COUNTRIES and str(template.name).strip().isupper():  # in lower case some are of languages: {{jpn|j=...}}
+        return convert(COUNTRIES[name], page.variant)
     if name in SHOWN:
         parameters = {str(one.name).strip(): _flat(one.value, page).strip() for one in template.params}
         return SHOWN[name](parameters, page.variant) or None

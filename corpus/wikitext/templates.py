@@ -94,19 +94,29 @@ def labels(name: str) -> Labels | None:
     return _LABELLED if _HELPER_LABEL.fullmatch(name) else None
 
 
-_UNIT_TABLE = (  # symbols, Simplified, Traditional
-    "km 公里|m 米 公尺|cm 厘米 公分|mm 毫米 公釐|um,μm 微米|nm 纳米 奈米|mi 英里|ft 英尺|in 英寸 英吋|yd 码 碼|nmi 海里 海里"
+def _by_key(table: str) -> dict[str, str]:
+    """Rows of `KEY,KEY 简体 繁體`, or `KEY 字` where both are one, as conversion rules by key."""
+    rows = (row.split() for row in table.split("|"))
+    return {key: f"-{{zh-hans:{row[1]};zh-hant:{row[-1]}}}-" for row in rows for key in row[0].split(",")}
+
+
+UNITS = _by_key(
+    "km 公里|m 米 公尺|cm 厘米 公分|mm 毫米 公釐|um,μm 微米|nm 纳米 奈米|mi 英里|ft 英尺|in 英寸 英吋|yd 码 碼|nmi 海里"
     "|ly 光年|AU 天文单位 天文單位|km2,sqkm 平方公里|m2,sqm 平方米 平方公尺|cm2 平方厘米 平方公分|mi2,sqmi 平方英里|C °C"
     "|ft2,sqft 平方英尺|ha 公顷 公頃|acre 英亩 英畝|m3 立方米 立方公尺|km3 立方公里|cm3,cc 立方厘米 立方公分|F °F"
     "|ft3,cuft 立方英尺|L,l 升 公升|mL,ml 毫升|kg 公斤|g 克 公克|mg 毫克|t 吨 公噸|LT 长吨 長噸|ST 短吨 短噸|lb 磅"
     "|oz 盎司|km/h,kph 公里每小时 公里每小時|mph 英里每小时 英里每小時|m/s 米每秒 公尺每秒|kn,knot 节 節|hp 马力 馬力"
     "|W 瓦|kW 千瓦|MW 兆瓦"
 )
-UNITS = {
-    symbol: f"-{{zh-hans:{names[0]};zh-hant:{names[-1]}}}-"
-    for symbols, *names in map(str.split, _UNIT_TABLE.split("|"))
-    for symbol in symbols.split(",")
-}
+COUNTRIES = _by_key(  # {{CHN}}: a flag and the name; most of those that lists of an encyclopedia have
+    "chn,prc 中国 中國|roc 中华民国 中華民國|twn 台湾 臺灣|hkg 香港|mac 澳门 澳門|jpn 日本|kor 韩国 韓國|prk 朝鲜 北韓|mng 蒙古国 蒙古國"
+    "|vnm,vie 越南|tha 泰国 泰國|mys,mas 马来西亚 馬來西亞|sgp,sin 新加坡|idn,ina 印度尼西亚 印尼|phl,phi 菲律宾 菲律賓|mmr,mya 缅甸 緬甸"
+    "|ind 印度|pak 巴基斯坦|irn,iri 伊朗|irq 伊拉克|isr 以色列|sau,ksa 沙特阿拉伯 沙烏地阿拉伯|tur 土耳其|kaz 哈萨克斯坦 哈薩克|uzb 乌兹别克斯坦 烏茲別克"
+    "|rus 俄罗斯 俄羅斯|ussr,urs 苏联 蘇聯|ukr 乌克兰 烏克蘭|gbr,uk 英国 英國|eng 英格兰 英格蘭|sco 苏格兰 蘇格蘭|irl 爱尔兰 愛爾蘭|fra 法国 法國"
+    "|deu,ger 德国 德國|ita 意大利 義大利|esp,spn 西班牙|prt,por 葡萄牙|nld,ned 荷兰 荷蘭|bel 比利时 比利時|che,sui 瑞士|aut 奥地利 奧地利"
+    "|swe 瑞典|nor 挪威|dnk,den 丹麦 丹麥|fin 芬兰 芬蘭|pol 波兰 波蘭|cze 捷克|svk 斯洛伐克|hun 匈牙利|rou,rom 罗马尼亚 羅馬尼亞|srb 塞尔维亚 塞爾維亞"
+    "|grc,gre 希腊 希臘|usa 美国 美國|can 加拿大|mex 墨西哥|bra 巴西|arg 阿根廷|chl,chi 智利|aus 澳大利亚 澳洲|nzl 新西兰 紐西蘭|zaf,rsa 南非|egy 埃及"
+)
 _REGIONS = frozenset("hans hant cn tw hk mo sg my".split())
 _READINGS = "1 j hg kk k h hangul hanja s hans t hant p py hp rm rr".split()
 _BETWEEN = {"to": "–", "-": "–", "–": "–", "and": "和", "or": "或", "by": "×", "x": "×", "±": "±", "+/-": "±"}
@@ -228,6 +238,4 @@ SHOWN: dict[str, Shown] = {
     **dict.fromkeys(("jpn", "kor", "korean"), _readings),
     "zh": lambda parameters, variant: _readings({**parameters, "1": ""}, variant),  # which is a language's sign
     **dict.fromkeys(("地区用词", "地區用詞", "地区词", "地區詞"), _regional),
-    "〈": _behind("-{zh-hans:《;zh-tw:〈;zh-hk:《}-"),
-    "〉": _behind("-{zh-hans:》;zh-tw:〉;zh-hk:》}-"),
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from corpus.__main__ import main
 from corpus.engine.errors import UsageError
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder
@@ -108,6 +109,14 @@ def test_titles_are_written_above_texts_and_counted(tmp_path: Path) -> None:
     extra = folder.counts.extra
     assert (extra["text.template_documents"], extra["text.template_characters"]) == (1, len("静夜思\n李白\n\n"))
     assert folder.counts.bytes_out == sum(len(row["text"].encode()) for row in rows(folder))
+
+
+def test_plan_shows_texts_as_they_will_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps(POEM))
+    words = ["plan", "--recipe", "web_zh", "--input", str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "out")]
+    assert main([*words, "--set", "text.template='{title}：{text}'", "--json"]) == 0
+    [[shown]] = [source["documents"] for source in json.loads(capsys.readouterr().out)["sources"]]
+    assert shown["text"].startswith("静夜思：床前明月光")
 
 
 def pages(*bodies: str) -> bytes:

@@ -143,7 +143,7 @@ def test_a_page_becomes_what_its_reader_sees() -> None:
         ("{{columns-list|2|\n* 甲\n* 乙\n}}{{unbulleted list|丙|丁}}", "• 甲\n• 乙\n丙\n丁"),
         ("# 一\n#: 例\n## 子\n## 丑\n# 二\n\n# 一", "1. 一\n例\n1. 子\n2. 丑\n2. 二\n1. 一"),
         ("* {{l|zh|讀書}}、{{zh-l|念書}}\n* {{x}}、{{y}}\n[[/為政/]]", "• 讀書、念書\n為政"),
-        ("甲（{{x}}；乙、{{x}}）、{{CHN}}、{{USA}}、{{x}}。", "甲（乙）。"),
+        ("甲（{{x}}；乙、{{x}}）、{{y}}、{{z}}、{{x}}。", "甲（乙）。"),
         ("<code>main()</code>与f(){{x}}，甲()<pre>g(（）)，，</pre>", "main()与f()，甲\ng(（）)，，"),
         ("<nowiki>&amp;lt;</nowiki>&amp;lt;", "&lt;&lt;"),
         ("", ""),
