@@ -64,9 +64,14 @@ def check_late_failures(stages: Sequence[Stage], mixture: MixtureConfig | None, 
 
     Raises:
         UsageError: a file is missing or no such thing, or [mixture] names a source that cannot be.
+        WenhaiError: an evaluation file has a line that is no item.
     """
+    from corpus.dedup.contamination.stage import ContaminationStage
+
     for stage in stages:
         stage.config(), stage.parameters(), stage.inputs()
+        if isinstance(stage, ContaminationStage):
+            stage.check_items()
     names = [source.config.name for source in sources]
     if mixture is None or any(name.field or name.path for name in names):
         return  # names stand in the documents

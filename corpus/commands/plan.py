@@ -31,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     """Print the sources and the plan."""
     from corpus.build import stages
-    from corpus.dedup.contamination.stage import check_items
     from corpus.dedup.near.earlier import check_earlier
     from corpus.plan import plan, render
     from corpus.recipe import load_recipe
@@ -39,7 +38,6 @@ def main(arguments: argparse.Namespace) -> None:
 
     recipe = load_recipe(arguments.recipe, arguments.set)
     check_earlier(recipe.dedup, arguments.out)
-    check_items(recipe.dedup.contamination)
     sources = build_sources(arguments, recipe.sources, None if recipe.crawl is None else crawled_so_far(arguments.out))
     pipeline = stages(recipe, sources)
     check_late_failures(pipeline, recipe.mixture, sources)

@@ -31,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     """Run the stages, write the report, print the funnel."""
     from corpus.build import OPTIONAL_STAGES, check_recipe_resources, stages
-    from corpus.dedup.contamination.stage import check_items
     from corpus.dedup.near.earlier import check_earlier
     from corpus.engine.progress import Progress
     from corpus.engine.run import run_stages
@@ -45,7 +44,6 @@ def main(arguments: argparse.Namespace) -> None:
     recipe = load_recipe(arguments.recipe, arguments.set)
     check_recipe_resources(recipe, arguments.recipe)
     earlier = check_earlier(recipe.dedup, arguments.out)
-    check_items(recipe.dedup.contamination)
     sources = build_sources(arguments, recipe.sources, _crawled(arguments, recipe.crawl))
     pipeline = stages(recipe, sources)
     check_late_failures(pipeline, recipe.mixture, sources)

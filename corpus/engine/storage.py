@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -380,6 +379,10 @@ def _is_file(path: Path, left_out: LeftOut) -> bool:
 def _walk(base: Path, left_out: LeftOut) -> Iterator[Path]:
     """What is no folder below a folder. Links to folders are followed when the folders themselves are done, so that a
     loop ends, and a file goes by its own name rather than by that of a link."""
+
+    def unreadable(error: OSError) -> None:
+        left_out.setdefault("folders that cannot be read", []).append(str(error.filename))
+
     seen: set[str] = set()
     waiting = [str(base)]
     while waiting:
@@ -390,7 +393,7 @@ def _walk(base: Path, left_out: LeftOut) -> Iterator[Path]:
             if real in seen or os.path.join(above, "").startswith(os.path.join(real, "")):
                 left_out.setdefault("links to folders that are read already", []).append(start)
                 continue
-            for parent, folders, names in os.walk(start, onerror=partial(_unreadable, left_out)):
+            for parent, folders, names in os.walk(start, onerror=unreadable):
                 here = os.path.realpath(parent)
                 if here in seen:
                     folders.clear()
@@ -399,10 +402,6 @@ def _walk(base: Path, left_out: LeftOut) -> Iterator[Path]:
                 links += [path for name in folders if os.path.islink(path := os.path.join(parent, name))]
                 yield from (Path(parent, name) for name in names)
         waiting = sorted(links)
-
-
-def _unreadable(left_out: LeftOut, error: OSError) -> None:
-    left_out.setdefault("folders that cannot be read", []).append(str(error.filename))
 
 
 def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:

@@ -10,6 +10,7 @@ outrank the clean page.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,18 +27,6 @@ from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import File, fetch, list_inputs
 
 RULE = "contamination.share"
-
-
-def check_items(config: ContaminationConfig | None) -> None:
-    """Read the evaluation files of a recipe once, before a build does anything.
-
-    Raises:
-        UsageError: a pattern matches nothing.
-        WenhaiError: as `read_items`.
-    """
-    for file in list_inputs(config.files) if config else ():
-        for _ in read_items(file, config.ngram if config else 0):
-            pass
 
 
 @dataclass(frozen=True)
@@ -65,6 +54,11 @@ class ContaminationStage(Stage):
     def inputs(self) -> tuple[File, ...]:
         """The evaluation files, each in the fingerprint by its contents."""
         return tuple(list_inputs(self.contamination.files))
+
+    def check_items(self) -> None:
+        """Read the evaluation files once, before a build does anything; raises as `read_items`."""
+        for file in self.inputs():
+            deque(read_items(file, self.contamination.ngram), maxlen=0)
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a shard: its documents, and all evaluation files."""
