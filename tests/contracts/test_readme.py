@@ -23,6 +23,7 @@ PAIRS = tuple(
         "docs/extraction",
         "docs/filter",
         "docs/dedup",
+        "docs/ledger",
         "docs/scale",
         "docs/crawl",
         "docs/inputs",
