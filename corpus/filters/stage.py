@@ -53,7 +53,7 @@ class FilterStage(Stage):
     filter: FilterConfig
 
     name: ClassVar[str] = "filter"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     upstream: ClassVar[tuple[str, ...]] = ("extract",)
 
     def config(self) -> dict[str, Any]:

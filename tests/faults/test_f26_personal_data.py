@@ -91,7 +91,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(folder: Path) -> list[str]:
     paths = ["--input", str(folder / "in.jsonl"), "--out", str(folder / "out")]
-    return ["run", "--recipe", "web_zh", *paths, "--workers", "0", "--set", "sources.max_line_bytes=1_000_000"]
+    sets = ["--set", "sources.max_line_bytes=1_000_000", "--set", "sources.max_error_ratio=1"]
+    return ["run", "--recipe", "web_zh", *paths, "--workers", "0", *sets]
 
 
 def is_raw_by_design(path: Path) -> bool:
