@@ -18,7 +18,7 @@ OLD_NAMES = {"source": "default", "source_field": "field"}
 
 class SourcesConfig(Strict):
     """How input files are read. `text`, `url`, `id`, `title` and `date` name fields of JSON, CSV, Arrow and Parquet
-    (corpus.sources.fields); other fields go to `meta`."""
+    (corpus.sources.fields)."""
 
     kind: str = "auto"
     """`auto` goes by the file's name (.warc.gz, .wet.gz, .jsonl.zst, .parquet, .txt, .html, .xml.bz2), else by its
@@ -31,6 +31,9 @@ class SourcesConfig(Strict):
     id: Names = ("id",)
     title: Names = ("title",)
     date: Names = ("date",)
+    meta: Names = ()
+    """Other fields that go to the column `meta`, also those that our readers find (`author`, `warc_date`, `page_id`);
+    `["*"]` keeps all. By default none: they are where the names of persons stand."""
     columns: list[str] = []
     """The names of the columns of CSV files without a line of names; with one it names them."""
     document: Literal["file", "line", "blank_line"] = "file"

@@ -86,6 +86,20 @@ def _strings(value: Any, path: str) -> list[str]:
     return _strings(value[first], rest) if first in value and rest else []
 
 
+def at(value: Any, path: str) -> Any:
+    """The value at a dotted path, None where there is none; where a list stands on the way, those of its items.
+
+    >>> at({"data": [{"by": "甲"}, {"by": "乙"}, {}], "a.b": 1}, "data.by"), at({"a.b": 1}, "a.b")
+    (['甲', '乙'], 1)
+    """
+    if isinstance(value, list):
+        return [found for item in value if (found := at(item, path)) is not None] or None
+    if not isinstance(value, Mapping) or path in value:
+        return value.get(path) if isinstance(value, Mapping) else None
+    first, _, rest = path.partition(".")
+    return at(value.get(first), rest) if rest else None
+
+
 def identity(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
     """The first of some fields that holds text or a whole number; all stay where they are."""
     values = (fields.get(name) for name in names)
