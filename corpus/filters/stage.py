@@ -1,6 +1,6 @@
 """The filter as a stage of a build: one extract shard in; its kept documents, its ledger and its statistics out.
 
-    data/<shard>.parquet         kept documents with edited text and masked title; `row` still names the row of the extract shard
+    data/<shard>.parquet         kept documents, text edited and title masked; `row` still names the extract shard's row
     fates/<shard>.parquet        one row a dropped document: rule, value, threshold
     statistics/<shard>.parquet   one row a document of the shard, kept or not: verdict, edits, every statistic
     samples/<shard>.parquet      a few masked beginnings on each side of every limit (samples.py)

@@ -1,4 +1,4 @@
-"""Addresses without what is a person's or a secret: user info, and such values of the query; the rest stays byte for byte.
+"""Addresses without what is a person's or a secret: user info, and such values of the query; other bytes stay.
 
 A function of the address alone that changes nothing the second time, so that a look-up does to the address it is asked
 for what was done to the one that is stored. Identities are made of the address as it was read.
