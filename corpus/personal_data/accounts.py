@@ -72,8 +72,8 @@ _LOCAL_REST = re.compile(r"(?:号码|號碼|号|號|/传真|/傳真|\.)?")
 _LOCAL_ID = re.compile(
     r"[2-8][0-9]{6,7}(?![0-9A-Za-z_%]|[.\-/:][0-9])|[2-8][0-9]{2,3}[ -][0-9]{4}(?![0-9A-Za-z_%]|[ .\-/:][0-9])"
 )
-_ABROAD_WORD = re.compile(r"(?:手[机機]|[Ww]hats ?[Aa]pp)")  # eight digits in Hong Kong and Macau
-_ABROAD_ID = re.compile(r"[4-9][0-9]{3}[ -]?[0-9]{4}(?![0-9A-Za-z_%]|[ .\-/:][0-9])")
+_ABROAD_WORD = re.compile(r"(?:手[机機]|[Ww]hats ?[Aa]pp)")  # eight digits in Hong Kong and Macau; 4999-5999 is a price
+_ABROAD_ID = re.compile(r"(?:[4-9][0-9]{3} ?|9[0-9]{3}-)[0-9]{4}(?![0-9A-Za-z_%]|[ .\-/:][0-9])")
 _NINES = re.compile(r"9[0-9]{3}[ -]?[0-9]{4}(?![0-9A-Za-z_%]|[ .\-/:][0-9])")  # no landline begins with 9
 _CLOSING = (*"，。、；！）】 \n", "")
 _AND = re.compile(r" ?[/、,，或和;|] ?")

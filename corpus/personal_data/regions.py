@@ -12,7 +12,7 @@ from corpus.personal_data.numbers import CALL_CONTEXT, NOT_PERSONAL, is_other_nu
 from corpus.personal_data.window import Span, Window
 
 _ID_WORD = re.compile(
-    r"(?:身[份分][证證]|[证證]件|居民[证證]|HKID|[Ii][Dd] ?[Cc]ard|[Ii]dentity|BIR|澳[门門])[^\n]{0,16}$"
+    r"(?:身[份分][证證]|[证證]件|居民[证證]|HKID|[Ii][Dd] ?[Cc]ard|[Ii]dentity|BIR|澳[门門]|統一編號)[^\n]{0,16}$"
 )
 _LETTERED = re.compile(
     r"(?<![0-9A-Za-z_%@./=&#-])(?:"
@@ -35,7 +35,7 @@ _TAIWAN_MOBILE = re.compile(
 _TAIWAN_LANDLINE = re.compile(
     rf"0[2-8][0-9]{{0,2}}(?P<bracket>\))?(?P<gap>[ -]?)(?P<local>[2-9][0-9]{{2,3}}[ -]?[0-9]{{3,4}}){_END}{_EXTENSION}"
 )
-_EDGE_BEFORE = re.compile(r"(?:[0-9A-Za-z_%/]|[0-9A-Za-z][-.:]|[¥$€£] ?)\Z")
+_EDGE_BEFORE = re.compile(r"(?:[0-9A-Za-z_%/]|[0-9][-.:]|[A-Za-z_]-|[¥$€£] ?)\Z")
 
 
 def lettered(view: Window) -> Span | None:

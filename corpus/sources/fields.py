@@ -66,24 +66,16 @@ def take(fields: dict[str, Any], names: Sequence[str]) -> str | None:
         if isinstance(value, str) and value and not value.isspace():
             del fields[name]
             return value
-        text = "\n".join(_strings(fields, name))
+        text = "\n".join(_strings(at(fields, name)))
         if text:
             return text
     return None
 
 
-def _strings(value: Any, path: str) -> list[str]:
-    """The strings at a dotted path below a value, through lists."""
+def _strings(value: Any) -> list[str]:
     if isinstance(value, list):
-        return [text for item in value for text in _strings(item, path)]
-    if not path:
-        return [value] if isinstance(value, str) and value and not value.isspace() else []
-    if not isinstance(value, Mapping):
-        return []
-    if path in value:
-        return _strings(value[path], "")
-    first, _, rest = path.partition(".")
-    return _strings(value[first], rest) if first in value and rest else []
+        return [text for item in value for text in _strings(item)]
+    return [value] if isinstance(value, str) and value and not value.isspace() else []
 
 
 def at(value: Any, path: str) -> Any:
