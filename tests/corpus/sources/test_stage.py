@@ -213,6 +213,16 @@ def test_meta_holds_what_is_asked_for(tmp_path: Path) -> None:
         assert build.counts.extra["meta_left_out"] == 1
 
 
+def test_addresses_of_documents_and_fates_hold_no_secrets(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pages = [warc_record(1, (BODY % document(1)).encode()), warc_record(2, b"<ul><li><a href=x>link</a></ul>")]
+    data = b"".join(pages).replace(b"https://example.org/", b"https://a:b@example.org/?token=geheim&n=")
+    (tmp_path / "in" / "a.warc").write_bytes(data)
+    build = extract(tmp_path / "in", tmp_path / "out")
+    assert [row["url"] for row in rows(build)] == ["https://example.org/?token=<MASKED>&n=1"]
+    assert [row["url"] for row in rows(build, "fates")] == ["https://example.org/?token=<MASKED>&n=2"]
+
+
 def test_a_page_of_three_megabytes_is_read(tmp_path: Path) -> None:
     """As articles of WeChat are, most of it scripts; no reader of a format has a smaller limit than extraction."""
     script = f"<script>var a = '{random.Random(1).randbytes(1_500_000).hex()}'</script>"
