@@ -25,6 +25,7 @@ from corpus.engine.storage import File
 from corpus.report.rows import files_of, matches, read_row
 from corpus.report.summary import FIRST_STAGE, LAST_STAGE, folders
 from corpus.safe import domain, plain_url
+from corpus.sources.urls import masked_url
 
 MIN_ID_DIGITS = 6
 MAX_FOUND = 20
@@ -85,13 +86,20 @@ def find_documents(stages: Mapping[str, Folder], key: str) -> Iterator[Document]
     for file in files_of(stages, FIRST_STAGE, "data"):
         path, start = storage.fetch(file.url), 0
         for keys in read_batches(path, [column]):
-            rows = np.flatnonzero(matches(keys[column], key)) + start
+            rows = np.flatnonzero(_is_named(keys, key)) + start
             start += keys.num_rows
             for row in rows[:remaining]:
                 yield from _documents(file, read_row(file, int(row), ID_COLUMNS))
             remaining -= len(rows[:remaining])
             if not remaining:
                 return
+
+
+def _is_named(table: pa.Table, key: str) -> Bools:
+    """Which rows have this id or URL, as it is or as it is stored: without secrets."""
+    if HEX_ID.fullmatch(key):
+        return matches(table["id"], key)
+    return matches(table["url"], key) | matches(table["url"], masked_url(key))
 
 
 def _find_places(stages: Mapping[str, Folder], key: str) -> Iterator[Document]:
@@ -123,11 +131,10 @@ def _is_at(places: pa.ChunkedArray, key: str) -> Bools:
 
 def _find_fates(stages: Mapping[str, Folder], key: str) -> Iterator[Document]:
     """Records that never became documents stand in the first stage's ledger only."""
-    wanted = ["id"] if HEX_ID.fullmatch(key) else ["url"]
     remaining = MAX_FOUND
     for file in files_of(stages, FIRST_STAGE, "fates"):
         for table in read_batches(storage.fetch(file.url), ["id", "source", "url", "place"]):
-            mask = np.logical_or.reduce([matches(table[name], key) for name in wanted] + [_is_at(table["place"], key)])
+            mask = _is_named(table, key) | _is_at(table["place"], key)
             for fate in table.filter(pa.array(mask)).to_pylist()[:remaining]:
                 remaining -= 1
                 yield Document(fate["id"].hex(), fate["source"], fate["url"], place=fate["place"])

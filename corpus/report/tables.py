@@ -155,7 +155,7 @@ def _failures(facts: BuildMetadata) -> Table:
 def _left_out(facts: BuildMetadata) -> Table:
     """What extraction did with the characters of pages; white space does not count."""
     counts: Counter[str] = Counter()
-    kinds = ("characters_", "lines_", "goes_on")
+    kinds = ("characters_", "lines_", "goes_on", "meta_left_out")
     for step in facts.funnel.steps:
         counts.update({key: count for key, count in step.counts.extra.items() if key.startswith(kinds)})
     total = counts.pop("characters_read", 0)
@@ -169,6 +169,8 @@ def _left_out(facts: BuildMetadata) -> Table:
     caption = "Characters of the pages that were read, white space aside; `corpus explain` has them for each document."
     if counts["goes_on"]:
         caption += f" {counts['goes_on']:,} articles go on on a page that did not follow (meta.next_page)."
+    if counts["meta_left_out"]:
+        caption += f" {counts['meta_left_out']:,} documents had fields that sources.meta does not keep."
     return Table("left_out", caption, ("rule", "lines", "characters", "share"), rows, frozenset({1, 2, 3}))
 
 

@@ -27,7 +27,7 @@ class InputConfig(Strict):
 
 class SourcesConfig(Strict):
     """A source: where it is and how it is read. `text`, `url`, `id`, `title` and `date` name fields of JSON, CSV,
-    Arrow and Parquet (corpus.sources.fields); other fields go to `meta`."""
+    Arrow and Parquet (corpus.sources.fields)."""
 
     path: tuple[Annotated[RecipePath, Field(min_length=1)], ...] = Field(default=(), strict=False)
     """Files, folders, globs or URLs; paths go from the recipe's folder. Without one it is --input, or the crawl."""
@@ -46,6 +46,9 @@ class SourcesConfig(Strict):
     id: Names = ("id",)
     title: Names = ("title",)
     date: Names = ("date",)
+    meta: Names = ()
+    """Other fields that go to the column `meta`, also those that our readers find (`author`, `warc_date`, `page_id`);
+    `["*"]` keeps all. By default none: they are where the names of persons stand."""
     columns: list[str] = []
     """The names of the columns of CSV files without a line of names; with one it names them."""
     document: Literal["file", "line", "blank_line"] = "file"

@@ -68,24 +68,30 @@ def take(fields: dict[str, Any], names: Sequence[str]) -> str | None:
             return value
         if value is None and "." not in name:
             continue
-        text = "\n".join(_strings(fields, name))
+        text = "\n".join(_strings(at(fields, name)))
         if text:
             return text
     return None
 
 
-def _strings(value: Any, path: str) -> list[str]:
-    """The strings at a dotted path below a value, through lists."""
+def _strings(value: Any) -> list[str]:
     if isinstance(value, list):
-        return [text for item in value for text in _strings(item, path)]
-    if not path:
-        return [value] if isinstance(value, str) and value and not value.isspace() else []
-    if not isinstance(value, Mapping):
-        return []
-    if path in value:
-        return _strings(value[path], "")
+        return [text for item in value for text in _strings(item)]
+    return [value] if isinstance(value, str) and value and not value.isspace() else []
+
+
+def at(value: Any, path: str) -> Any:
+    """The value at a dotted path, None where there is none; where a list stands on the way, those of its items.
+
+    >>> at({"data": [{"by": "甲"}, {"by": "乙"}, {}], "a.b": 1}, "data.by"), at({"a.b": 1}, "a.b")
+    (['甲', '乙'], 1)
+    """
+    if isinstance(value, list):
+        return [found for item in value if (found := at(item, path)) is not None] or None
+    if not isinstance(value, Mapping) or path in value:
+        return value.get(path) if isinstance(value, Mapping) else None
     first, _, rest = path.partition(".")
-    return _strings(value[first], rest) if first in value and rest else []
+    return at(value.get(first), rest) if rest else None
 
 
 def identity(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:

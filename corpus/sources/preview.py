@@ -68,7 +68,7 @@ def preview(source: Source, extraction: ExtractConfig, texts: TextConfig) -> Pre
             continue
         name = record.source or source.config.name.of_file(file.label)
         try:
-            row = to_document(record, page, Counts())
+            row = to_document(record, page, Counts(), source.config.meta)
         except RecordError as error:
             found.errors.append((f"error:{error.kind}", str(error), place))
             continue

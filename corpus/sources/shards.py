@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from corpus.document import DOCUMENT_SCHEMA, EDITS, FATE_SCHEMA, TableWriter, write_shard
 from corpus.engine.stage import Output
+from corpus.sources.urls import masked_url
 
 FLUSH_BYTES = 8 << 20
 FLUSH_ROWS = 8192
@@ -138,6 +139,7 @@ class Fates:
 
     def add(self, identity: bytes, source: str, url: str | None, place: str, rule: str, detail: str) -> None:
         """Add the fate of one record."""
+        url = masked_url(url) if url else None
         row = {"id": identity, "source": source, "url": url, "place": place, "rule": rule, "detail": detail}
         self._rows.append(row)
         if len(self._rows) >= FLUSH_ROWS:

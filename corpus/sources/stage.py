@@ -14,7 +14,7 @@ formats can only be read from their front: give a build at least as many of thos
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -32,11 +32,13 @@ from corpus.extract.child import Extracted
 from corpus.sources import DAMAGE_KINDS, LEFT_OUT, BadRecord, Record, SourcesConfig, read
 from corpus.sources.articles import Articles, Document
 from corpus.sources.config import InputConfig
+from corpus.sources.fields import at
 from corpus.sources.packing import Source, key_of, pack
 from corpus.sources.pages import with_pages
 from corpus.sources.record import NO_FAULT, RecordError
 from corpus.sources.shards import Fates, Row, Shards
 from corpus.sources.template import TextConfig
+from corpus.sources.urls import masked_url
 
 FATES_ASKED = 4  # files of fates that an error message quotes
 MIN_JUDGED_RECORDS, MIN_JUDGED_FILES = 100, 5
@@ -177,14 +179,14 @@ class ExtractStage(Stage):
             source = _clip(record.source) or name
             identity, place = document_id(source, record.key, record.raw), place_of(file.label, record)
             try:
-                row = to_document(record, page, counts)
+                row = to_document(record, page, counts, config.meta)
             except RecordError as error:
                 counts.error(error.kind)
                 tally.add(f"error:{error.kind}" if page is None or error.kind != "empty" else None)
                 fates.add(identity, source, _clip(record.url), place, f"error:{error.kind}", str(error))
                 continue
             tally.add(None)
-            removed, link = (page.removed, page.next_page) if page is not None else ({}, None)
+            removed, link = (page.removed, _url(page.next_page)) if page is not None else ({}, None)
             article = articles.add(Document(identity, source, row, place, removed), link)
             if article is not None:
                 counts.drop(JOINED)
@@ -229,10 +231,11 @@ def _usual_fault(folder: str, key: str) -> str:
     return "".join(f"Most often: {detail} ({places[detail]})." for detail, _ in found.most_common(1))
 
 
-def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
-    """The columns of a record's document, all but id, row and source; `page` is what extraction made of an HTML record.
+def to_document(record: Record, page: Extracted | None, counts: Counts, meta: Sequence[str] = ()) -> Row:
+    """The columns of a record's document, all but id, row and source; `page` is what extraction made of an HTML record,
+    `meta` names the fields to keep.
 
-    A pure function of both but for `counts.extra`, where undone double encodings are counted, and the lines that go
+    A pure function of these but for `counts.extra`, where undone double encodings are counted, and the lines that go
     because they hold U+FFFD where bytes were decoded here, and what extraction left out of a page. Raises `RecordError`
     with the kind of error when the record has no usable text.
     """
@@ -270,11 +273,11 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
         counts.note("damaged_lines", damaged_lines)
         counts.note("damaged_chars", damaged_chars)
     return {
-        "url": _clip(record.url),
+        "url": _url(record.url),
         "title": _clip(title),
         "date": _clip(date),
         "encoding": encoding,
-        "meta": _meta(fields),
+        "meta": _meta(fields, meta, counts),
         "text": data,
     }
 
@@ -295,9 +298,13 @@ def _count_characters(page: Extracted, counts: Counts) -> None:
             counts.note(f"wikitext.left_out.{name}", count)
 
 
-def _meta(fields: Mapping[str, Any]) -> bytes | None:
-    """The other fields as JSON with sorted keys; what JSON cannot hold becomes a string, and too much a list of
-    names."""
+def _meta(fields: Mapping[str, Any], names: Sequence[str], counts: Counts) -> bytes | None:
+    """Of the other fields those with these names, "*" all, as JSON with sorted keys; what JSON cannot hold becomes a
+    string, and too much a list of names. `meta_left_out` counts documents that had others."""
+    if "*" not in names:
+        if not fields.keys() <= {name for path in names for name in (path, path.partition(".")[0])}:
+            counts.note("meta_left_out")
+        fields = {name: value for name in names if (value := at(fields, name)) is not None}
     if not fields:
         return None
     try:
@@ -309,6 +316,10 @@ def _meta(fields: Mapping[str, Any]) -> bytes | None:
     if len(data) > MAX_META_BYTES:
         data = _META.encode({"dropped_fields": sorted(map(str, fields))[:100]})
     return data
+
+
+def _url(url: str | None) -> str | None:
+    return masked_url(_clip(url) or "") or None
 
 
 def _clip(text: str | None) -> str | None:

@@ -41,7 +41,7 @@ def read(tmp_path: Path, *files: Pages) -> Folder:
 
 
 def next_pages(build: Folder) -> dict[str, str | None]:
-    return {row["url"].rpartition("/")[2]: json.loads(row["meta"]).get("next_page") for row in rows(build)}
+    return {row["url"].rpartition("/")[2]: json.loads(row["meta"] or "{}").get("next_page") for row in rows(build)}
 
 
 WHOLE: Pages = [("t_2023.html", 1, "t_2023_2.html"), ("t_2023_2.html", 2, "t_2023_3.html"), ("t_2023_3.html", 3, None)]

@@ -222,7 +222,7 @@ def test_chapters_through_the_stage(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "诗.txt").write_bytes(BOOK.encode("gbk"))
     (tmp_path / "in" / "空.txt").write_bytes(b"\n")
-    folder = extract(tmp_path / "in", tmp_path / "out", kind="book")
+    folder = extract(tmp_path / "in", tmp_path / "out", kind="book", meta=["*"])
     assert folder.counts.documents_in == 6 and folder.counts.errors == {"empty": 1}
     found = rows(folder)
     assert len({row["id"] for row in found}) == 5

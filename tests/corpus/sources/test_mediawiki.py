@@ -231,7 +231,7 @@ def test_a_dump_through_the_stage_in_any_number_of_tasks(tmp_path: Path, monkeyp
     pages[5] = page(5, "{{空}}[[Category:x]]")
     pages[6] = page(6, "{{Header|title=论语|author=[[孔子]]}}\n子曰：'''学'''而时习之。")
     (tmp_path / "in" / "zh.xml.bz2").write_bytes(b"".join(streams(pages)))
-    whole, cut = build(tmp_path, "whole"), build(tmp_path, "cut", task_bytes=700)
+    whole, cut = build(tmp_path, "whole", meta="*"), build(tmp_path, "cut", task_bytes=700, meta="*")
     assert whole.manifest["tasks"] == 1 < cut.manifest["tasks"]
     assert rows(cut, "fates") == rows(whole, "fates") and cut.counts == whole.counts
     assert [{**row, "row": 0} for row in rows(cut)] == [{**row, "row": 0} for row in rows(whole)]

@@ -114,7 +114,8 @@ def test_columns_of_a_document(inputs: Path, build: Folder) -> None:
         "gb18030",
     )
     line = found[document(0)]
-    assert (line["source"], line["meta"]) == ("test", '{"extra":{"a":null,"b":1},"id":0}')
+    assert (line["source"], line["meta"]) == ("test", None)
+    assert build.counts.extra["meta_left_out"] == 5 + 5  # lines with `id` and `extra`, pages with `warc_date`
     raw = (inputs / "a.jsonl").read_bytes().split(b"\n")[0]
     assert line["id"] == document_id("test", "0", raw)
 
@@ -212,8 +213,28 @@ def test_huge_and_odd_fields_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     fields = {"text": "学而时习之。", "url": "https://example.org/" + "x" * 9_000, "big": "y" * 100_000, "n": 10**30}
     (tmp_path / "in" / "a.jsonl").write_text(json.dumps(fields))
-    (row,) = rows(extract(tmp_path / "in", tmp_path / "out"))
+    (row,) = rows(extract(tmp_path / "in", tmp_path / "out", meta="*"))
     assert len(row["url"]) == 4096 and row["meta"] == '{"dropped_fields":["big","n"]}'
+
+
+def test_meta_holds_what_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    fields = {"text": document(1), "author": "王五", "data": {"tags": [{"name": "诗"}, {"name": "词"}], "phone": "1"}}
+    (tmp_path / "in" / "a.jsonl").write_text(json.dumps(fields), encoding="utf-8")
+    for names, meta in (([], None), (["data.tags.name"], {"data.tags.name": ["诗", "词"]}), (["none"], None)):
+        build = extract(tmp_path / "in", tmp_path / str(len(names) + (meta is None)), meta=names)
+        assert [json.loads(row["meta"] or "null") for row in rows(build)] == [meta]
+        assert build.counts.extra["meta_left_out"] == 1
+
+
+def test_addresses_of_documents_and_fates_hold_no_secrets(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pages = [warc_record(1, (BODY % document(1)).encode()), warc_record(2, b"<ul><li><a href=x>link</a></ul>")]
+    data = b"".join(pages).replace(b"https://example.org/", b"https://a:b@example.org/?token=geheim&n=")
+    (tmp_path / "in" / "a.warc").write_bytes(data)
+    build = extract(tmp_path / "in", tmp_path / "out")
+    assert [row["url"] for row in rows(build)] == ["https://example.org/?token=<MASKED>&n=1"]
+    assert [row["url"] for row in rows(build, "fates")] == ["https://example.org/?token=<MASKED>&n=2"]
 
 
 def test_a_page_of_three_megabytes_is_read(tmp_path: Path) -> None:
