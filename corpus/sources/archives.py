@@ -34,6 +34,7 @@ MAX_DIRECTORY_BYTES = 256 << 20  # a million members or two; `zipfile` holds ten
 MAX_END_BYTES = 66_000  # the end record and the longest comment
 MAX_NAME_CHARS = 1024
 ENCRYPTED = 0x1
+OFFICE = {"word": "docx", "xl": "left_out.xlsx", "ppt": "left_out.pptx"}  # by the folder of their parts
 UTF8_NAME = 0x800
 _SUFFIXES = re.compile(r"(?:\.[A-Za-z0-9]{1,10}){1,3}$")
 DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError)
@@ -53,9 +54,26 @@ def members(path: Path, kind: str) -> Iterator[Member | BadRecord]:
         yield from (_zip_members if kind == "zip" else _tar_members)(path, Path(folder))
 
 
+def zip_kind(path: Path) -> str:
+    """What a zip is by the names in it: a document (`docx`, `epub`), one that is left out, or an archive."""
+    try:
+        if directory_bytes(path) > MAX_DIRECTORY_BYTES >> 4:
+            return "zip"
+        with zipfile.ZipFile(path) as archive:
+            names = archive.NameToInfo
+    except DAMAGE:
+        return "zip"
+    if "META-INF/container.xml" in names:
+        return "epub"
+    if "[Content_Types].xml" in names:
+        folders = {name.partition("/")[0] for name in names}
+        return next((kind for folder, kind in OFFICE.items() if folder in folders), "zip")
+    return "left_out.odt" if "mimetype" in names and "content.xml" in names else "zip"
+
+
 def _zip_members(path: Path, folder: Path) -> Iterator[Member | BadRecord]:
     try:
-        if (size := _directory_bytes(path)) > MAX_DIRECTORY_BYTES:
+        if (size := directory_bytes(path)) > MAX_DIRECTORY_BYTES:
             yield BadRecord(0, path.stat().st_size, "too_large", f"zip: a directory of {size:,} bytes")
             return
         with zipfile.ZipFile(path) as archive:
@@ -75,7 +93,7 @@ def _zip_members(path: Path, folder: Path) -> Iterator[Member | BadRecord]:
         yield BadRecord(0, path.stat().st_size, "corrupt", f"zip: {_told(error)}")
 
 
-def _directory_bytes(path: Path) -> int:
+def directory_bytes(path: Path) -> int:
     """What `zipfile` would read at once: the size that the end of a zip gives for its directory."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - MAX_END_BYTES))

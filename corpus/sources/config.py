@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from corpus.engine.config import RecipePath, Strict, nearest_of
 from corpus.sources.fields import Names, SourceName
-from corpus.sources.kinds import ARCHIVES, KINDS
+from corpus.sources.kinds import ARCHIVES, KINDS, has_library
 
 REFUSED_ENCODINGS = frozenset("hz hz-gb-2312 iso-2022-cn iso-2022-cn-ext euc-tw x-euc-tw".split())
 
@@ -38,7 +38,7 @@ class SourcesConfig(Strict):
     kind: str = "auto"
     """`auto` goes by the file's name (.warc.gz, .wet.gz, .jsonl.zst, .parquet, .txt, .html, .xml.bz2), else by its
     first bytes. `mediawiki`: an XML dump of a wiki; `sogou`: SogouCA, SogouCS or SogouT; `book`: a book in plain text,
-    never guessed."""
+    and `thucnews`, never guessed. Document files (PDF, DOCX, EPUB) are read as what they are or left out."""
     name: SourceName = SourceName()
     """What the source is called, which is a part of every document's identity: a constant ("news"), or a table."""
     text: Annotated[Names, Field(min_length=1)] = ("text",)
@@ -53,8 +53,17 @@ class SourcesConfig(Strict):
     """The names of the columns of CSV files without a line of names; with one it names them."""
     document: Literal["file", "line", "blank_line"] = "file"
     """What a document is in a plain text file."""
+    split: str = ""
+    """A regular expression (RE2) at the start of the lines that begin a document in a plain text file, in place of
+    `document`: `^第.{1,9}章`."""
+    hard_wrapped: bool = False
+    """Join the lines of plain text files whose width shows that they were cut; page numbers and running heads go."""
     chapters: bool = True
-    """Whether a chapter of a book is a document, or the whole book."""
+    """Whether a chapter of a book, an EPUB too, is a document, or the whole book."""
+    max_document_seconds: float = Field(default=120.0, gt=0)
+    """A PDF, DOCX or EPUB that takes longer is given up, with its child process (`killed`)."""
+    max_document_mb: int = Field(default=1024, ge=64)
+    """Megabytes that the child process may grow to beyond its size at the start."""
     split_chars: int | None = Field(default=None, ge=1000)
     """A longer document is cut at ends of paragraphs, else of sentences, into parts of at most as many code points,
     each a document (parts.py); without it none is cut, and the filter drops what is above `length.num_chars.max`."""
@@ -75,7 +84,7 @@ class SourcesConfig(Strict):
     @property
     def reading(self) -> dict[str, Any]:
         """What decides which documents come out of a file, as JSON."""
-        return self.model_dump(mode="json", exclude={"path", "weight", "filter", "max_error_ratio"})
+        return self.model_dump(mode="json", exclude={"path", "weight", "filter"})
 
     @model_validator(mode="before")
     @classmethod
@@ -106,7 +115,23 @@ class SourcesConfig(Strict):
         kinds = ["auto", *(name for name in KINDS if name not in ARCHIVES)]
         if kind not in kinds:
             raise ValueError(f"no such kind of file; {nearest_of(kind, kinds) or 'kinds: ' + ', '.join(kinds)}")
+        if not has_library(kind):
+            raise ValueError(f"{KINDS[kind].library} is not installed. Install it: pip install 'wenhai[documents]'")
         return kind
+
+    @field_validator("split")
+    @classmethod
+    def _is_linear(cls, split: str) -> str:
+        import pyarrow as pa  # late: for those who split
+        import pyarrow.compute as pc
+
+        try:
+            matches_all = pc.match_substring_regex([""], split)[0].as_py() if split else False
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"no regular expression of RE2 ({error})") from None
+        if matches_all:
+            raise ValueError("matches an empty line; name what the first line of a document begins with")
+        return split
 
     @field_validator("encoding")
     @classmethod

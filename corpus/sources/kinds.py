@@ -7,10 +7,12 @@ reads is left out and counted by what it is (`left_out.png`).
 from __future__ import annotations
 
 import codecs
+import importlib.util
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from corpus.engine.errors import UsageError
 from corpus.sources.compression import SUFFIXES as COMPRESSIONS
 
 
@@ -19,12 +21,14 @@ class Kind:
     """How files of a kind are recognised.
 
     `magic` matches the first bytes of any such file, whatever its name; `mark` the first bytes of text, behind white
-    space, of files whose name says nothing. A kind with neither is never guessed.
+    space, of files whose name says nothing. A kind with neither is never guessed. `library` is what reads it beyond the
+    extra `corpus`.
     """
 
     suffixes: tuple[str, ...] = ()
     magic: str = ""
     mark: str = ""
+    library: str = ""
 
 
 _XML = r"(?:<\?xml[^>]{0,200}\?>\s{0,8})?"
@@ -32,6 +36,9 @@ KINDS: dict[str, Kind] = {
     "warc": Kind((".warc", ".wet"), r"WARC/"),
     "parquet": Kind((".parquet",), r"PAR1"),
     "arrow": Kind((".arrow", ".feather"), r"ARROW1\0\0|\xff\xff\xff\xff..\0\0"),
+    "pdf": Kind((".pdf",), r"%PDF-", library="pypdfium2"),
+    "docx": Kind((".docx", ".docm")),  # a zip by its first bytes, as EPUB is: archives.zip_kind
+    "epub": Kind((".epub",), r"PK\x03\x04.{26}mimetypeapplication/epub\+zip"),
     "zip": Kind((".zip",), r"PK\x03\x04|PK\x05\x06"),
     "tar": Kind((".tar", ".tgz", ".tbz2", ".txz"), r".{257}ustar"),
     "jsonl": Kind((".jsonl", ".ndjson", ".json"), mark=r"\{"),
@@ -41,9 +48,12 @@ KINDS: dict[str, Kind] = {
     "sogou": Kind(mark=_XML + r"<doc>\s{0,8}<(?:docno|url)>"),
     "html": Kind((".html", ".htm", ".xhtml"), mark=r"(?i:<!doctype html|<html)"),
     "book": Kind(),
-    "text": Kind((".txt", ".text", ".md", ".markdown")),
+    "thucnews": Kind(),
+    "markdown": Kind((".md", ".markdown", ".mdx")),
+    "text": Kind((".txt", ".text")),
 }
 ARCHIVES = ("zip", "tar")
+DOCUMENTS = ("pdf", "docx", "epub")  # read as what they are, or left out
 
 # What a reader of text must leave alone, by the bytes at its start: (name, pattern). Names are those that people use.
 LEFT_OUT: tuple[tuple[str, str], ...] = (
@@ -54,9 +64,9 @@ LEFT_OUT: tuple[tuple[str, str], ...] = (
     ("tiff", r"II\*\0|MM\0\*"),
     ("bmp", r"BM.{8}\0\0"),
     ("ico", r"\0\0\x01\0"),
-    ("pdf", r"%PDF-"),
     ("rar", r"Rar!\x1a\x07"),
     ("7z", r"7z\xbc\xaf\x27\x1c"),
+    ("encrypted_office", r"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1.*E\0n\0c\0r\0y\0p\0t\0e\0d\0P\0a\0c\0k\0a\0g\0e"),
     ("doc", r"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),  # and .xls, .ppt: OLE compound files
     ("rtf", r"\{\\rtf"),
     ("mobi", r".{60}BOOKMOBI"),
@@ -99,11 +109,25 @@ def name_kind(name: str) -> str | None:
     return next((kind for kind, one in KINDS.items() if name.endswith(one.suffixes)), None)
 
 
+def has_library(kind: str) -> bool:
+    """Whether what reads a kind is installed."""
+    library = KINDS[kind].library if kind in KINDS else ""
+    return not library or importlib.util.find_spec(library) is not None
+
+
+def require_library(kind: str, name: str) -> None:
+    """Raise `UsageError` where a file's kind needs a library that is not installed."""
+    if not has_library(kind):
+        raise UsageError(
+            f"{name}: {kind} files need {KINDS[kind].library}. Install it: pip install 'wenhai[documents]'"
+        )
+
+
 def kind_by(name: str, head: bytes) -> str:
     """The kind of a file by its first decompressed bytes and its name; `left_out.WHAT` of what none reads.
 
-    >>> kind_by("a.txt", b"%PDF-1.4"), kind_by("a.json", b"[{"), kind_by("a", b"{}")
-    ('left_out.pdf', 'json', 'jsonl')
+    >>> kind_by("a.txt", b"RIFF0123WEBP"), kind_by("a.json", b"[{"), kind_by("a", b"{}")
+    ('left_out.webp', 'json', 'jsonl')
     """
     if name.rsplit("/", 1)[-1] in DATASETS_METADATA:
         return "left_out.datasets_metadata"
@@ -116,7 +140,7 @@ def kind_by(name: str, head: bytes) -> str:
     named = name_kind(name)
     if named == "jsonl":
         return "json" if _is_json(text) else "jsonl"
-    if named is not None:
+    if named is not None and named not in DOCUMENTS:  # those are told by their first bytes
         return named
     return _first(_MARKS, text) or ("left_out.binary" if b"\0" in text else "text")
 

@@ -36,6 +36,8 @@ class Record(msgspec.Struct, frozen=True):  # made six times faster than a froze
     date: str | None = None
     fields: Mapping[str, Any] = msgspec.field(default_factory=dict)
     member: str | None = None  # of an archive, `a.zip!b.txt` of one in another
+    num_read: int = 0  # characters without white space, where the reader left some out: `removed`
+    removed: dict[str, tuple[int, int]] = {}  # by rule: lines, characters
 
 
 class RecordError(ValueError):
@@ -51,8 +53,10 @@ class BadRecord:
     """A record that ends here: where it began, how many bytes it covers if known, what was wrong. Never its text.
 
     Kinds, which become rules `error:<kind>`: `charset`, `json`, `field` (no text, or no string), `empty`, `too_long`;
-    of files `truncated`, `corrupt`, `trailing`, `bomb`, `parquet`, `too_large` (a row group of giant cells); of WARC
-    `warc` (no record, or none of a known type), `http` (no HTTP headers), `http_status`, `content_type`; of pages, in
+    of files `truncated`, `corrupt`, `trailing`, `bomb`, `parquet`, `too_large` (a row group of giant cells),
+    `encrypted`; of document files `pdf`, `docx`, `epub` (what is inside is none), `killed`, `no_text_layer` (a scan,
+    or fonts without meaning); of WARC `warc` (no record, or none of a known type), `http` (no HTTP headers),
+    `http_status`, `content_type`; of pages, in
     extraction, `too_deep`, `too_complex` and `killed` (time, memory or a crash); of MediaWiki dumps `xml` (a page that
     is not well-formed), `redirect`, `namespace` (one that was not asked for) and `content_type` (a page of code).
     """

@@ -33,6 +33,7 @@ from corpus.sources import DAMAGE_KINDS, LEFT_OUT, BadRecord, Record, SourcesCon
 from corpus.sources.articles import Articles, Document
 from corpus.sources.config import InputConfig
 from corpus.sources.fields import at
+from corpus.sources.kinds import has_library, name_kind, require_library
 from corpus.sources.packing import Source, key_of, pack
 from corpus.sources.pages import with_pages
 from corpus.sources.record import NO_FAULT, RecordError
@@ -103,6 +104,9 @@ class ExtractStage(Stage):
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """The packs of each source."""
+        for source in self.sources if not has_library("pdf") else ():
+            for file in source.files if source.config.kind == "auto" else ():
+                require_library(name_kind(file.url) or "", file.label)
         return [task for source in self.sources for task in pack(source, self.limits)]
 
     def judge(self, counts: Counts, folder: str, *, is_complete: bool) -> None:
@@ -186,7 +190,7 @@ class ExtractStage(Stage):
                 fates.add(identity, source, _clip(record.url), place, f"error:{error.kind}", str(error))
                 continue
             tally.add(None)
-            removed, link = (page.removed, _url(page.next_page)) if page is not None else ({}, None)
+            removed, link = (page.removed, _url(page.next_page)) if page is not None else (record.removed, None)
             article = articles.add(Document(identity, source, row, place, removed), link)
             if article is not None:
                 counts.drop(JOINED)
@@ -248,6 +252,7 @@ def to_document(record: Record, page: Extracted | None, counts: Counts, meta: Se
         data, repaired, encoding = page.text, page.repaired, page.encoding
         title, date = title or page.title, date or page.date
         _count_characters(page, counts)
+        _count_templates(page, counts)
         if page.author and "author" not in fields:
             fields = {**fields, "author": page.author}
     else:
@@ -265,6 +270,10 @@ def to_document(record: Record, page: Extracted | None, counts: Counts, meta: Se
             if damaged_lines and not text.strip():
                 raise RecordError("charset", "every line holds bytes that are no text")
         data = b"" if text.isspace() else utf8(text)
+        if record.num_read:
+            _count_characters(record, counts)
+            if fields.get("pages_without_text"):
+                counts.note("pages_without_text", fields["pages_without_text"])
     if repaired:
         counts.note("repaired", 1)
     if not data:
@@ -282,14 +291,18 @@ def to_document(record: Record, page: Extracted | None, counts: Counts, meta: Se
     }
 
 
-def _count_characters(page: Extracted, counts: Counts) -> None:
-    """What a page has and what went, by rule: `lines_removed.RULE`, `characters_removed.RULE`, `characters_read`; of
-    wikitext the templates that were expanded and those left out, these also by name."""
+def _count_characters(page: Extracted | Record, counts: Counts) -> None:
+    """What a page or a file has and what went, by rule: `lines_removed.RULE`, `characters_removed.RULE`,
+    `characters_read`."""
     if page.num_read:
         counts.note("characters_read", page.num_read)
     for rule, (num_lines, characters) in page.removed.items():
         counts.note(f"lines_removed.{rule}", num_lines)
         counts.note(f"characters_removed.{rule}", characters)
+
+
+def _count_templates(page: Extracted, counts: Counts) -> None:
+    """Of wikitext the templates that were expanded and those left out, these also by name."""
     for name, count in (("expanded", page.num_expanded), ("left_out", page.num_left_out)):
         if count:
             counts.note(f"wikitext.{name}", count)

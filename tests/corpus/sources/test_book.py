@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.sources.formats.book import book_of, paragraphs, wrap_width
+from corpus.sources.formats.book import book_of
 from corpus.sources.formats.headings import find_headings, number_of
+from corpus.sources.formats.wrapped import paragraphs, wrap_width
 from tests.corpus.sources.files import read_all
 from tests.corpus.sources.test_stage import extract, rows
 
