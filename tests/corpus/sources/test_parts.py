@@ -37,7 +37,8 @@ def test_each_part_is_a_document_of_its_own(tmp_path: Path) -> None:
     texts = [document(50, 4), long, document(51, 4)]
     records = [{"text": text, "url": f"https://a.cn/{row}", "extra": row} for row, text in enumerate(texts)]
     write_records(tmp_path / "in" / "a.jsonl", [*records, {"text": ""}])
-    whole, build = extract(tmp_path / "in", tmp_path / "w"), extract(tmp_path / "in", tmp_path / "o", split_chars=LIMIT)
+    whole = extract(tmp_path / "in", tmp_path / "w", meta=["extra"])
+    build = extract(tmp_path / "in", tmp_path / "o", meta=["extra"], split_chars=LIMIT)
     found = rows(build)
     parts = [row for row in found if row["url"] == "https://a.cn/1"]
     assert len(parts) > 2 and "\n".join(row["text"] for row in parts).split() == long.split()

@@ -9,11 +9,12 @@ import json
 import lzma
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import pandas
+import pandas  # type: ignore[import-untyped]
+import pyarrow
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.json
@@ -36,30 +37,14 @@ def zipped(path: str) -> list[str]:
         return [text for name in archive.namelist() for text in lines(archive.open, name)]
 
 
-def text_lines(path: str) -> list[str]:
-    with open(path, encoding="utf-8") as file:
-        return file.read().split("\n")
-
-
-def arrow_json(path: str) -> list[str]:
-    options = pyarrow.json.ReadOptions(block_size=64 << 20, use_threads=False)
-    return pyarrow.json.read_json(path, read_options=options)["text"].to_pylist()
-
-
-def arrow_csv(path: str) -> list[str]:
-    options = pyarrow.csv.ReadOptions(block_size=64 << 20, use_threads=False)
-    parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
-    return pyarrow.csv.read_csv(path, read_options=options, parse_options=parse)["text"].to_pylist()
-
-
-def csv_module(path: str) -> list[str]:
+def opened(work: Callable[[Any], Any], path: str) -> list[str]:
     with open(path, encoding="utf-8", newline="") as file:
-        return [row["text"] for row in csv.DictReader(file)]
+        return [row["text"] for row in work(file)]
 
 
-def json_module(path: str) -> list[str]:
-    with open(path, encoding="utf-8") as file:
-        return [row["text"] for row in json.load(file)]
+def column(work: Callable[[str], Any], path: str) -> list[str]:
+    found = work(path)["text"]
+    return found.to_pylist() if isinstance(found, pyarrow.ChunkedArray) else list(found)
 
 
 def pypdf_text(path: str) -> list[str]:
@@ -71,42 +56,43 @@ def pdfium_text(path: str) -> list[str]:
     return ["\n".join(page.get_textpage().get_text_range() for page in document)]
 
 
-READERS: dict[str, dict[str, Callable[[str], list[Any]]]] = {
+JSON_OPTIONS = pyarrow.json.ReadOptions(block_size=64 << 20, use_threads=False)
+CSV_OPTIONS = pyarrow.csv.ReadOptions(block_size=64 << 20, use_threads=False)
+IN_QUOTES = pyarrow.csv.ParseOptions(newlines_in_values=True)
+Reader = Callable[[str], list[Any]]
+READERS: dict[str, dict[str, Reader]] = {
     "jsonl": {
         "json, a line at a time": partial(lines, open),
-        "pyarrow": arrow_json,
-        "pandas": lambda path: list(pandas.read_json(path, lines=True)["text"]),
+        "pyarrow": partial(column, partial(pyarrow.json.read_json, read_options=JSON_OPTIONS)),
+        "pandas": partial(column, partial(pandas.read_json, lines=True)),
     },
     "jsonl.gz": {"gzip, json": partial(lines, gzip.open)},
     "jsonl.xz": {"lzma, json": partial(lines, lzma.open)},
-    "json": {"json, whole": json_module, "pandas": lambda path: list(pandas.read_json(path)["text"])},
+    "json": {"json, whole": partial(opened, json.load), "pandas": partial(column, pandas.read_json)},
     "csv": {
-        "csv": csv_module,
-        "pyarrow": arrow_csv,
-        "pandas": lambda path: list(pandas.read_csv(path)["text"]),
+        "csv": partial(opened, csv.DictReader),
+        "pyarrow": partial(column, partial(pyarrow.csv.read_csv, read_options=CSV_OPTIONS, parse_options=IN_QUOTES)),
+        "pandas": partial(column, pandas.read_csv),
     },
-    "parquet": {"pyarrow": lambda path: pyarrow.parquet.read_table(path, use_threads=False)["text"].to_pylist()},
-    "arrow": {"pyarrow": lambda path: pyarrow.feather.read_table(path, use_threads=False)["text"].to_pylist()},
-    "txt": {"open": text_lines},
+    "parquet": {"pyarrow": partial(column, partial(pyarrow.parquet.read_table, use_threads=False))},
+    "arrow": {"pyarrow": partial(column, partial(pyarrow.feather.read_table, use_threads=False))},
     "zip": {"zipfile, json": zipped},
     "pdf": {"pypdf": pypdf_text, "pypdfium2": pdfium_text},
 }
 
 
+def read_all(work: Reader, paths: Sequence[str]) -> list[Any]:
+    return [text for path in paths for text in work(path)]
+
+
 def main() -> None:
     """Time each library on each format's files."""
     files = json.loads(sys.argv[1])
-    print(
-        json.dumps(
-            {
-                name: {
-                    peer: seconds_of(lambda work=work, paths=paths: [text for path in paths for text in work(path)])
-                    for peer, work in READERS.get(name, {}).items()
-                }
-                for name, paths in files.items()
-            }
-        )
-    )
+    seconds = {
+        name: {peer: seconds_of(partial(read_all, work, paths)) for peer, work in READERS.get(name, {}).items()}
+        for name, paths in files.items()
+    }
+    print(json.dumps(seconds))
 
 
 if __name__ == "__main__":
