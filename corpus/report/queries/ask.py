@@ -26,9 +26,9 @@ MADE = {  # of columns of the stream, in DuckDB's SQL
     "id": "lower(hex(id))",
     "kind": f"CASE WHEN rule IS NULL THEN '{KEPT}' WHEN starts_with(rule, 'error:') THEN 'error' "
     "WHEN starts_with(rule, 'left_out.') THEN 'left_out' ELSE 'dropped' END",
-    "file": r"split_part(regexp_replace(place, ':offset \d+$', ''), '!', 1)",
-    "member": r"nullif(regexp_extract(place, '(?s)^[^!]*!(.*):offset \d+$', 1), '')",
-    "position": r"try_cast(regexp_extract(place, ':offset (\d+)$', 1) AS BIGINT)",
+    "file": r"split_part(regexp_replace(place, ':offset \d+( part \d+)?$', ''), '!', 1)",
+    "member": r"nullif(regexp_extract(place, '(?s)^[^!]*!(.*):offset \d+( part \d+)?$', 1), '')",
+    "position": r"try_cast(regexp_extract(place, ':offset (\d+)( part \d+)?$', 1) AS BIGINT)",
 }
 MADE_OF = {"kind": "rule", "file": "place", "member": "place", "position": "place"}
 TABLE_COLUMNS = ("id", "stage", "rule", "value", "threshold", "source", "place")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -87,5 +87,14 @@ def _cell(name: str, value: Any) -> str:
 
 def _copy(reader: pa.RecordBatchReader, writer: Any) -> None:
     with writer:
-        for batch in reader:
+        for batch in _told(reader):
             writer.write_batch(batch)
+
+
+def _told(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    from duckdb import Error
+
+    try:
+        yield from reader
+    except (OSError, pa.ArrowException) as error:  # how Arrow passes on what DuckDB says
+        raise Error(str(error)) from error

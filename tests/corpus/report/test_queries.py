@@ -15,11 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpus.__main__ import main
-from corpus.build import stages
-from corpus.engine.run import run_stages
-from corpus.engine.storage import list_inputs
-from corpus.recipe import load_recipe
 from corpus.report.queries import COLUMNS
+from corpus.report.queries.ask import MADE, database
 from corpus.report.summary import funnel
 from tests.corpus.report.build import BROKEN_PLACE, HOSTILE_URL, MAIL, RECORDS, RULE, SOURCE, build
 from tests.corpus.report.test_real_build import documents
@@ -44,9 +41,10 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     (folder / "c.jsonl").write_bytes(b"\n".join([*lines[2:], lines[3], b'{"text": "half']) + b"\n")
     (folder / "d.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     outs = str(folder / "out"), "memory://asked"
-    inputs = list_inputs([str(folder / name) for name in ("a.zip", "c.jsonl", "d.png")])
-    for out, more in zip(outs, ([], [OTHER_THRESHOLD]), strict=True):
-        run_stages(stages(load_recipe("web_zh", ["sources.max_error_ratio=1", *more]), inputs), out, workers=0)
+    words = ["run", "--recipe", "web_zh", "--workers", "0", "--quiet", "--set", "sources.max_error_ratio=1"]
+    inputs = [str(folder / name) for name in ("a.zip", "c.jsonl", "d.png")]
+    for out, more in zip(outs, ([], ["--set", OTHER_THRESHOLD]), strict=True):
+        assert main([*words, *more, "--input", *inputs, "--out", out]) == 0
     return outs
 
 
@@ -92,6 +90,22 @@ def test_places_are_files_members_and_positions(real: tuple[str, str], capsys: C
     assert len(set(positions)) == 5 and 0 in positions
     sizes = {row["url"].split(".")[0]: row["bytes"] for row in rows}
     assert sizes["https://short"] == str(len("学而。".encode()))
+
+
+@pytest.mark.parametrize(
+    ("place", "parts"),
+    [
+        ("卷一/史记.txt:offset 12", ("卷一/史记.txt", None, 12)),
+        ("a.zip!b.zip!c:offset 7:offset 1", ("a.zip", "b.zip!c:offset 7", 1)),
+        ("书.jsonl:offset 5 part 2", ("书.jsonl", None, 5)),
+        ("a.zip!b.txt:offset 0 part 12", ("a.zip", "b.txt", 0)),
+        ("nowhere", ("nowhere", None, None)),
+    ],
+)
+def test_the_parts_of_a_place(place: str, parts: tuple[str, str | None, int | None]) -> None:
+    made = ", ".join(MADE[name] for name in ("file", "member", "position"))
+    with database() as (connection, _):
+        assert connection.execute(f"SELECT {made} FROM (SELECT ? AS place)", [place]).fetchall() == [parts]
 
 
 def test_conditions_columns_and_limits(out: str, capsys: Capture) -> None:
@@ -195,11 +209,17 @@ def test_without_duckdb_the_extra_is_named(out: str, capsys: Capture, monkeypatc
     assert "wenhai[ledger]" in capsys.readouterr().err
 
 
-def test_a_damaged_file_is_named(copy: Path, capsys: Capture) -> None:
+@pytest.mark.parametrize("form", ["table", "csv", "parquet"])
+def test_what_fails_on_the_way_leaves_no_file(form: str, copy: Path, tmp_path: Path, capsys: Capture) -> None:
+    to = ["--format", form] + ["--output", str(tmp_path / "rows")] * (form == "parquet")
+    assert main(["ledger", str(copy), "--where", "source::INT = 1", *to]) == 2
+    said = capsys.readouterr().err
+    assert "Conversion Error" in said and len(said.splitlines()) == 1
     (damaged,) = copy.glob("filter-*/fates/00001-00.parquet")
     damaged.write_bytes(damaged.read_bytes()[:-9])
-    assert main(["ledger", str(copy), "--group", "rule"]) == 1
-    assert str(damaged) in capsys.readouterr().err
+    assert main(["ledger", str(copy), "--where", "stage = 'filter'", *to]) == 1
+    assert capsys.readouterr().err.startswith(f"corpus: {damaged}: damaged")
+    assert not (tmp_path / "rows").exists()
 
 
 def test_a_folder_that_is_no_build(tmp_path: Path, capsys: Capture) -> None:
