@@ -1,4 +1,4 @@
-"""One folder with every kind of file at once: what comes in, what is left out, what is in error, where each came from."""
+"""A folder with every kind of file at once: what comes in, is left out or in error, and where each document was."""
 
 from __future__ import annotations
 
