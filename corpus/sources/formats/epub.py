@@ -88,8 +88,9 @@ def _spine(
     """Names of a book's parts in reading order, and their properties."""
     locks = package.elements("META-INF/encryption.xml")  # fonts are there, too
     encrypted = {unquote(attributes.get("URI", "")) for tag, attributes, _ in locks if tag == "CipherReference"}
-    items = {attributes.get("id"): attributes for tag, attributes, _ in facts if tag == "item"}
-    spine = [items[attributes["idref"]] for _, attributes, _ in facts if attributes.get("idref") in items]
+    items = {attributes.get("id", ""): attributes for tag, attributes, _ in facts if tag == "item"}
+    idrefs = (attributes["idref"] for _, attributes, _ in facts if "idref" in attributes)
+    spine = [items[idref] for idref in idrefs if idref in items]
     if not spine:
         raise RecordError("epub", "no parts of a book are listed")
     for item in spine:
