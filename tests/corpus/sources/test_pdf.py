@@ -36,7 +36,7 @@ def test_lines_are_joined_and_heads_and_numbers_counted(tmp_path: Path) -> None:
     info = f"/Title <feff{'论语'.encode('utf-16-be').hex()}> /Author (Kong) /CreationDate (D:20190410120000)"
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.pdf").write_bytes(pdf(pages, info=info))
-    folder = extract(tmp_path / "in", tmp_path / "out")
+    folder = extract(tmp_path / "in", tmp_path / "out", meta=["author"])
     (row,) = rows(folder)
     assert row["text"].split("\n") == paragraphs
     assert (row["title"], row["date"]) == ("论语", "2019-04-10")
