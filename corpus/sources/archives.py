@@ -37,7 +37,16 @@ ENCRYPTED = 0x1
 OFFICE = {"word": "docx", "xl": "left_out.xlsx", "ppt": "left_out.pptx"}  # by the folder of their parts
 UTF8_NAME = 0x800
 _SUFFIXES = re.compile(r"(?:\.[A-Za-z0-9]{1,10}){1,3}$")
-DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError)
+DAMAGE = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    OSError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+    UnicodeError,
+)  # the last of a name that is said to be UTF-8
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,8 @@ def answer(payload: bytes) -> bytes:
         return _pack(Answer([record for record in records if record.raw]))
     except RecordError as error:
         return _pack(Answer(error=(error.kind, str(error))))
-    except ElementTree.ParseError as error:
-        return _pack(Answer(error=(request.kind, f"XML: {error}")))
+    except (ElementTree.ParseError, LookupError, ValueError, AssertionError) as error:  # of parsers, on what is no text
+        return _pack(Answer(error=(request.kind, f"{type(error).__name__}: {error}"[:200])))
     except DAMAGE as error:
         return _pack(Answer(error=("corrupt", f"{request.kind}: {type(error).__name__}")))
 

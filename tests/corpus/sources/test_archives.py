@@ -82,6 +82,13 @@ def test_names_in_gbk(tmp_path: Path) -> None:
     assert [record.member for record in good] == ["论语.txt"]
 
 
+def test_a_damaged_name_is_damage(tmp_path: Path) -> None:
+    data = zipped({"论语.txt": b"one"})
+    at = data.rindex("论语".encode())
+    good, (bad,) = read_all(tmp_path / "a.zip", data[:at] + b"\xff" + data[at + 1 :])
+    assert not good and bad.kind == "corrupt"
+
+
 def test_damage_costs_its_member(tmp_path: Path) -> None:
     data = bytearray(zipped({"a.txt": b"one", "b.txt": b"two" * 50, "c.txt": b"three"}, zipfile.ZIP_STORED))
     data[data.index(b"twotwo")] ^= 1

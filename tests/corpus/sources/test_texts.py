@@ -59,6 +59,7 @@ def test_heads_and_numbers_only_where_they_repeat() -> None:
     assert running_lines(body) == {}  # no digits: four different lines
     table = [["甲", "1", "5", "乙"], ["丙", "9", "3", "丁"], ["戊", "4", "7", "己"]]
     assert running_lines(table) == {}
+    assert running_lines([["文", "1999"], ["章", "7"], ["节", "42"], ["句", "3"]]) == {}
     counted = [["书名", *page, str(number)] for number, page in enumerate(body, 11)]
     assert running_lines(counted) == {
         (page, line): rule for page in range(4) for line, rule in ((0, "running_head"), (5, "page_number"))
