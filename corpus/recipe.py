@@ -77,6 +77,13 @@ class Recipe(Strict):
         return self
 
     @model_validator(mode="after")
+    def _keeps_what_it_writes(self) -> Self:
+        for name in self.text.meta_names:
+            if not any({name, "*"} & set(source.meta) for source in self.sources):
+                raise ValueError(f'text.template: {{meta.{name}}} is kept by no source; give one meta = ["{name}"]')
+        return self
+
+    @model_validator(mode="after")
     def _measured(self) -> Self:
         statistics = [table.statistic for table in self.mixture.buckets] if self.mixture else []
         if CONTAMINATION in statistics and self.dedup.contamination is None:

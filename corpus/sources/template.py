@@ -32,6 +32,11 @@ class TextConfig(Strict):
     template: str = "{text}"
     """`{title}\\n\\n{text}` writes the title above the text."""
 
+    @property
+    def meta_names(self) -> list[str]:
+        """The fields of `meta` that it asks for."""
+        return [name.removeprefix(META) for name in _NAME.findall(self.template) if name.startswith(META)]
+
     @field_validator("template")
     @classmethod
     def _names_fields(cls, template: str) -> str:
