@@ -61,6 +61,8 @@ def write(config: TextConfig, source: str, row: Row) -> int:
     >>> write(TextConfig(template="{title}\\n\\n{text}\\n（{url}）"), "local", row), row["text"].decode()
     (4, '论语\\n\\n学而时习之')
     """
+    if config.template == "{text}":
+        return 0
     fields: dict[str, Any] = {"source": source, "url": row["url"], "title": row["title"], "date": row["date"]}
     if "{title}" in config.template and row["title"] and _is_titled(row["text"], row["title"]):
         return 0
