@@ -74,6 +74,10 @@ def _read(path: Path, config: SourcesConfig, name: str, depth: int = 0) -> Itera
         from corpus.sources.formats.thucnews import read_thucnews
 
         yield from read_thucnews(path, config, name)
+    elif kind == "book":
+        from corpus.sources.formats.book import read_book
+
+        yield from read_book(path, config, name)
     elif kind in ("text", "html"):
         from corpus.sources.formats.text import read_blocks, read_file, read_unwrapped
 
