@@ -90,7 +90,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.corpus-stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "== installing the corpus tools into $(VENV) (about a minute; no torch)"
-	@$(PIP) -e '.[corpus,documents]'
+	@$(PIP) -e '.[corpus,documents,ledger]'
 	@touch $@
 
 $(VENV)/.pretrain-stamp: pyproject.toml constraints.txt | $(VENV)/bin/python

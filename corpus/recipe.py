@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class Recipe(Strict):
     description: str = ""
     crawl: CrawlConfig | None = None  # absent: documents come from files alone
     input: InputConfig = InputConfig()
-    sources: tuple[SourcesConfig, ...] = Field(default=(SourcesConfig(),), strict=False)
+    sources: tuple[SourcesConfig, ...] = Field(default=(SourcesConfig(),), min_length=1, strict=False)
     extract: ExtractConfig = ExtractConfig()
     text: TextConfig = TextConfig()
     filter: FilterConfig
@@ -66,14 +67,24 @@ class Recipe(Strict):
 
     @model_validator(mode="after")
     def _weighs_sources(self) -> Self:
-        weights = {source.name.default: source.weight for source in self.sources if source.weight != 1}
+        said = dict.fromkeys((glob.escape(source.name.default), source.weight) for source in self.sources)
+        weights = {name: weight for name, weight in said if weight != 1}
         if not weights:
             return self
+        if twice := sorted(name for name, weight in said if weights.get(name, weight) != weight):
+            raise ValueError(f"sources: {twice[0]} is the name of several sources, and they have different weights")
         if self.mixture is not None and (self.mixture.shares or self.mixture.sources.keys() & weights.keys()):
             raise ValueError("sources: a weight, and [mixture] says another thing of the same source: give one of them")
         sources = {**(self.mixture.sources if self.mixture else {}), **weights}
         base = {} if self.mixture is None else self.mixture.model_dump(exclude={"sources"})
         object.__setattr__(self, "mixture", MixtureConfig(**base, sources=sources))
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_what_it_writes(self) -> Self:
+        for name in self.text.meta_names:
+            if not any({name, "*"} & set(source.meta) for source in self.sources):
+                raise ValueError(f'text.template: {{meta.{name}}} is kept by no source; give one meta = ["{name}"]')
         return self
 
     @model_validator(mode="after")

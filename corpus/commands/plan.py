@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SNIPPET_CHARS = 60
 ERRORS_SHOWN = 3
 FIELDS_SHOWN = 20
+PLACE_CHARS = 300  # the name of a file, and of a member
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,31 +59,31 @@ def main(arguments: argparse.Namespace) -> None:
 def _described(look: Preview, config: FilterConfig) -> dict[str, Any]:
     """A source's files, columns and first documents with the filter's verdicts, as JSON; texts are masked."""
     from corpus.filters import Filter
-    from corpus.safe import plain_url, snippet
+    from corpus.safe import plain, plain_url, snippet
 
     documents = []
     verdicts = Filter(config).apply(look.documents)
     for row, place, verdict in zip(look.documents.to_pylist(), look.places, verdicts, strict=True):
         documents.append(
             {
-                "place": place,
+                "place": plain(place, PLACE_CHARS),
                 "source": row["source"],
                 "title": snippet(row["title"] or "", SNIPPET_CHARS),
                 "url": plain_url(row["url"]) if row["url"] else None,
-                "date": row["date"],
+                "date": plain(row["date"] or ""),
                 "characters": len(row["text"]),
                 "verdict": "kept" if verdict.kept else f"{verdict.rule} {verdict.value:g}",
                 "text": snippet(verdict.text, SNIPPET_CHARS),
             }
         )
-    errors = Counter(f"{rule}: {detail}" for rule, detail, _ in look.errors)
+    errors = Counter(plain(f"{rule}: {detail}") for rule, detail, _ in look.errors)
     return {
         "source": look.source.key,
         "files": len(look.source.files),
         "bytes": sum(file.bytes for file in look.source.files),
         "kinds": dict(look.kinds.most_common()),
         "looked_at": look.looked_at,
-        "fields": look.fields[:FIELDS_SHOWN],
+        "fields": [plain(name) for name in look.fields[:FIELDS_SHOWN]],
         "documents": documents,
         "errors": dict(errors.most_common(ERRORS_SHOWN)),
     }

@@ -74,8 +74,9 @@ def _look_back(out: str, summary: Funnel) -> None:
 
     if not summary.documents_kept:
         gone = ", ".join(f"{count:,} {rule}" for rule, count in list(summary.dropped.items())[:RULES_SHOWN])
+        nothing = "all in error" if summary.documents_in else "the files are empty"
         raise InputError(
-            f"{out}: no document was kept of {summary.documents_in:,} records ({gone or 'all in error'}). "
+            f"{out}: no document was kept of {summary.documents_in:,} records ({gone or nothing}). "
             f"`python -m corpus explain {out} KEY` says why one went."
         )
     extract = current(out, "extract")

@@ -24,6 +24,8 @@ exit codes: 0 done, 1 failed, 2 usage, recipe or configuration, 3 another run ho
             4 the input needs a look, 75 stopped, run again to resume
 """
 
+CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}  # names hold some
+
 
 class Command(NamedTuple):
     """A command of a package: the module with its `add_arguments` and `main`, a line of help, examples, what else
@@ -74,7 +76,7 @@ def run_command(program: str, parser: argparse.ArgumentParser, arguments: Sequen
         sys.stdout.flush()
         return 0
     except WenhaiError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        print(f"{program}: {str(error).translate(CONTROLS)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print(f"{program}: stopped. Run the same command again to resume.", file=sys.stderr)

@@ -128,7 +128,11 @@ def plan_stages(stages: Sequence[Stage], out: str) -> Iterator[tuple[Stage, str,
         name = folder_name(stage, folders)
         url = storage.join(out, name)
         tasks = stage.plan(folders)
-        yield stage, name, len(tasks), len(records.done_records(url, tasks))
+        done = set(records.done_records(url, tasks))
+        if len(done) < len(tasks):
+            for other in records.others(out, name, fingerprint(stage, folders)):
+                done |= records.done_records(other, tasks).keys()
+        yield stage, name, len(tasks), len(done)
         if not storage.exists(storage.join(url, MANIFEST_NAME)):
             return
         folders[stage.name] = Folder.open(url)

@@ -302,14 +302,16 @@ def list_inputs(patterns: Sequence[str], left_out: LeftOut | None = None) -> lis
 def common_labels(files: Sequence[File]) -> dict[str, str]:
     """Labels that tell files apart, by URL: those that share one (`a.jsonl` of two folders) begin with a folder that
     they do not share."""
-    by_label: dict[str, list[list[str]]] = {}
-    for file in files:
-        by_label.setdefault(file.label, []).append(file.url.split("/"))
-    labels: dict[str, str] = {}
-    for label, urls in by_label.items():
-        first, last = min(urls), max(urls)
-        shared = next((depth for depth, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), 0)
-        labels |= {"/".join(parts): "/".join(parts[shared:]) if len(urls) > 1 else label for parts in urls}
+    labels = {file.url: file.label for file in files}
+    while len({*labels.values()}) < len(labels):  # a longer label may be that of a third file
+        by_label: dict[str, list[list[str]]] = {}
+        for url, label in labels.items():
+            by_label.setdefault(label, []).append(url.split("/"))
+        for urls in by_label.values():
+            first, last = min(urls), max(urls)
+            shared = next((depth for depth, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), 0)
+            if len(urls) > 1:
+                labels |= {"/".join(parts): "/".join(parts[shared:]) for parts in urls}
     return labels
 
 

@@ -77,14 +77,15 @@ class FilterStage(Stage):
 
     def run(self, task: Task, out: Output) -> Counts:
         """Filter one shard, row group by row group."""
-        judge = _filter(self.filters.get(key_of(task.name), self.filter))
+        config = self.filters.get(key_of(task.name), self.filter)
+        judge = _filter(config)
         sampler, counts = Sampler(judge.limits), Counts()
         with write_shard(out, task.name, SCHEMAS) as (kept, ended, measured, samples):
             for documents in read_batches(fetch(task.inputs[0].url)):
                 verdicts = judge.apply(documents).table
                 keep, drop = verdicts["kept"], pc.invert(verdicts["kept"])
                 log = Edits()
-                titles = mask_titles(documents["title"], self.filter.edit.personal_data, log)
+                titles = mask_titles(documents["title"], config.edit.personal_data, log)
                 edited = documents
                 for name, values in (("text", verdicts["text"]), ("title", titles.cast(pa.string()))):
                     at = documents.schema.get_field_index(name)

@@ -33,7 +33,7 @@ SUGGESTION_SHARDS = 4
 ID_COLUMNS = ("id", "row", "source", "url", "title")
 HEX_ID = re.compile(rf"[0-9a-fA-F]{{{MIN_ID_DIGITS},32}}")
 PLACE = re.compile(r":(?:offset )?([0-9]+)$")
-ORDINAL = re.compile(rf"({LAST_STAGE}/)?([0-9A-Za-z_-]{{1,64}}):([0-9]{{1,9}})")
+ORDINAL = re.compile(rf"({LAST_STAGE}/)?([\w-]{{1,100}}):([0-9]{{1,9}})")
 
 Bools = npt.NDArray[np.bool_]
 

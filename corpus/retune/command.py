@@ -92,15 +92,18 @@ def next_commands(out: str, thresholds: Thresholds, write: str | None) -> list[s
     """What to type next: how to keep the new rules as a recipe, and how to build with them."""
     sets = "".join(f" --set {shlex.quote(override)}" for override in thresholds.overrides)
     target = shlex.quote(out)
+    sources = thresholds.values.get("sources")
+    has_paths = isinstance(sources, list) and all("path" in source for source in sources)
+    end = f"--out {target}" if has_paths else f"--input ... --out {target}"
     if write is not None:
-        return [f"python -m corpus run --recipe {shlex.quote(write)} --input ... --out {target}"]
+        return [f"python -m corpus run --recipe {shlex.quote(write)} {end}"]
     commands = []
     name = "..."
     if thresholds.recorded is not None:
         commands.append(f"python -m corpus retune {target}{sets} --write my.toml")
         name = shlex.quote(thresholds.recorded.name)
         sets = "".join(f" --set {shlex.quote(override)}" for override in thresholds.recorded.overrides) + sets
-    return [*commands, f"python -m corpus run --recipe {name} --input ... --out {target}{sets}"]
+    return [*commands, f"python -m corpus run --recipe {name} {end}{sets}"]
 
 
 def _lines(out: str, prediction: Prediction, thresholds: Thresholds, write: str | None) -> Iterator[str]:

@@ -153,7 +153,7 @@ def _tar_members(path: Path, folder: Path) -> Iterator[Member | BadRecord]:
                         _copy(cast(BinaryIO, source), target, entry.size, offset)
                     yield Member(name, target)
                     target.unlink()
-                while archive.fileobj is not None and (rest := archive.fileobj.read(PIECE_BYTES)):
+                while rest := archive.fileobj.read(PIECE_BYTES):
                     if rest.strip(b"\0"):
                         yield BadRecord(archive.offset, 0, "trailing", "tar: something stands behind its end")
                         break

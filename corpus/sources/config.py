@@ -84,7 +84,7 @@ class SourcesConfig(Strict):
     @property
     def reading(self) -> dict[str, Any]:
         """What decides which documents come out of a file, as JSON."""
-        return self.model_dump(mode="json", exclude={"path", "weight", "filter"})
+        return self.model_dump(mode="json", exclude={"path", "weight", "filter", "max_error_ratio"})
 
     @model_validator(mode="before")
     @classmethod

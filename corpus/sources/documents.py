@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from corpus import sandbox
-from corpus.encoding import decode
+from corpus.encoding import codec_of, decode
 from corpus.sources.archives import DAMAGE, ENCRYPTED, MAX_DIRECTORY_BYTES, directory_bytes
 from corpus.sources.compression import FREE_BYTES, MAX_RATIO
 from corpus.sources.config import SourcesConfig
@@ -78,8 +78,8 @@ def answer(payload: bytes) -> bytes:
         return _pack(Answer([record for record in records if record.raw]))
     except RecordError as error:
         return _pack(Answer(error=(error.kind, str(error))))
-    except ElementTree.ParseError as error:
-        return _pack(Answer(error=(request.kind, f"XML: {error}")))
+    except (ElementTree.ParseError, LookupError, ValueError, AssertionError) as error:  # of parsers, on what is no text
+        return _pack(Answer(error=(request.kind, f"{type(error).__name__}: {error}"[:200])))
     except DAMAGE as error:
         return _pack(Answer(error=("corrupt", f"{request.kind}: {type(error).__name__}")))
 
@@ -122,9 +122,10 @@ class Package:
         """A member as XML in UTF-8 or UTF-16: the parser knows no GBK."""
         data = self.read(name)
         declared = _DECLARED.match(data)
-        if declared is None or declared[1][:3].lower() == b"utf":
+        codec = codec_of(declared[1].decode()) if declared else None
+        if declared is None or codec is None or codec.startswith("utf"):
             return data
-        return decode(data[declared.end() :], declared[1].decode()).text.encode()
+        return decode(data[declared.end() :], codec).text.encode()
 
     def events(self, name: str) -> Iterator[tuple[str, str, ElementTree.Element]]:
         """`start` and `end` of the elements of a member, with their names without namespaces; what ended is dropped."""

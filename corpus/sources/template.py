@@ -32,6 +32,11 @@ class TextConfig(Strict):
     template: str = "{text}"
     """`{title}\\n\\n{text}` writes the title above the text."""
 
+    @property
+    def meta_names(self) -> list[str]:
+        """The fields of `meta` that it asks for."""
+        return [name.removeprefix(META) for name in _NAME.findall(self.template) if name.startswith(META)]
+
     @field_validator("template")
     @classmethod
     def _names_fields(cls, template: str) -> str:
@@ -56,6 +61,8 @@ def write(config: TextConfig, source: str, row: Row) -> int:
     >>> write(TextConfig(template="{title}\\n\\n{text}\\n（{url}）"), "local", row), row["text"].decode()
     (4, '论语\\n\\n学而时习之')
     """
+    if config.template == "{text}":
+        return 0
     fields: dict[str, Any] = {"source": source, "url": row["url"], "title": row["title"], "date": row["date"]}
     if "{title}" in config.template and row["title"] and _is_titled(row["text"], row["title"]):
         return 0

@@ -77,7 +77,7 @@ def test_the_order_holds_with_parallel_jobs(repository: Path, tmp_path: Path) ->
 
 def test_corpus_alone_installs_no_torch(repository: Path, tmp_path: Path) -> None:
     done = make(repository, "-n", "corpus", f"VENV={tmp_path}/venv")
-    assert "-e '.[corpus]'" in done.stdout
+    assert "-e '.[corpus,documents,ledger]'" in done.stdout
     assert "[pretrain]" not in done.stdout
     assert "torch==" not in done.stdout
 

@@ -43,7 +43,7 @@ def test_read_and_written_as_finite_json(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     lines = [f'{{"text": "学{index}", "n": {number}}}' for index, number in enumerate(READ)]
     (tmp_path / "in" / "a.jsonl").write_text("\n".join(lines))
-    stage = extract_stage(str(tmp_path / "in"))
+    stage = extract_stage(str(tmp_path / "in"), meta=["n"])
     found = rows(run_stages([stage], str(tmp_path / "out"), workers=0)["extract"])
 
     def refuse(name: str) -> float:

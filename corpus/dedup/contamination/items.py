@@ -14,7 +14,7 @@ from corpus.safe import snippet
 MAX_LINE_BYTES = 16 << 20
 NAME_PARTS = 2  # of a file's path in an item's name: tnews/test_public.json
 SHOWN_CHARS = 60
-_LINK = re.compile(r"(?ai)(?:\b[a-z][a-z0-9+.-]*://|\bwww\.|\b(?:[a-z0-9-]+\.)+[a-z]{2,}/)[!-~]*")
+_LINK = re.compile(r"(?ai)(?:\b[a-z][a-z0-9+.-]*://|\bwww\.|\b[a-z0-9][a-z0-9.-]{0,250}\.[a-z]{2,63}/)[!-~]*")
 _LETTER = re.compile(r"[^\W\d_]")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Read = Callable[[str, Iterable[str]], DuckDBPyRelation]  # columns of a build's ledger, to be read once
 
 CLOSED = ("enable_external_access", "autoload_known_extensions", "autoinstall_known_extensions")
-MEMORY, THREADS = "2GB", "4"  # what does not fit is spilled to the scratch folder
+LIMITS: dict[str, Any] = {"memory_limit": "2GB", "threads": 4, "lock_configuration": True}
 MADE = {  # of columns of the stream, in DuckDB's SQL
     "id": "lower(hex(id))",
     "kind": f"CASE WHEN rule IS NULL THEN '{KEPT}' WHEN starts_with(rule, 'error:') THEN 'error' "
@@ -62,19 +62,13 @@ def database(where: str | None = None) -> Iterator[tuple[DuckDBPyConnection, Rea
         rows = connection.from_arrow(pa.RecordBatchReader.from_batches(reader.schema, told(reader)))
         return rows.project(", ".join(f"{MADE.get(name, name)} AS {name}" for name in names))
 
-    connection = duckdb.connect(
-        config={
-            **dict.fromkeys(CLOSED, False),
-            "memory_limit": MEMORY,
-            "threads": THREADS,
-            "temp_directory": str(storage.scratch_folder() / "duckdb"),
-            "lock_configuration": True,
-        }
-    )
+    spilled = {"temp_directory": str(storage.scratch_folder() / "duckdb")}
     try:
-        with connection:
+        with duckdb.connect(config=LIMITS | dict.fromkeys(CLOSED, False) | spilled) as connection:
             yield connection, read
-    except duckdb.Error as error:
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the disk's, or a closed pipe
+            raise
         if failures:
             raise failures[0] from None
         message = str(error).partition("\n")[0].rstrip(".!")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,13 @@ class Target:
             raise UsageError("--format parquet: give --output FILE.")
         if self.output is not None and self.form == "table":
             raise UsageError("--output: give --format csv or parquet; a table is printed.")
+        path = storage.local_path(self.output or "")
+        if (
+            self.output
+            and not storage.is_remote(self.output)
+            and (path.is_symlink() or path.exists() != path.is_file())
+        ):
+            raise UsageError(f"--output {self.output}: is no file; what is written would take its place. Name another.")
 
     def write(self, rows: DuckDBPyRelation) -> None:
         """Write rows; a file is there complete or not at all."""
@@ -87,14 +94,5 @@ def _cell(name: str, value: Any) -> str:
 
 def _copy(reader: pa.RecordBatchReader, writer: Any) -> None:
     with writer:
-        for batch in _told(reader):
+        for batch in reader:
             writer.write_batch(batch)
-
-
-def _told(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    from duckdb import Error
-
-    try:
-        yield from reader
-    except (OSError, pa.ArrowException) as error:  # how Arrow passes on what DuckDB says
-        raise Error(str(error)) from error

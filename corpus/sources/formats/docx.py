@@ -15,8 +15,7 @@ from corpus.sources.documents import Package, Request, first, local, read_docume
 from corpus.sources.record import BadRecord, Record, RecordError
 
 NOTES = ("word/footnotes.xml", "word/endnotes.xml")
-# Deleted text, the second rendering of what newer programs draw, the reading of ruby, properties (which have a w:tab).
-SKIPPED = frozenset("del moveFrom Fallback rt pPr rPr tblPr trPr tcPr sectPr sdtPr".split())
+SKIPPED = ("del", "moveFrom", "Fallback", "rt")  # Fallback: the same for older programs; rt: the reading of ruby
 SEPARATORS = ("separator", "continuationSeparator")  # notes that are a line
 MARKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 

@@ -2,7 +2,7 @@
 
 A chapter begins at a part with a heading; one without goes on with the chapter before. Of a book without headings
 every part is a document. The table of contents in the spine is left out and counted (`contents`). A book is `encrypted`
-where META-INF/encryption.xml covers more than fonts.
+where META-INF/encryption.xml names a part of the spine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from corpus.sources.documents import Package, Request, first, read_document
 from corpus.sources.formats.wrapped import is_narrow, num_chars
 from corpus.sources.record import BadRecord, Record, RecordError
 
-FONT_ALGORITHMS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 MARKUP = ("application/xhtml+xml", "text/html", "text/x-oeb1-document")
 MAX_TITLE_CHARS = 200
 
@@ -87,13 +86,11 @@ def _spine(
     package: Package, facts: list[tuple[str, dict[str, str], str]], folder: str
 ) -> Iterator[tuple[str, list[str]]]:
     """Names of a book's parts in reading order, and their properties."""
-    encrypted, algorithm = set(), ""
-    for tag, attributes, _ in package.elements("META-INF/encryption.xml"):
-        algorithm = attributes.get("Algorithm", "") if tag == "EncryptionMethod" else algorithm
-        if tag == "CipherReference" and algorithm not in FONT_ALGORITHMS:
-            encrypted.add(unquote(attributes.get("URI", "")))
-    items = {attributes.get("id"): attributes for tag, attributes, _ in facts if tag == "item"}
-    spine = [items[attributes["idref"]] for _, attributes, _ in facts if attributes.get("idref") in items]
+    locks = package.elements("META-INF/encryption.xml")  # fonts are there, too
+    encrypted = {unquote(attributes.get("URI", "")) for tag, attributes, _ in locks if tag == "CipherReference"}
+    items = {attributes.get("id", ""): attributes for tag, attributes, _ in facts if tag == "item"}
+    idrefs = (attributes["idref"] for _, attributes, _ in facts if "idref" in attributes)
+    spine = [items[idref] for idref in idrefs if idref in items]
     if not spine:
         raise RecordError("epub", "no parts of a book are listed")
     for item in spine:

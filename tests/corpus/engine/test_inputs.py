@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corpus.engine.storage import LeftOut, list_inputs
+from corpus.engine.storage import LeftOut, common_labels, list_inputs
 
 
 def found(pattern: Path, left_out: LeftOut | None = None) -> list[str]:
@@ -20,6 +20,13 @@ def write(folder: Path, *names: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
     return folder
+
+
+def test_every_file_has_a_label_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path, "one/a/x.txt", "one/b/x.txt", "two/a/x.txt", "two/a/y.txt")
+    files = list_inputs([str(tmp_path / folder) for folder in ("one/a", "one/b", "two")])
+    labels = common_labels(files)
+    assert [labels[file.url] for file in files] == ["one/a/x.txt", "b/x.txt", "two/a/x.txt", "a/y.txt"]
 
 
 def test_links_to_folders_are_followed_and_loops_end(tmp_path: Path) -> None:

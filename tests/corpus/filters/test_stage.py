@@ -112,10 +112,12 @@ def test_titles_are_masked_as_texts_are(tmp_path: Path) -> None:
     table = documents([document(index) for index in range(3)])
     table = table.set_column(table.schema.get_field_index("title"), DOCUMENT_SCHEMA.field("title"), pa.array(titles))
     stage = FilterStage(load("web_zh", ['filter.edit.personal_data=["mobile"]']).config)
-    _, counts = run(tmp_path / "a", table, stage)
-    kept = read_table(tmp_path / "a" / "data/00003-00.parquet")
-    assert kept["title"].to_pylist() == ["王<MOBILE>，a@b.cn", None, "题"]
-    assert counts["edited.personal.title.mobile"] == 1 and "edited.personal.title.email" not in counts
+    own = FilterStage(load("web_zh").config, {"00003": stage.filter})  # of the source that the shard is of
+    for name, one in (("a", stage), ("b", own)):
+        _, counts = run(tmp_path / name, table, one)
+        kept = read_table(tmp_path / name / "data/00003-00.parquet")
+        assert kept["title"].to_pylist() == ["王<MOBILE>，a@b.cn", None, "题"]
+        assert counts["edited.personal.title.mobile"] == 1 and "edited.personal.title.email" not in counts
 
 
 def test_an_empty_shard_and_one_where_nothing_is_kept(tmp_path: Path) -> None:

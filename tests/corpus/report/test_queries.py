@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import sys
 import zipfile
@@ -201,6 +202,19 @@ def test_the_page_names_every_column(repository: Path, page: str) -> None:
     rows = [line for line in (repository / page).read_text().splitlines() if line.startswith("| `")]
     named = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     assert sorted(named) == sorted(COLUMNS)
+
+
+def test_only_a_file_is_replaced(out: str, tmp_path: Path, capsys: Capture) -> None:
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "file"
+    os.mkfifo(pipe)
+    file.write_text("old")
+    link.symlink_to(file)
+    for path in (pipe, link, tmp_path):
+        assert main(["ledger", out, "--format", "csv", "--output", str(path)]) == 2
+        assert str(path) in capsys.readouterr().err
+    assert pipe.is_fifo() and link.is_symlink() and file.read_text() == "old"
+    assert main(["ledger", out, "--format", "csv", "--output", str(file)]) == 0
+    assert file.read_text() != "old"
 
 
 def test_without_duckdb_the_extra_is_named(out: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,10 +34,17 @@ def rc4(key: bytes, data: bytes) -> bytes:
     return bytes(out)
 
 
-def pdf(pages: Sequence[Sequence[Placed]], *, password: bytes | None = None, info: str = "", font: str = FONT) -> bytes:
+def pdf(
+    pages: Sequence[Sequence[Placed]],
+    *,
+    password: bytes | None = None,
+    info: str = "",
+    font: str = FONT,
+    large: str = "",
+) -> bytes:
     """A PDF whose font needs no file: the codes are UTF-16, a Han character is one em wide, ASCII half of one.
 
-    With `password` it is encrypted (40 bits); the empty one opens for everybody.
+    With `password` it is encrypted (40 bits); the empty one opens for everybody. A line that is `large` has 20 points.
     """
     owner, file_id = bytes(range(32)), b"0123456789abcdef"
     key = hashlib.md5(((password or b"") + PAD)[:32] + owner + (2**32 - 4).to_bytes(4, "little") + file_id).digest()[:5]
@@ -48,8 +55,11 @@ def pdf(pages: Sequence[Sequence[Placed]], *, password: bytes | None = None, inf
         font.encode(),
     ]
     for number, lines in enumerate(pages):
-        shown = [f"1 0 0 1 {x} {y} Tm <{text.encode('utf-16-be').hex()}> Tj" for x, y, text in lines]
-        stream = ("BT /F1 10 Tf " + "\n".join(shown) + " ET").encode()
+        shown = [
+            f"/F1 {20 if text == large else 10} Tf 1 0 0 1 {x} {y} Tm <{text.encode('utf-16-be').hex()}> Tj"
+            for x, y, text in lines
+        ]
+        stream = ("BT " + "\n".join(shown) + " ET").encode()
         if password is not None:
             own = hashlib.md5(key + (5 + 2 * number).to_bytes(3, "little") + b"\0\0").digest()[:10]
             stream = rc4(own, stream)

@@ -131,6 +131,7 @@ def test_cut_files_are_one_bad_record(tmp_path: Path, share: float) -> None:
         (docx(paragraph("&a;"), head=LAUGHS), "docx"),
         (docx(paragraph("&a;"), head=OUTSIDE), "docx"),
         (docx("<w:p>"), "docx"),
+        (docx("", head='<?xml version="1.0" encoding="UZF-8"?>'), "docx"),
         (docx("<a>" * 50_000 + "</a>" * 50_000), "empty"),
         (docx(paragraph("字" * 20_000_000)), "bomb"),
         (docx(""), "empty"),
@@ -144,6 +145,7 @@ def test_cut_files_are_one_bad_record(tmp_path: Path, share: float) -> None:
         "laughs",
         "outside",
         "open",
+        "encoding",
         "deep",
         "bomb",
         "empty",
@@ -189,6 +191,20 @@ def test_xml_in_encodings_of_old(tmp_path: Path, encoding: str) -> None:
     good, bad = read_all(
         tmp_path / "a.epub", epub({"1.html": page("學而時習之")}, {"OEBPS/book.opf": opf.encode(codec)})
     )
+    assert [(record.title, record.text) for record in good] == [("論語集注", "學而時習之")] and not bad
+    good, bad = read_all(tmp_path / "a.docx", docx(paragraph("學而時習之"), head=head.replace(encoding, "unheard-of")))
+    assert len(good) + len(bad) == 1
+
+
+@pytest.mark.parametrize("encoding", ["gb2312", "big5"])
+def test_xml_in_encodings_of_old(tmp_path: Path, encoding: str) -> None:
+    head = f'<?xml version="1.0" encoding="{encoding}"?>'
+    opf = (
+        head + "<package><metadata><title>論語集注</title></metadata><manifest><item id='i' href='text/1.html'/>"
+        "</manifest><spine><itemref idref='i'/></spine></package>"
+    )
+    codec = "gb18030" if encoding == "gb2312" else encoding
+    good, bad = read_all(tmp_path / "a.epub", epub({"1.html": page("學而時習之")}, {"OEBPS/book.opf": opf.encode(codec)}))
     assert [(record.title, record.text) for record in good] == [("論語集注", "學而時習之")] and not bad
     good, bad = read_all(tmp_path / "a.docx", docx(paragraph("學而時習之"), head=head.replace(encoding, "unheard-of")))
     assert len(good) + len(bad) == 1

@@ -36,7 +36,7 @@ def test_lines_are_joined_and_heads_and_numbers_counted(tmp_path: Path) -> None:
     info = f"/Title <feff{'论语'.encode('utf-16-be').hex()}> /Author (Kong) /CreationDate (D:20190410120000)"
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.pdf").write_bytes(pdf(pages, info=info))
-    folder = extract(tmp_path / "in", tmp_path / "out")
+    folder = extract(tmp_path / "in", tmp_path / "out", meta=["author"])
     (row,) = rows(folder)
     assert row["text"].split("\n") == paragraphs
     assert (row["title"], row["date"]) == ("论语", "2019-04-10")
@@ -67,6 +67,25 @@ def test_tables_are_rows_and_words_have_spaces(tmp_path: Path) -> None:
     (record,), _ = read_all(tmp_path / "a.pdf", pdf([[*table, (80, 560, "deep learning 学习")]]))
     assert record.text is not None
     assert record.text.split("\n") == [*(f"甲{y}\t乙{y}\t丙{y}" for y in range(6)), "deep learning 学习"]
+
+
+def test_an_indent_begins_a_paragraph_behind_a_full_line(tmp_path: Path) -> None:
+    full = [(PROSE[number] + PROSE[number + 1])[: 33 * 3 - 3] + "。" for number in range(4)]
+    (record,), _ = read_all(tmp_path / "a.pdf", pdf([placed(wrapped("\n".join(full), 33))]))
+    assert record.text is not None and record.text.split("\n") == full
+
+
+def test_short_lines_and_gaps_end_a_paragraph_and_a_title_is_no_head(tmp_path: Path) -> None:
+    title, pages, paragraphs = "第 2 章 学而", [], []
+    for number in range(5):
+        text = "".join(PROSE[number:] + PROSE[:number])
+        paragraphs += [text[:80], text[100:199], text[200:280]]
+        lines = wrapped("\n".join(paragraphs[-3:]), 33, indent="")
+        head = (80.0, 790.0, title if number == 0 else f"第 {number + 2} 章 学而")
+        pages.append([head, *placed(lines[:6]), *placed(lines[6:], top=600)])  # a gap between the last two
+    (record,), _ = read_all(tmp_path / "a.pdf", pdf(pages, large=title))
+    assert record.text is not None and record.text.split("\n") == [title, *paragraphs]
+    assert record.removed["running_head"][0] == 4
 
 
 def test_a_poem_and_short_lines_stay_lines(tmp_path: Path) -> None:
@@ -141,6 +160,11 @@ def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(UsageError, match=r"a\.pdf: .*wenhai\[documents\]"):  # before any work
         extract(tmp_path, tmp_path / "out")
     assert not list((tmp_path / "out").glob("extract-*/data"))
+
+
+def test_a_title_that_is_no_text_costs_itself(tmp_path: Path) -> None:
+    (record,), bad = read_all(tmp_path / "a.pdf", pdf([placed(["学而时习之"])], info="/Title <FEFFD800>"))
+    assert (record.title, record.text) == (None, "学而时习之") and not bad
 
 
 def test_a_title_that_is_no_text_costs_itself(tmp_path: Path) -> None:

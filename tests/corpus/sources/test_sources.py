@@ -185,6 +185,12 @@ def test_the_old_section_reads_as_one_source_and_a_list_replaces_a_list(tmp_path
         ('[[sources]]\npath = "in"\nname = "a"\n[mixture]\nsources = { b = 2.0 }\n', [], r"'b' is no source: a"),
         ('[[sources]]\npath = "in"\n[filter.blocklist]\nlists = ["none.txt"]\n', [], "none.txt"),
         ('[[sources]]\npath = "in"\n[dedup.contamination]\nfiles = ["none.jsonl"]\n', [], "none.jsonl"),
+        ("sources = []\n", [], "sources: "),
+        (
+            '[[sources]]\npath = "in"\nname = "a"\n[[sources]]\npath = "b"\nname = "a"\nweight = 2\n',
+            [],
+            "a is the name of several sources",
+        ),
         ('[[sources]]\npath = "s3x://bucket/*"\n', [], "cannot be listed"),
     ],
 )
@@ -218,7 +224,10 @@ def test_fields_that_find_nothing_are_refused_before_work(tmp_path: Path, capsys
     assert build(tmp_path, recipe + 'text = "body"\n') == 0
 
 
-def test_a_source_stops_the_build_for_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_source_stops_the_build_for_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = folders_run(monkeypatch)
     for name in ("good", "bad"):
         (tmp_path / name).mkdir()
         rows = [json.dumps({"text": document(index)}) for index in range(40)]
@@ -227,6 +236,7 @@ def test_a_source_stops_the_build_for_itself(tmp_path: Path, capsys: pytest.Capt
     assert build(tmp_path, recipe) == 4  # 6 of 26 of the one, 6 of 66 of all
     assert "6 of 26 records in 1 files of source bad" in capsys.readouterr().err
     assert build(tmp_path, recipe + "max_error_ratio = 0.5\n") == 0
+    assert sorted(name for name in ran if name.startswith("extract")) == ["extract/bad", "extract/good"]  # each once
 
 
 def test_sources_of_one_name_have_keys_of_their_own(tmp_path: Path) -> None:

@@ -95,9 +95,17 @@ def test_what_is_no_template_is_refused_with_the_fields_that_there_are(
     assert message in str(refused.value) and "text.template" in str(refused.value)
 
 
+def test_a_template_asks_for_fields_that_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text("extends = 'demo'\n[text]\ntemplate = '{text}（{meta.author}）'\n[[sources]]\n")
+    with pytest.raises(UsageError, match=r'meta = \["author"\]'):
+        load_recipe(str(path))
+    assert load_recipe(str(path), ["sources.0.meta=author"]).text.template
+
+
 def build(tmp_path: Path, name: str, data: bytes, template: str) -> Folder:
     (tmp_path / name).write_bytes(data)
-    stage = replace(extract_stage(str(tmp_path / name)), texts=TextConfig(template=template))
+    stage = replace(extract_stage(str(tmp_path / name), meta=["author"]), texts=TextConfig(template=template))
     return run_stages([stage], str(tmp_path / "out"), workers=0)["extract"]
 
 
