@@ -69,8 +69,8 @@ class _Lines:
                 or line.data is None
                 or line.offset + line.length - row[0].offset > self._most(row[0].offset)
             ):
-                self._again.extend([line] if line else [])
-                raise csv.Error
+                self._again.extendleft([line] if line else [])
+                raise csv.Error("a quote that does not close")
         elif line is None:
             raise StopIteration
         elif line.data is None:
@@ -116,9 +116,9 @@ def _read_rows(lines: _Lines, config: SourcesConfig) -> Iterator[Record | BadRec
         except _LongLineError as error:
             yield BadRecord(error.line.offset, error.line.length, "too_long", f"a line of {error.line.length:,} bytes")
             continue
-        except csv.Error:
+        except csv.Error as error:
             first = lines.give_back()
-            yield BadRecord(first.offset, first.length, "csv", "a quote that does not close")
+            yield BadRecord(first.offset, first.length, "csv", str(error).partition(" - ")[0])
             continue
         while values and len(values) > len(names) > 0 and not values[-1]:
             values.pop()  # what stands behind a delimiter at a line's end

@@ -14,7 +14,6 @@ from corpus.sources.formats.headings import find_headings, number_of
 from corpus.sources.formats.wrapped import paragraphs, wrap_width
 from tests.corpus.sources.files import read_all
 from tests.corpus.sources.test_archives import zipped
-from tests.corpus.sources.test_archives import zipped
 from tests.corpus.sources.test_stage import extract, rows
 
 POEM = "床前明月光，疑是地上霜。举头望明月，低头思故乡。"
@@ -237,9 +236,4 @@ def test_a_book_in_an_archive_keeps_its_name(tmp_path: Path) -> None:
     (record,), _ = read_all(
         tmp_path / "a.zip", zipped({"论/儒林外史.txt": "第一回 楔子\n元朝末年。\n".encode()}), kind="book"
     )
-    assert record.title == "儒林外史 第一回 楔子"
-
-
-def test_a_book_in_an_archive_keeps_its_name(tmp_path: Path) -> None:
-    (record,), _ = read_all(tmp_path / "a.zip", zipped({"论/儒林外史.txt": "第一回 楔子\n元朝末年。\n".encode()}), kind="book")
     assert record.title == "儒林外史 第一回 楔子"

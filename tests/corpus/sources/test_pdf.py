@@ -165,8 +165,3 @@ def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_title_that_is_no_text_costs_itself(tmp_path: Path) -> None:
     (record,), bad = read_all(tmp_path / "a.pdf", pdf([placed(["学而时习之"])], info="/Title <FEFFD800>"))
     assert (record.title, record.text) == (None, "学而时习之") and not bad
-
-
-def test_a_title_that_is_no_text_costs_itself(tmp_path: Path) -> None:
-    (record,), bad = read_all(tmp_path / "a.pdf", pdf([placed(["学而时习之"])], info="/Title <FEFFD800>"))
-    assert (record.title, record.text) == (None, "学而时习之") and not bad
