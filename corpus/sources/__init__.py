@@ -17,7 +17,7 @@ import msgspec
 from corpus.engine import storage
 from corpus.sources.compression import DamagedStream, compression_of, first_piece, read_pieces
 from corpus.sources.config import SourcesConfig
-from corpus.sources.kinds import ARCHIVES, DOCUMENTS, kind_by, name_kind, require_library
+from corpus.sources.kinds import ARCHIVES, DOCUMENTS, NAMED, kind_by, name_kind, require_library
 from corpus.sources.record import DAMAGE_KINDS, LEFT_OUT, BadRecord, Record
 
 __all__ = ["DAMAGE_KINDS", "LEFT_OUT", "BadRecord", "Record", "SourcesConfig", "can_be_cut", "kind_of", "read"]
@@ -70,10 +70,6 @@ def _read(path: Path, config: SourcesConfig, name: str, depth: int = 0) -> Itera
         yield BadRecord(0, size, kind, f"{size:,} bytes")
     elif kind in ARCHIVES:
         yield from _read_archive(path, kind, config, depth)
-    elif kind == "thucnews":
-        from corpus.sources.formats.thucnews import read_thucnews
-
-        yield from read_thucnews(path, config, name)
     elif kind in ("text", "html"):
         from corpus.sources.formats.text import read_blocks, read_file, read_unwrapped
 
@@ -83,7 +79,8 @@ def _read(path: Path, config: SourcesConfig, name: str, depth: int = 0) -> Itera
             is_joined = kind == "text" and config.hard_wrapped
             yield from read_unwrapped(path, config) if is_joined else read_file(path, config, kind)
     else:  # corpus.sources.formats.KIND has read_KIND; imported here, as each brings its own library
-        yield from getattr(import_module(f"corpus.sources.formats.{kind}"), f"read_{kind}")(path, config)
+        reader = getattr(import_module(f"corpus.sources.formats.{kind}"), f"read_{kind}")
+        yield from reader(path, config, name) if kind in NAMED else reader(path, config)
 
 
 def _read_archive(path: Path, kind: str, config: SourcesConfig, depth: int) -> Iterator[Record | BadRecord]:

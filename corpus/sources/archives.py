@@ -2,13 +2,15 @@
 
 A member is written to a scratch file and read like any other, so every kind can stand in an archive and memory stays
 that of its reader. Its name is shown and never used as a path. Refused, each as one bad record: members that are
-encrypted, that grow to more than MAX_RATIO times their bytes (`bomb`, as of the other compressions), that share bytes
-with another member (how a zip of 10 MB becomes 281 TB: Fifield, WOOT 2019), and archives in archives in archives.
-Links and devices of a tar are left out.
+encrypted, that grow to more than MAX_RATIO times their bytes (`bomb`, as of the other compressions), all of an archive
+together too, that share bytes with another member (how a zip of 10 MB becomes 281 TB: Fifield, WOOT 2019), and archives
+in archives in archives. Links, devices and files with holes of a tar are left out.
 """
 
 from __future__ import annotations
 
+import errno
+import lzma
 import re
 import tarfile
 import tempfile
@@ -37,16 +39,13 @@ ENCRYPTED = 0x1
 OFFICE = {"word": "docx", "xl": "left_out.xlsx", "ppt": "left_out.pptx"}  # by the folder of their parts
 UTF8_NAME = 0x800
 _SUFFIXES = re.compile(r"(?:\.[A-Za-z0-9]{1,10}){1,3}$")
-DAMAGE = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    zlib.error,
-    OSError,
-    EOFError,
-    RuntimeError,
-    NotImplementedError,
-    UnicodeError,
-)  # the last of a name that is said to be UTF-8
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others `zipfile` unpacks at once, whatever that takes
+LONG_NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE)
+MAX_TAR_NAME_BYTES = 1 << 20  # which `tarfile` reads at once
+DAMAGE: tuple[type[Exception], ...] = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, OSError, EOFError, RuntimeError),
+    *(ValueError, LookupError),  # of numbers and names that are none
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def _zip_members(path: Path, folder: Path) -> Iterator[Member | BadRecord]:
             yield BadRecord(0, path.stat().st_size, "too_large", f"zip: a directory of {size:,} bytes")
             return
         with zipfile.ZipFile(path) as archive:
-            end = 0
+            end, size, spare = 0, path.stat().st_size, FREE_BYTES
             for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
                 if entry.is_dir():
                     continue
@@ -95,8 +94,13 @@ def _zip_members(path: Path, folder: Path) -> Iterator[Member | BadRecord]:
                     yield BadRecord(start, entry.compress_size, "encrypted", f"{name}: needs a password")
                 elif start < end:
                     yield BadRecord(start, entry.compress_size, "bomb", f"{name}: overlaps the member before it")
+                elif entry.compress_type not in METHODS:
+                    yield BadRecord(start, entry.compress_size, "corrupt", f"{name}: not packed with deflate")
                 else:
-                    yield from _zip_member(archive, entry, name, folder)
+                    spare += MAX_RATIO * min(entry.compress_size, size - start)
+                    for found in _zip_member(archive, entry, name, folder, spare):
+                        spare -= found.path.stat().st_size if isinstance(found, Member) else 0
+                        yield found
                 end = max(end, start + entry.compress_size)
     except DAMAGE as error:
         yield BadRecord(0, path.stat().st_size, "corrupt", f"zip: {_told(error)}")
@@ -110,13 +114,13 @@ def directory_bytes(path: Path) -> int:
     at = tail.rfind(b"PK\x05\x06")
     at64 = tail.rfind(b"PK\x06\x06")
     size = int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
-    return int.from_bytes(tail[at64 + 40 : at64 + 48], "little") if at64 >= 0 and size == 0xFFFF_FFFF else size
+    size64 = int.from_bytes(tail[at64 + 40 : at64 + 48], "little") if at64 >= 0 else 0
+    return max(size64, size if size != 0xFFFF_FFFF or at64 < 0 else 0)
 
 
 def _zip_member(
-    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, folder: Path
+    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, folder: Path, most: int
 ) -> Iterator[Member | BadRecord]:
-    most = FREE_BYTES + MAX_RATIO * entry.compress_size
     target = _target(folder, name)
     try:
         with archive.open(entry) as source:
@@ -135,24 +139,47 @@ def _tar_members(path: Path, folder: Path) -> Iterator[Member | BadRecord]:
     try:
         with path.open("rb") as file:
             stream = _Pieces(read_pieces(file, compression_of(path)))
-            with tarfile.open(fileobj=cast(BinaryIO, stream), mode="r|", errorlevel=2) as archive:
+            with tarfile.open(fileobj=cast(BinaryIO, stream), mode="r|", errorlevel=2, tarinfo=_Header) as archive:
                 for entry in archive:
                     offset, name = entry.offset, _repaired_name(entry.name)
                     if entry.isdir():
                         continue
-                    source = archive.extractfile(entry) if entry.isreg() else None
+                    source = archive.extractfile(entry) if entry.isreg() and not entry.issparse() else None
                     if source is None:
-                        yield BadRecord(offset, 0, "left_out.link", f"{name}: a link or a device")
+                        yield BadRecord(offset, 0, "left_out.link", f"{name}: a link, a device or a file with holes")
                         continue
                     target = _target(folder, name)
                     with source:
                         _copy(cast(BinaryIO, source), target, entry.size, offset)
                     yield Member(name, target)
                     target.unlink()
+                while rest := archive.fileobj.read(PIECE_BYTES):
+                    if rest.strip(b"\0"):
+                        yield BadRecord(archive.offset, 0, "trailing", "tar: something stands behind its end")
+                        break
     except DamagedStream as damage:
         yield BadRecord(offset, 0, damage.kind, f"tar, behind this member: {damage.detail}")
     except DAMAGE as error:
-        yield BadRecord(offset, 0, "truncated" if "end of data" in str(error) else "corrupt", f"tar: {_told(error)}")
+        kind = "truncated" if "end of data" in str(error) else "corrupt"
+        yield BadRecord(offset, 0, kind, f"tar, behind this member: {_told(error)}")
+
+
+class _Header(tarfile.TarInfo):
+    """A header that is damaged, or missing before the mark of the end: `tarfile` takes it for the end."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
+        try:
+            found = super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if len(buf) < tarfile.BLOCKSIZE:
+                raise tarfile.ReadError("unexpected end of data") from error
+            if any(buf):
+                raise tarfile.ReadError(str(error)) from error
+            raise
+        if found.type in LONG_NAMES and found.size > MAX_TAR_NAME_BYTES:
+            raise tarfile.ReadError("a name of many megabytes")
+        return found
 
 
 class _Pieces:
@@ -217,4 +244,7 @@ def _shown(name: str) -> str:
 
 
 def _told(error: BaseException) -> str:
+    """What kind of damage it is; raises the error where it is the disk's."""
+    if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+        raise error
     return type(error).__name__

@@ -7,6 +7,7 @@ MAX_RATIO times its compressed bytes, and names never become paths.
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Iterator
 from importlib import import_module
@@ -17,6 +18,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from corpus import sandbox
+from corpus.encoding import codec_of, decode
 from corpus.sources.archives import DAMAGE, ENCRYPTED, MAX_DIRECTORY_BYTES, directory_bytes
 from corpus.sources.compression import FREE_BYTES, MAX_RATIO
 from corpus.sources.config import SourcesConfig
@@ -25,6 +27,7 @@ from corpus.sources.record import BadRecord, Record, RecordError
 CHILD = "corpus.sources.documents:answer"
 MAX_TEXTS = 16  # a file's texts may have so many times `max_line_bytes` together
 MAX_MEMBER_BYTES = 256 << 20
+_DECLARED = re.compile(rb"<\?xml[^>]{0,200}?\sencoding\s{0,9}=\s{0,9}[\"']([\w.:-]{1,40})[\"'][^>]{0,200}>")
 
 
 class Request(msgspec.Struct, array_like=True):
@@ -115,9 +118,18 @@ class Package:
             raise RecordError(self._kind, f"{name[:100]} declares entities")
         return data
 
+    def _xml(self, name: str) -> bytes:
+        """A member as XML in UTF-8 or UTF-16: the parser knows no GBK."""
+        data = self.read(name)
+        declared = _DECLARED.match(data)
+        codec = codec_of(declared[1].decode()) if declared else None
+        if declared is None or codec is None or codec.startswith("utf"):
+            return data
+        return decode(data[declared.end() :], codec).text.encode()
+
     def events(self, name: str) -> Iterator[tuple[str, str, ElementTree.Element]]:
         """`start` and `end` of the elements of a member, with their names without namespaces; what ended is dropped."""
-        for event, element in ElementTree.iterparse(BytesIO(self.read(name)), ("start", "end")):
+        for event, element in ElementTree.iterparse(BytesIO(self._xml(name)), ("start", "end")):
             yield event, local(element.tag), element
             if event == "end":
                 element.clear()
@@ -126,7 +138,7 @@ class Package:
         """Names, attributes and texts of a small member, without namespaces; none where there is no such member."""
         if name not in self:
             return []
-        found = ElementTree.fromstring(self.read(name)).iter()
+        found = ElementTree.fromstring(self._xml(name)).iter()
         return [
             (local(one.tag), {local(key): value for key, value in one.items()}, " ".join((one.text or "").split()))
             for one in found

@@ -54,6 +54,7 @@ KINDS: dict[str, Kind] = {
 }
 ARCHIVES = ("zip", "tar")
 DOCUMENTS = ("pdf", "docx", "epub")  # read as what they are, or left out
+NAMED = ("book", "thucnews")  # their readers ask for the file's name: a title, a category
 
 # What a reader of text must leave alone, by the bytes at its start: (name, pattern). Names are those that people use.
 LEFT_OUT: tuple[tuple[str, str], ...] = (
@@ -72,13 +73,13 @@ LEFT_OUT: tuple[tuple[str, str], ...] = (
     ("mobi", r".{60}BOOKMOBI"),
     ("mp3", r"ID3[\x02-\x04]\0|\xff[\xfb\xf3\xf2]"),
     ("mp4", r".{4}ftyp"),
-    ("ogg", r"OggS"),
+    ("ogg", r"OggS\0"),
     ("wav", r"RIFF.{4}WAVE"),
     ("avi", r"RIFF.{4}AVI "),
-    ("flac", r"fLaC"),
+    ("flac", r"fLaC[\0\x80]"),
     ("matroska", r"\x1a\x45\xdf\xa3"),
     ("sqlite", r"SQLite format 3\0"),
-    ("font", r"wOF[F2]|\0\x01\0\0\0|OTTO|true\0"),
+    ("font", r"wOF[F2]|\0\x01\0\0\0|OTTO\0|true\0"),
     ("elf", r"\x7fELF"),
     ("exe", r"MZ.{26}\0{8}"),
     ("class", r"\xca\xfe\xba\xbe"),

@@ -235,9 +235,15 @@ def _without_empty_sections(lines: list[str]) -> list[str]:
 
 def _drop_rule_marks(text: str) -> str:
     """The text without marks of conversion rules: templates may have brought halves of them together."""
-    while "-{" in text or "}-" in text:
-        text = text.replace("-{", "").replace("}-", "")
-    return text
+    if "-{" not in text and "}-" not in text:
+        return text
+    kept = [""]
+    for char in text:
+        if kept[-1] + char in ("-{", "}-"):
+            kept.pop()
+        else:
+            kept.append(char)
+    return "".join(kept)
 
 
 def _is_reference(line: str) -> bool:

@@ -7,18 +7,20 @@ be read costs itself; in a stream also what follows, where its header does not s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 
 from corpus.sources.config import SourcesConfig
-from corpus.sources.formats.parquet import row_record, rows_of
+from corpus.sources.formats.parquet import MAX_LIST_BYTES, row_record, rows_of
 from corpus.sources.record import BadRecord, Record
 
 FILE_MAGIC = b"ARROW1\0\0"
 SLICE_ROWS = 512
 AS_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+_SHARED = re.compile("dictionary<|_view|run_end_encoded<")
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)  # the last: a name of a column
 
 
@@ -30,8 +32,9 @@ def read_arrow(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord
             if isinstance(batch, str):
                 yield BadRecord(row, 0, "arrow", f"the rows from {row:,} on cannot be read ({batch})")
                 continue
-            for start in range(0, batch.num_rows, SLICE_ROWS):
-                for fields in rows_of(batch.slice(start, SLICE_ROWS), config.text):
+            step = min(SLICE_ROWS, max(1, MAX_LIST_BYTES // (1 + _shared_bytes(batch))))
+            for start in range(0, batch.num_rows, step):
+                for fields in rows_of(batch.slice(start, step), config.text):
                     yield row_record(fields, row, config)
                     row += 1
 
@@ -55,6 +58,11 @@ def _batches(file: pa.MemoryMappedFile) -> Iterator[pa.RecordBatch | str]:
             yield _checked(reader.get_batch(index))
         except UNREADABLE as error:
             yield f"batch {index}, {type(error).__name__}"
+
+
+def _shared_bytes(batch: pa.RecordBatch) -> int:
+    """Bytes of the columns whose values may stand in many rows: each row may have them all."""
+    return sum(column.nbytes for column in batch.columns if _SHARED.search(str(column.type)))
 
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch | str:

@@ -26,7 +26,7 @@ FRONT_LINES = 30  # in which title and author are looked for
 _QUOTED = re.compile("《([^《》\n]{1,60})》")
 _TITLE_LINE = re.compile(r"^[ \u3000]*《([^《》\n]{1,60})》[ \u3000\r]*(?:$|作|著)", re.MULTILINE)
 _TITLE_FIELD = re.compile(
-    r"^[ \u3000]*[书書]名[ \u3000]*[:：][ \u3000]*《?([^《》\n\r]{1,60}?)》?[ \u3000\r]*$", re.MULTILINE
+    r"^[ \u3000]*[书書]名[ \u3000]*[:：][ \u3000]*+《?([^《》\n\r]{1,60}?)》?[ \u3000\r]*$", re.MULTILINE
 )
 _AUTHOR = re.compile(
     r"(?:作[ \u3000]*者|著者|撰者)[ \u3000]*[:：_][ \u3000]*([^\n\r《》【】()（）,，]{1,30}?)[ \u3000]*(?=$|[\r《》【】()（）,，])",
@@ -46,13 +46,13 @@ class Book:
     author: str | None
 
 
-def read_book(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
-    """The chapters of a book in order, or the book; offsets count characters of the decoded text."""
+def read_book(path: Path, config: SourcesConfig, name: str) -> Iterator[Record | BadRecord]:
+    """The chapters of a book whose file is called `name`, or the book; offsets count characters of the decoded text."""
     for found in read_text(path, config):
         if isinstance(found, BadRecord):
             yield found
             continue
-        records = list(_records(found.text or "", path.name, found.charset, config.chapters))
+        records = list(_records(found.text or "", name.rpartition("/")[2], found.charset, config.chapters))
         yield from records
         if not records:
             yield BadRecord(0, len(found.raw), "empty", "no text")

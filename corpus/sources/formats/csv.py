@@ -2,7 +2,8 @@
 
 Rows are cut by the `csv` module, so a line end may stand in quotes. A quote that never closes would take the rest of
 the file along: where a row passes the bound on its bytes, or has more columns than there are names, its first line is a
-bad record (`csv`) and reading goes on at its second. A shorter row lacks its last columns. The delimiter is the one of
+bad record (`csv`) and reading goes on at its second. Where that would read most of a file again and again, rows may
+have fewer lines. A shorter row lacks its last columns. The delimiter is the one of
 comma, tab, semicolon and bar that the first line has most of.
 """
 
@@ -23,6 +24,7 @@ from corpus.sources.record import BadRecord, Record, RecordError
 from corpus.whatwg import decode_as
 
 DELIMITERS = ",\t;|"
+AGAIN_RATIO = 4  # bytes that may be read a second time, to those that are done
 
 
 def read_csv(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
@@ -52,7 +54,8 @@ class _Lines:
         self.row: list[Line] = []
         self._lines = lines
         self._again: deque[Line] = deque()  # lines that a bad row had taken
-        self._max_row_bytes = max_row_bytes
+        self._max_row_bytes = self._spare_bytes = max_row_bytes
+        self._done = 0  # where the last bad row ends
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -61,9 +64,13 @@ class _Lines:
         line = self._again.popleft() if self._again else next(self._lines, None)
         row = self.row
         if row:
-            if line is None or line.data is None or line.offset + line.length - row[0].offset > self._max_row_bytes:
-                self._again.extend([line] if line else [])
-                raise csv.Error
+            if (
+                line is None
+                or line.data is None
+                or line.offset + line.length - row[0].offset > self._most(row[0].offset)
+            ):
+                self._again.extendleft([line] if line else [])
+                raise csv.Error("a quote that does not close")
         elif line is None:
             raise StopIteration
         elif line.data is None:
@@ -84,7 +91,14 @@ class _Lines:
     def give_back(self) -> Line:
         """Read the lines of this row again, all but the first, which is returned."""
         self._again.extendleft(reversed(self.row[1:]))
-        return self.row[0]
+        first, last = self.row[0], self.row[-1]
+        self._spare_bytes = self._most(first.offset) - (last.offset - first.offset)
+        self._done = first.offset
+        return first
+
+    def _most(self, offset: int) -> int:
+        """Bytes that a row may have that begins there."""
+        return min(self._max_row_bytes, self._spare_bytes + AGAIN_RATIO * (offset - self._done))
 
 
 def _read_rows(lines: _Lines, config: SourcesConfig) -> Iterator[Record | BadRecord]:
@@ -102,9 +116,9 @@ def _read_rows(lines: _Lines, config: SourcesConfig) -> Iterator[Record | BadRec
         except _LongLineError as error:
             yield BadRecord(error.line.offset, error.line.length, "too_long", f"a line of {error.line.length:,} bytes")
             continue
-        except csv.Error:
+        except csv.Error as error:
             first = lines.give_back()
-            yield BadRecord(first.offset, first.length, "csv", "a quote that does not close")
+            yield BadRecord(first.offset, first.length, "csv", str(error).partition(" - ")[0])
             continue
         while values and len(values) > len(names) > 0 and not values[-1]:
             values.pop()  # what stands behind a delimiter at a line's end

@@ -25,7 +25,9 @@ _FRONT = re.compile(r"---[ \t]*\n((?:(?!(?:---|\.\.\.)[ \t]*\n).*\n)*)(?:---|\.\
 _FIELD = re.compile(r"([\w-]{1,64})[ \t]*:(?:[ \t]+(.*))?$")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 _FENCE_OR_COMMENT = re.compile(r"^ {0,3}(`{3,}|~{3,})|<!--", re.MULTILINE)
-_HEADING = re.compile(r"^# +(.+?)[ #]*$", re.MULTILINE)
+_CODE_OR_HEADING = re.compile(
+    r"^ {0,3}(`{3,}|~{3,})[^`\n]*+$(?:\n(?! {0,3}\1).*+)*+(?:\n.*+)?+|^# +(\S.*+)", re.MULTILINE
+)
 
 
 def read_markdown(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
@@ -36,15 +38,23 @@ def read_markdown(path: Path, config: SourcesConfig) -> Iterator[Record | BadRec
             continue
         text = (found.text or "").removeprefix("\ufeff")
         front = _FRONT.match(text[:MAX_FRONT_CHARS])
-        body, removed = without_comments(text[front.end() :] if front else text)
         fields = front_matter(front[1]) if front else {}
+        if front and front[1].strip() and not fields:  # text between two rules
+            front = None
+        body, removed = without_comments(text[front.end() :] if front else text)
         if front:
             removed |= count_removed(("front_matter", line) for line in front[0].splitlines())
         title, date, url = (take(fields, names) for names in (config.title, config.date, config.url))
-        heading = _HEADING.search(body) if title is None else None
-        title = title or (heading and heading[1])
+        title = title or next((_bare(found[2]) for found in _CODE_OR_HEADING.finditer(body) if found[2]), None)
         facts = {"url": url, "title": title, "date": date, "fields": fields, "removed": removed}
         yield msgspec.structs.replace(found, text=body, num_read=num_chars(text), **facts)
+
+
+def _bare(heading: str) -> str:
+    """A heading without the marks behind it: `# 论语 #`, but C#."""
+    heading = heading.rstrip()
+    rest = heading.rstrip("#")
+    return rest.rstrip() if rest.endswith(" ") else heading
 
 
 def front_matter(text: str) -> dict[str, Any]:
@@ -61,8 +71,9 @@ def front_matter(text: str) -> dict[str, Any]:
             is_list = value.startswith("[") and value.endswith("]")
             fields[name] = [_plain(one) for one in value[1:-1].split(",")] if is_list else _plain(value)
         elif name and (item := _ITEM.match(line)):
-            listed = fields[name] if isinstance(fields[name], list) else []
-            fields[name] = [*listed, _plain(item[1])]
+            if not isinstance(fields[name], list):
+                fields[name] = []
+            fields[name].append(_plain(item[1]))
     return {name: value for name, value in fields.items() if value}
 
 

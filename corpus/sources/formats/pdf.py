@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -71,7 +72,9 @@ def parse(request: Request) -> Iterator[Record]:
     text = "\n".join(paragraphs_of([[part for line in page for part in line.segments] for page in rest]))
     if not text:
         raise RecordError("no_text_layer", f"{len(pages):,} pages without text, {tally['damaged']:,} of them damaged")
-    facts = document.get_metadata_dict()
+    facts: dict[str, str] = {}
+    with suppress(UnicodeDecodeError):
+        facts = document.get_metadata_dict()
     title, author, made = facts.get("Title", "").strip(), facts.get("Author"), _DAY.match(facts.get("CreationDate", ""))
     fields = {"pages": len(pages), "pages_without_text": sum(not page for page in pages)}
     yield Record(

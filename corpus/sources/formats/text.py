@@ -15,6 +15,7 @@ import msgspec
 from corpus.encoding import UndecodableError, codec_of, decode
 from corpus.sources.compression import DamagedStream, compression_of, first_piece, read_pieces
 from corpus.sources.config import SourcesConfig
+from corpus.sources.formats.jsonl import to_utf8
 from corpus.sources.formats.wrapped import num_chars, unwrap
 from corpus.sources.lines import Line, split_lines
 from corpus.sources.record import BadRecord, Record
@@ -76,7 +77,7 @@ def read_blocks(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecor
     with path.open("rb") as file:
         block: list[Line] = []
         try:
-            lines = split_lines(read_pieces(file, compression_of(path)), config.max_line_bytes)
+            lines = split_lines(to_utf8(read_pieces(file, compression_of(path))), config.max_line_bytes)
             for line, begins in (
                 _beginnings(lines, charset, config.split) if config.split else zip(lines, repeat(by_line))
             ):
@@ -142,4 +143,4 @@ def sniff_charset(path: Path) -> str:
         name = decode(head[: head.rfind(b"\n") + 1] or head).encoding
     except UndecodableError:
         return "utf-8"
-    return "utf-8" if name.startswith("utf-16") else name  # lines of UTF-16 cannot be cut at a byte 0x0A
+    return "utf-8" if name.startswith("utf-16") else name  # as `to_utf8` gives them

@@ -31,7 +31,7 @@ MIN_HEADS, MIN_HEAD_RATIO, MAX_HEAD_CHARS = 3, 0.4, 80
 MIN_NUMBERED_PAGES = 5  # by which pages are told where no form feed stands between them
 MIN_PAGE_LINES, MAX_PAGE_SPREAD, MIN_ALIKE_RATIO = 10, 0.2, 0.7  # those pages are mostly alike in length
 _PAGE_NUMBER = re.compile(
-    r"[\W_]*(?:第|page)?[\W_]*([0-9０-９]{1,5})[\W_]*[页頁]?(?:[\W_]*(?:共|of)?[\W_]*[0-9０-９]{1,5}[\W_]*[页頁]?)?[\W_]*",
+    r"[\W_]*+(?:第|page)?[\W_]*+([0-9０-９]{1,5})[\W_]*+[页頁]?[\W_]*+(?:(?:共|of)?[\W_]*+[0-9０-９]{1,5}[\W_]*+[页頁]?)?[\W_]*+",
     re.I,
 )
 _DIGITS = re.compile(r"[0-9０-９]+|\s+|^[\W_]*[ivxlc]+[\W_]*$", re.I)
@@ -139,12 +139,17 @@ def _pages(lines: Sequence[str]) -> list[list[str]]:
     text = "\n".join(lines)
     if "\f" in text:
         return [page.split("\n") for page in text.split("\f")]
-    chains: dict[int, list[int]] = {}  # by their last number: the lines of numbers that count on
+    none = (0, -1)
+    chains: dict[int, tuple[int, int]] = {}  # numbers that count on, by the last: how many, and its line
+    before: dict[int, int] = {}  # by the line of a number, that of the one before
     for index, line in enumerate(lines):
         if number := _PAGE_NUMBER.fullmatch(line[:MAX_HEAD_CHARS]):
-            chain = [*chains.pop(int(number[1]) - 1, []), index]
-            chains[int(number[1])] = max(chain, chains.get(int(number[1]), []), key=len)
-    longest = max(chains.values(), key=len, default=[])
+            length, before[index] = chains.pop(int(number[1]) - 1, none)
+            chains[int(number[1])] = max((length + 1, index), chains.get(int(number[1]), none))
+    longest = [max(chains.values(), default=none)[1]]
+    while longest[-1] >= 0:
+        longest.append(before[longest[-1]])
+    longest = longest[-2::-1]
     lengths = [after - before for before, after in pairwise(longest)]
     usual = median(lengths) if len(longest) >= MIN_NUMBERED_PAGES else 0.0
     num_alike = sum(abs(length - usual) <= MAX_PAGE_SPREAD * usual for length in lengths)

@@ -132,7 +132,7 @@ def epub(pages: Mapping[str, str], parts: Mapping[str, str | bytes] | None = Non
     files: dict[str, str | bytes] = {
         "mimetype": "application/epub+zip",
         **{f"OEBPS/text/{name}": text for name, text in reversed(pages.items())},
-        "OEBPS/fonts/a.otf": b"OTTO",
+        "OEBPS/fonts/a.otf": b"OTTO\0",
         "META-INF/container.xml": '<container><rootfile full-path="OEBPS/book.opf"/></container>',
         "OEBPS/book.opf": (
             '<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl.org/dc/elements/1.1/"><metadata>'

@@ -115,3 +115,43 @@ def test_bombs_passwords_and_members_that_share_bytes(tmp_path: Path) -> None:
     twice[second + 46 : second + 51] = b"a.txt"
     good, (bad,) = read_all(tmp_path / "a.zip", bytes(twice))
     assert len(good) == 1 and bad.kind == "bomb"
+
+
+def test_all_members_together_may_be_a_bomb(tmp_path: Path) -> None:
+    good, bad = read_all(tmp_path / "a.zip", zipped({f"{index}.txt": bytes(999_000) for index in range(9)}))
+    assert 1 <= len(good) <= 3 and {one.kind for one in bad} == {"bomb"} and len(good) + len(bad) == 9
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_zipfile_unpacks_at_once_is_not_unpacked(tmp_path: Path, method: int) -> None:
+    good, (bad,) = read_all(tmp_path / "a.zip", zipped({"a.txt": bytes(1000)}, method))
+    assert not good and bad.kind == "corrupt"
+
+
+def test_a_header_of_a_tar_that_is_damaged_is_not_its_end(tmp_path: Path) -> None:
+    data = tarred({"a.txt": b"one", "b.txt": b"two", "c.txt": b"three"})
+    second = data.index(b"b.txt")
+    for damaged, kind in (
+        (data.replace(b"b.txt", b"d.txt"), "corrupt"),  # its checksum is wrong
+        (data[: second + 100], "truncated"),
+        (data[:second], "truncated"),
+        (data[:second] + bytes(1024) + data[second:], "trailing"),
+    ):
+        good, (bad,) = read_all(tmp_path / "a.tar", damaged)
+        assert [record.member for record in good] == ["a.txt"] and bad.kind == kind
+
+
+def test_headers_of_a_tar_that_lie(tmp_path: Path) -> None:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        entry = tarfile.TarInfo("a.txt")
+        entry.pax_headers = {"GNU.sparse.size": "many"}
+        archive.addfile(entry)
+    good, (bad,) = read_all(tmp_path / "a.tar", file.getvalue())
+    assert not good and bad.kind == "corrupt"
+    holes = tarfile.TarInfo("holes.txt")
+    head = bytearray(holes.tobuf(tarfile.GNU_FORMAT))
+    head[156:157], head[386:410], head[483:495] = b"S", b"00000000000\0" * 2, b"77777777777\0"  # 8 GB of nothing
+    head[148:156] = b"%06o\0 " % (sum(head) - sum(head[148:156]) + 8 * 32)
+    good, (bad,) = read_all(tmp_path / "a.tar", bytes(head) + bytes(1024))
+    assert not good and bad.kind == "left_out.link"

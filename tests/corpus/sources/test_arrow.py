@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from corpus.sources.formats import arrow, parquet
+from corpus.sources.formats.parquet import rows_of
 from tests.corpus.sources.files import read_all
 
 TABLE = pa.table({"text": [f"第{index}篇：学而时习之。" for index in range(60)], "url": ["u"] * 60, "n": range(60)})
@@ -60,3 +63,20 @@ def test_flipped_bytes_never_crash_and_invent_no_rows(tmp_path: Path, form: str)
             damaged[rng.randrange(len(damaged))] = rng.randrange(256)
         good, bad = read_all(path, bytes(damaged))
         assert len(good) + len(bad) <= 63
+
+
+def test_a_value_that_many_rows_share_is_not_copied_for_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+
+    def counted(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[dict[str, object]]:
+        sizes.append(batch.num_rows)
+        yield from rows_of(batch, names)
+
+    monkeypatch.setattr(arrow, "rows_of", counted)
+    shared = pa.DictionaryArray.from_arrays(pa.array([0] * 20, pa.int32()), pa.array(["学" * 1_500_000]))
+    path = tmp_path / "a.arrow"
+    good, bad = read_all(path, saved(path, "file", pa.table({"text": shared})))
+    assert len(good) == 20 and not bad
+    assert max(sizes) * 4_500_000 <= parquet.MAX_LIST_BYTES

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from corpus.sources.formats import csv as formats_csv
 from tests.corpus.sources.files import read_all
 
 
@@ -57,3 +58,20 @@ def test_names_of_columns_without_a_first_line(tmp_path: Path) -> None:
 def test_many_open_quotes_take_linear_time(tmp_path: Path) -> None:
     good, bad = read_all(tmp_path / "a.csv", b"title,text\n" + b'a,"b\n' * 5_000, max_line_bytes=20_000)
     assert len(good) + len(bad) == 5_000 or len(good) == 2_500
+
+
+def test_quotes_that_open_again_and_again_do_not_read_a_file_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num_read = 0
+    read_line = formats_csv._Lines.__next__
+
+    def counted(lines: formats_csv._Lines) -> str:
+        nonlocal num_read
+        num_read += 1
+        return read_line(lines)
+
+    monkeypatch.setattr(formats_csv._Lines, "__next__", counted)
+    good, bad = read_all(tmp_path / "a.csv", b"text,x\n" + b'a"b,"c\n' * 5000, max_line_bytes=10_000)
+    assert not good and [one.offset for one in bad] == [7 + 7 * index for index in range(5000)]
+    assert num_read < 100_000

@@ -178,3 +178,19 @@ def test_other_office_files_are_left_out_by_name(tmp_path: Path) -> None:
     ):
         good, (bad,) = read_all(tmp_path / "a.docx", data)
         assert not good and bad.kind == kind
+
+
+@pytest.mark.parametrize("encoding", ["gb2312", "big5"])
+def test_xml_in_encodings_of_old(tmp_path: Path, encoding: str) -> None:
+    head = f'<?xml version="1.0" encoding="{encoding}"?>'
+    opf = (
+        head + "<package><metadata><title>論語集注</title></metadata><manifest><item id='i' href='text/1.html'/>"
+        "</manifest><spine><itemref idref='i'/></spine></package>"
+    )
+    codec = "gb18030" if encoding == "gb2312" else encoding
+    good, bad = read_all(
+        tmp_path / "a.epub", epub({"1.html": page("學而時習之")}, {"OEBPS/book.opf": opf.encode(codec)})
+    )
+    assert [(record.title, record.text) for record in good] == [("論語集注", "學而時習之")] and not bad
+    good, bad = read_all(tmp_path / "a.docx", docx(paragraph("學而時習之"), head=head.replace(encoding, "unheard-of")))
+    assert len(good) + len(bad) == 1

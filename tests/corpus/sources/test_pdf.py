@@ -160,3 +160,8 @@ def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(UsageError, match=r"a\.pdf: .*wenhai\[documents\]"):  # before any work
         extract(tmp_path, tmp_path / "out")
     assert not list((tmp_path / "out").glob("extract-*/data"))
+
+
+def test_a_title_that_is_no_text_costs_itself(tmp_path: Path) -> None:
+    (record,), bad = read_all(tmp_path / "a.pdf", pdf([placed(["学而时习之"])], info="/Title <FEFFD800>"))
+    assert (record.title, record.text) == (None, "学而时习之") and not bad

@@ -9,11 +9,13 @@ import pytest
 from pydantic import ValidationError
 
 from corpus.sources import SourcesConfig
-from corpus.sources.formats.wrapped import running_lines
+from corpus.sources.formats.markdown import _CODE_OR_HEADING
+from corpus.sources.formats.wrapped import running_lines, unwrap
 from tests.corpus.sources.document_files import wrapped
 from tests.corpus.sources.files import read_all
 from tests.corpus.sources.test_archives import zipped
 from tests.corpus.texts import document
+from tests.linear import assert_linear
 
 PARAGRAPHS = [document(number).replace("\n", "") for number in range(6)]
 
@@ -136,3 +138,23 @@ def test_thucnews(tmp_path: Path) -> None:
         ({"category": "房产"}, "房价涨。", lines.index("房产".encode())),
     ]
     assert bad.kind == "field"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "gb18030"])
+def test_lines_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+    text = "学而时习之，不亦说乎？\n有朋自远方来，不亦乐乎？\n"
+    good, bad = read_all(tmp_path / "a.txt", text.encode(encoding), document="line")
+    assert [record.text for record in good] == text.split() and not bad
+
+
+def test_markdown_where_rules_and_code_look_like_something_else(tmp_path: Path) -> None:
+    text = "---\n本文讲安装。\n---\n## 安装\n```sh\n# 先更新\n```\n# 学习 C#\n正文\n"
+    (record,), bad = read_all(tmp_path / "a.md", text.encode())
+    assert (record.title, record.text, record.removed) == ("学习 C#", text, {}) and not bad
+
+
+def test_time_grows_linearly() -> None:
+    line = "学而时习之不亦说乎有朋自远方来不亦乐乎人不知而"
+    assert_linear(unwrap, lambda n: f"{'-' * 15}1{'-' * 25}1{'-' * 30}x\n" * n, 400)
+    assert_linear(unwrap, lambda n: "".join(f"{line}\n{at}\n" for at in range(n)), 40_000)
+    assert_linear(lambda text: list(_CODE_OR_HEADING.finditer(text)), lambda n: "# " * n + "x", 20_000)

@@ -244,6 +244,8 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "closed links": lambda n: "[[a|{{b|" * n + "}}]]" * n,
     "rules": lambda n: "-{A|zh-cn:" * n,
     "closed rules": lambda n: "-{" * n + "}-" * n,
+    "spaces in rules": lambda n: "-{zh:a;" + " " * 20 * n + "}-",
+    "protected rules": lambda n: "<nowiki>" + "-" * 10 * n + "{" * 10 * n + "</nowiki>",
     "many variants": lambda n: "-{" + "zh-cn:a;" * n + "}-",
     "tables": lambda n: "{|\n|-\n|a\n" * n,
     "closed tables": lambda n: "{|\n" * n + "|}\n" * n,
