@@ -20,11 +20,14 @@ from typing import Any
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from corpus.engine.stage import Task
-from corpus.engine.storage import File, LeftOut, common_labels, list_inputs
+from corpus.engine.storage import File, LeftOut, common_labels, list_inputs, open_stream
 from corpus.sources import can_be_cut
+from corpus.sources.compression import magic_of
 from corpus.sources.config import InputConfig, SourcesConfig
+from corpus.sources.kinds import kind_by
 
 MIN_SPAN_BYTES = 16 << 20
+HEAD_BYTES = 1 << 16
 MEAN_PACK = 0.5  # of task_bytes
 KEY_CHARS = 40
 HASH_DIGITS = 16
@@ -106,7 +109,7 @@ def pack(source: Source, limits: InputConfig) -> Iterator[Task]:
         if held and (is_large or _fraction(file.label) < file.bytes / (MEAN_PACK * limits.task_bytes)):
             yield from (_task(source.key, files, options) for files in _split(held, limits.task_bytes))
             held = []
-        if is_large and can_be_cut(file.url, source.config):
+        if is_large and can_be_cut(file.url, source.config) and _is_as_named(file.url):
             yield from _ranges(source.key, file, options, max(limits.task_bytes, MIN_SPAN_BYTES))
         elif is_large:
             yield _task(source.key, [file], options)
@@ -123,6 +126,15 @@ def _split(files: Sequence[File], limit: int) -> Iterator[Sequence[File]]:
     at = min(range(1, len(files)), key=lambda at: _fraction(files[at].label))
     yield from _split(files[:at], limit)
     yield from _split(files[at:], limit)
+
+
+def _is_as_named(url: str) -> bool:
+    """Whether the first bytes of a file that can be cut by its name are those of lines of JSON, or of bzip2."""
+    with open_stream(url) as file:
+        head = file.read(HEAD_BYTES)
+    if url.lower().endswith(".bz2"):
+        return magic_of(head) == "bzip2"
+    return magic_of(head) == "none" and b"\0" not in head and kind_by(url, head) == "jsonl"
 
 
 def _ranges(key: str, file: File, options: dict[str, Any], step: int) -> Iterator[Task]:
