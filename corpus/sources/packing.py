@@ -86,9 +86,11 @@ def find_sources(
     repeated = [url for url, count in Counter(file.url for some in files for file in some).items() if count > 1]
     if repeated:
         raise UsageError(f"{min(repeated)}: listed twice among the inputs. Name each file once.")
-    labels = common_labels([file for some in files for file in some])
+    taken: set[str] = set()
     sources: dict[str, Source] = {}
     for config, some in zip(configs, files, strict=True):
+        labels = common_labels(some, taken)  # of the sources in their order: a new one changes none above it
+        taken.update(labels.values())
         letters = re.sub(r"\W+", "_", unicodedata.normalize("NFC", config.name.default))[:KEY_CHARS].strip("_")
         number, key = 1, letters or "source"
         while key in sources:

@@ -146,8 +146,11 @@ def test_a_new_file_or_source_costs_its_own_work(tmp_path: Path, monkeypatch: py
     build_front(tmp_path, recipe)
     assert 1 <= ran.count("extract/one") <= 2 and ran.count("filter/one") <= 2 and ran.count("signatures/one") <= 2
     ran.clear()
-    (tmp_path / "two.jsonl").write_text(lines([document(600)], "content"))
-    other = '[[sources]]\npath = "two.jsonl"\nname = "another"\ntext = "content"\nfilter = "books_zh"\n'
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "07.jsonl").write_text(
+        lines([document(600)], "content")
+    )  # as one of the first source is called
+    other = '[[sources]]\npath = "two"\nname = "another"\ntext = "content"\nfilter = "books_zh"\n'
     build_front(tmp_path, recipe + other)
     assert [name for name in ran if name.startswith(("extract", "filter"))] == ["extract/another", "filter/another"]
 
