@@ -302,21 +302,20 @@ def list_inputs(patterns: Sequence[str], left_out: LeftOut | None = None) -> lis
 def common_labels(files: Sequence[File], taken: Collection[str] = ()) -> dict[str, str]:
     """Labels that tell files apart, by URL: those that share one (`a.jsonl` of two folders) begin with a folder that
     they do not share, and one that is `taken` with as many folders as it takes."""
-    labels, before = {file.url: file.label for file in files}, {}
+    labels = {file.url: file.label for file in files}
+    before: dict[str, str] = {}
     while labels != before:  # a longer label may be that of a third file
-        before, by_label = labels.copy(), dict[str, list[list[str]]]()
-        for url, label in labels.items():
-            by_label.setdefault(label, []).append(url.split("/"))
+        before, counts, by_label = labels.copy(), Counter(labels.values()), dict[str, list[list[str]]]()
+        for url, label in before.items():
+            if counts[label] > 1 or label in taken:
+                by_label.setdefault(label, []).append(url.split("/"))
         for label, urls in by_label.items():
-            first, last = min(urls), max(urls)
-            shared = len(first) - label.count("/") - 1
             if len(urls) > 1:
-                shared = next((at for at, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), 0)
-            elif label in taken:
-                shared -= 1
+                pairs = enumerate(zip(min(urls), max(urls), strict=False))
+                shared = next((at for at, pair in pairs if len({*pair}) > 1), 0)
             else:
-                continue
-            labels |= {"/".join(parts): "/".join(parts[max(shared, 0) :]) for parts in urls}
+                shared = max(0, len(urls[0]) - label.count("/") - 2)
+            labels |= {"/".join(parts): "/".join(parts[shared:]) for parts in urls}
     return labels
 
 
