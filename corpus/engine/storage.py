@@ -14,7 +14,7 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -299,19 +299,23 @@ def list_inputs(patterns: Sequence[str], left_out: LeftOut | None = None) -> lis
         return list(threads.map(_identify, *zip(*sorted(labels), strict=True)) if labels else [])
 
 
-def common_labels(files: Sequence[File]) -> dict[str, str]:
+def common_labels(files: Sequence[File], taken: Collection[str] = ()) -> dict[str, str]:
     """Labels that tell files apart, by URL: those that share one (`a.jsonl` of two folders) begin with a folder that
-    they do not share."""
+    they do not share, and one that is `taken` with as many folders as it takes."""
     labels = {file.url: file.label for file in files}
-    while len({*labels.values()}) < len(labels):  # a longer label may be that of a third file
-        by_label: dict[str, list[list[str]]] = {}
-        for url, label in labels.items():
-            by_label.setdefault(label, []).append(url.split("/"))
-        for urls in by_label.values():
-            first, last = min(urls), max(urls)
-            shared = next((depth for depth, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), 0)
+    before: dict[str, str] = {}
+    while labels != before:  # a longer label may be that of a third file
+        before, counts, by_label = labels.copy(), Counter(labels.values()), dict[str, list[list[str]]]()
+        for url, label in before.items():
+            if counts[label] > 1 or label in taken:
+                by_label.setdefault(label, []).append(url.split("/"))
+        for label, urls in by_label.items():
             if len(urls) > 1:
-                labels |= {"/".join(parts): "/".join(parts[shared:]) for parts in urls}
+                pairs = enumerate(zip(min(urls), max(urls), strict=False))
+                shared = next((at for at, pair in pairs if len({*pair}) > 1), 0)
+            else:
+                shared = max(0, len(urls[0]) - label.count("/") - 2)
+            labels |= {"/".join(parts): "/".join(parts[shared:]) for parts in urls}
     return labels
 
 

@@ -20,11 +20,14 @@ from typing import Any
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from corpus.engine.stage import Task
-from corpus.engine.storage import File, LeftOut, common_labels, list_inputs
+from corpus.engine.storage import File, LeftOut, common_labels, list_inputs, open_stream
 from corpus.sources import can_be_cut
+from corpus.sources.compression import magic_of
 from corpus.sources.config import InputConfig, SourcesConfig
+from corpus.sources.kinds import kind_by
 
 MIN_SPAN_BYTES = 16 << 20
+HEAD_BYTES = 1 << 16
 MEAN_PACK = 0.5  # of task_bytes
 KEY_CHARS = 40
 HASH_DIGITS = 16
@@ -83,9 +86,11 @@ def find_sources(
     repeated = [url for url, count in Counter(file.url for some in files for file in some).items() if count > 1]
     if repeated:
         raise UsageError(f"{min(repeated)}: listed twice among the inputs. Name each file once.")
-    labels = common_labels([file for some in files for file in some])
+    taken: set[str] = set()
     sources: dict[str, Source] = {}
     for config, some in zip(configs, files, strict=True):
+        labels = common_labels(some, taken)  # of the sources in their order: a new one changes none above it
+        taken.update(labels.values())
         letters = re.sub(r"\W+", "_", unicodedata.normalize("NFC", config.name.default))[:KEY_CHARS].strip("_")
         number, key = 1, letters or "source"
         while key in sources:
@@ -106,7 +111,7 @@ def pack(source: Source, limits: InputConfig) -> Iterator[Task]:
         if held and (is_large or _fraction(file.label) < file.bytes / (MEAN_PACK * limits.task_bytes)):
             yield from (_task(source.key, files, options) for files in _split(held, limits.task_bytes))
             held = []
-        if is_large and can_be_cut(file.url, source.config):
+        if is_large and can_be_cut(file.url, source.config) and _is_as_named(file.url):
             yield from _ranges(source.key, file, options, max(limits.task_bytes, MIN_SPAN_BYTES))
         elif is_large:
             yield _task(source.key, [file], options)
@@ -123,6 +128,15 @@ def _split(files: Sequence[File], limit: int) -> Iterator[Sequence[File]]:
     at = min(range(1, len(files)), key=lambda at: _fraction(files[at].label))
     yield from _split(files[:at], limit)
     yield from _split(files[at:], limit)
+
+
+def _is_as_named(url: str) -> bool:
+    """Whether the first bytes of a file that can be cut by its name are those of lines of JSON, or of bzip2."""
+    with open_stream(url) as file:
+        head = file.read(HEAD_BYTES)
+    if url.lower().endswith(".bz2"):
+        return magic_of(head) == "bzip2"
+    return magic_of(head) == "none" and b"\0" not in head and kind_by(url, head) == "jsonl"
 
 
 def _ranges(key: str, file: File, options: dict[str, Any], step: int) -> Iterator[Task]:

@@ -27,6 +27,8 @@ def test_every_file_has_a_label_of_its_own(tmp_path: Path) -> None:
     files = list_inputs([str(tmp_path / folder) for folder in ("one/a", "one/b", "two")])
     labels = common_labels(files)
     assert [labels[file.url] for file in files] == ["one/a/x.txt", "b/x.txt", "two/a/x.txt", "a/y.txt"]
+    labels = common_labels(files, {"a/y.txt", "b/x.txt", "one/b/x.txt"})
+    assert labels[files[1].url].endswith("/one/b/x.txt") and labels[files[3].url] == "two/a/y.txt"
 
 
 def test_links_to_folders_are_followed_and_loops_end(tmp_path: Path) -> None:

@@ -256,9 +256,10 @@ def test_a_dump_through_the_stage_in_any_number_of_tasks(tmp_path: Path, monkeyp
     )
 
 
-def test_only_a_large_dump_is_cut() -> None:
-    size = 100 << 20
-    tasks = pack(Source("wiki", files=(File("/a.xml.bz2", size, "0" * 64),)), InputConfig(task_bytes=40 << 20))
+def test_only_a_large_dump_is_cut(tmp_path: Path) -> None:
+    size, path = 100 << 20, tmp_path / "a.xml.bz2"
+    path.write_bytes(bz2.compress(HEAD))
+    tasks = pack(Source("wiki", files=(File(str(path), size, "0" * 64),)), InputConfig(task_bytes=40 << 20))
     assert [(task.params["start"], task.params["end"]) for task in tasks] == [
         (start, start + (40 << 20)) for start in range(0, size, 40 << 20)
     ]
