@@ -6,8 +6,7 @@ import glob
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -15,7 +14,17 @@ from corpus.crawl.config import CrawlConfig
 from corpus.dedup import DedupConfig
 from corpus.dedup.contamination.stage import RULE as CONTAMINATION
 from corpus.engine import storage
-from corpus.engine.config import SECTION_DEPTH, Resources, Strict, find_recipe, load_toml, merge, parse, place_paths
+from corpus.engine.config import (
+    SECTION_DEPTH,
+    BesideRecipe,
+    Resources,
+    Strict,
+    find_recipe,
+    load_toml,
+    merge,
+    parse,
+    place_paths,
+)
 from corpus.engine.errors import WenhaiError
 from corpus.engine.toml import dump
 from corpus.extract import ExtractConfig
@@ -39,13 +48,19 @@ class CardConfig(Strict):
     contact: str = ""  # whom to ask for the removal of a text
 
 
+class RecipeSource(SourcesConfig):
+    """A source with a filter of its own: a recipe whose [filter] counts here, or sections that are laid over ours."""
+
+    filter: Annotated[FilterConfig | None, BesideRecipe(is_recipe=True)] = None
+
+
 class Recipe(Strict):
     """The sections of a recipe; `tokenizer` is checked by the tokenizer package, which reads the same file."""
 
     description: str = ""
     crawl: CrawlConfig | None = None  # absent: documents come from files alone
     input: InputConfig = InputConfig()
-    sources: tuple[SourcesConfig, ...] = Field(default=(SourcesConfig(),), min_length=1, strict=False)
+    sources: tuple[RecipeSource, ...] = Field(default=(RecipeSource(),), strict=False)
     extract: ExtractConfig = ExtractConfig()
     text: TextConfig = TextConfig()
     filter: FilterConfig
@@ -67,6 +82,8 @@ class Recipe(Strict):
 
     @model_validator(mode="after")
     def _weighs_sources(self) -> Self:
+        if not self.sources:
+            raise ValueError("sources: an empty list; leave it out to read --input")
         said = dict.fromkeys((glob.escape(source.name.default), source.weight) for source in self.sources)
         weights = {name: weight for name, weight in said if weight != 1}
         if not weights:
@@ -98,11 +115,8 @@ class Recipe(Strict):
 
     def own_filters(self, sources: Sequence[Source]) -> dict[str, FilterConfig]:
         """The filters of sources that have one of their own, by the sources' keys."""
-        own = {}
-        for number, source in enumerate(sources):
-            if isinstance(source.config.filter, dict):
-                own[source.key] = parse(FilterConfig, source.config.filter, f"recipe: sources.{number}.filter")
-        return own
+        own = {source.key: source.config.filter for source in sources if isinstance(source.config, RecipeSource)}
+        return {key: config for key, config in own.items() if config is not None}
 
 
 @dataclass(frozen=True)
@@ -121,10 +135,10 @@ class RecordedRecipe:
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """Load and check a recipe; `overrides` are `section.key=value` strings."""
     path = find_recipe(name)
-    return parse(Recipe, _with_filters(load_toml(path, overrides, Recipe), path), str(path), overrides)
+    return parse(Recipe, _with_filters(load_toml(path, overrides, Recipe)), str(path), overrides)
 
 
-def _with_filters(values: dict[str, Any], path: Path) -> dict[str, Any]:
+def _with_filters(values: dict[str, Any]) -> dict[str, Any]:
     """Each source's `filter` as the whole section it means: that of another recipe, or its keys over those of ours."""
     sources = values.get("sources")
     for source in sources if isinstance(sources, list) else [sources]:
@@ -132,9 +146,8 @@ def _with_filters(values: dict[str, Any], path: Path) -> dict[str, Any]:
             continue
         own = source.get("filter")
         if isinstance(own, str):
-            source["filter"] = load_toml(find_recipe(own, path.parent), model=Recipe).get("filter", {})
+            source["filter"] = load_toml(find_recipe(own), model=Recipe).get("filter", {})
         elif isinstance(own, dict):
-            place_paths(own, FilterConfig, path)
             source["filter"] = merge(values.get("filter", {}), own, SECTION_DEPTH - 1)
     return values
 

@@ -44,6 +44,8 @@ class BesideRecipe:
 
     names: tuple[str, ...] = ()
     """Strings that are no paths, as the names of built-in lists."""
+    is_recipe: bool = False
+    """Whether it is a recipe, which may be the name of a built-in one."""
 
 
 RecipePath = Annotated[str, BesideRecipe()]
@@ -79,13 +81,17 @@ def find_recipe(recipe: str, folder: Path = Path()) -> Path:
     Raises:
         UsageError: no built-in recipe has this name; it says which there are.
     """
-    if recipe.endswith(".toml") or "/" in recipe:
+    if _is_path(recipe):
         return folder / recipe
     names = sorted(path.stem for path in RECIPES.glob("*.toml"))
     if recipe in names:
         return RECIPES / f"{recipe}.toml"
     listing = f"{nearest_of(recipe, names)} built-in recipes: {', '.join(names)}".lstrip()
     raise UsageError(f"unknown recipe {recipe!r}; {listing}. The name of a file ends in .toml.")
+
+
+def _is_path(recipe: str) -> bool:
+    return recipe.endswith(".toml") or "/" in recipe
 
 
 def nearest_of(name: str, names: Sequence[str]) -> str:
@@ -156,7 +162,7 @@ def place_paths(
 def _placed(value: Any, marker: BesideRecipe, path: Path, where: str) -> Any:
     if isinstance(value, list):
         return [_placed(part, marker, path, where) for part in value]
-    if not isinstance(value, str) or value in marker.names:
+    if not isinstance(value, str) or value in marker.names or (marker.is_recipe and not _is_path(value)):
         return value  # another type is for the model to refuse
     return relative_to(path.parent, value, where)
 

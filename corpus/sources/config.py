@@ -33,8 +33,6 @@ class SourcesConfig(Strict):
     """Files, folders, globs or URLs; paths go from the recipe's folder. Without one it is --input, or the crawl."""
     weight: float = Field(default=1.0, ge=0)
     """How often a document of the source is taken on average, as in [mixture] sources; `name` must be a constant."""
-    filter: str | dict[str, Any] | None = None
-    """The source's own filter: a recipe whose [filter] counts here, or sections that are laid over this recipe's."""
     kind: str = "auto"
     """`auto` goes by the file's name (.warc.gz, .wet.gz, .jsonl.zst, .parquet, .txt, .html, .xml.bz2), else by its
     first bytes. `mediawiki`: an XML dump of a wiki; `sogou`: SogouCA, SogouCS or SogouT; `book`: a book in plain text,

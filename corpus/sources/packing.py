@@ -1,10 +1,10 @@
 """Sources with their files, and how files are packed into tasks so that a new file changes one task and no other.
 
 Files stand in the order of their labels. A pack ends behind a file whose hash says so, with a chance that grows with
-its size (content-defined chunking, Muthitacharoen et al. 2001, section 3.1), or where the next one would make it larger
-than `task_bytes`. So a file that comes in or goes changes its own pack, and at most splits it or joins it to its
-neighbour: no function of the inputs alone can do with less, but one task a file. A task is called by its source and its
-first file, not by a number.
+its size (content-defined chunking, Muthitacharoen et al. 2001, section 3.1); one that is larger than `task_bytes` is
+cut where hashes are least. So a file that comes in or goes changes its own pack, and at most splits it or joins it to
+its neighbour: no function of the inputs alone can do with less, but one task a file. A task is called by its source and
+its first file, not by a number.
 """
 
 from __future__ import annotations
@@ -99,22 +99,30 @@ def pack(source: Source, limits: InputConfig) -> Iterator[Task]:
     """The tasks of a source; a larger file that can be cut is cut into ranges of `task_bytes`."""
     options = {"options": source.digest}
     held: list[File] = []
-    held_bytes = 0
     for file in sorted(source.files, key=lambda file: (file.label, file.url)):
-        is_cut = file.bytes > limits.task_bytes and can_be_cut(file.url, source.config)
-        if held and (is_cut or held_bytes + file.bytes > limits.task_bytes):
-            yield _task(source.key, held, options)
-            held, held_bytes = [], 0
-        if is_cut:
+        is_large = file.bytes > limits.task_bytes
+        if not is_large:
+            held.append(file)
+        if held and (is_large or _fraction(file.label) < file.bytes / (MEAN_PACK * limits.task_bytes)):
+            yield from (_task(source.key, files, options) for files in _split(held, limits.task_bytes))
+            held = []
+        if is_large and can_be_cut(file.url, source.config):
             yield from _ranges(source.key, file, options, max(limits.task_bytes, MIN_SPAN_BYTES))
-            continue
-        held.append(file)
-        held_bytes += file.bytes
-        if _fraction(file.label) < file.bytes / (MEAN_PACK * limits.task_bytes):
-            yield _task(source.key, held, options)
-            held, held_bytes = [], 0
+        elif is_large:
+            yield _task(source.key, [file], options)
     if held:
-        yield _task(source.key, held, options)
+        yield from (_task(source.key, files, options) for files in _split(held, limits.task_bytes))
+
+
+def _split(files: Sequence[File], limit: int) -> Iterator[Sequence[File]]:
+    """Parts of at most `limit` bytes, cut before the file with the least hash and again: the other cuts stay where they
+    are when a file comes in, as they would not behind as many as fit."""
+    if len(files) == 1 or sum(file.bytes for file in files) <= limit:
+        yield files
+        return
+    at = min(range(1, len(files)), key=lambda at: _fraction(files[at].label))
+    yield from _split(files[:at], limit)
+    yield from _split(files[at:], limit)
 
 
 def _ranges(key: str, file: File, options: dict[str, Any], step: int) -> Iterator[Task]:

@@ -92,7 +92,7 @@ def check_fields(sources: Sequence[Source]) -> None:
         if missing and not others:
             raise InputError(
                 f"source {source.key}: none of its first {len(missing):,} records has text: {missing[0]}. "
-                "Nothing was built. Name the field in the recipe, [[sources]] text = ..."
+                "Nothing was built. Name the field: text = ... of the source in the recipe, or --set sources.text=..."
             )
 
 

@@ -82,6 +82,13 @@ def test_corpus_alone_installs_no_torch(repository: Path, tmp_path: Path) -> Non
     assert "torch==" not in done.stdout
 
 
+def test_a_recipe_of_ones_own_may_name_its_files(repository: Path, tmp_path: Path) -> None:
+    own = make(repository, "-n", "corpus", "RECIPE=my.toml", f"VENV={tmp_path}/venv").stdout
+    assert "corpus run --recipe 'my.toml'  --out 'build/corpus'" in own and "tools.demo" not in own
+    both = make(repository, "-n", "corpus", "RECIPE=my.toml", "INPUT=in/*", f"VENV={tmp_path}/venv").stdout
+    assert "corpus run --recipe 'my.toml' --input 'in/*' --out 'build/corpus'" in both
+
+
 def test_another_index_is_for_torch_only(repository: Path, tmp_path: Path) -> None:
     done = make(repository, "-n", "setup", f"VENV={tmp_path}/venv", "TORCH_INDEX=https://wheels.invalid/cpu")
     [line] = [line for line in done.stdout.splitlines() if "--index-url" in line]

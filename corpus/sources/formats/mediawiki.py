@@ -226,4 +226,5 @@ def _to_record(
         fields["namespace"] = int(namespace)
     url = site.url(title) if title else None
     date = timestamp.strip()[:10] or None
-    return Record(url or title, offset, raw, "wikitext", None, url, "utf-8", site.dbname, title or None, date, fields)
+    source = site.dbname if config.name.field else None  # a constant name counts
+    return Record(url or title, offset, raw, "wikitext", None, url, "utf-8", source, title or None, date, fields)

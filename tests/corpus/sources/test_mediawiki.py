@@ -78,6 +78,8 @@ def test_a_page_becomes_a_record_without_its_authors(tmp_path: Path) -> None:
         fields={"page_id": 7},
     )
     assert "某人" not in str(record)
+    (named,), _ = read_all(tmp_path / "a.xml", dump(page(7, "A & B < C")), name="百科")
+    assert named.source is None  # the recipe's name counts
 
 
 def test_what_is_no_article_is_counted(tmp_path: Path) -> None:

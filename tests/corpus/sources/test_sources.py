@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from corpus.build import stages
 from corpus.engine import run as engine_run
 from corpus.engine.errors import UsageError
 from corpus.engine.run import current, run_stages
+from corpus.engine.storage import File
 from corpus.recipe import load_recipe
 from corpus.report.ledger import rules
-from corpus.sources.packing import find_sources, key_of
+from corpus.sources.config import InputConfig
+from corpus.sources.packing import Source, find_sources, key_of, pack
 from tests.corpus.texts import document
 
 RECIPE = """
@@ -152,6 +155,22 @@ def test_a_new_file_or_source_costs_its_own_work(tmp_path: Path, monkeypatch: py
     assert [name for name in ran if name.startswith(("extract", "filter"))] == ["extract/another", "filter/another"]
 
 
+def test_a_new_file_changes_its_own_pack() -> None:
+    limits, draw = InputConfig(task_bytes=1_000_000), random.Random(3)
+    names = [f"{index:04d}" for index in range(2000)]
+    files = [File(f"/in/{name}", draw.randint(1, 60_000), name, name=name) for name in names]
+
+    def packs(*more: File) -> dict[str, int]:
+        tasks = pack(Source("one", files=(*files, *more)), limits)
+        return {task.digest: sum(file.bytes for file in task.inputs) for task in tasks}
+
+    before = packs()
+    assert max(before.values()) <= limits.task_bytes and len(before) < 200
+    for name in names[::40]:
+        after = packs(File("/new", 30_000, "new", name=f"{name}a"))
+        assert sum(after[digest] for digest in after.keys() - before.keys()) <= 2 * limits.task_bytes
+
+
 def test_the_old_section_reads_as_one_source_and_a_list_replaces_a_list(tmp_path: Path) -> None:
     base, child = tmp_path / "base.toml", tmp_path / "child.toml"
     base.write_text('extends = "web_zh"\n[sources]\nsource = "old"\ntext_field = "body"\ntask_bytes = 7\n')
@@ -173,6 +192,20 @@ def test_the_old_section_reads_as_one_source_and_a_list_replaces_a_list(tmp_path
             load_recipe(str(child), [override])
 
 
+def test_filters_of_sources_lie_beside_the_recipe_that_names_them(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base/verse.toml").write_text(VERSE)
+    (tmp_path / "base/words.txt").write_text("词\n")
+    (tmp_path / "base/base.toml").write_text(
+        'extends = "web_zh"\n[[sources]]\npath = "a"\nfilter = "verse.toml"\n'
+        '[[sources]]\npath = "b"\n[sources.filter.blocklist]\nlists = ["words.txt"]\n'
+    )
+    (tmp_path / "child.toml").write_text('extends = "base/base.toml"\n')
+    one, two = (source.filter for source in load_recipe(str(tmp_path / "child.toml")).sources)
+    assert one and one.length.num_chars and one.length.num_chars.min == 5
+    assert two and two.blocklist.lists == (str(tmp_path / "base/words.txt"),)
+
+
 @pytest.mark.parametrize(
     ("recipe", "words", "message"),
     [
@@ -185,7 +218,7 @@ def test_the_old_section_reads_as_one_source_and_a_list_replaces_a_list(tmp_path
         ('[[sources]]\npath = "in"\nname = "a"\n[mixture]\nsources = { b = 2.0 }\n', [], r"'b' is no source: a"),
         ('[[sources]]\npath = "in"\n[filter.blocklist]\nlists = ["none.txt"]\n', [], "none.txt"),
         ('[[sources]]\npath = "in"\n[dedup.contamination]\nfiles = ["none.jsonl"]\n', [], "none.jsonl"),
-        ("sources = []\n", [], "sources: "),
+        ("sources = []\n", [], "sources: an empty list"),
         (
             '[[sources]]\npath = "in"\nname = "a"\n[[sources]]\npath = "b"\nname = "a"\nweight = 2\n',
             [],
