@@ -1,7 +1,8 @@
 """Markdown as it is written, without front matter and HTML comments; the comments in code stay.
 
 Front matter are the lines between `---` at the start; its fields are those of a record: title, date, what `meta` names.
-Of YAML only `name: value` and lists of values are read. A title that stands nowhere is the first `# heading`, or that above `===`.
+Of YAML only `name: value` and lists of values are read. A title that stands nowhere is the first `# heading`, or the
+first above `===`.
 Characters of front matter and comments are counted (`front_matter`, `comments`).
 """
 
