@@ -34,6 +34,7 @@ from corpus.sources.record import BadRecord
 MAX_DEPTH = 2  # an archive in an archive is read
 MAX_DIRECTORY_BYTES = 256 << 20  # a million members or two; `zipfile` holds ten times that
 MAX_END_BYTES = 66_000  # the end record and the longest comment
+EMPTY_BYTES = 22  # of a zip without members
 MAX_NAME_CHARS = 1024
 ENCRYPTED = 0x1
 OFFICE = {"word": "docx", "xl": "left_out.xlsx", "ppt": "left_out.pptx"}  # by the folder of their parts
@@ -81,11 +82,13 @@ def zip_kind(path: Path) -> str:
 
 def _zip_members(path: Path, folder: Path) -> Iterator[Member | BadRecord]:
     try:
-        if (size := directory_bytes(path)) > MAX_DIRECTORY_BYTES:
-            yield BadRecord(0, path.stat().st_size, "too_large", f"zip: a directory of {size:,} bytes")
+        end, size, spare = 0, path.stat().st_size, FREE_BYTES
+        if (num_bytes := directory_bytes(path)) > MAX_DIRECTORY_BYTES:
+            yield BadRecord(0, size, "too_large", f"zip: a directory of {num_bytes:,} bytes")
             return
         with zipfile.ZipFile(path) as archive:
-            end, size, spare = 0, path.stat().st_size, FREE_BYTES
+            if not archive.filelist and size > EMPTY_BYTES + len(archive.comment):
+                yield BadRecord(0, size, "corrupt", "zip: an empty directory of a file that is not empty")
             for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
                 if entry.is_dir():
                     continue
@@ -97,7 +100,7 @@ def _zip_members(path: Path, folder: Path) -> Iterator[Member | BadRecord]:
                 elif entry.compress_type not in METHODS:
                     yield BadRecord(start, entry.compress_size, "corrupt", f"{name}: not packed with deflate")
                 else:
-                    spare += MAX_RATIO * min(entry.compress_size, size - start)
+                    spare += MAX_RATIO * max(0, min(entry.compress_size, size - start))
                     for found in _zip_member(archive, entry, name, folder, spare):
                         spare -= found.path.stat().st_size if isinstance(found, Member) else 0
                         yield found

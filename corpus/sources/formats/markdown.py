@@ -1,7 +1,8 @@
 """Markdown as it is written, without front matter and HTML comments; the comments in code stay.
 
 Front matter are the lines between `---` at the start; its fields are those of a record: title, date, what `meta` names.
-Of YAML only `name: value` and lists of values are read. A title that stands nowhere is the first `# heading`.
+Of YAML only `name: value` and lists of values are read. A title that stands nowhere is the first `# heading`, or the
+first above `===`.
 Characters of front matter and comments are counted (`front_matter`, `comments`).
 """
 
@@ -26,7 +27,8 @@ _FIELD = re.compile(r"([\w-]{1,64})[ \t]*:(?:[ \t]+(.*))?$")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 _FENCE_OR_COMMENT = re.compile(r"^ {0,3}(`{3,}|~{3,})|<!--", re.MULTILINE)
 _CODE_OR_HEADING = re.compile(
-    r"^ {0,3}(`{3,}|~{3,})[^`\n]*+$(?:\n(?! {0,3}\1).*+)*+(?:\n.*+)?+|^# +(\S.*+)", re.MULTILINE
+    r"^ {0,3}(`{3,}|~{3,})[^`\n]*+$(?:\n(?! {0,3}\1).*+)*+(?:\n.*+)?+|^# +(\S.*+)|^([^\s#>=*+-].*+)\n=+[ \t]*$",
+    re.MULTILINE,
 )
 
 
@@ -45,7 +47,8 @@ def read_markdown(path: Path, config: SourcesConfig) -> Iterator[Record | BadRec
         if front:
             removed |= count_removed(("front_matter", line) for line in front[0].splitlines())
         title, date, url = (take(fields, names) for names in (config.title, config.date, config.url))
-        title = title or next((_bare(found[2]) for found in _CODE_OR_HEADING.finditer(body) if found[2]), None)
+        headings = (found[3] or _bare(found[2] or "") for found in _CODE_OR_HEADING.finditer(body))
+        title = title or next(filter(None, headings), None)
         facts = {"url": url, "title": title, "date": date, "fields": fields, "removed": removed}
         yield msgspec.structs.replace(found, text=body, num_read=num_chars(text), **facts)
 

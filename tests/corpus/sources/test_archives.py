@@ -128,6 +128,15 @@ def test_what_zipfile_unpacks_at_once_is_not_unpacked(tmp_path: Path, method: in
     assert not good and bad.kind == "corrupt"
 
 
+def test_a_zip_whose_directory_is_lost_is_not_empty(tmp_path: Path) -> None:
+    data = bytearray(zipped({"a.txt": b"one"}))
+    end = data.rindex(b"PK\x05\x06")
+    data[end + 8 : end + 20] = bytes(8) + struct.pack("<I", end)
+    good, (bad,) = read_all(tmp_path / "a.zip", bytes(data))
+    assert not good and bad.kind == "corrupt"
+    assert read_all(tmp_path / "a.zip", zipped({})) == ([], [])
+
+
 def test_a_header_of_a_tar_that_is_damaged_is_not_its_end(tmp_path: Path) -> None:
     data = tarred({"a.txt": b"one", "b.txt": b"two", "c.txt": b"three"})
     second = data.index(b"b.txt")

@@ -151,6 +151,8 @@ def test_markdown_where_rules_and_code_look_like_something_else(tmp_path: Path) 
     text = "---\n本文讲安装。\n---\n## 安装\n```sh\n# 先更新\n```\n# 学习 C#\n正文\n"
     (record,), bad = read_all(tmp_path / "a.md", text.encode())
     assert (record.title, record.text, record.removed) == ("学习 C#", text, {}) and not bad
+    (record,), _ = read_all(tmp_path / "a.md", "前言\n\n论语\n====\n# 学而\n".encode())
+    assert record.title == "论语"
 
 
 def test_time_grows_linearly() -> None:
