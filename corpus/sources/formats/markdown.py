@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,10 @@ from corpus.sources.formats.wrapped import Removed, count_removed, num_chars
 from corpus.sources.record import BadRecord, Record
 
 MAX_FRONT_CHARS = 64 << 10
-_FRONT = re.compile(r"---[ \t]*\n((?:(?!(?:---|\.\.\.)[ \t]*\n).*\n)*)(?:---|\.\.\.)[ \t]*\n")
 _FIELD = re.compile(r"([\w-]{1,64})[ \t]*:(?:[ \t]+(.*))?$")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 _FENCE_OR_COMMENT = re.compile(r"^ {0,3}(`{3,}|~{3,})|<!--", re.MULTILINE)
-_CODE_OR_HEADING = re.compile(
-    r"^ {0,3}(`{3,}|~{3,})[^`\n]*+$(?:\n(?! {0,3}\1).*+)*+(?:\n.*+)?+|^# +(\S.*+)|^([^\s#>=*+-].*+)\n=+[ \t]*$",
-    re.MULTILINE,
-)
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 def read_markdown(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
@@ -39,25 +36,42 @@ def read_markdown(path: Path, config: SourcesConfig) -> Iterator[Record | BadRec
             yield found
             continue
         text = (found.text or "").removeprefix("\ufeff")
-        front = _FRONT.match(text[:MAX_FRONT_CHARS])
-        fields = front_matter(front[1]) if front else {}
-        if front and front[1].strip() and not fields:  # text between two rules
-            front = None
-        body, removed = without_comments(text[front.end() :] if front else text)
-        if front:
-            removed |= count_removed(("front_matter", line) for line in front[0].splitlines())
+        front = _front(text)
+        fields = front_matter(front)
+        if front.strip("-. \t\n") and not fields:  # text between two rules
+            front = ""
+        body, removed = without_comments(text[len(front) :])
+        removed |= count_removed(("front_matter", line) for line in front.splitlines())
         title, date, url = (take(fields, names) for names in (config.title, config.date, config.url))
-        headings = (found[3] or _bare(found[2] or "") for found in _CODE_OR_HEADING.finditer(body))
-        title = title or next(filter(None, headings), None)
+        title = title or _heading(body)
         facts = {"url": url, "title": title, "date": date, "fields": fields, "removed": removed}
         yield msgspec.structs.replace(found, text=body, num_read=num_chars(text), **facts)
 
 
-def _bare(heading: str) -> str:
-    """A heading without the marks behind it: `# 论语 #`, but C#."""
-    heading = heading.rstrip()
-    rest = heading.rstrip("#")
-    return rest.rstrip() if rest.endswith(" ") else heading
+def _front(text: str) -> str:
+    """Front matter with the rules around it, or nothing."""
+    lines = text[:MAX_FRONT_CHARS].split("\n")
+    ends = (number for number, line in enumerate(lines[1:-1], 1) if line.rstrip() in ("---", "..."))
+    end = next(ends, 0) if lines[0].rstrip() == "---" else 0
+    return "".join(f"{line}\n" for line in lines[: end + 1]) if end else ""
+
+
+def _heading(text: str) -> str | None:
+    """The first heading of the first level, `# 论语 #` or above a line of `=`, outside of fenced code."""
+    fence = before = ""
+    for line in StringIO(text):
+        if found := _FENCE.match(line):
+            fence = ("" if found[1].startswith(fence) else fence) if fence else found[1]
+        elif not fence:
+            line = line.strip()
+            if line.startswith("# "):
+                heading = line[2:].strip()
+                bare = heading.rstrip("#")
+                return bare.rstrip() if bare.endswith(" ") else heading  # C# stays
+            if before and line and not line.strip("="):
+                return before
+            before = "" if line[:1] in tuple("#>=*+-") else line
+    return None
 
 
 def front_matter(text: str) -> dict[str, Any]:
