@@ -11,11 +11,13 @@ PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n auto
 
 INPUT ?=
 RECIPE ?= $(if $(INPUT),web_zh,demo)
-OUT ?= build/$(if $(INPUT),corpus,demo$(if $(DEMO_NEWS),-news))
+# files of one's own: INPUT, or what a recipe of one's own names
+own = $(or $(INPUT),$(filter %.toml,$(RECIPE)))
+OUT ?= build/$(if $(own),corpus,demo$(if $(DEMO_NEWS),-news))
 DATA ?= $(OUT)
 CONFIG ?= demo
 NPROC ?= $(or $(filter-out 0,$(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU')),2)
-SOURCE = $(or $(INPUT),$(OUT)-input/demo-*)
+SOURCE = $(if $(own),$(INPUT),$(OUT)-input/demo-*)
 STEPS ?=
 SET ?=
 MACHINE ?= $(if $(shell command -v nvidia-smi 2>/dev/null),,cpu)
@@ -47,7 +49,7 @@ help:  ## list the targets and the variables
 	@echo
 	@awk 'BEGIN { FS = "^## " } /^## / { print "  " $$2 }' Makefile
 ## Variables (make TARGET NAME=value):
-##   INPUT='data/*.jsonl.zst'  your own text: WARC, JSONL, Parquet or plain text (default: the demo's, fetched)
+##   INPUT='data/*.jsonl.zst'  your own text, in any format of docs/inputs.md (default: what RECIPE=my.toml names, or the demo's, fetched)
 ##   RECIPE=web_zh|my.toml     what to keep and how (default: web_zh for your text, demo for the demo)
 ##   OUT=build/my              where the dataset goes (default: build/corpus, build/demo, build/demo-news)
 ##   SEEDS='URL... FILE...'    where `make crawl` begins: URLs, and files that hold one a line
@@ -90,7 +92,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.corpus-stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "== installing the corpus tools into $(VENV) (about a minute; no torch)"
-	@$(PIP) -e '.[corpus]'
+	@$(PIP) -e '.[corpus,documents,ledger]'
 	@touch $@
 
 $(VENV)/.pretrain-stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
@@ -121,8 +123,8 @@ crawl-demo: $(VENV)/.crawl-stamp  ## serve a web of our own on loopback, crawl i
 
 corpus: $(VENV)/.corpus-stamp  ## text -> clean, deduplicated, tokenized dataset (the demo's text, or INPUT=)
 	@$(RUN) -m tokenizer check --recipe '$(RECIPE)' > /dev/null  # a mistake is told before the work, not after
-	@$(if $(INPUT),,$(RUN) -m tools.demo.input --out '$(OUT)-input' $(if $(DEMO_NEWS),--news))
-	@$(RUN) -m corpus run --recipe '$(RECIPE)' --input '$(SOURCE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
+	@$(if $(own),,$(RUN) -m tools.demo.input --out '$(OUT)-input' $(if $(DEMO_NEWS),--news))
+	@$(RUN) -m corpus run --recipe '$(RECIPE)' $(if $(SOURCE),--input '$(SOURCE)') --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
 	@$(RUN) -m tokenizer run --recipe '$(RECIPE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
 	@$(RUN) -m corpus report '$(OUT)' > /dev/null
 

@@ -116,6 +116,24 @@ python -m corpus explain build/my '00003.jsonl.gz:offset 1234' --json
 python -m corpus explain build/my https://example.org/page.html --lines --input 'crawl/*.warc.gz'
 """,
     ),
+    "ledger": Command(
+        "corpus.commands.ledger",
+        "count or list documents by how they ended, with DuckDB",
+        """
+python -m corpus ledger build/my --group source
+python -m corpus ledger build/my --group source,rule --where "stage = 'filter'"
+python -m corpus ledger build/my --where "rule = 'quality.score' AND value > 0.4" --columns id,value,url --limit 20
+python -m corpus ledger build/my --where "kind = 'error'" --format csv --output errors.csv
+""",
+    ),
+    "diff": Command(
+        "corpus.commands.diff",
+        "show which documents another build keeps or drops",
+        """
+python -m corpus diff build/monday build/tuesday
+python -m corpus diff build/monday build/tuesday --format parquet --output changed.parquet
+""",
+    ),
 }
 
 

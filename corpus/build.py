@@ -18,10 +18,10 @@ from corpus.dedup.passages.line_stages import LineCountsStage, LineKeysStage, Re
 from corpus.dedup.passages.substring_stages import CutTextStage, PassageKeysStage, PassageRanksStage, SubstringsStage
 from corpus.engine.config import check_resources
 from corpus.engine.stage import Stage
-from corpus.engine.storage import File
 from corpus.filters.stage import FilterStage
 from corpus.mixture import MixtureStage, MixtureTotalsStage
 from corpus.recipe import Recipe
+from corpus.sources.packing import Source
 from corpus.sources.stage import ExtractStage
 
 OPTIONAL_STAGES = tuple(  # which a recipe may do without
@@ -41,8 +41,8 @@ def check_recipe_resources(recipe: Recipe, where: str) -> None:
     check_resources(recipe.resources, [*(stage.name for stage in stages(recipe, ())), *TOKENIZER_STAGES], where)
 
 
-def stages(recipe: Recipe, inputs: Sequence[File]) -> list[Stage]:
-    """The stages of a corpus build, in order; `inputs` are the files to read, each once."""
+def stages(recipe: Recipe, sources: Sequence[Source]) -> list[Stage]:
+    """The stages of a corpus build, in order; `sources` hold the files to read, each once."""
     lines = recipe.dedup.repeated_lines
     cutting = [LineKeysStage(lines), LineCountsStage(lines), RepeatedLinesStage(lines)] if lines else []
     documents = "repeated_lines" if lines else "filter"
@@ -57,8 +57,8 @@ def stages(recipe: Recipe, inputs: Sequence[File]) -> list[Stage]:
     )
     survivors = CutTextStage if copied else TextStage
     return [
-        ExtractStage(tuple(inputs), recipe.sources, recipe.extract),  # records -> documents; bad records end here
-        FilterStage(recipe.filter),  # edit lines, measure, decide, mask -> kept documents
+        ExtractStage(tuple(sources), recipe.input, recipe.extract, recipe.text),  # records -> documents
+        FilterStage(recipe.filter, recipe.own_filters(sources)),  # edit lines, measure, decide, mask -> kept documents
         *cutting,  # lines that stand on many pages of a site -> documents without them
         *clean,  # documents that hold no evaluation item
         SignaturesStage(recipe.dedup, documents),  # exact keys and MinHash per document, band keys by range

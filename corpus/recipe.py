@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import glob
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from corpus.crawl.config import CrawlConfig
 from corpus.dedup import DedupConfig
 from corpus.dedup.contamination.stage import RULE as CONTAMINATION
 from corpus.engine import storage
-from corpus.engine.config import Resources, Strict, find_recipe, load_toml, parse
+from corpus.engine.config import (
+    SECTION_DEPTH,
+    BesideRecipe,
+    Resources,
+    Strict,
+    find_recipe,
+    load_toml,
+    merge,
+    parse,
+    place_paths,
+)
 from corpus.engine.errors import WenhaiError
 from corpus.engine.toml import dump
 from corpus.extract import ExtractConfig
 from corpus.filters import FilterConfig
 from corpus.mixture import MixtureConfig
-from corpus.sources import SourcesConfig
+from corpus.sources.config import InputConfig, SourcesConfig
+from corpus.sources.packing import Source
+from corpus.sources.template import TextConfig
 
 RECORD_NAME = "recipe.json"
 RECORD_FORMAT = 1
@@ -35,19 +48,61 @@ class CardConfig(Strict):
     contact: str = ""  # whom to ask for the removal of a text
 
 
+class RecipeSource(SourcesConfig):
+    """A source with a filter of its own: a recipe whose [filter] counts here, or sections that are laid over ours."""
+
+    filter: Annotated[FilterConfig | None, BesideRecipe(is_recipe=True)] = None
+
+
 class Recipe(Strict):
     """The sections of a recipe; `tokenizer` is checked by the tokenizer package, which reads the same file."""
 
     description: str = ""
-    crawl: CrawlConfig | None = None  # absent: documents come from --input alone
-    sources: SourcesConfig = SourcesConfig()
+    crawl: CrawlConfig | None = None  # absent: documents come from files alone
+    input: InputConfig = InputConfig()
+    sources: tuple[RecipeSource, ...] = Field(default=(RecipeSource(),), strict=False)
     extract: ExtractConfig = ExtractConfig()
+    text: TextConfig = TextConfig()
     filter: FilterConfig
     dedup: DedupConfig = DedupConfig()
     mixture: MixtureConfig | None = None  # absent: the tokenizer takes every document once
     tokenizer: dict[str, Any] = {}
     resources: dict[str, Resources] = {}  # by stage; a cluster places tasks by it, and no byte depends on it
     card: CardConfig = CardConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_one_source(cls, values: Any) -> Any:
+        """One table [sources] is a list of one; its limits of tasks and shards stand in [input] now."""
+        if not isinstance(values, Mapping) or not isinstance(values.get("sources"), Mapping):
+            return values
+        sources, limits = dict(values["sources"]), values.get("input", {})
+        moved = {name: sources.pop(name) for name in InputConfig.model_fields if name in sources}
+        return {**values, "sources": [sources], **({"input": {**moved, **limits}} if moved else {})}
+
+    @model_validator(mode="after")
+    def _weighs_sources(self) -> Self:
+        if not self.sources:
+            raise ValueError("sources: an empty list; leave it out to read --input")
+        said = dict.fromkeys((glob.escape(source.name.default), source.weight) for source in self.sources)
+        weights = {name: weight for name, weight in said if weight != 1}
+        if not weights:
+            return self
+        if twice := sorted(name for name, weight in said if weights.get(name, weight) != weight):
+            raise ValueError(f"sources: {twice[0]} is the name of several sources, and they have different weights")
+        if self.mixture is not None and (self.mixture.shares or self.mixture.sources.keys() & weights.keys()):
+            raise ValueError("sources: a weight, and [mixture] says another thing of the same source: give one of them")
+        sources = {**(self.mixture.sources if self.mixture else {}), **weights}
+        base = {} if self.mixture is None else self.mixture.model_dump(exclude={"sources"})
+        object.__setattr__(self, "mixture", MixtureConfig(**base, sources=sources))
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_what_it_writes(self) -> Self:
+        for name in self.text.meta_names:
+            if not any({name, "*"} & set(source.meta) for source in self.sources):
+                raise ValueError(f'text.template: {{meta.{name}}} is kept by no source; give one meta = ["{name}"]')
+        return self
 
     @model_validator(mode="after")
     def _measured(self) -> Self:
@@ -57,6 +112,11 @@ class Recipe(Strict):
                 f"mixture.buckets: {CONTAMINATION} is measured by [dedup.contamination], which is not here"
             )
         return self
+
+    def own_filters(self, sources: Sequence[Source]) -> dict[str, FilterConfig]:
+        """The filters of sources that have one of their own, by the sources' keys."""
+        own = {source.key: source.config.filter for source in sources if isinstance(source.config, RecipeSource)}
+        return {key: config for key, config in own.items() if config is not None}
 
 
 @dataclass(frozen=True)
@@ -75,7 +135,21 @@ class RecordedRecipe:
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """Load and check a recipe; `overrides` are `section.key=value` strings."""
     path = find_recipe(name)
-    return parse(Recipe, load_toml(path, overrides), str(path))
+    return parse(Recipe, _with_filters(load_toml(path, overrides, Recipe)), str(path), overrides)
+
+
+def _with_filters(values: dict[str, Any]) -> dict[str, Any]:
+    """Each source's `filter` as the whole section it means: that of another recipe, or its keys over those of ours."""
+    sources = values.get("sources")
+    for source in sources if isinstance(sources, list) else [sources]:
+        if not isinstance(source, dict):
+            continue
+        own = source.get("filter")
+        if isinstance(own, str):
+            source["filter"] = load_toml(find_recipe(own), model=Recipe).get("filter", {})
+        elif isinstance(own, dict):
+            source["filter"] = merge(values.get("filter", {}), own, SECTION_DEPTH - 1)
+    return values
 
 
 def record_recipe(out: str, name: str, overrides: Sequence[str] = (), earlier: Mapping[str, str] | None = None) -> None:
@@ -85,9 +159,9 @@ def record_recipe(out: str, name: str, overrides: Sequence[str] = (), earlier: M
         "format": RECORD_FORMAT,
         "name": name,
         "text": path.read_text(encoding="utf-8"),
-        "base": dump(load_toml(path)),
+        "base": dump(load_toml(path, model=Recipe)),
         "overrides": list(overrides),
-        "values": dump(load_toml(path, overrides)),
+        "values": dump(load_toml(path, overrides, Recipe)),
     }
     if earlier:
         values["earlier"] = dict(earlier)
@@ -107,6 +181,8 @@ def recorded_recipe(out: str) -> RecordedRecipe | None:
         ):
             raise ValueError("a key is missing, or no string")
         base, values = (tomllib.loads(record[key]) for key in ("base", "values"))  # TOML: the order of rules counts
+        for recorded in (base, values):  # of before: from the current folder
+            place_paths(recorded, Recipe)
     except (TypeError, ValueError, RecursionError) as error:
         raise WenhaiError(
             f"{url}: damaged ({type(error).__name__}). Remove it and finish `python -m corpus run` with the recipe "

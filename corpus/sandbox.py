@@ -46,7 +46,15 @@ IDLE_SECONDS = 20.0  # after which a child without work leaves
 WAIT_RATIO = 10  # wall time that an item may take, over its CPU time
 RECYCLE_RATIO = 0.25  # share of the memory limit by which a child may have grown between batches
 FLUSH_BYTES = 256 << 10
-OWN_FAULTS = {"time", "memory", "signal SIGSEGV", "signal SIGABRT", "signal SIGFPE", "signal SIGILL"}  # of an item
+OWN_FAULTS = {
+    "time",
+    "memory",
+    "signal SIGSEGV",
+    "signal SIGABRT",
+    "signal SIGFPE",
+    "signal SIGILL",
+    "signal SIGTRAP",
+}  # of an item
 MEMORY_EXIT = 77  # how a child says that an allocation failed
 _INDEX = struct.Struct("<Q")
 _encode = msgspec.msgpack.Encoder().encode
@@ -148,23 +156,24 @@ def _deaths_at_end(results: Sequence[bytes | Death | None], before: int) -> int:
     return before + count
 
 
-_shared: dict[int, Sandbox] = {}
+_shared: dict[tuple[int, str], Sandbox] = {}  # by process and function
 
 
 def shared_sandbox(function: str, limits: Limits) -> Sandbox:
-    """This process's sandbox, kept from one call to the next: starting a child costs half a second."""
-    mine = _shared.get(os.getpid())
-    if mine is None or (mine.function, mine.limits) != (function, limits):
+    """This process's sandbox for a function, kept from one call to the next: starting a child costs half a second."""
+    mine = _shared.get((os.getpid(), function))
+    if mine is None or mine.limits != limits:
         if mine is not None:
             mine.close()
-        mine = _shared[os.getpid()] = Sandbox(function, limits)
+        mine = _shared[os.getpid(), function] = Sandbox(function, limits)
     return mine
 
 
 @atexit.register
 def _close_shared() -> None:
-    if mine := _shared.pop(os.getpid(), None):
-        mine.close()
+    for pid, function in list(_shared):
+        if pid == os.getpid():
+            _shared.pop((pid, function)).close()
 
 
 class _Child:

@@ -439,7 +439,7 @@ def load_config(name_or_path: str, overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         UsageError: there is no such file, or it has errors; all of them are listed.
     """
-    return parse(RunConfig, *read_config(name_or_path, overrides))
+    return parse(RunConfig, *read_config(name_or_path, overrides), overrides)
 
 
 def read_config(name_or_path: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:

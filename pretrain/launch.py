@@ -22,6 +22,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
+from corpus.engine.executor import available_cpus
 from pretrain.errors import LostRank
 from pretrain.signals import signal_handler
 
@@ -112,7 +113,7 @@ def start_ranks(
         variables: of the environment, over what this process has.
         outputs: a file for each rank, which takes what it prints.
     """
-    threads = max(1, (os.cpu_count() or 1) // num_ranks)
+    threads = max(1, available_cpus() // num_ranks)
     host, port = nodes.master or ("127.0.0.1", str(_free_port()))
     environment = {
         "OMP_NUM_THREADS": str(threads),

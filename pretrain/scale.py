@@ -34,6 +34,7 @@ from corpus.engine.chart import Point as Dot
 from corpus.engine.chart import Series, picture, plot
 from corpus.engine.config import Strict, parse
 from corpus.engine.errors import UsageError
+from corpus.engine.executor import available_cpus
 from pretrain.batch_size import check_batch_sizes, local_batches
 from pretrain.config import RunConfig, load_config, named_configs, with_vocab_size
 from pretrain.corpora import order_from
@@ -207,7 +208,7 @@ def _point(kind: Kind, config: RunConfig, world: World, seconds: list[float], ar
         layout=" x ".join(f"{axis} {size}" for axis, size in axes.items() if size > 1) or "one rank",
         device=world.device.type,
         machine=processor_name(world.device),
-        cores=len(os.sched_getaffinity(0)),
+        cores=available_cpus(),
         ranks_per_node=int(os.environ.get("LOCAL_WORLD_SIZE", world.size)),
         threads=torch.get_num_threads(),
         tokens=str(args.data or "random"),

@@ -39,6 +39,7 @@ import torch
 from corpus.engine import durable
 from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
+from corpus.engine.executor import available_cpus
 from pretrain.batch_size import local_batches
 from pretrain.config import ParallelConfig, RunConfig, load_config, named_configs, to_json
 from pretrain.console import log_message
@@ -256,7 +257,7 @@ def _grid(base: RunConfig, args: argparse.Namespace, refused: Mapping[str, Seque
         machine=processor_name(_device(base)),
         steps=args.steps,
         warm_up=args.warm_up,
-        cores=len(os.sched_getaffinity(0)),
+        cores=available_cpus(),
         device=_device(base).type,
         tokens_per_step=base.training.global_batch_size * base.model.sequence_length,
         flops_per_token=flops_per_token(base.model),

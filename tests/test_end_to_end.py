@@ -68,7 +68,7 @@ def train_arguments(data: Path, out: Path) -> list[str]:
 
 
 def build(inputs: Path, out: Path, workers: int) -> None:
-    shards = ["--set", "sources.task_bytes=20000"]
+    shards = ["--set", "input.task_bytes=20000"]
     words = ["--out", str(out), "--workers", str(workers), "--quiet"]
     assert corpus(["run", "--recipe", "web_zh", "--input", str(inputs / "*.jsonl"), *words, *shards]) == 0
     assert tokenizer(["run", "--recipe", "web_zh", *words, *TOKENIZER]) == 0

@@ -1,4 +1,3 @@
 """What doctest must not import here: these run where the peers are installed."""
 
-collect_ignore = ["datatrove_filter.py"]
 collect_ignore_glob = ["bench/peers/*_*.py"]

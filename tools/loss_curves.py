@@ -22,6 +22,7 @@ import numpy as np
 from corpus.engine.cli import add_examples
 from corpus.engine.errors import UsageError, WenhaiError
 from pretrain.evaluation.kneser_ney import ORDERS
+from tokenizer.commands.compare import short_names
 from tools.plot import Line, write_lines
 
 EXAMPLES = """
@@ -99,9 +100,10 @@ def baselines(run: Path) -> dict[str, float]:
 def lines(curves: dict[Path, Curve], steps: Sequence[int], levels: dict[str, float]) -> list[Line]:
     """A line for each run, all but the first dashed, and a level one for each baseline."""
     x = np.array(steps, dtype=np.float64)
+    names = short_names([str(path) for path in curves])
     drawn = [
-        Line(path.name, x, np.array([curve[step] for step in steps]), dashed=number > 0)
-        for number, (path, curve) in enumerate(curves.items())
+        Line(name, x, np.array([curve[step] for step in steps]), dashed=name != names[0])
+        for name, curve in zip(names, curves.values(), strict=True)
     ]
     ends = np.array([0.0, x[-1]])
     return drawn + [Line(name, ends, np.full(2, bits), dashed=True) for name, bits in levels.items()]

@@ -147,7 +147,7 @@ def project(corpus: Corpus, recipe: Recipe, rates: Mapping[str, Rate]) -> list[W
     """Every stage of a build and of the tokenizer, in order."""
     upstream: dict[str, Folder] = {"extract": manifest_of("extract", corpus, corpus.shards)}
     stored = corpus.text_bytes / COMPRESSION  # input files, of `task_bytes` each
-    found = [_work("extract", max(1, round(stored / recipe.sources.task_bytes)), corpus, rates, stored, {})]
+    found = [_work("extract", max(1, round(stored / recipe.input.task_bytes)), corpus, rates, stored, {})]
     disk = {"extract": found[0].disk_bytes}
     for stage in stages(recipe, ())[1:]:
         tasks = _num_tasks(stage, upstream, corpus)
@@ -352,7 +352,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(show_rates(rates, kept))
         return
     recipe = load_recipe(options.recipe, options.set)
-    shards = max(1, math.ceil(options.bytes / recipe.sources.shard_bytes))
+    shards = max(1, math.ceil(options.bytes / recipe.input.shard_bytes))
     corpus = Corpus(int(options.documents), int(options.bytes), shards, kept, recipe.dedup)
     machines = [Machines(nodes, options.cores, options.network_gbit * 1e9 / 8) for nodes in options.nodes]
     told = render(corpus, project(corpus, recipe, rates), machines, options.requests)

@@ -6,7 +6,6 @@ import argparse
 import gzip
 import io
 import json
-import os
 import re
 import shlex
 import sys
@@ -24,6 +23,7 @@ from corpus.engine import storage
 from corpus.engine.cli import add_executor_arguments, cluster_address
 from corpus.engine.config import apply_overrides, parse, set_options
 from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.executor import available_cpus
 from corpus.engine.progress import Progress
 from corpus.engine.run import run_stages
 from corpus.engine.running import duration
@@ -97,9 +97,7 @@ def main(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--rate {arguments.rate}: give MB a second, more than 0.")
     if not config.http.contact and any(map(is_http, [base, *arguments.index])):
         raise UsageError("--contact: say whom the server's owner can turn to, for example --contact you@example.org")
-    workers = (
-        min(DEFAULT_WORKERS, os.cpu_count() or 1) if arguments.workers is None and not address else arguments.workers
-    )
+    workers = min(DEFAULT_WORKERS, available_cpus()) if arguments.workers is None and not address else arguments.workers
     stages = (_whole_stages if arguments.whole else _capture_stages)(arguments, config, base)
     if arguments.whole and arguments.dry_run:
         told: dict[str, Any] = _estimate_files(stages[0], config, arguments.rate)
@@ -128,7 +126,7 @@ def _config(arguments: argparse.Namespace) -> CommonCrawlConfig:
     }
     values = apply_overrides({}, arguments.set)
     set_options(values, options)
-    return parse(CommonCrawlConfig, values, "commoncrawl")
+    return parse(CommonCrawlConfig, values, "commoncrawl", arguments.set)
 
 
 def _capture_stages(arguments: argparse.Namespace, config: CommonCrawlConfig, base: str) -> list[Stage]:

@@ -39,7 +39,7 @@ class Judge:
             return Outcome(NOT_MODIFIED, status)  # what was known of the page stays
         if status in REDIRECTS:
             return self._moved(claim, url, fetched)
-        if status != 200:  # what corpus/sources/warc.py takes for a page; a 203 is a proxy's version of one
+        if status != 200:  # what corpus/sources/formats/warc.py takes for a page; a 203 is a proxy's version of one
             return Outcome(f"error:http_{status}", status, fetched.wire_bytes)
         return self._page(claim, url, fetched)
 

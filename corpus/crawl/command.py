@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from corpus.crawl.config import CrawlConfig, NetworkConfig
-from corpus.engine.config import apply_overrides, load_toml, parse, set_options
+from corpus.engine.config import Strict, apply_overrides, load_toml, parse, set_options
 from corpus.engine.errors import UsageError
 
 SECTION = "crawl"
@@ -25,6 +25,12 @@ FLAGS = {  # option of argparse: where it goes below [crawl]
     "allow_address": "network.allow_addresses",
 }
 UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+class _Recipe(Strict):
+    """So that errors carry the path as it stands in the file."""
+
+    crawl: CrawlConfig
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +70,7 @@ def config_of(arguments: argparse.Namespace) -> CrawlConfig:
     Raises:
         UsageError: a value is wrong or missing, with its option or dotted path.
     """
-    values = load_toml(Path(arguments.config)).get(SECTION, {}) if arguments.config else {}
+    values = load_toml(Path(arguments.config), model=_Recipe).get(SECTION, {}) if arguments.config else {}
     if not isinstance(values, dict):
         raise UsageError(f"{arguments.config}: {SECTION} is a section of keys, not a value.")
     set_options(values, {path: getattr(arguments, option) for option, path in FLAGS.items()})
@@ -81,7 +87,7 @@ def config_of(arguments: argparse.Namespace) -> CrawlConfig:
     ):
         if key not in values:
             raise UsageError(advice)
-    return parse(CrawlConfig, values, arguments.config or "crawl")
+    return parse(_Recipe, {SECTION: values}, arguments.config or "crawl", arguments.set).crawl
 
 
 def _add_network(network: dict[str, Any], arguments: argparse.Namespace) -> None:

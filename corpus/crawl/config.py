@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from corpus.engine.config import Strict
+from corpus.engine.config import RecipePath, Strict
 
 
 class NetworkConfig(Strict):
@@ -18,7 +18,7 @@ class NetworkConfig(Strict):
     resolve: dict[str, str] = {}
     """Addresses of hosts that are not asked of the resolver, as `curl --resolve`; the guard checks them all the
     same."""
-    ca_file: str | None = None
+    ca_file: RecipePath | None = None
     """Certificates (PEM) to trust instead of the system's."""
     connect_seconds: float = Field(default=10.0, gt=0)
     first_byte_seconds: float = Field(default=20.0, gt=0)
@@ -74,7 +74,7 @@ class BudgetConfig(Strict):
 class CrawlConfig(Strict):
     """[crawl]: where to begin, how far to go, and how to behave on the way."""
 
-    seeds: tuple[str, ...] = Field(strict=False, min_length=1)
+    seeds: tuple[RecipePath, ...] = Field(strict=False, min_length=1)
     """URLs, and files that hold one URL a line (# begins a comment)."""
     contact: str = Field(min_length=1)
     """An e-mail address or a page that tells a site's owner whom to write to; part of the user agent. Required."""

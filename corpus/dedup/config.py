@@ -19,7 +19,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from corpus.engine.config import Strict
+from corpus.engine.config import RecipePath, Strict
 
 MAX_BANDS = 255  # a band's number is one byte of its key, 255 stands for the exact key
 
@@ -40,7 +40,9 @@ class RepeatedLinesConfig(Strict):
 class ContaminationConfig(Strict):
     """[dedup.contamination]: documents that contain items of these evaluation files (contamination.py)."""
 
-    files: tuple[str, ...] = Field(strict=False, min_length=1, description="paths, globs or URLs; one item a line")
+    files: tuple[RecipePath, ...] = Field(
+        strict=False, min_length=1, description="paths, globs or URLs; one item a line"
+    )
     ngram: int = Field(default=10, ge=4, le=64, description="folded characters")
     max_share: float = Field(default=0.5, ge=0, lt=1, description="of an item's n-grams that a document may hold")
     action: Literal["remove", "flag"] = "remove"
@@ -93,7 +95,7 @@ class DedupConfig(Strict):
         default="simplified",
         description="of two editions, which stays whatever else is better; to Simplified conversion makes fewer errors",
     )
-    earlier: tuple[str, ...] = Field(
+    earlier: tuple[RecipePath, ...] = Field(
         default=(),
         strict=False,
         description="OUT folders of finished builds, in any order; what resembles a document kept there is dropped",

@@ -1,6 +1,7 @@
 """What every command line of ours does the same way: messages on stderr, exit codes, a closed pipe, Ctrl-C.
 
-Exit codes: 0 done, 1 failed, 2 usage, recipe or configuration, 3 another run holds the lock, 75 stopped but resumable.
+Exit codes: 0 done, 1 failed, 2 usage, recipe or configuration, 3 another run holds the lock, 4 the input needs a look,
+75 stopped but resumable.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from corpus.engine.errors import Stopped, UsageError, WenhaiError
 
 EXIT_CODES = """
 exit codes: 0 done, 1 failed, 2 usage, recipe or configuration, 3 another run holds the folder,
-            75 stopped, run again to resume
+            4 the input needs a look, 75 stopped, run again to resume
 """
+
+CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}  # names hold some
 
 
 class Command(NamedTuple):
@@ -73,7 +76,7 @@ def run_command(program: str, parser: argparse.ArgumentParser, arguments: Sequen
         sys.stdout.flush()
         return 0
     except WenhaiError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        print(f"{program}: {str(error).translate(CONTROLS)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print(f"{program}: stopped. Run the same command again to resume.", file=sys.stderr)
@@ -101,7 +104,9 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=1))
 
 
-def add_executor_arguments(parser: argparse.ArgumentParser, default: str = "one a core") -> None:
+def add_executor_arguments(
+    parser: argparse.ArgumentParser, default: str = "one a CPU that this process may use"
+) -> None:
     """Who does the tasks of a run: `--workers`, `--executor`, `--address`."""
     parser.add_argument("--workers", type=int, metavar="N", help=f"processes (default: {default}; 0: none)")
     parser.add_argument(

@@ -11,19 +11,38 @@ file and of all modules of ours that it reaches by imports.
 from __future__ import annotations
 
 import ast
+import atexit
 import hashlib
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from corpus.engine.durable import private_cache
+from corpus.engine.errors import WenhaiError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_CACHE = os.environ.get("NUMBA_CACHE_DIR") or str(private_cache() / "numba")
+
+def _cache_folder() -> str:
+    """$NUMBA_CACHE_DIR, or a private folder; where it cannot be written, one for this process and those it starts."""
+    try:
+        folder = os.environ.get("NUMBA_CACHE_DIR") or str(private_cache() / "numba")
+        os.makedirs(folder, 0o700, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except (OSError, RuntimeError, WenhaiError) as error:  # RuntimeError: there is no home
+        own = tempfile.mkdtemp(prefix="wenhai-")
+        atexit.register(shutil.rmtree, own, ignore_errors=True)
+        print(f"wenhai: compiled code is not kept, so each start takes seconds longer: {error}", file=sys.stderr)
+        return own
+
+
+_CACHE = _cache_folder()
 os.environ["NUMBA_CACHE_DIR"] = _CACHE
 import numba  # noqa: E402  (reads NUMBA_CACHE_DIR when it is imported)
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import copy
 import difflib
+import glob
 import math
+import os
 import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import pydantic
 
@@ -33,6 +36,20 @@ class Strict(pydantic.BaseModel):
 
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
+
+
+@dataclass(frozen=True)
+class BesideRecipe:
+    """Marks a key whose strings are paths: a relative one lies beside the file that says it (`load_toml`)."""
+
+    names: tuple[str, ...] = ()
+    """Strings that are no paths, as the names of built-in lists."""
+    is_recipe: bool = False
+    """Whether it is a recipe, which may be the name of a built-in one."""
+
+
+RecipePath = Annotated[str, BesideRecipe()]
+"""A path, glob or URL in a recipe; fields may be `RecipePath | None`, `tuple[RecipePath, ...]`, ..."""
 
 
 class Resources(Strict):
@@ -58,19 +75,23 @@ def check_resources(resources: Mapping[str, Resources], stages: Sequence[str], w
             raise UsageError(f"{where}: resources.{name}: no such stage; {hint}")
 
 
-def find_recipe(recipe: str) -> Path:
-    """The file of a recipe: a path (it ends in .toml or holds a slash), or the name of a built-in one.
+def find_recipe(recipe: str, folder: Path = Path()) -> Path:
+    """The file of a recipe: a path from `folder` (it ends in .toml or holds a slash), or the name of a built-in one.
 
     Raises:
         UsageError: no built-in recipe has this name; it says which there are.
     """
-    if recipe.endswith(".toml") or "/" in recipe:
-        return Path(recipe)
+    if _is_path(recipe):
+        return folder / recipe
     names = sorted(path.stem for path in RECIPES.glob("*.toml"))
     if recipe in names:
         return RECIPES / f"{recipe}.toml"
     listing = f"{nearest_of(recipe, names)} built-in recipes: {', '.join(names)}".lstrip()
     raise UsageError(f"unknown recipe {recipe!r}; {listing}. The name of a file ends in .toml.")
+
+
+def _is_path(recipe: str) -> bool:
+    return recipe.endswith(".toml") or "/" in recipe
 
 
 def nearest_of(name: str, names: Sequence[str]) -> str:
@@ -79,19 +100,81 @@ def nearest_of(name: str, names: Sequence[str]) -> str:
     return f"did you mean {nearest[0]}?" if nearest else ""
 
 
-def load_toml(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+def load_toml(
+    path: Path, overrides: Sequence[str] = (), model: type[pydantic.BaseModel] | None = None
+) -> dict[str, Any]:
     """Read a TOML file (at most 1 MiB) and apply `a.b=value` overrides on top.
 
     `extends = "web_zh"` (or a path, from the file's own folder) starts from another file: sections are merged key by
     key, and a key's value, a range too, replaces the other whole.
 
+    Values that `model` calls a `RecipePath` become absolute: those of a file from its folder, those of overrides from
+    the current one.
+
     Raises:
-        UsageError: missing, too large, not TOML, nested too deeply, extends itself, or an override without `=`.
+        UsageError: missing, too large, not TOML, nested too deeply, extends itself, an override without `=`, or a path
+            as `relative_to` refuses it.
     """
-    return apply_overrides(_load(path, ()), overrides)
+    values = apply_overrides(_load(path, (), model), overrides)
+    if model is not None:
+        place_paths(values, model)
+    return values
 
 
-def _load(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+def relative_to(folder: Path, path: str, where: str) -> str:
+    """A path or glob from `folder` as an absolute one; URLs and absolute paths stay. `where` names it in the error.
+
+    Raises:
+        UsageError: nothing stands there but in the current folder, from which recipes of before were read.
+    """
+    if "://" in path or "\0" in path or os.path.isabs(path):
+        return path
+    beside = os.path.abspath(os.path.join(folder, path))
+    if not _matches(str(folder), path) and _matches("", path):
+        raise UsageError(
+            f"{where}: {path} is looked for beside the recipe, and stands in the current folder. "
+            f"Write {os.path.relpath(path, folder)}, or move it to {beside}."
+        )
+    return beside
+
+
+def _matches(folder: str, path: str) -> bool:
+    if os.path.lexists(os.path.join(folder, path)):
+        return True
+    return glob.has_magic(path) and any(True for _ in glob.iglob(path, root_dir=folder or None, recursive=True))
+
+
+def place_paths(
+    values: dict[str, Any], model: type[pydantic.BaseModel], path: Path = Path("--set"), section: str = ""
+) -> None:
+    """Make the paths that `model` knows absolute, from the folder of the recipe `path`; raises as `relative_to`."""
+    for key in values.keys() & model.model_fields.keys():
+        field, value, name = model.model_fields[key], values[key], f"{section}{key}"
+        marker = _marker(field.annotation, field.metadata)
+        if marker is not None:
+            values[key] = _placed(value, marker, path, f"{path}: {name}")
+        for inner in _models_in(field.annotation):
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, dict):
+                    place_paths(part, inner, path, f"{name}.")
+
+
+def _placed(value: Any, marker: BesideRecipe, path: Path, where: str) -> Any:
+    if isinstance(value, list):
+        return [_placed(part, marker, path, where) for part in value]
+    if not isinstance(value, str) or value in marker.names or (marker.is_recipe and not _is_path(value)):
+        return value  # another type is for the model to refuse
+    return relative_to(path.parent, value, where)
+
+
+def _marker(annotation: Any, metadata: Sequence[Any] = ()) -> BesideRecipe | None:
+    for item in (*metadata, *getattr(annotation, "__metadata__", ())):
+        if isinstance(item, BesideRecipe):
+            return item
+    return next(filter(None, map(_marker, typing.get_args(annotation))), None)
+
+
+def _load(path: Path, above: tuple[Path, ...], model: type[pydantic.BaseModel] | None) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_TOML_BYTES + 1)
@@ -101,19 +184,21 @@ def _load(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         raise UsageError(f"{path}: larger than {MAX_TOML_BYTES:,} bytes; a recipe is a page of text.")
     values = _parse_toml(data, str(path))
     base = values.pop("extends", None)
+    if model is not None:
+        place_paths(values, model, path)
     if base is None:
         return values
     if not isinstance(base, str):
         raise UsageError(f'{path}: extends names one recipe, for example extends = "web_zh".')
     above = (*above, _resolved(path))
-    base_path = path.parent / base if base.endswith(".toml") or "/" in base else find_recipe(base)
+    base_path = find_recipe(base, path.parent)
     if _resolved(base_path) in above:
         raise UsageError(f"{path}: extends {base}, which extends this file again. Take one of the two out.")
     if len(above) > MAX_EXTENDS:
         raise UsageError(
             f"{path}: extends {base}, the {len(above)}th in a row; at most {MAX_EXTENDS}. Write some into one."
         )
-    return _merge(_load(base_path, above), values, SECTION_DEPTH)
+    return merge(_load(base_path, above, model), values, SECTION_DEPTH)
 
 
 def _resolved(path: Path) -> Path:
@@ -123,12 +208,12 @@ def _resolved(path: Path) -> Path:
         return path
 
 
-def _merge(base: dict[str, Any], values: dict[str, Any], depth: int) -> dict[str, Any]:
+def merge(base: dict[str, Any], values: dict[str, Any], depth: int) -> dict[str, Any]:
     """`values` over `base`: sections key by key down to `depth`, below it whole."""
     merged = base | values
     for key in base.keys() & values.keys():
         if depth and isinstance(base[key], dict) and isinstance(values[key], dict):
-            merged[key] = _merge(base[key], values[key], depth - 1)
+            merged[key] = merge(base[key], values[key], depth - 1)
     return merged
 
 
@@ -140,13 +225,23 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
         keys = [key.strip() for key in dotted.split(".")]
         if not equals or not all(keys):
             raise UsageError(f"--set {override}: expected SECTION.KEY=VALUE, for example --set dedup.threshold=0.8")
-        table = result
-        for key in keys[:-1]:
-            table = table.setdefault(key, {})
-            if not isinstance(table, dict):
-                raise UsageError(f"--set {override}: {key} is a value, not a section.")
-        table[keys[-1]] = _parse_value(text)
+        *above, key = keys
+        table: Any = result
+        for name in above:
+            table = _inside(table, name, override) if isinstance(table, list) else table.setdefault(name, {})
+            if not isinstance(table, dict | list):
+                raise UsageError(f"--set {override}: {name} is a value, not a section.")
+        if isinstance(table, list):
+            _inside(table, key, override)
+        table[int(key) if isinstance(table, list) else key] = _parse_value(text)
     return result
+
+
+def _inside(tables: list[Any], number: str, override: str) -> Any:
+    """One of a list of tables, by its place: `sources.0.kind`."""
+    if not number.isdecimal() or int(number) >= len(tables):
+        raise UsageError(f"--set {override}: expected a number below {len(tables)} for {number}: there is a list.")
+    return tables[int(number)]
 
 
 def set_options(values: dict[str, Any], options: Mapping[str, Any]) -> None:
@@ -160,8 +255,9 @@ def set_options(values: dict[str, Any], options: Mapping[str, Any]) -> None:
             table[key] = value
 
 
-def parse(model: type[Model], values: dict[str, Any], where: str) -> Model:
-    """Validate `values` against `model`; `where` names the file in errors.
+def parse(model: type[Model], values: dict[str, Any], where: str, overrides: Sequence[str] = ()) -> Model:
+    """Validate `values` against `model`; `where` names the file in errors, and `overrides` are what `values` has of
+    `--set`: an error in one is told as its own.
 
     Raises:
         UsageError: lists every error with its dotted path, and the nearest valid key for an unknown one.
@@ -169,10 +265,22 @@ def parse(model: type[Model], values: dict[str, Any], where: str) -> Model:
     try:
         return model.model_validate(values)
     except pydantic.ValidationError as error:
-        lines = [_describe(model, item) for item in error.errors(include_url=False)]
+        items = error.errors(include_url=False)
+        changed = [_overridden([str(part) for part in item["loc"]], overrides) for item in items]
+        lines = [f"  {_describe(model, item)}{by}" for item, by in zip(items, changed, strict=True)]
         plural = "error" if len(lines) == 1 else "errors"
-        listing = "\n".join(f"  {line}" for line in lines)
-        raise UsageError(f"{where}: {len(lines)} {plural}\n{listing}") from None
+        raise UsageError("\n".join([f"{'--set' if all(changed) else where}: {len(lines)} {plural}", *lines])) from None
+
+
+def _overridden(location: list[str], overrides: Sequence[str]) -> str:
+    """The overrides of a key, of what lies in it and of its sections, in words; empty without one."""
+    found = {}
+    for override in overrides:
+        keys = [key.strip() for key in override.partition("=")[0].split(".")]
+        shared = min(len(keys), len(location))
+        if shared and keys[:shared] == location[:shared]:
+            found[tuple(keys)] = f"--set {override}"
+    return f" ({', '.join(found.values())})" if found else ""
 
 
 def _parse_toml(data: bytes, where: str) -> dict[str, Any]:
@@ -211,13 +319,17 @@ def _describe(model: type[pydantic.BaseModel], item: Any) -> str:
     if item["type"] != "extra_forbidden":
         message = item["msg"].removeprefix("Value error, ")
         return f"{path}: {message}"
-    valid = list(_fields_at(model, location[:-1]))
+    if location == ["extends"]:
+        return "extends: stands in a file, as its own key above all sections"
+    valid = [*_fields_at(model, location[:-1]), *(["extends"] if len(location) == 1 else [])]
     hint = nearest_of(location[-1], valid) or f"valid keys: {', '.join(sorted(valid)) or 'none'}"
     return f"{path}: unknown key; {hint}"
 
 
 def _fields_at(model: type[pydantic.BaseModel], path: list[str]) -> Iterator[str]:
     """The field names of the model that stands at a dotted path below `model`."""
+    if path and path[0].isdigit():  # which of a list
+        path = path[1:]
     if not path:
         yield from model.model_fields
         return
@@ -229,6 +341,6 @@ def _fields_at(model: type[pydantic.BaseModel], path: list[str]) -> Iterator[str
 def _models_in(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         yield annotation
-    elif typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
+    elif typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated, list, tuple):
         for argument in typing.get_args(annotation):
             yield from _models_in(argument)

@@ -33,6 +33,12 @@ class LockHeld(WenhaiError):
     exit_code = 3
 
 
+class InputError(WenhaiError):
+    """Too much of what was read is not what the recipe says it is, or nothing of it was kept. Exit code 4."""
+
+    exit_code = 4
+
+
 class Stopped(WenhaiError):
     """The run was asked to stop and can be resumed by the same command. Exit code 75 (sysexits' EX_TEMPFAIL)."""
 

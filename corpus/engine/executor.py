@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -29,7 +30,34 @@ from corpus.engine.errors import DiskError, SetupError, WenhaiError
 
 DEATHS_BEFORE_GIVING_UP = 2  # the first may be another task's fault: the kernel's victim is whoever is large just then
 SECONDS_TO_DIE = 5.0
+MEMBERSHIP, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 SINGLE_THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def available_cpus() -> int:
+    """How many CPUs this process may use: those of its affinity, and no more than the quotas of its cgroups (v1 and
+    v2) grant, the last part of one counted whole."""
+    quotas: list[float] = [len(os.sched_getaffinity(0))]
+    with suppress(OSError):
+        for line in MEMBERSHIP.read_text().splitlines():
+            _, controllers, place = line.split(":", 2)
+            if not controllers:
+                quotas += _quotas(CGROUPS, place, "cpu.max")
+            elif "cpu" in controllers.split(","):
+                quotas += _quotas(CGROUPS / "cpu", place, "cpu.cfs_quota_us", "cpu.cfs_period_us")
+    return max(1, math.ceil(min(quotas)))
+
+
+def _quotas(mount: Path, place: str, *names: str) -> Iterator[float]:
+    """CPUs that a group and those above it grant; a container sees its own group as the mount itself."""
+    folder = mount / place.lstrip("/")
+    for group in (folder, *folder.parents):
+        with suppress(OSError, ValueError):  # no such file, "max"
+            quota, period = map(int, " ".join((group / name).read_text() for name in names).split())
+            if quota > 0 and period > 0:  # -1: none
+                yield quota / period
+        if group == mount:
+            return
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ A record `done/TASK.json` is the last file that a task writes, so what it lists 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -56,10 +56,7 @@ def take_over(out: str, name: str, parts: Mapping[str, Any], tasks: Sequence[Tas
     """
     target = storage.join(out, name)
     taken: dict[str, Record] = {}
-    for other in storage.names(out, ""):
-        folder = storage.join(out, other)
-        if other == name or not other.startswith(f"{parts['stage']}-") or not _is_same_work(folder, parts):
-            continue
+    for folder in others(out, name, parts):
         records = done_records(folder, [task for task in tasks if task.name not in taken])
         threads = ThreadPoolExecutor(TAKE_OVER_THREADS)
         try:
@@ -71,6 +68,14 @@ def take_over(out: str, name: str, parts: Mapping[str, Any], tasks: Sequence[Tas
         finally:
             threads.shutdown(cancel_futures=True)
     return taken
+
+
+def others(out: str, name: str, parts: Mapping[str, Any]) -> Iterator[str]:
+    """The folders of a stage, beside the one called `name`, in which equal inputs make equal bytes."""
+    for other in storage.names(out, ""):
+        folder = storage.join(out, other)
+        if other != name and other.startswith(f"{parts['stage']}-") and _is_same_work(folder, parts):
+            yield folder
 
 
 def _is_same_work(folder: str, parts: Mapping[str, Any]) -> bool:

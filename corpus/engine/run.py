@@ -10,7 +10,6 @@ that file (and for what needs all documents, as dedup does).
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import sys
@@ -22,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 from corpus.engine import durable, records, running, storage, store_lock
 from corpus.engine.disk_budget import DiskBudget
 from corpus.engine.errors import DiskError, Stopped, WenhaiError
-from corpus.engine.executor import Call, Executor, InlineExecutor, Outcome, ProcessExecutor
+from corpus.engine.executor import Call, Executor, InlineExecutor, Outcome, ProcessExecutor, available_cpus
 from corpus.engine.progress import Progress
 from corpus.engine.stage import (
     FINGERPRINT_LENGTH,
     MANIFEST_NAME,
+    Counts,
     Folder,
     Stage,
     Task,
@@ -76,7 +76,7 @@ def run_stages(
     """
     storage.spellable(out)
     progress = progress or Progress(quiet=True)
-    workers = (os.cpu_count() or 1) if workers is None else workers
+    workers = available_cpus() if workers is None else workers
     with store_lock.run_lock(out) as lock, _stop_on_sigterm(), ExitStack() as stack:
         if not storage.is_remote(out):
             durable.sweep(storage.local_path(out))
@@ -128,7 +128,11 @@ def plan_stages(stages: Sequence[Stage], out: str) -> Iterator[tuple[Stage, str,
         name = folder_name(stage, folders)
         url = storage.join(out, name)
         tasks = stage.plan(folders)
-        yield stage, name, len(tasks), len(records.done_records(url, tasks))
+        done = set(records.done_records(url, tasks))
+        if len(done) < len(tasks):
+            for other in records.others(out, name, fingerprint(stage, folders)):
+                done |= records.done_records(other, tasks).keys()
+        yield stage, name, len(tasks), len(done)
         if not storage.exists(storage.join(url, MANIFEST_NAME)):
             return
         folders[stage.name] = Folder.open(url)
@@ -172,6 +176,7 @@ def _run_stage(
         folder = Folder.open(url)
         if records.in_place(folder.manifest["files"], storage.sizes(url)):
             progress.skipped(stage.name, folder.counts)
+            stage.judge(folder.counts, url, is_complete=True)
             return folder
     parts = fingerprint(stage, folders)
     storage.write_json(storage.join(url, "stage.json"), parts)
@@ -183,8 +188,10 @@ def _run_stage(
     if len(done) < len(tasks):
         done |= records.take_over(out, name, parts, [task for task in tasks if task.name not in done])
     room, no_room = DiskBudget(out), ""
+    sums = Counts()
     for name_done, record in done.items():
         room.finished(by_name[name_done], record)
+        sums.add(Counts(**record["counts"]))
 
     def calls() -> Iterator[Call]:
         """One at a time, as workers get free."""
@@ -212,6 +219,8 @@ def _run_stage(
                     peak_bytes = max(peak_bytes, outcome.value[1])
                     room.finished(by_name[outcome.name], record)
                     advance(record["counts"])
+                    sums.add(Counts(**record["counts"]))
+                    stage.judge(sums, url, is_complete=False)
                 else:
                     failures.append(outcome)
                     room.finished(by_name[outcome.name], None)
@@ -233,7 +242,9 @@ def _run_stage(
                 f"{todo} of {len(tasks)} tasks are left. "
                 "Free space, then run the same command again: finished work is kept."
             )
-        return write_manifest(stage, durable.digest(parts), url, list(done.values()))
+        folder = write_manifest(stage, durable.digest(parts), url, list(done.values()))
+        stage.judge(folder.counts, url, is_complete=True)
+        return folder
 
 
 def timed_task(stage: Stage, task: Task, url: str) -> tuple[float, int]:

@@ -48,7 +48,7 @@ class Task:
     @cached_property
     def digest(self) -> str:
         """Identity by content: where the inputs lie does not matter, what they hold does."""
-        inputs = [[file.url.rsplit("/", 1)[-1], file.bytes, file.sha256] for file in self.inputs]
+        inputs = [[file.label, file.bytes, file.sha256] for file in self.inputs]
         return durable.digest({"name": self.name, "inputs": inputs, "params": dict(self.params)})
 
 
@@ -192,6 +192,10 @@ class Stage(ABC):
     def config(self) -> dict[str, Any]:
         """The part of the recipe that changes this stage's bytes, as JSON."""
 
+    def parameters(self) -> dict[str, Any]:
+        """What changes the bytes of some tasks, and stands in the parameters of those as well, as JSON."""
+        return {}
+
     def inputs(self) -> tuple[File, ...]:
         """Files from outside the build that this stage reads."""
         return ()
@@ -204,6 +208,12 @@ class Stage(ABC):
         """The stage as it travels with each task: one that holds the list of all inputs leaves it at home."""
         return self
 
+    def judge(self, counts: Counts, folder: str, *, is_complete: bool) -> None:  # noqa: B027 (most accept all)
+        """Look at the summed counts of the tasks that are done in `folder`; raises `WenhaiError` to end the run here.
+
+        Asked after every task, and for a complete stage once a run.
+        """
+
     @abstractmethod
     def run(self, task: Task, out: Output) -> Counts:
         """Do one task: read its inputs, create its outputs, return what happened to the documents."""
@@ -211,11 +221,13 @@ class Stage(ABC):
 
 def fingerprint(stage: Stage, upstream: Mapping[str, Folder]) -> dict[str, Any]:
     """What a stage's bytes depend on; its digest names the stage's folder."""
+    parameters = stage.parameters()
     return {
         "stage": stage.name,
         "version": stage.version,
         "config": stage.config(),
-        "inputs": [[file.url.rsplit("/", 1)[-1], file.bytes, file.sha256] for file in stage.inputs()],
+        **({"parameters": parameters} if parameters else {}),
+        "inputs": [[file.label, file.bytes, file.sha256] for file in stage.inputs()],
         "upstream": {name: upstream[name].digest for name in stage.upstream},
     }
 

@@ -13,6 +13,7 @@ from corpus.extract.config import ExtractConfig
 from corpus.shape import RefusedPage
 
 Markup = Literal["html", "wikitext"]
+MAX_NAMES = 100  # of templates of a page
 
 
 class Request(msgspec.Struct, array_like=True, frozen=True):
@@ -38,6 +39,9 @@ class Extracted(msgspec.Struct, array_like=True, frozen=True):
     num_read: int = 0  # characters of the page without white space
     removed: dict[str, tuple[int, int]] = {}  # by rule: lines, characters
     next_page: str | None = None
+    num_expanded: int = 0  # templates of wikitext
+    num_left_out: int = 0
+    left_out: dict[str, int] = {}  # templates by name, the most frequent
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -79,7 +83,8 @@ def extract_wikitext(raw: bytes, config: ExtractConfig) -> Extracted:
 
     page = to_text(raw.decode(), config.wikitext_variant)
     text = page.text if len(page.text) >= config.min_text_chars else ""
-    return Extracted(None, "", "utf-8", False, page.title, None, page.author, text.encode())
+    counts = (page.num_expanded, page.left_out.total(), dict(page.left_out.most_common(MAX_NAMES)))
+    return Extracted(None, "", "utf-8", False, page.title, None, page.author, text.encode(), 0, {}, None, *counts)
 
 
 def warm_up() -> None:

@@ -53,8 +53,8 @@ def load(recipe: str | Path, overrides: Sequence[str] = ()) -> Filter:
         UsageError: no such recipe, or errors in its filter sections (all of them, with the nearest valid keys).
     """
     path = recipe if isinstance(recipe, Path) else find_recipe(recipe)
-    values = load_toml(path, overrides)
+    values = load_toml(path, overrides, _Recipe)
     section = values.get("filter")
     if not isinstance(section, dict):
         raise UsageError(f"{path}: has no [filter.*] section.")
-    return Filter(parse(_Recipe, {"filter": section}, str(path)).filter)
+    return Filter(parse(_Recipe, {"filter": section}, str(path), overrides).filter)

@@ -8,7 +8,7 @@ characters. The shipped lists are small and general (lists/*.txt); a recipe may 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -28,14 +28,18 @@ MAX_WORDS = 200_000
 
 
 class Blocklist:
-    """The words of several lists, ready to be found in batches."""
+    """Folded words, ready to be found in batches."""
 
-    def __init__(self, lists: Sequence[str] = BUILT_IN) -> None:
-        self.words = sorted({word for name in lists for word in read_words(name)})
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words = sorted(set(words))
         if len(self.words) > MAX_WORDS:
             raise UsageError(f"filter.blocklist.lists: {len(self.words):,} words together; at most {MAX_WORDS:,}.")
         self.digest = durable.digest(self.words)
         self._automaton = Automaton(self.words, matching_table(), skipped_characters(), whole=True)
+
+    def __reduce__(self) -> tuple[type[Blocklist], tuple[list[str]]]:
+        """Sent to other processes as words: the tables of a few take megabytes."""
+        return Blocklist, (self.words,)
 
     def measure(self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         """int64[documents, NUM_WORD_COLUMNS]: characters inside words, different words, lines that hold one."""
@@ -45,7 +49,7 @@ class Blocklist:
 @lru_cache(maxsize=8)
 def load_blocklist(lists: tuple[str, ...] = BUILT_IN) -> Blocklist:
     """A blocklist, compiled once a process."""
-    return Blocklist(lists)
+    return Blocklist(word for name in lists for word in read_words(name))
 
 
 def read_words(name: str) -> list[str]:

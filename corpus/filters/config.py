@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import pydantic
 
-from corpus.engine.config import Strict
+from corpus.engine.config import BesideRecipe, RecipePath, Strict
 from corpus.filters.blocklist import BUILT_IN
 from corpus.filters.decide import Rule
 from corpus.filters.edits import ScriptPolicy
 from corpus.filters.measure import FAMILIES, STATISTICS
 from corpus.filters.resources import load_resources
 from corpus.filters.site_talk import load_words
+from corpus.filters.statistic import Statistic
 from corpus.personal_data import KINDS, Kind
 
 EMPTY_RULE = "length.num_chars"
@@ -54,7 +55,7 @@ class EditConfig(Strict):
 class BlocklistOptions(Strict):
     """[filter.blocklist]: built-in lists by name, and files of one's own by path."""
 
-    lists: tuple[str, ...] = pydantic.Field(default=BUILT_IN, strict=False)
+    lists: tuple[Annotated[str, BesideRecipe(BUILT_IN)], ...] = pydantic.Field(default=BUILT_IN, strict=False)
 
 
 class QualityOptions(Strict):
@@ -63,15 +64,15 @@ class QualityOptions(Strict):
     Without a file its statistics are not measured.
     """
 
-    model: str | None = None
-    language_model: str | None = None
+    model: RecipePath | None = None
+    language_model: RecipePath | None = None
 
 
 class UrlOptions(Strict):
     """[filter.url]: lists of one's own by path, one host or one word of a path a line (url_rules.py)."""
 
-    hosts: tuple[str, ...] = pydantic.Field(default=(), strict=False)
-    paths: tuple[str, ...] = pydantic.Field(default=(), strict=False)
+    hosts: tuple[RecipePath, ...] = pydantic.Field(default=(), strict=False)
+    paths: tuple[RecipePath, ...] = pydantic.Field(default=(), strict=False)
 
 
 class Sections(Strict):
@@ -119,9 +120,19 @@ class Sections(Strict):
         }
 
 
+def _allowed(entry: Statistic) -> Any:
+    def check(allowed: Range | None) -> Range | None:
+        for name, limit in allowed or ():  # min and max
+            if limit is not None:
+                entry.check_limit(name, limit)
+        return allowed
+
+    return Annotated[Allowed, pydantic.AfterValidator(check)]
+
+
 def _family_model(family: str) -> Any:
     names = [key.removeprefix(f"{family}.") for key in STATISTICS if key.startswith(f"{family}.")]
-    ranges: dict[str, Any] = dict.fromkeys(names, (Allowed, None))
+    ranges: dict[str, Any] = {name: (_allowed(STATISTICS[f"{family}.{name}"]), None) for name in names}
     options = Sections.model_fields.get(family)
     base: Any = options.annotation if options else Strict
     return pydantic.create_model(f"{family.capitalize()}Config", __base__=base, __module__=__name__, **ranges)

@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 
 from corpus.document import EDITS
 from corpus.filters import boilerplate, normalizing
+from corpus.filters.columns import one_chunk
 from corpus.filters.statistic import buffers
 from corpus.kernels import line_kernel
 from corpus.kernels.tables import HAN_SIMPLIFIED, HAN_TRADITIONAL, class_table
 from corpus.normalize import normalize_with_changes
-from corpus.personal_data import Kind, PersonalData, mask_text
+from corpus.personal_data import Kind, PersonalData, find_personal_data, mask_text
 
 ScriptPolicy = Literal["keep", "simplified", "traditional"]
 
@@ -121,17 +122,24 @@ def _converter(configuration: str) -> opencc.OpenCC:
 
 
 def mask(
-    texts: pa.LargeStringArray, personal: PersonalData, kinds: Collection[Kind], edits: Edits
+    texts: pa.LargeStringArray, personal: PersonalData, kinds: Collection[Kind], edits: Edits, prefix: str = "personal."
 ) -> pa.LargeStringArray:
-    """Personal data of these kinds as typed placeholders (personal_data.py)."""
+    """Personal data of these kinds as typed placeholders (personal_data.py); recorded as `prefix` and their kind."""
     changed = {}
     for row, spans in personal.spans.items():
         text, counts = mask_text(texts[row].as_py(), spans, kinds)
         if counts:
             changed[row] = text
             for kind, count in counts.items():
-                edits.record(row, f"personal.{kind}", count=count)
+                edits.record(row, f"{prefix}{kind}", count=count)
     return replace(texts, changed)
+
+
+def mask_titles(titles: pa.ChunkedArray, kinds: Collection[Kind], edits: Edits) -> pa.LargeStringArray:
+    """Titles with personal data of these kinds masked, recorded as `personal.title.mobile`; a null stays one."""
+    whole = one_chunk(titles.cast(pa.large_string()))
+    filled = pc.fill_null(whole, "")
+    return mask(whole, find_personal_data(filled, *buffers(filled)), kinds, edits, "personal.title.")
 
 
 def replace(texts: pa.LargeStringArray, changed: dict[int, str]) -> pa.LargeStringArray:

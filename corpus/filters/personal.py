@@ -22,6 +22,8 @@ COUNTED: dict[Kind, str] = {
     """,
     "id_card": """Identity card numbers: 18 characters by GB 11643-1999 with check character; 15 digits after 身份证.
 
+    Of Hong Kong, A123456(3), and Taiwan, A123456789, by their check digits; of Macau, 1234567(8), after 身份證.
+
     >>> from corpus.filters import measure
     >>> measure("personal.id_card", ["身份证号：11010519491231002X", "编号110105194912310020"])
     array([1., 0.])
@@ -34,11 +36,15 @@ COUNTED: dict[Kind, str] = {
     """,
     "mobile": """Mobile numbers of mainland China: 11 digits from 13 to 19, with or without +86 and separators.
 
+    Of Hong Kong, Macau and Taiwan with +852, +853, +886, after 電話, 手機, WhatsApp, or as 0912-345-678.
+
     >>> from corpus.filters import measure
     >>> measure("personal.mobile", ["手机１３８００１３８０００", "订单号2023113800138000"])
     array([1., 0.])
     """,
     "landline": """Landline numbers with an area code, or after 电话, 传真. Not 400 and 800: businesses.
+
+    Of Hong Kong, Macau and Taiwan with +852, +853, +886, as (02)2345-6789, or after 電話.
 
     >>> from corpus.filters import measure
     >>> measure("personal.landline", ["电话010-62785001", "热线400-123-4567"])
@@ -68,7 +74,7 @@ COUNTED: dict[Kind, str] = {
     >>> measure("personal.qq", ["QQ：12345678", "QQ2013版"])
     array([1., 0.])
     """,
-    "passport": """Chinese passport numbers after 护照 or passport.
+    "passport": """Chinese passport numbers after 护照 or passport, permits after 回乡证, 台胞证, 通行证.
 
     >>> from corpus.filters import measure
     >>> measure("personal.passport", ["护照号码：E12345678", "护照有效期十年"])

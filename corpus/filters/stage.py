@@ -1,6 +1,6 @@
 """The filter as a stage of a build: one extract shard in; its kept documents, its ledger and its statistics out.
 
-    data/<shard>.parquet         kept documents with edited text; `row` still names the row of the extract shard
+    data/<shard>.parquet         kept documents, text edited and title masked; `row` still names the extract shard's row
     fates/<shard>.parquet        one row a dropped document: rule, value, threshold
     statistics/<shard>.parquet   one row a document of the shard, kept or not: verdict, edits, every statistic
     samples/<shard>.parquet      a few masked beginnings on each side of every limit (samples.py)
@@ -12,7 +12,7 @@ be tried later, looser ones too, without reading text. Memory is one row group.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -21,13 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, count_documents, fate_table, read_batches, write_shard
+from corpus.engine import durable
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import fetch
 from corpus.filters.config import FilterConfig
 from corpus.filters.decide import first_failed
+from corpus.filters.edits import Edits, mask_titles
 from corpus.filters.filter import VERDICT_SCHEMA, Filter
 from corpus.filters.measure import STATISTICS
 from corpus.filters.samples import SAMPLES_SCHEMA, Sampler
+from corpus.sources.packing import key_of
 
 STATISTICS_SCHEMA = pa.schema(
     [
@@ -51,30 +54,42 @@ class FilterStage(Stage):
     """Edit lines, measure, decide, mask."""
 
     filter: FilterConfig
+    filters: Mapping[str, FilterConfig] = field(default_factory=dict)  # of sources with one of their own, by their keys
 
     name: ClassVar[str] = "filter"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     upstream: ClassVar[tuple[str, ...]] = ("extract",)
 
     def config(self) -> dict[str, Any]:
         """Rules in order as [statistic, min, max], editors, and the digest of the word lists."""
         return self.filter.meaning()
 
+    def parameters(self) -> dict[str, Any]:
+        """The same of each source's own filter."""
+        own = {key: config.meaning() for key, config in sorted(self.filters.items())}
+        return {"filters": own} if own else {}
+
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a shard of documents, under its name."""
-        return [Task(shard_name(file), (file,)) for file in upstream["extract"].files()]
+        own = {key: {"filter": durable.digest(config.meaning())} for key, config in self.filters.items()}
+        files = upstream["extract"].files()
+        return [Task(shard_name(file), (file,), own.get(key_of(shard_name(file)), {})) for file in files]
 
     def run(self, task: Task, out: Output) -> Counts:
         """Filter one shard, row group by row group."""
-        judge = _filter(self.filter)
+        config = self.filters.get(key_of(task.name), self.filter)
+        judge = _filter(config)
         sampler, counts = Sampler(judge.limits), Counts()
         with write_shard(out, task.name, SCHEMAS) as (kept, ended, measured, samples):
             for documents in read_batches(fetch(task.inputs[0].url)):
                 verdicts = judge.apply(documents).table
                 keep, drop = verdicts["kept"], pc.invert(verdicts["kept"])
-                edited = documents.set_column(
-                    documents.schema.get_field_index("text"), DOCUMENT_SCHEMA.field("text"), verdicts["text"]
-                )
+                log = Edits()
+                titles = mask_titles(documents["title"], config.edit.personal_data, log)
+                edited = documents
+                for name, values in (("text", verdicts["text"]), ("title", titles.cast(pa.string()))):
+                    at = documents.schema.get_field_index(name)
+                    edited = edited.set_column(at, DOCUMENT_SCHEMA.field(name), values)
                 survivors = edited.filter(keep)
                 kept.write(survivors)
                 why = verdicts.filter(drop).select(["rule", "value", "threshold", "bound"])
@@ -86,19 +101,19 @@ class FilterStage(Stage):
                 values = {limit.key: verdicts[limit.key].to_numpy().astype(np.float64) for limit in judge.limits}
                 sampler.add(documents, verdicts, first_failed(values, judge.limits, verdicts.num_rows))
                 count_documents(counts, documents, survivors)
-                _count(counts, verdicts)
+                _count(counts, verdicts["rule"], [verdicts["edits"].combine_chunks(), log.column(len(titles))])
             samples.write(sampler.table())
         return counts
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _filter(config: FilterConfig) -> Filter:
     return Filter(config)
 
 
-def _count(counts: Counts, verdicts: pa.Table) -> None:
-    for entry in pc.value_counts(verdicts["rule"].drop_null()).to_pylist():
+def _count(counts: Counts, rules: pa.ChunkedArray, edits: list[pa.ListArray]) -> None:
+    for entry in pc.value_counts(rules.drop_null()).to_pylist():
         counts.drop(entry["values"], entry["counts"])
-    kinds = verdicts["edits"].combine_chunks().flatten().field("kind")
+    kinds = pa.chunked_array([column.flatten().field("kind") for column in edits])
     for entry in pc.value_counts(kinds).to_pylist():
         counts.add(Counts(extra={f"edited.{entry['values']}": entry["counts"]}))

@@ -7,6 +7,7 @@ statistic and an allowed range, so rules are data.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,6 +108,21 @@ class Statistic:
     doc: str
     compute: Compute
     optional: bool  # NaN here and null in tables where the recipe names no model for it
+
+    @property
+    def extremes(self) -> tuple[float, float]:
+        """The smallest and the largest value that there can be, by the unit."""
+        if self.unit.startswith("share") or self.unit in ("probability", "0 or 1"):
+            return 0.0, 1.0
+        return -math.inf if self.unit == "nats" else 0.0, math.inf
+
+    def check_limit(self, name: str, limit: float) -> None:
+        """Refuse a limit that is no value of the statistic, as a percentage is no share; raises `ValueError`."""
+        low, high = self.extremes
+        if not low <= limit <= high:
+            percent = f"; did you mean {limit / 100:g}?" if high < limit <= 100 else ""
+            span = f"{low:g} to {high:g}" if math.isfinite(high) else f"{low:g} or more"
+            raise ValueError(f"{name} {limit:g} is no value of it, which is {span} ({self.unit}){percent}")
 
 
 REGISTRY: dict[str, dict[str, Statistic]] = {}  # by module and name; `measure.STATISTICS` has them by key

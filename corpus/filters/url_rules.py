@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -43,9 +44,13 @@ class UrlRules:
 
     def __init__(self, hosts: tuple[str, ...] = (), words: tuple[str, ...] = ()) -> None:
         self.hosts = frozenset(normal_host(host) for host in hosts)
-        folded = sorted({fold_for_matching(word) for word in words})
+        folded = self.words = sorted({fold_for_matching(word) for word in words})
         self.digest = durable.digest([sorted(self.hosts), folded])
         self._words = Automaton(folded, matching_table(), whole=True) if folded else None
+
+    def __reduce__(self) -> tuple[type[UrlRules], tuple[Any, ...]]:
+        """Sent to other processes as hosts and words."""
+        return UrlRules, (tuple(self.hosts), tuple(self.words))
 
     def blocked(self, urls: pa.StringArray) -> npt.NDArray[np.bool_]:
         """bool[urls]: named by a list; False for a null."""

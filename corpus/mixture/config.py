@@ -59,6 +59,9 @@ class Buckets(Strict):
     def _fit(self) -> Self:
         if any(low >= high for low, high in pairwise(self.bounds)):
             raise ValueError(f"bounds = {list(self.bounds)}: give them in ascending order, each once")
+        if entry := STATISTICS.get(self.statistic):
+            for bound in self.bounds:
+                entry.check_limit(f"{self.statistic}: bound", bound)
         if len(self.weights) != len(self.bounds) + 1:
             raise ValueError(
                 f"{len(self.bounds)} bounds make {len(self.bounds) + 1} buckets, and there are {len(self.weights)} "

@@ -1,6 +1,7 @@
 """Personal data of a batch: found once, counted by kind, masked by typed placeholders.
 
-A kernel says where they may begin (gate.py), their forms are confirmed there (numbers.py, addresses.py, accounts.py).
+A kernel says where they may begin (gate.py), their forms are confirmed there (numbers.py, regions.py, addresses.py,
+accounts.py); numbers in code stay (code.py).
 Kinds exclude each other in the order of `KINDS`: digits in an e-mail address are the address's. What is found does not
 depend on what is masked.
 """
@@ -17,8 +18,10 @@ import pyarrow as pa
 
 from corpus.personal_data.accounts import accounts, plate
 from corpus.personal_data.addresses import email, ipv4, ipv6
-from corpus.personal_data.gate import ACCOUNT, AT, DOTTED, GROUPS, NUMBER, PLATE, find_places
+from corpus.personal_data.code import is_code
+from corpus.personal_data.gate import ACCOUNT, AT, DOTTED, GROUPS, LETTERED, NUMBER, PLATE, find_places
 from corpus.personal_data.numbers import number
+from corpus.personal_data.regions import lettered, regional
 from corpus.personal_data.window import MAX_JOINT_CHARS, Span, Surroundings, Window, is_in_url, is_named
 
 Kind = Literal[
@@ -27,11 +30,13 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PLACEHOLDERS: dict[str, str] = {kind: f"<{kind.upper()}>" for kind in KINDS}
 _FORMS: dict[int, Callable[[Window], Span | None]] = {
-    NUMBER: lambda view: number(view) or ipv4(view),
+    NUMBER: lambda view: number(view) or regional(view) or ipv4(view),
+    LETTERED: lambda view: lettered(view) or number(view),
     DOTTED: ipv4,
     GROUPS: ipv6,
     PLATE: plate,
 }
+_IN_CODE = frozenset({"id_card", "bank_card", "mobile", "landline"})  # that have the form of a number of a program
 _NOTHING = Span(0, 0, "")
 _RANK: dict[str, int] = {kind: rank for rank, kind in enumerate(KINDS)}
 
@@ -75,13 +80,15 @@ def _find(text: str, characters: list[int], kinds: list[int]) -> list[Span]:
 def confirm(surroundings: Surroundings, at: int, kind: int, last: Span = _NOTHING) -> Iterator[Span]:
     """The personal data at one place of a text; `last` was found before it, and is no part of a longer number."""
     view, text, known = surroundings.of(at), surroundings.text, last.end
-    if kind in (NUMBER, DOTTED, GROUPS) and known > 0 and at - known <= MAX_JOINT_CHARS:
+    if kind in (NUMBER, DOTTED, GROUPS, LETTERED) and known > 0 and at - known <= MAX_JOINT_CHARS:
         view = view.without(known)
     if kind == ACCOUNT:
         yield from (span for span in accounts(view) if not is_in_url(text, span.start))
         return
     found = email(text, view) if kind == AT else _FORMS[kind](view)
     address = known if last.kind == "email" else 0  # a@b.com/13800138000 is no web address
+    if found and found.kind in _IN_CODE and is_code(surroundings, found.start, found.end):
+        return
     if found and (kind == AT or is_named(text, found.start) or not is_in_url(text, found.start, address)):
         yield found
 

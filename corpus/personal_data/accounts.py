@@ -40,6 +40,11 @@ _PASSPORT = re.compile(
     r"(?<![0-9A-Za-z])((?:[EGDSPHMegdsphm] ?[0-9]{8}|[EDSPedsp][A-HJ-NP-Za-hj-np-z] ?[0-9]{7}|"
     r"1[45][0-9]{7}))(?![0-9A-Za-z_])"
 )
+_PERMIT = re.compile(  # to cross the borders of Hong Kong, Macau and Taiwan; 8 digits alone only of Taiwan's residents
+    r"(?:(?:回[乡鄉]|[台臺]胞|通行)[证證][^0-9\n。;]{0,24}?(?<![0-9A-Za-z])(?P<lettered>[CHLMTWchlmtw](?:[0-9]{8}(?:[0-9]{2})?|"
+    r"[A-Za-z][0-9]{7}))|(?:[台臺]胞|(?<=大[陆陸])通行)[证證](?:号码|號碼|号|號|编号|編號|为|為|是|[ :(]){0,8}"
+    r"(?P<digits>(?!(?:19|20)[0-9]{2}[01][0-9][0-3][0-9])[0-9]{8}(?:[0-9]{2})?))(?![0-9A-Za-z_])"
+)
 _WECHAT_WORD = re.compile(
     r"[加+] ?(?:[VvWw] ?[Xx]|[Vv]|[微薇])[ *·❤♥\ufe0f]{0,2}信?(?P<account>信?号|信)?|[微薇威徽][ *·❤♥\ufe0f]{0,2}信|[VvWw][ "
     r"*·❤♥\ufe0f]{0,2}信|"
@@ -62,11 +67,14 @@ _QQ_ID = re.compile(
     r"[.-][0-9A-Za-z])"
 )
 _UNIT = re.compile(r" ?(?:万|亿|人|个|名|用户|版|年|次|位|元|只|款|条|天|号段|多)")
-_LOCAL_WORD = re.compile(r"(?:电话|電話|座机|固话|热线|传真|[Tt][Ee][Ll])")
-_LOCAL_REST = re.compile(r"(?:号码|号|/传真|\.)?")
+_LOCAL_WORD = re.compile(r"(?:[电電][话話]|座机|固话|热线|熱線|传真|傳真|致[电電]|[电電]洽|[Tt][Ee][Ll])")
+_LOCAL_REST = re.compile(r"(?:号码|號碼|号|號|/传真|/傳真|\.)?")
 _LOCAL_ID = re.compile(
     r"[2-8][0-9]{6,7}(?![0-9A-Za-z_%]|[.\-/:][0-9])|[2-8][0-9]{2,3}[ -][0-9]{4}(?![0-9A-Za-z_%]|[ .\-/:][0-9])"
 )
+_ABROAD_WORD = re.compile(r"(?:手[机機]|[Ww]hats ?[Aa]pp)")  # eight digits in Hong Kong and Macau; 4999-5999 is a price
+_ABROAD_ID = re.compile(r"(?:[4-9][0-9]{3} ?|9[0-9]{3}-)[0-9]{4}(?![0-9A-Za-z_%]|[ .\-/:][0-9])")
+_NINES = re.compile(r"9[0-9]{3}[ -]?[0-9]{4}(?![0-9A-Za-z_%]|[ .\-/:][0-9])")  # no landline begins with 9
 _CLOSING = (*"，。、；！）】 \n", "")
 _AND = re.compile(r" ?[/、,，或和;|] ?")
 
@@ -84,15 +92,21 @@ _ACCOUNTS = (
     Account("wechat", _WECHAT_WORD, _WECHAT_REST, _WECHAT_ID),
     Account("qq", _QQ_WORD, _QQ_REST, _QQ_ID),
     Account("landline", _LOCAL_WORD, _LOCAL_REST, _LOCAL_ID),
+    Account("mobile", _LOCAL_WORD, _LOCAL_REST, _NINES),
+    Account("mobile", _ABROAD_WORD, _LOCAL_REST, _ABROAD_ID),
 )
 
 
 def accounts(view: Window) -> Iterator[Span]:
-    """What the word at the place announces: passport, WeChat or QQ account, a local telephone number; also several."""
+    """What the word at the place announces: passport, permit, WeChat or QQ account, a local telephone; also several."""
     text, at = view.text, view.at
     passport = _PASSPORT.match(text, at)
     if passport:
         yield Span(view.origin + passport.start(1), view.origin + passport.end(1), "passport")
+    permit = _PERMIT.match(text, at)
+    if permit:
+        start, end = permit.span(permit.lastgroup or 0)
+        yield Span(view.origin + start, view.origin + end, "passport")
     if at and text[at].isascii() and text[at - 1].isascii() and text[at - 1].isalpha():
         return
     for account in _ACCOUNTS:

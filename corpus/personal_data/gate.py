@@ -1,9 +1,10 @@
 """Where personal data may begin: one pass over a batch's bytes, which leaves Python a few places to look at.
 
-A place is the first character of a run of digits that is long enough with the separators people write in numbers, of
-four numbers between dots, of a hexadecimal group before a colon, an at sign, a province's character before a letter, or
-a word that announces an account (微信, QQ, 护照, 电话). Nothing is decided here, but a false alarm costs a look from Python:
-what a form can never confirm in code, versions and tables is left out.
+A place is the first character of a run of digits that is long enough with the separators people write in numbers, or
+follows a letter as in identity numbers, of four numbers between dots, of a hexadecimal group before a colon, an at
+sign, a province's character before a letter, or a word that announces an account (微信, QQ, 护照, 电话). Nothing is decided
+here, but a false alarm costs a look from Python: what a form can never confirm in code, versions and tables is left
+out.
 """
 
 from __future__ import annotations
@@ -19,20 +20,24 @@ from corpus.kernels.code_points import decode
 
 Array = npt.NDArray[Any]
 
-NUMBER, DOTTED, GROUPS, AT, PLATE, ACCOUNT = range(1, 7)
+NUMBER, DOTTED, GROUPS, AT, PLATE, ACCOUNT, LETTERED = range(1, 8)
 
 PROVINCES = "京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼"
-WORD_PAIRS = (  # the first two characters of words before an account; Latin in lower case, half-width
-    "微信 薇信 威信 徽信 v信 w信 vx wx we v: v❤ v♥ 薇❤ 薇♥ 薇: 加v 加微 加薇 加w +v +微 qq 扣扣 叩叩 球球 企鹅 q群 q号 q: 加q +q "
-    "护照 pa 电话 传真 座机 固话 热线 te"
+# The first two characters of words before an account, Latin in lower case, half-width; and what their third character
+# is, of passport and WhatsApp the fifth. `#`: a number follows.
+WORD_PAIRS = (
+    "微信 薇信 威信 徽信 v信 w信 vx wx wec wei v: v❤ v♥ 薇❤ 薇♥ 薇: 加v 加微 加薇 加w +v +微 qq 扣扣 叩叩 球球 企鹅 q群 q号 q: 加q +q "
+    "护照 pap 通行证證 回乡证證 回鄉证證 台胞证證 臺胞证證 tel whs "
+    "电话# 电話# 電話# 传真# 傳真# 座机# 固话# 热线# 熱線# 手机# 手機# 致电# 致電# 电洽# 電洽#"
 ).split(" ")
-TELLING_LETTERS = {"we": "ci", "pa": "p", "te": "l"}  # the third of WeChat, weixin, tel, the fifth of passport
+CALLED = ord("#")
 MIN_DIGITS = 10  # of a telephone number with its area code
 MIN_LONG_DIGITS = 15  # of a card
 MAX_SEPARATORS = 3  # in a row
 BYTES_A_PLACE = 256  # text with more places is read twice
 MAX_GAP = 4  # characters between a colon and the account
 MIN_ACCOUNT = 5  # characters of an account, separators included
+MAX_CALL = 8  # characters between 电话 and the number
 
 _SKIPPABLE = " *·•♡❤♥️"
 
@@ -74,11 +79,10 @@ def _tables() -> _Tables:
     flags[list(map(ord, "@＠[［(（{｛"))] = _AT
     flags[list(map(ord, PROVINCES))] = _PROVINCE
     pairs = []
-    for first, second in map(tuple, WORD_PAIRS):
+    for first, second, *letters in map(tuple, WORD_PAIRS):
         for code in {ord(first), ord(first.upper()), _wide(first), _wide(first.upper())}:
             flags[code] = _WORD
-        letters = TELLING_LETTERS.get(first + second, "\0")
-        pairs += [ord(first) << 32 | ord(second) << 16 | ord(letter) for letter in letters]
+        pairs += [ord(first) << 32 | ord(second) << 16 | ord(letter) for letter in letters or "\0"]
     return _Tables(flags, np.array(sorted(pairs), np.int64), skippable)
 
 
@@ -153,10 +157,10 @@ def _is_dotted(data: Array, i: Any, end: Any) -> bool:
 
 
 @kernel(leaf=True)
-def _number_kind(data: Array, i: Any, end: Any) -> int:
-    """What a run of digits that begins at byte i may be, by its digits and separators."""
-    first = second = np.int64(0)
-    digits = run = separators = dots = 0
+def _number_kind(data: Array, i: Any, end: Any, before: Any) -> int:
+    """What a run of digits that begins at byte i may be, by its digits and separators and the character before."""
+    first = second = opening = np.int64(0)  # the first two digits, and what ends the first run
+    digits = run = separators = dots = lead = 0
     short = True  # at most three digits between dots
     at = i
     while at < end and digits < 24:
@@ -171,6 +175,9 @@ def _number_kind(data: Array, i: Any, end: Any) -> int:
             separators = 0
             short &= run <= 3
         else:
+            if lead == 0:
+                lead = digits
+                opening = c
             separators += 1
             if not _is_separator(c) or separators > MAX_SEPARATORS:
                 break
@@ -179,13 +186,20 @@ def _number_kind(data: Array, i: Any, end: Any) -> int:
         at = after
     if (first == 50 or first == 51) and digits <= 4 and _is_group(data, i, end):
         return GROUPS
+    if lead == 0:
+        lead = digits
+    if 65 <= before <= 90 or 0xFF21 <= before <= 0xFF3A:  # A123456(7), A123456A, A123456789
+        if (lead == 6 and opening in (40, 32, 97)) or (7 <= lead <= 9 and not 97 <= opening <= 122):
+            return LETTERED
     if first == 49:
         enough = digits >= MIN_DIGITS + 1
-    elif first == 48 or (first == 56 and second == 54):
-        enough = digits >= MIN_DIGITS
+    elif first == 48:
+        enough = digits >= MIN_DIGITS or (digits == MIN_DIGITS - 1 and lead <= 4)
+    elif first == 56 and (second == 53 or second == 54 or second == 56):  # 852, 86, 886
+        enough = digits >= MIN_DIGITS + (second != 54)
     else:
         enough = digits >= MIN_LONG_DIGITS
-    if enough:
+    if enough or (lead == 7 and digits == 8 and opening in (40, 47)):  # 1234567(8)
         return NUMBER
     return DOTTED if dots >= 3 and _is_dotted(data, i, end) else 0
 
@@ -205,6 +219,18 @@ def _is_account(data: Array, i: Any, end: Any) -> bool:
                 return True
         elif length > 0:
             return False
+    return False
+
+
+@kernel(leaf=True)
+def _is_called(data: Array, i: Any, end: Any) -> bool:
+    """Whether a digit stands in the few characters from byte i on, of the same line."""
+    for _ in range(MAX_CALL):
+        if i >= end:
+            return False
+        c, i = _next(data, i)
+        if c == 10 or 48 <= c <= 57:
+            return bool(c != 10)
     return False
 
 
@@ -235,12 +261,13 @@ def _word_kind(data: Array, i: Any, end: Any, tables: Any) -> int:
                 return ACCOUNT
     if second >= 0x10000:
         return 0
+    behind = i
     if i < end:
         third, _ = _next(data, i)
     if second == 58 and not _is_account(data, i, end):
         return 0
     telling = third
-    if first == 112:  # passport
+    if first == 112 or second == 104:  # passport, WhatsApp
         for _ in range(3):
             if i < end:
                 telling, i = _next(data, i)
@@ -248,6 +275,8 @@ def _word_kind(data: Array, i: Any, end: Any, tables: Any) -> int:
     at = np.searchsorted(tables.pairs, key)  # vx, but not vxlan
     while at < len(tables.pairs) and tables.pairs[at] >> 16 == key >> 16:
         letter = tables.pairs[at] & 0xFFFF
+        if letter == CALLED:
+            return ACCOUNT if _is_called(data, behind, end) else 0
         if letter == telling or (
             letter == 0 and not (min(first, second, third) >= 97 and max(first, second, third) <= 122)
         ):
@@ -284,7 +313,7 @@ def _find_places(offsets: Array, data: Array, tables: Any, out: Array) -> int:
                 kind = 0
                 if flag == _DIGIT:
                     if flags[before] != _DIGIT:
-                        kind = _number_kind(data, i, end)
+                        kind = _number_kind(data, i, end, before)
                 elif flag == _AT:
                     if c == 64 or c == 0xFF20:
                         if _is_at(data, after, end, before):

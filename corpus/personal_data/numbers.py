@@ -23,7 +23,7 @@ _EDGE_BEFORE = re.compile(
 )  # not `$`, which ignores a line feed
 _CALL_WORD = re.compile(r"(?:\A|[^0-9A-Za-z_%])(?:tel|mobile|phone|wechat|weixin|[vw]x|v|qq?)\Z", re.IGNORECASE)
 _EDGE_BEHIND = re.compile(r"[0-9A-Za-z_%]|[.:-][0-9]")
-_NOT_PERSONAL = re.compile(  # what a number of the same form is, when this stands before it
+NOT_PERSONAL = re.compile(  # what a number of the same form is, when this stands before it
     r"(?:订单|单据|工单|保单|运单|快递|物流|流水|交易|凭证|单号|编号|编码|序列|序号|货号|型号|款号|批号|条形码|条码|料号|机身|房号|期号|文号|"
     r"许可证|备案|统一代码|信用代码|税号|案号|学号|工号|坐标|经度|纬度|价格|金额|总价|市值|代码|版本|端口|哈希|校验|"
     r"訂單|單號|編號|序號|ISBN|ISSN|CN|SKU|UPC|EAN|IMEI|MAC|DOI|PMID|UID|uid|S/N|SN|sn|No\.?|ID|id|Serial|serial|order|Order)"
@@ -49,8 +49,9 @@ _LANDLINE = re.compile(
     r"(?:[2-8][0-9]{6,7}|[2-8][0-9]{2,3}[ -][0-9]{4})"
     r"(?P<extension>(?:\(?(?:转|轉|分机|ext\.?) ?[0-9]{1,6}|-[0-9]{1,4})(?![0-9]))?"
 )
-_CALL_CONTEXT = re.compile(
-    r"(?:电话|電話|座机|固话|热线|传真|致电|拨打|咨询|联系|联络|[Tt][Ee][Ll]|[Ff][Aa][Xx])[^\n]{0,12}$"
+CALL_CONTEXT = re.compile(
+    r"(?:电话|電話|座机|固话|热线|熱線|传真|傳真|致[电電]|拨打|撥打|咨询|[諮查洽]詢|联[系络]|聯[絡繫]|手[机機]|行動|电洽|電洽|"
+    r"[Tt][Ee][Ll]|[Ff][Aa][Xx]|[Pp]hone|[Ww]hats[Aa]pp)[^\n]{0,12}$"
 )
 
 
@@ -147,8 +148,9 @@ def _is_date(year: int, month: int, day: int) -> bool:
     return True
 
 
-def _is_other_number(view: Window, end: int) -> bool:
-    return bool(_NOT_PERSONAL.search(view.text[max(0, view.at - 24) : view.at]) or _UNIT.match(view.text, end))
+def is_other_number(view: Window, end: int) -> bool:
+    """True where the words before the place, or the unit behind `end`, make the number an order's, an amount's."""
+    return bool(NOT_PERSONAL.search(view.text[max(0, view.at - 24) : view.at]) or _UNIT.match(view.text, end))
 
 
 def _mobile(view: Window) -> Span | None:
@@ -158,7 +160,7 @@ def _mobile(view: Window) -> Span | None:
     if text[begin : begin + 1] != "1":
         return None
     taken = _take(_groups(text, begin), 11, " -.·")
-    if taken is None or taken[1] not in _MOBILE_GROUPS or _is_other_number(view, taken[0]):
+    if taken is None or taken[1] not in _MOBILE_GROUPS or is_other_number(view, taken[0]):
         return None
     if len(taken[1]) > 1 and _AFTER_DIGITS.search(text[max(0, at - 2) : at]):
         return None  # the later groups of a longer number
@@ -175,7 +177,7 @@ def _mobile(view: Window) -> Span | None:
 def _bank_card(view: Window, groups: list[tuple[int, int, str]]) -> Span | None:
     text, at = view.text, view.at
     before = text[max(0, at - 28) : at]
-    if _NOT_PERSONAL.search(before) or _ID_CONTEXT.search(before):
+    if NOT_PERSONAL.search(before) or _ID_CONTEXT.search(before):
         return None
     if len(groups) > 1 and groups[0][1] - groups[0][0] not in (4, 6) and groups[1][2] in " -":
         return None
@@ -208,7 +210,7 @@ def is_luhn(digits: str) -> bool:
 def _landline(view: Window) -> Span | None:
     text, at = view.text, view.at
     match = _LANDLINE.match(text, at)
-    if match is None or _is_other_number(view, match.end()):
+    if match is None or is_other_number(view, match.end()):
         return None
     if not (match["country"] or match["area"].startswith("0")):
         return None
@@ -218,7 +220,7 @@ def _landline(view: Window) -> Span | None:
     if match["country"]:
         while start > 0 and text[start - 1] in "+(" and at - start < 2:
             start -= 1
-    if not match["gap"] and not match["country"] and not _CALL_CONTEXT.search(text[max(0, at - 20) : at]):
+    if not match["gap"] and not match["country"] and not CALL_CONTEXT.search(text[max(0, at - 20) : at]):
         return None
     if ")" in match["gap"] and text[start] != "(":
         return None

@@ -7,6 +7,7 @@ block by block: a place costs the same whatever the text.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import NamedTuple
 
 BEFORE, BEHIND = 80, 120  # characters of a window around a place
@@ -50,6 +51,7 @@ _HALF = {
     0xFFE5: "¥",
 }
 _WIDE = re.compile("[" + "".join(chr(code) for code in sorted(_HALF)) + "]")
+_FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 
 
 class Surroundings:
@@ -59,6 +61,11 @@ class Surroundings:
         self.text = text
         self._block = -1
         self._view = Window("", "", 0, 0)
+
+    @cached_property
+    def fences(self) -> list[int]:
+        """Where fenced blocks of code begin and end, in turn."""
+        return [match.start() for match in _FENCE.finditer(self.text)]
 
     def of(self, at: int) -> Window:
         """The window of a place."""

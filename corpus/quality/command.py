@@ -128,7 +128,7 @@ def _texts(name: str, files: list[File], column: str) -> Iterator[str]:
 
     bad = 0
     for file in files:
-        for record in read(file.url, SourcesConfig(text_field=column)):
+        for record in read(file.url, SourcesConfig(text=(column,))):
             if isinstance(record, Record) and record.text is not None:
                 yield record.text
             else:

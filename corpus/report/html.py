@@ -31,9 +31,9 @@ from corpus.report.tables import CODE_COLUMNS, TITLES, Table, describe_statistic
 HTML_NAME = "report.html"
 MARKDOWN_NAME = "report.md"
 STYLE, SCRIPT = "page.css", "page.js"
-ABOVE = ("reasons", "failures", "left_out", "edits", "statistics")  # sections, from margin to margin
+ABOVE = ("reasons", "failures", "left_out", "templates", "edits", "statistics")  # sections, from margin to margin
 PAIRED = ("lengths", "scripts", "languages", "domains", "sources", "encodings", "clusters", "earlier")  # two a row
-BELOW = ("mixture", "throughput")
+BELOW = ("items", "mixture", "throughput")
 CHART_WIDTH, BASE, TOP, CHART_HEIGHT = 300, 110, 14, 128  # pixels; BASE: where bars of a histogram stand
 HEIGHTS = (
     "Blue bars are inside the limits, orange ones outside; pale bars are documents that another rule drops anyway, "

@@ -59,6 +59,7 @@ def history(out: str, document: Document) -> list[Event]:
     events: list[Event] = []
     if document.shard is not None:
         values = {"source": document.source, "place": document.place, "shard": document.shard, "row": document.row}
+        values |= _row(stages[FIRST_STAGE], "places", document, ("place",))
         values |= _row(stages[FIRST_STAGE], "data", document, ("encoding", "date"))
         events.append(Event(FIRST_STAGE, "read", _known(values)))
     for name, folder in stages.items():
@@ -110,11 +111,15 @@ def read_texts(out: str, ordinals: Iterable[tuple[str, int]]) -> Iterator[tuple[
 def rules(folder: Folder) -> dict[str, dict[str, float]]:
     """The rules of a stage with their limits, in the recipe's order, from its `stage.json`.
 
-    The filter stage lists them as [statistic, min, max]; near duplicates have the limit of their similarity.
+    The filter stage lists them as [statistic, min, max], and those that only a source's own filter has follow; near
+    duplicates have the limit of their similarity.
     """
-    config = storage.read_json(storage.join(folder.url, "stage.json")).get("config", {})
+    known = storage.read_json(storage.join(folder.url, "stage.json"))
+    config, own = known.get("config", {}), known.get("parameters", {}).get("filters", {})
     found: dict[str, dict[str, float]] = {}
-    for key, low, high in config.get("rules", []):
+    listed = {str(rule[0]): rule for one in (*own.values(), config) for rule in one.get("rules", [])}
+    order = dict.fromkeys(str(rule[0]) for one in (config, *own.values()) for rule in one.get("rules", []))
+    for key, low, high in (listed[name] for name in order):
         limits = found.setdefault(str(key), {})
         limits |= {bound: float(limit) for bound, limit in (("min", low), ("max", high)) if limit is not None}
     if folder.name == LAST_STAGE and isinstance(config.get("threshold"), int | float):

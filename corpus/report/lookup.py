@@ -10,10 +10,12 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from corpus.document import read_batches
 from corpus.engine import storage
@@ -23,13 +25,17 @@ from corpus.engine.storage import File
 from corpus.report.rows import files_of, matches, read_row
 from corpus.report.summary import FIRST_STAGE, LAST_STAGE, folders
 from corpus.safe import domain, plain_url
+from corpus.sources.urls import masked_url
 
 MIN_ID_DIGITS = 6
 MAX_FOUND = 20
 SUGGESTION_SHARDS = 4
 ID_COLUMNS = ("id", "row", "source", "url", "title")
 HEX_ID = re.compile(rf"[0-9a-fA-F]{{{MIN_ID_DIGITS},32}}")
-ORDINAL = re.compile(rf"({LAST_STAGE}/)?([0-9A-Za-z_-]{{1,64}}):([0-9]{{1,9}})")
+PLACE = re.compile(r":(?:offset )?([0-9]+)$")
+ORDINAL = re.compile(rf"({LAST_STAGE}/)?([\w-]{{1,100}}):([0-9]{{1,9}})")
+
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -48,16 +54,19 @@ class Document:
 def find(out: str, key: str) -> list[Document]:
     """The documents a key names: a URL, an id or its first digits (hex), a place, or an ordinal `SHARD:ROW`.
 
-    `SHARD:ROW` is where extraction put a document, `text/SHARD:ROW` where it stands in the final text shards. Only
-    records that never became documents are found by their place in an input file: of the others it is not kept.
-    One URL or place can name several documents (a page crawled twice); at most `MAX_FOUND` are returned, in the
-    order of their shards.
+    `SHARD:ROW` is where extraction put a document, `text/SHARD:ROW` where it stands in the final text shards. A place
+    is `FILE:offset N`, `FILE:N`, or a `FILE` with all of its records; `ARCHIVE.zip!MEMBER` is a file as well. One URL
+    or place can name several documents; at most `MAX_FOUND` are returned, in the order of their shards.
 
     Raises:
         WenhaiError: nothing has that name, or `out` holds no run.
     """
     stages = folders(out)
-    found = list(_find_ordinal(stages, key)) or [*find_documents(stages, key), *_find_fates(stages, key)]
+    found = list(_find_ordinal(stages, key)) or [
+        *find_documents(stages, key),
+        *_find_places(stages, key),
+        *_find_fates(stages, key),
+    ]
     if not found:
         raise WenhaiError(f"{out}: no document has the URL, id, place or ordinal {key!r}. {_suggestion(stages, key)}")
     return found
@@ -77,7 +86,7 @@ def find_documents(stages: Mapping[str, Folder], key: str) -> Iterator[Document]
     for file in files_of(stages, FIRST_STAGE, "data"):
         path, start = storage.fetch(file.url), 0
         for keys in read_batches(path, [column]):
-            rows = np.flatnonzero(matches(keys[column], key)) + start
+            rows = np.flatnonzero(_is_named(keys, key)) + start
             start += keys.num_rows
             for row in rows[:remaining]:
                 yield from _documents(file, read_row(file, int(row), ID_COLUMNS))
@@ -86,13 +95,46 @@ def find_documents(stages: Mapping[str, Folder], key: str) -> Iterator[Document]
                 return
 
 
+def _is_named(table: pa.Table, key: str) -> Bools:
+    """Which rows have this id or URL, as it is or as it is stored: without secrets."""
+    if HEX_ID.fullmatch(key):
+        return matches(table["id"], key)
+    return matches(table["url"], key) | matches(table["url"], masked_url(key))
+
+
+def _find_places(stages: Mapping[str, Folder], key: str) -> Iterator[Document]:
+    """Documents by where they were read."""
+    remaining = MAX_FOUND
+    files = {shard_name(file): file for file in files_of(stages, FIRST_STAGE, "data")}
+    for places in files_of(stages, FIRST_STAGE, "places"):
+        start = 0
+        for table in read_batches(storage.fetch(places.url)):
+            rows = np.flatnonzero(_is_at(table["place"], key))
+            for row in rows[:remaining]:
+                file = files[shard_name(places)]
+                for document in _documents(file, read_row(file, int(row) + start, ID_COLUMNS)):
+                    yield replace(document, place=table["place"][int(row)].as_py())
+            remaining -= len(rows[:remaining])
+            start += table.num_rows
+            if not remaining:
+                return
+
+
+def _is_at(places: pa.ChunkedArray, key: str) -> Bools:
+    """Whether places are `key`, or in the file that it names."""
+    exact = PLACE.sub(r":offset \1", key)
+    found = matches(places, exact)
+    for start in (f"{key}:offset ", f"{key}!", f"{exact} part "):
+        found |= np.asarray(pc.fill_null(pc.starts_with(places, start), False))
+    return found
+
+
 def _find_fates(stages: Mapping[str, Folder], key: str) -> Iterator[Document]:
     """Records that never became documents stand in the first stage's ledger only."""
-    wanted = ["id"] if HEX_ID.fullmatch(key) else ["url", "place"]
     remaining = MAX_FOUND
     for file in files_of(stages, FIRST_STAGE, "fates"):
         for table in read_batches(storage.fetch(file.url), ["id", "source", "url", "place"]):
-            mask = np.logical_or.reduce([matches(table[name], key) for name in wanted])
+            mask = _is_named(table, key) | _is_at(table["place"], key)
             for fate in table.filter(pa.array(mask)).to_pylist()[:remaining]:
                 remaining -= 1
                 yield Document(fate["id"].hex(), fate["source"], fate["url"], place=fate["place"])

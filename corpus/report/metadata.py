@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
+from corpus.dedup.contamination.stage import ContaminationStage
 from corpus.dedup.near.earlier import COUNT_PREFIX
 from corpus.document import read_batches
 from corpus.engine import storage
@@ -37,6 +38,8 @@ from corpus.report.summary import (
 from corpus.safe import plain, snippet
 
 TOP_ROWS = 15
+FEWEST_OF_TEMPLATE, MOST_OF_ITEM = 10, 100  # copies of one exam question on the web are some dozens at most
+TEMPLATE_RATIO = 0.01  # of a small build's documents
 MAX_COUNTED_NAMES = 1 << 20  # distinct sources or domains held while counting
 FAILURES_A_KIND = 3
 INDEX_COLUMNS = ("cluster_size", "survivor")
@@ -76,6 +79,7 @@ class BuildMetadata:
     origins: dict[str, list[Group]]  # "source", "domain", "encoding"
     clusters: list[tuple[str, int, int]]  # size of cluster, clusters, documents in them
     earlier: list[tuple[str, str, int]]  # earlier build, where the run found it, documents that resemble its own
+    items: list[tuple[str, int, bool]]  # evaluation items that cost most documents, how many, and whether too many
     mixture: list[mixing.Group]  # by source, then by bucket; empty where each document is taken once
     samples: list[Sample]  # near the limits, on both sides of each
     documents_read: int  # of how many documents the origins tell
@@ -105,11 +109,22 @@ def gather(out: str) -> BuildMetadata:
         origins=_origins(read, stages),
         clusters=_clusters(spread(index)),
         earlier=_earlier(out, stages),
+        items=_items(stages),
         mixture=mixing.read_groups(stages[MIXTURE_STAGE]) if MIXTURE_STAGE in stages else [],
         samples=read_samples(stages["filter"], limits) if "filter" in stages else [],
         documents_read=sum(file.rows for file in read),
         clusters_read=(sum(file.rows for file in spread(index)), sum(file.rows for file in index)),
     )
+
+
+def template_warnings(out: str) -> list[str]:
+    """A sentence for each evaluation item that cost so many documents that it may be no item; raises as `gather`."""
+    return [
+        f"contamination: {name} was found in {count:,} documents, which are dropped: is it a template, or a link? "
+        "Take it out of dedup.contamination.files if it is."
+        for name, count, is_suspicious in _items(folders(out))
+        if is_suspicious
+    ]
 
 
 def limit_text(bounds: Mapping[str, float]) -> str:
@@ -174,6 +189,18 @@ def _earlier(out: str, stages: Mapping[str, Folder]) -> list[tuple[str, str, int
     outs = ledger.earlier_outs(out)
     counts = {key.removeprefix(COUNT_PREFIX): count for key, count in extra.items() if key.startswith(COUNT_PREFIX)}
     return [(name, plain(outs.get(name, "")), count) for name, count in sorted(counts.items())]
+
+
+def _items(stages: Mapping[str, Folder]) -> list[tuple[str, int, bool]]:
+    if ContaminationStage.name not in stages:
+        return []
+    folder = stages[ContaminationStage.name]
+    counts: Counter[str] = Counter()
+    for file in folder.files("fates"):
+        for table in read_batches(storage.fetch(file.url), ["detail"]):
+            counts.update({one["values"]: one["counts"] for one in pc.value_counts(table["detail"]).to_pylist()})
+    most = max(FEWEST_OF_TEMPLATE, min(MOST_OF_ITEM, int(TEMPLATE_RATIO * folder.counts.documents_in)))
+    return [(plain(name), count, count > most) for name, count in list(most_first(counts).items())[:TOP_ROWS]]
 
 
 def _clusters(files: Sequence[File]) -> list[tuple[str, int, int]]:

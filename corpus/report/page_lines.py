@@ -15,6 +15,7 @@ from corpus.report.lookup import Document, find
 from corpus.report.summary import FIRST_STAGE, folders
 from corpus.safe import plain_url, snippet
 from corpus.sources import BadRecord, Record, SourcesConfig, read
+from corpus.sources.packing import key_of
 
 MAX_PAGES = 3
 TEXT_CHARS = 100
@@ -68,13 +69,17 @@ def _record(extract: Folder, document: Document, inputs: Sequence[str]) -> tuple
     """The record that a document was made of, found by its id, and how the build extracts."""
     if not inputs:
         raise UsageError("--lines reads the page again: say where it is, --input FILE... (as for `corpus run`).")
+    assert document.shard is not None  # it was extracted
     known = storage.read_json(storage.join(extract.url, "stage.json"))
-    sources = SourcesConfig.model_validate(known["config"]["sources"])
+    sources = SourcesConfig.model_validate(known["parameters"]["sources"][key_of(document.shard)])
     for file in storage.list_inputs(inputs):
         for record in read(file.url, sources):
             if isinstance(record, BadRecord):
                 continue
-            if document_id(record.source or sources.source, record.key, record.raw).hex() == document.id:
+            if (
+                document_id(record.source or sources.name.of_file(file.label), record.key, record.raw).hex()
+                == document.id
+            ):
                 if record.kind != "html" or record.text is not None:
                     raise WenhaiError(
                         f"document {document.id} was read as {record.kind}, not as a page: it has no lines."

@@ -19,6 +19,7 @@ TITLES = {
     "reasons": "Why documents were dropped",
     "failures": "Records that could not be read",
     "left_out": "What extraction left out",
+    "templates": "Templates of wikitext",
     "edits": "What was changed in texts",
     "statistics": "Statistics",
     "samples": "Near the limits",
@@ -29,6 +30,7 @@ TITLES = {
     "sources": "Sources",
     "encodings": "Encodings",
     "clusters": "Duplicates",
+    "items": "Evaluation items",
     "earlier": "Earlier builds",
     "mixture": "Mixture",
     "throughput": "Throughput",
@@ -36,11 +38,16 @@ TITLES = {
 EDIT_PREFIX = "edited."
 EDITS_CAPTION = (
     "By kind, in documents that were dropped afterwards, too: boilerplate lines, normalised characters, masked "
-    "personal data, undone double encodings (mojibake), repeated lines, passages that another document keeps."
+    "personal data, undone double encodings (mojibake), repeated lines, passages that another document keeps, and the "
+    "documents that the template of [text] added to, with its characters."
 )
 EARLIER_CAPTION = (
     "Documents of these builds outrank all new ones: a document that resembles one of theirs was dropped, even where "
     "it is the better copy. So this is not what a build of all documents together would keep."
+)
+ITEMS_CAPTION = (
+    "The evaluation items that cost most documents. One that is found in many may be a template of the test or of web "
+    "pages, and no item."
 )
 MIXTURE_CAPTION = (
     "What the tokenizer takes of the text: how many times on average by bytes, and each group's share of the bytes "
@@ -77,6 +84,7 @@ def edit_counts(facts: BuildMetadata) -> dict[str, int]:
         extra = step.counts.extra
         counts.update({key.removeprefix(EDIT_PREFIX): extra[key] for key in extra if key.startswith(EDIT_PREFIX)})
         counts.update({f"encoding.{key}": extra[key] for key in ("repaired", "damaged_lines") if key in extra})
+        counts.update({key: extra[key] for key in extra if key.startswith("text.template_")})
     return most_first(counts)
 
 
@@ -108,11 +116,13 @@ def tables(facts: BuildMetadata) -> Iterator[Table]:
         _reasons(facts),
         _failures(facts),
         _left_out(facts),
+        _templates(facts),
         _edits(facts),
         _statistics(facts),
         *_groups(facts),
         *_origins(facts),
         _clusters(facts),
+        _items(facts),
         _earlier(facts),
         _mixture(facts),
         _times(facts),
@@ -145,7 +155,7 @@ def _failures(facts: BuildMetadata) -> Table:
 def _left_out(facts: BuildMetadata) -> Table:
     """What extraction did with the characters of pages; white space does not count."""
     counts: Counter[str] = Counter()
-    kinds = ("characters_", "lines_", "goes_on")
+    kinds = ("characters_", "lines_", "goes_on", "meta_left_out")
     for step in facts.funnel.steps:
         counts.update({key: count for key, count in step.counts.extra.items() if key.startswith(kinds)})
     total = counts.pop("characters_read", 0)
@@ -159,7 +169,23 @@ def _left_out(facts: BuildMetadata) -> Table:
     caption = "Characters of the pages that were read, white space aside; `corpus explain` has them for each document."
     if counts["goes_on"]:
         caption += f" {counts['goes_on']:,} articles go on on a page that did not follow (meta.next_page)."
+    if counts["meta_left_out"]:
+        caption += f" {counts['meta_left_out']:,} documents had fields that sources.meta does not keep."
     return Table("left_out", caption, ("rule", "lines", "characters", "share"), rows, frozenset({1, 2, 3}))
+
+
+def _templates(facts: BuildMetadata) -> Table:
+    """What became of the templates of wikitext, of those left out the most frequent by name."""
+    counts: Counter[str] = Counter()
+    for step in facts.funnel.steps:
+        counts.update({key: count for key, count in step.counts.extra.items() if key.startswith("wikitext.")})
+    expanded, left_out = counts.pop("wikitext.expanded", 0), counts.pop("wikitext.left_out", 0)
+    names = {f"{{{{{key.removeprefix('wikitext.left_out.')}}}}}": count for key, count in counts.items()}
+    found = [("expanded", expanded), ("left out", left_out), *list(most_first(names).items())[:TOP_ROWS]]
+    rows = [(name, f"{count:,}", share(count, expanded + left_out)) for name, count in found if count]
+    return Table(
+        "templates", "Those of tables and references aside.", ("template", "times", "share"), rows, frozenset({1, 2})
+    )
 
 
 def _edits(facts: BuildMetadata) -> Table:
@@ -215,6 +241,11 @@ def _clusters(facts: BuildMetadata) -> Table:
     part = "" if read == total else f" Of {read:,} of {total:,} kept documents."
     caption = "A cluster is a document that stayed and the duplicates that it stands for." + part
     return Table("clusters", caption, ("documents in a cluster", "clusters", "documents"), rows, frozenset({1, 2}))
+
+
+def _items(facts: BuildMetadata) -> Table:
+    rows = [(name, f"{count:,}", "a template?" if suspicious else "") for name, count, suspicious in facts.items]
+    return Table("items", ITEMS_CAPTION, ("item", "documents", ""), rows, frozenset({1}))
 
 
 def _earlier(facts: BuildMetadata) -> Table:

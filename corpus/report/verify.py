@@ -9,7 +9,6 @@ task at the next run.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from corpus.crawl.folders import CRAWL, crawl_folders
 from corpus.crawl.folders import OWN_FILES as CRAWL_FILES
 from corpus.engine import durable, storage
 from corpus.engine.errors import WenhaiError
+from corpus.engine.executor import available_cpus
 from corpus.engine.progress import Progress
 from corpus.engine.run import RUN_NAME, read_run
 from corpus.engine.stage import FINGERPRINT_LENGTH, MANIFEST_NAME, Counts, Folder, manifest_of
@@ -95,7 +95,7 @@ def verify(out: str, workers: int | None = None, progress: Progress | None = Non
         if not any(problem.path == storage.join(url, MANIFEST_NAME) for problem in found):
             sound[name] = opened  # with others, later stages are not compared: a fault is told once
         problems.extend(found)
-    problems.extend(_hash(recorded, workers or os.cpu_count() or 1, progress or Progress(quiet=True)))
+    problems.extend(_hash(recorded, workers or available_cpus(), progress or Progress(quiet=True)))
     if not storage.is_remote(out):
         left = "left by a process that died, or being written now. The next run removes it."
         paths = durable.temporary_files(storage.local_path(out))

@@ -17,6 +17,7 @@ from corpus.engine.durable import commit
 from corpus.engine.errors import UsageError
 from corpus.engine.run import current
 from corpus.engine.toml import dump, edit, toml_value
+from corpus.recipe import Recipe
 from corpus.report.explain import comparison, wrap_columns
 from corpus.report.metadata import limit_text
 from corpus.report.summary import folders, share, size
@@ -53,7 +54,7 @@ def write_recipe(path: Path, text: str, base: Mapping[str, Any], values: Mapping
             with commit(path) as temporary:
                 temporary.write_text(write(), encoding="utf-8")
             with suppress(UsageError):
-                if _means(load_toml(path), values):
+                if _means(load_toml(path, model=Recipe), values):
                     return
             path.unlink()
     raise UsageError(f"--write {path}: these values cannot be written as TOML.")
@@ -91,15 +92,18 @@ def next_commands(out: str, thresholds: Thresholds, write: str | None) -> list[s
     """What to type next: how to keep the new rules as a recipe, and how to build with them."""
     sets = "".join(f" --set {shlex.quote(override)}" for override in thresholds.overrides)
     target = shlex.quote(out)
+    sources = thresholds.values.get("sources")
+    has_paths = isinstance(sources, list) and all("path" in source for source in sources)
+    end = f"--out {target}" if has_paths else f"--input ... --out {target}"
     if write is not None:
-        return [f"python -m corpus run --recipe {shlex.quote(write)} --input ... --out {target}"]
+        return [f"python -m corpus run --recipe {shlex.quote(write)} {end}"]
     commands = []
     name = "..."
     if thresholds.recorded is not None:
         commands.append(f"python -m corpus retune {target}{sets} --write my.toml")
         name = shlex.quote(thresholds.recorded.name)
         sets = "".join(f" --set {shlex.quote(override)}" for override in thresholds.recorded.overrides) + sets
-    return [*commands, f"python -m corpus run --recipe {name} --input ... --out {target}{sets}"]
+    return [*commands, f"python -m corpus run --recipe {name} {end}{sets}"]
 
 
 def _lines(out: str, prediction: Prediction, thresholds: Thresholds, write: str | None) -> Iterator[str]:
@@ -137,6 +141,8 @@ def _lines(out: str, prediction: Prediction, thresholds: Thresholds, write: str 
             for one in examples:
                 yield from _example(one)
     yield ""
+    if thresholds.apart:
+        yield f"Not part of these numbers: sources with a filter of their own ({', '.join(sorted(thresholds.apart))})."
     yield "Duplicates are looked for after the filter and are not part of these numbers."
     if write is not None:
         yield f"wrote {write}"

@@ -24,6 +24,7 @@ from corpus.report import ledger
 from corpus.report.rows import column_names, read_row
 from corpus.retune.thresholds import Thresholds
 from corpus.safe import plain_url
+from corpus.sources.packing import key_of
 
 EXAMPLES = 10  # of documents that come in, and of those that go
 CHARACTERS = "length.num_chars"
@@ -103,6 +104,8 @@ def predict(folder: Folder, thresholds: Thresholds, documents: Folder | None = N
     samples = {shard_name(file): file for file in folder.files("samples")}
     for file in folder.files("statistics"):
         shard = shard_name(file)
+        if key_of(shard) in thresholds.apart:
+            continue
         sampled = np.empty(0, np.int64)
         if shard in samples:
             sampled = read_table(storage.fetch(samples[shard].url), ["row"])["row"].to_numpy().astype(np.int64)

@@ -32,6 +32,7 @@ class Thresholds:
     after: tuple[Rule, ...]
     values: Mapping[str, Any]
     recorded: RecordedRecipe | None  # None: the build keeps no recipe that has its rules
+    apart: frozenset[str] = frozenset()  # keys of sources with a filter of their own, of which nothing is said
 
     @property
     def overrides(self) -> list[str]:
@@ -60,7 +61,7 @@ def read_thresholds(out: str, folder: Folder, sets: Sequence[str], unsets: Seque
         UsageError: the build was made by another version of the filter, whose numbers a new run would not repeat.
         WenhaiError: the build's rules cannot be read.
     """
-    before = _stored_rules(folder)
+    before, apart = _stored_rules(folder)
     recorded = recorded_recipe(out)
     if recorded is not None and not _has_rules(recorded.values, before):
         recorded = None  # a later run with another recipe stopped before it was recorded
@@ -78,7 +79,7 @@ def read_thresholds(out: str, folder: Folder, sets: Sequence[str], unsets: Seque
     for key in unsets:
         _unset(values, _range_key(f"--unset {key}", key.strip(), f"{key.strip()}=..."))
     config = parse(FilterConfig, values.get("filter", {}), "--set: [filter] of the new recipe")
-    return Thresholds(before, config.rules, values, recorded)
+    return Thresholds(before, config.rules, values, recorded, apart)
 
 
 def _range_key(option: str, key: str, argument: str) -> list[str]:
@@ -121,13 +122,14 @@ def _unset(values: dict[str, Any], parts: Sequence[str]) -> None:
     section[parts[2]] = rest or "off"
 
 
-def _stored_rules(folder: Folder) -> tuple[Rule, ...]:
-    """The rules that a filter stage was run with, from its `stage.json`."""
+def _stored_rules(folder: Folder) -> tuple[tuple[Rule, ...], frozenset[str]]:
+    """The rules that a filter stage was run with, and the sources that have their own, from its `stage.json`."""
     url = storage.join(folder.url, "stage.json")
     stage = storage.read_json(url)
     try:
         version = stage["version"]
         rules = tuple(Rule(key=key, min=low, max=high) for key, low, high in stage["config"]["rules"])
+        apart = frozenset(stage.get("parameters", {}).get("filters", {}))
     except (LookupError, TypeError, ValueError) as error:
         raise WenhaiError(f"{url}: its rules cannot be read. Was this build made by another version?") from error
     if version != FilterStage.version:
@@ -136,7 +138,7 @@ def _stored_rules(folder: Folder) -> tuple[Rule, ...]:
             "may "
             "measure other numbers. Run `python -m corpus run` with the recipe again first."
         )
-    return rules
+    return rules, apart
 
 
 def _has_rules(values: Mapping[str, Any], rules: tuple[Rule, ...]) -> bool:

@@ -13,7 +13,9 @@ from urllib.parse import urljoin
 import msgspec
 
 from corpus.engine.stage import Counts
+from corpus.sources.parts import parts_of
 from corpus.sources.shards import Row, Shards
+from corpus.sources.template import TextConfig, write
 
 MAX_PAGES = 30  # of one article; larger numbers are its own
 MAX_WAITING, MAX_WAITING_BYTES = 256, 16 << 20  # the article that has waited longest is written beyond these
@@ -21,11 +23,13 @@ _PAGE_NUMBER = re.compile(r"[_-](\d{1,3})(?=\.\w{3,5}$)|[?&](?:page|p|pn)=(\d{1,
 
 
 class Document(NamedTuple):
-    """The columns of a document, and the lines and characters that each rule of extraction removed from its pages."""
+    """The columns of a document, its place in the input, and the lines and characters that each rule of extraction
+    removed from its pages."""
 
     identity: bytes
     source: str
     row: Row
+    place: str
     removed: dict[str, tuple[int, int]]
 
     def with_page(self, page: Document) -> Document:
@@ -38,10 +42,10 @@ class Document(NamedTuple):
 
 
 class Articles:
-    """Documents of one input file on their way to the shards."""
+    """Documents of one input file on their way to the shards, where the recipe's template is written around them."""
 
-    def __init__(self, shards: Shards, counts: Counts) -> None:
-        self._shards, self._counts = shards, counts
+    def __init__(self, shards: Shards, counts: Counts, texts: TextConfig, split_chars: int | None = None) -> None:
+        self._shards, self._counts, self._texts, self._split_chars = shards, counts, texts, split_chars
         self._waiting: dict[str, Document] = {}  # by the address of the next page
         self._num_bytes = 0
 
@@ -81,9 +85,19 @@ class Articles:
             self._counts.note("goes_on")
             meta = {"next_page": next_page, **msgspec.json.decode(row["meta"] or b"{}")}
             row["meta"] = msgspec.json.encode(meta, order="sorted")
-        self._counts.documents_out += 1
-        self._counts.bytes_out += len(row["text"])
-        self._shards.add(document.identity, document.source, row, document.removed)
+        if added := write(self._texts, document.source, row):
+            self._counts.note("text.template_documents")
+            self._counts.note("text.template_characters", added)
+        limit = self._split_chars or len(row["text"])
+        parts = list(parts_of(document.identity, row, document.place, limit))
+        for number, (identity, part, place) in enumerate(parts):
+            self._counts.documents_out += 1
+            self._counts.bytes_out += len(part["text"])
+            self._shards.add(identity, document.source, part, place, None if number else document.removed)
+        if len(parts) > 1:
+            self._counts.documents_in += len(parts) - 1  # as of a book whose chapters are documents
+            self._counts.note("split_documents")
+            self._counts.note("parts", len(parts))
 
 
 def continuation(url: str, link: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Decompressed bytes of gzip, bzip2 and zstd files that insist on the frame's end.
+"""Decompressed bytes of gzip, bzip2, xz and zstd files that insist on the frame's end.
 
 The usual readers lie about damage: python-zstandard's `stream_reader` and `zlib.decompressobj` end quietly where a file
 is cut off, and a decompression bomb is unpacked until memory ends. Here every good byte is delivered in bounded pieces
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import bz2
 import io
+import lzma
 import re
 import sys
 import zlib
@@ -42,7 +43,9 @@ BZIP2_MAGIC = b"BZh"
 BZIP2_HEAD = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")  # a stream, its level, and its first block or its end
 BZIP2_HEAD_BYTES = 10
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-MAGICS = {"gzip": GZIP_MAGIC, "bzip2": BZIP2_MAGIC, "zstd": ZSTD_MAGIC}
+XZ_MAGIC = b"\xfd7zXZ\0"
+MAX_XZ_BYTES = 128 << 20  # of memory; xz -9 takes 65 MiB
+MAGICS = {"gzip": GZIP_MAGIC, "bzip2": BZIP2_MAGIC, "xz": XZ_MAGIC, "zstd": ZSTD_MAGIC}
 SKIPPABLE_MAGICS = tuple(bytes([low, 0x2A, 0x4D, 0x18]) for low in range(0x50, 0x60))
 DICTIONARY_FRAME = SKIPPABLE_MAGICS[0xD]  # at the start of a .warc.zst, by IIPC's specification
 DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"
@@ -54,13 +57,14 @@ HEAD_BYTES = 64
 MAX_STRETCHES = 64  # of a damaged file: a file made of the heads of members must not be read again and again
 
 Found = TypeVar("Found")
-Compression = Literal["none", "gzip", "bzip2", "zstd"]
+Compression = Literal["none", "gzip", "bzip2", "xz", "zstd"]
 
 
 SUFFIXES: dict[str, Compression] = {
     ".gz": "gzip",
     ".gzip": "gzip",
     ".bz2": "bzip2",
+    ".xz": "xz",
     ".zst": "zstd",
     ".zstd": "zstd",
 }
@@ -94,6 +98,8 @@ def magic_of(head: bytes) -> Compression:
         return "gzip"
     if BZIP2_HEAD.match(head):
         return "bzip2"
+    if head.startswith(XZ_MAGIC):
+        return "xz"
     return "zstd" if head.startswith((ZSTD_MAGIC, *SKIPPABLE_MAGICS)) else "none"
 
 
@@ -177,36 +183,38 @@ def find(file: BinaryIO, start: int, wanted: bytes) -> int | None:
 
 
 class KeepingDecoder:
-    """A decoder of bzip2 or zstd with the interface of a zlib decoder; input it cannot use yet it keeps itself."""
+    """A decoder of bzip2, xz or zstd with the interface of a zlib decoder; input it cannot use yet it keeps itself."""
 
     unconsumed_tail = unused_data = b""
     eof = False
 
-    def __init__(self, decoder: bz2.BZ2Decompressor | zstd.ZstdDecompressor) -> None:
+    def __init__(self, decoder: bz2.BZ2Decompressor | lzma.LZMADecompressor | zstd.ZstdDecompressor) -> None:
         self._decoder = decoder
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         """At most `max_length` bytes; raises `zlib.error`."""
         try:
             piece = self._decoder.decompress(data, max_length)
-        except (OSError, zstd.ZstdError) as error:
+        except (OSError, lzma.LZMAError, zstd.ZstdError) as error:
             raise zlib.error(str(error)) from error
         self.eof, self.unused_data = self._decoder.eof, self._decoder.unused_data
         return piece
 
 
 def new_decoder(compression: Compression, dictionary: zstd.ZstdDict | None = None) -> KeepingDecoder | zlib._Decompress:
-    """A decoder for one gzip member, bzip2 stream or zstd frame."""
+    """A decoder for one gzip member, bzip2 or xz stream, or zstd frame."""
     if compression == "gzip":
         return zlib.decompressobj(GZIP_WINDOW_BITS)
     if compression == "bzip2":
         return KeepingDecoder(bz2.BZ2Decompressor())
+    if compression == "xz":
+        return KeepingDecoder(lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_XZ_BYTES))
     window = zstd.DecompressionParameter.window_log_max
     return KeepingDecoder(zstd.ZstdDecompressor(dictionary, {window: MAX_ZSTD_WINDOW_LOG}))
 
 
 class GzipMembers:
-    """A gzip, bzip2 or zstd file as a row of members, each readable like a file; damage raises `DamagedStream`.
+    """A gzip, bzip2, xz or zstd file as a row of members, each readable like a file; damage raises `DamagedStream`.
 
     `first` are the bytes that a member's content begins with: how the next one is recognised after damage. Zero padding
     is passed over. Where they are read as a `whole`, all members count together for a bomb, and what stands before the

@@ -9,6 +9,9 @@ from typing import Any, Literal
 import msgspec
 
 DAMAGE_KINDS = frozenset({"truncated", "corrupt", "trailing", "bomb"})  # of a file, not of a record in it
+LEFT_OUT = "left_out."  # and what a file is that no reader reads: `left_out.png`
+
+NO_FAULT = frozenset({"redirect", "namespace", "content_type", "http_status"})  # of a source; it has such records
 
 
 class Record(msgspec.Struct, frozen=True):  # made six times faster than a frozen dataclass: one a document
@@ -18,7 +21,7 @@ class Record(msgspec.Struct, frozen=True):  # made six times faster than a froze
     splitting or reordering the inputs changes no identity. `raw` are the bytes that were read (an HTML page, a JSON
     line); `text` is set where the format says what it is, otherwise `raw` is decoded. `offset` is the byte offset of
     the record in its file (of the decompressed bytes for compressed JSONL and text, of the row for Parquet; in bzip2
-    dumps the start of its stream and the number of pages in it before).
+    dumps the start of its stream and the number of pages in it before). In an archive it is the one in its member.
     """
 
     key: str
@@ -32,6 +35,9 @@ class Record(msgspec.Struct, frozen=True):  # made six times faster than a froze
     title: str | None = None
     date: str | None = None
     fields: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    member: str | None = None  # of an archive, `a.zip!b.txt` of one in another
+    num_read: int = 0  # characters without white space, where the reader left some out: `removed`
+    removed: dict[str, tuple[int, int]] = {}  # by rule: lines, characters
 
 
 class RecordError(ValueError):
@@ -47,8 +53,10 @@ class BadRecord:
     """A record that ends here: where it began, how many bytes it covers if known, what was wrong. Never its text.
 
     Kinds, which become rules `error:<kind>`: `charset`, `json`, `field` (no text, or no string), `empty`, `too_long`;
-    of files `truncated`, `corrupt`, `trailing`, `bomb`, `parquet`, `too_large` (a row group of giant cells); of WARC
-    `warc` (no record, or none of a known type), `http` (no HTTP headers), `http_status`, `content_type`; of pages, in
+    of files `truncated`, `corrupt`, `trailing`, `bomb`, `parquet`, `too_large` (a row group of giant cells),
+    `encrypted`; of document files `pdf`, `docx`, `epub` (what is inside is none), `killed`, `no_text_layer` (a scan,
+    or fonts without meaning); of WARC `warc` (no record, or none of a known type), `http` (no HTTP headers),
+    `http_status`, `content_type`; of pages, in
     extraction, `too_deep`, `too_complex` and `killed` (time, memory or a crash); of MediaWiki dumps `xml` (a page that
     is not well-formed), `redirect`, `namespace` (one that was not asked for) and `content_type` (a page of code).
     """
@@ -57,3 +65,4 @@ class BadRecord:
     length: int
     kind: str
     detail: str
+    member: str | None = None

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from corpus.document import DOCUMENT_SCHEMA, EDITS, FATE_SCHEMA, TableWriter, write_shard
 from corpus.engine.stage import Output
+from corpus.sources.urls import masked_url
 
 FLUSH_BYTES = 8 << 20
 FLUSH_ROWS = 8192
@@ -33,12 +34,15 @@ class Row(TypedDict):
 
 EDITS_SCHEMA = pa.schema([pa.field("row", pa.uint32(), nullable=False), EDITS], metadata={"wenhai.edits": "1"})
 
+PLACES_SCHEMA = pa.schema([pa.field("place", pa.string(), nullable=False)])  # of each document of a shard, in its order
+SCHEMAS = {"data": DOCUMENT_SCHEMA, "places": PLACES_SCHEMA, "edits": EDITS_SCHEMA}
+
 
 class Shards:
     """The parts of a task: a part is closed once it holds `shard_bytes` of text.
 
     What extraction left out of pages stands beside a part, in edits/: one row for each document that lost something,
-    with characters by rule.
+    with characters by rule; and where each document was read, in places/.
     """
 
     def __init__(self, task: str, out: Output, shard_bytes: int) -> None:
@@ -57,13 +61,21 @@ class Shards:
             self._close()
         self._stack.__exit__(kind, error, trace)
 
-    def add(self, identity: bytes, source: str, row: Row, removed: Mapping[str, tuple[int, int]] | None = None) -> None:
+    def add(
+        self,
+        identity: bytes,
+        source: str,
+        row: Row,
+        place: str,
+        removed: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
         """Add a document, and the lines and characters that each rule of extraction removed from its page."""
         size = len(row["text"])
         if self._part_bytes + size > self._shard_bytes and self._part_rows:
             self._close()
             self._part += 1
             self._open()
+        self._places.append(place)
         self._rows.append({"id": identity, "row": self._part_rows, "source": source, **row})
         if removed:
             edits = [{"kind": f"extract.{rule}", "line": None, "count": found[1]} for rule, found in removed.items()]
@@ -74,38 +86,39 @@ class Shards:
         if self._held_bytes >= FLUSH_BYTES or len(self._rows) >= FLUSH_ROWS:
             self._flush()
 
-    def _file(self, kind: str = "data") -> str:
+    def _file(self, kind: str) -> str:
         return f"{kind}/{self._task}-{self._part:0{PART_DIGITS}d}.parquet"
 
     def _open(self) -> None:
-        path = self._stack.enter_context(self._out.create(self._file()))
-        self._writer = self._stack.enter_context(TableWriter(path, DOCUMENT_SCHEMA))
-        self._edits_writer: TableWriter | None = None  # opened when a page lost something: texts have none
+        self._writers = {kind: self._writer(kind) for kind in ("data", "places")}  # and edits, when a page lost some
         self._part_bytes = self._part_rows = 0
+
+    def _writer(self, kind: str) -> TableWriter:
+        path = self._stack.enter_context(self._out.create(self._file(kind)))
+        return self._stack.enter_context(TableWriter(path, SCHEMAS[kind]))
 
     def _clear(self) -> None:
         self._rows: list[dict[str, Any]] = []
         self._edits: list[dict[str, Any]] = []
+        self._places: list[str] = []
         self._held_bytes = 0
 
     def _flush(self) -> None:
         if not self._rows:
             return
-        self._writer.write(pa.Table.from_pylist(self._rows, schema=DOCUMENT_SCHEMA))
+        self._writers["data"].write(pa.Table.from_pylist(self._rows, schema=DOCUMENT_SCHEMA))
+        self._writers["places"].write(pa.table([self._places], schema=PLACES_SCHEMA))
         if self._edits:
-            if self._edits_writer is None:
-                path = self._stack.enter_context(self._out.create(self._file("edits")))
-                self._edits_writer = self._stack.enter_context(TableWriter(path, EDITS_SCHEMA))
-            self._edits_writer.write(pa.Table.from_pylist(self._edits, schema=EDITS_SCHEMA))
+            if "edits" not in self._writers:
+                self._writers["edits"] = self._writer("edits")
+            self._writers["edits"].write(pa.Table.from_pylist(self._edits, schema=EDITS_SCHEMA))
         self._clear()
 
     def _close(self) -> None:
         self._flush()
-        rows, edits = self._part_rows, self._edits_writer
         self._stack.close()
-        self._out.set_rows(self._file(), rows)
-        if edits is not None:
-            self._out.set_rows(self._file("edits"), edits.rows)
+        for kind, writer in self._writers.items():
+            self._out.set_rows(self._file(kind), writer.rows)
 
 
 class Fates:
@@ -126,6 +139,7 @@ class Fates:
 
     def add(self, identity: bytes, source: str, url: str | None, place: str, rule: str, detail: str) -> None:
         """Add the fate of one record."""
+        url = masked_url(url) if url else None
         row = {"id": identity, "source": source, "url": url, "place": place, "rule": rule, "detail": detail}
         self._rows.append(row)
         if len(self._rows) >= FLUSH_ROWS:

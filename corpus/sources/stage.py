@@ -1,9 +1,10 @@
 """The extract stage: input files to document shards, and a fate for every record that ends here.
 
-A task reads a few whole files in order (consecutive small ones together) and writes `data/<task>-<part>.parquet`, a new
-part after every `shard_bytes` of text, and `fates/<task>.parquet` with one row for each record that could not become a
-document: rule `error:<kind>` and place `file:offset N`. Every record and every bad record is one document in. A page
-that is another one's next page ends here, too, as a part of that document (articles.py).
+A task reads a few whole files of one source (packing.py) and writes `data/<task>-<part>.parquet`, a new part after
+every `shard_bytes` of text, and `fates/<task>.parquet` with one row for each record that could not become a document:
+rule `error:<kind>` and place `file:offset N`. Every record and every bad record is one document in, and one for each
+part where it is split (parts.py). A page that is another one's next page ends here, too, as a part of that document
+(articles.py).
 
 A plain JSONL file larger than `task_bytes`, and a wiki dump in bzip2, is cut into ranges, one task each: a line, or a
 stream of pages, belongs to the range it begins in. Any other large file is one task, because compressed and record
@@ -13,31 +14,67 @@ formats can only be read from their front: give a build at least as many of thos
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 import msgspec
+import pyarrow as pa
 
-from corpus.document import document_id
+from corpus.document import document_id, read_table, write_table
 from corpus.encoding import UndecodableError, decode, repair_mojibake, replace_surrogates, utf8, without_damaged_lines
-from corpus.engine.errors import UsageError
+from corpus.engine import storage
+from corpus.engine.errors import InputError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
 from corpus.extract import ExtractConfig
 from corpus.extract.child import Extracted
-from corpus.sources import DAMAGE_KINDS, BadRecord, Record, SourcesConfig, can_be_cut, read
+from corpus.sources import DAMAGE_KINDS, LEFT_OUT, BadRecord, Record, SourcesConfig, read
 from corpus.sources.articles import Articles, Document
+from corpus.sources.config import InputConfig
+from corpus.sources.fields import at
+from corpus.sources.kinds import has_library, name_kind, require_library
+from corpus.sources.packing import Source, key_of, pack
 from corpus.sources.pages import with_pages
-from corpus.sources.record import RecordError
+from corpus.sources.record import NO_FAULT, RecordError
 from corpus.sources.shards import Fates, Row, Shards
+from corpus.sources.template import TextConfig
+from corpus.sources.urls import masked_url
 
-MIN_SPAN_BYTES = 16 << 20
+FATES_ASKED = 4  # files of fates that an error message quotes
+MIN_JUDGED_RECORDS, MIN_JUDGED_FILES = 100, 5
+TALLIES = ("records", "files", "records_in_error")  # counted by source
 MAX_META_BYTES = 64 << 10
+QUARANTINE = "quarantine"  # files of which most records are in error
+QUARANTINE_SCHEMA = pa.schema(
+    [("file", pa.string()), ("records", pa.int64()), ("in_error", pa.int64()), ("rule", pa.string())]
+)
 JOINED = "extract.joined"  # the fate of a page whose text became part of an article's
+MAX_COUNTED = 300  # things that a task counts by name; of further templates only the number
 MAX_FIELD_CHARS = 4096  # of a url, title or date; longer ones are cut
 
 _META = msgspec.json.Encoder(order="sorted", enc_hook=str)
+
+
+@dataclass
+class FileTally:
+    """Records of one file: how many there are, how many are in error, and the rule of the first that is."""
+
+    file: str
+    records: int = 0
+    in_error: int = 0
+    rule: str | None = None
+
+    def add(self, rule: str | None) -> None:
+        """Count a record, which is sound where `rule` is None."""
+        self.records += 1
+        if rule is not None:
+            self.in_error += 1
+            self.rule = self.rule or rule
+
+    @property
+    def is_mostly_in_error(self) -> bool:
+        return self.in_error > 0.5 * self.records
 
 
 @dataclass(frozen=True)
@@ -45,61 +82,86 @@ class ExtractStage(Stage):
     """Records of the input files to documents."""
 
     name: ClassVar[str] = "extract"
-    version: ClassVar[int] = 8
+    version: ClassVar[int] = 9
 
-    files: tuple[File, ...]
-    sources: SourcesConfig = field(default_factory=SourcesConfig)
+    sources: tuple[Source, ...]
+    limits: InputConfig = field(default_factory=InputConfig)
     extraction: ExtractConfig = field(default_factory=ExtractConfig)
-
-    def __post_init__(self) -> None:
-        repeated = [url for url, count in Counter(file.url for file in self.files).items() if count > 1]
-        if repeated:
-            raise UsageError(f"{min(repeated)}: listed twice among the inputs. Name each file once.")
+    texts: TextConfig = field(default_factory=TextConfig)
 
     def config(self) -> dict[str, Any]:
-        """Everything of both sections: each option changes which bytes come out."""
-        return {"sources": self.sources.model_dump(), "extract": self.extraction.model_dump()}
+        """What counts for every source; each has its own options beside it."""
+        sections = {"extract": self.extraction.model_dump(), "text": self.texts.model_dump()}
+        return {"shard_bytes": self.limits.shard_bytes, **sections}
+
+    def parameters(self) -> dict[str, Any]:
+        """How each source is read; its tasks carry the digest of that."""
+        return {"sources": {source.key: source.config.reading for source in self.sources}}
 
     def inputs(self) -> tuple[File, ...]:
-        """The files to read, sorted by URL."""
-        return tuple(sorted(self.files, key=lambda file: file.url))
+        """The files to read, sorted by label."""
+        return tuple(sorted((file for source in self.sources for file in source.files), key=lambda file: file.label))
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        """Consecutive files together up to `task_bytes`; a larger file that can be cut in ranges of that size."""
-        groups: list[tuple[list[File], dict[str, int]]] = []
-        limit = self.sources.task_bytes
-        room = 0
-        for file in self.inputs():
-            if file.bytes > limit and can_be_cut(file.url, self.sources):
-                step = max(limit, MIN_SPAN_BYTES)
-                groups += [([file], {"start": start, "end": start + step}) for start in range(0, file.bytes, step)]
-                room = 0
-                continue
-            if not room or file.bytes > room:
-                groups.append(([], {}))
-                room = limit
-            groups[-1][0].append(file)
-            room = max(0, room - file.bytes)
-        return [Task(f"{index:05d}", tuple(files), span) for index, (files, span) in enumerate(groups)]
+        """The packs of each source."""
+        for source in self.sources if not has_library("pdf") else ():
+            for file in source.files if source.config.kind == "auto" else ():
+                require_library(name_kind(file.url) or "", file.label)
+        return [task for source in self.sources for task in pack(source, self.limits)]
+
+    def judge(self, counts: Counts, folder: str, *, is_complete: bool) -> None:
+        """Refuse to go on where more than `max_error_ratio` of enough records of a source are in error."""
+        for source in self.sources:
+            records, files, in_error = (counts.extra.get(f"{name}.{source.key}", 0) for name in TALLIES)
+            enough = files == len(source.files) or (records >= MIN_JUDGED_RECORDS and files >= MIN_JUDGED_FILES)
+            if (is_complete or enough) and in_error > source.config.max_error_ratio * records:
+                raise InputError(
+                    f"{in_error:,} of {records:,} records in {files:,} files of source {source.key} cannot be read, "
+                    f"more than max_error_ratio = {source.config.max_error_ratio:g}. "
+                    f"{_usual_fault(folder, source.key)} "
+                    "Mend [[sources]] of the recipe, or set a larger max_error_ratio. Finished work is kept."
+                )
 
     def for_worker(self) -> ExtractStage:
-        """Without the list of files: a task names its own."""
-        return replace(self, files=())
+        """Without the lists of files: a task names its own."""
+        return replace(self, sources=tuple(replace(source, files=()) for source in self.sources))
 
     def run(self, task: Task, out: Output) -> Counts:
         """Read a task's files into shards and fates."""
         counts = Counts()
-        span = (task.params["start"], task.params["end"]) if task.params else None
-        with Shards(task.name, out, self.sources.shard_bytes) as shards, Fates(task.name, out) as fates:
+        (source,) = (one for one in self.sources if one.key == key_of(task.name))
+        span = (task.params["start"], task.params["end"]) if "end" in task.params else None
+        with Shards(task.name, out, self.limits.shard_bytes) as shards, Fates(task.name, out) as fates:
+            tallies = []
             for file in task.inputs:
-                self._read_file(file.url, span, counts, shards, fates)
+                tallies.append(self._read_file(file, source.config, span, counts, shards, fates))
+                _check_size(file)
+        rows = [asdict(tally) for tally in tallies if tally.is_mostly_in_error]
+        if rows:
+            with out.create(f"{QUARANTINE}/{task.name}.parquet", len(rows)) as path:
+                write_table(path, pa.Table.from_pylist(rows, QUARANTINE_SCHEMA))
+            counts.note("files_mostly_in_error", len(rows))
+        is_start = span is None or span[0] == 0
+        sums = (sum(tally.records for tally in tallies), len(tallies) * is_start, sum(one.in_error for one in tallies))
+        for name, count in zip(TALLIES, sums, strict=True):
+            if count:
+                counts.note(f"{name}.{source.key}", count)
         return counts
 
-    def _read_file(self, url: str, span: tuple[int, int] | None, counts: Counts, shards: Shards, fates: Fates) -> None:
-        base = url.rsplit("/", 1)[-1]
+    def _read_file(
+        self,
+        file: File,
+        config: SourcesConfig,
+        span: tuple[int, int] | None,
+        counts: Counts,
+        shards: Shards,
+        fates: Fates,
+    ) -> FileTally:
         before, damaged = counts.documents_out, False
-        articles = Articles(shards, counts)
-        for record, page in with_pages(read(url, self.sources, span), self.extraction):
+        name = config.name.of_file(file.label)
+        tally = FileTally(file.label)
+        articles = Articles(shards, counts, self.texts, config.split_chars)
+        for record, page in with_pages(read(file.url, config, span), self.extraction):
             counts.documents_in += 1
             if isinstance(record, BadRecord):
                 detail = record.detail
@@ -107,22 +169,29 @@ class ExtractStage(Stage):
                     damaged = True
                     articles.end()
                     detail += f"; {counts.documents_out - before:,} documents of the file came before"
-                counts.error(record.kind)
-                place = f"{base}:offset {record.offset}"
-                identity = document_id(self.sources.source, place, b"")
-                fates.add(identity, self.sources.source, None, place, f"error:{record.kind}", detail)
+                place = place_of(file.label, record)
+                identity = document_id(name, place, b"")
+                rule = rule_of(record)
+                if rule == record.kind:
+                    counts.drop(rule)
+                else:
+                    counts.error(record.kind)
+                    tally.add(rule if record.kind not in NO_FAULT else None)
+                fates.add(identity, name, None, place, rule, detail)
                 continue
             counts.bytes_in += len(record.raw)
-            source = _clip(record.source) or self.sources.source
-            identity, place = document_id(source, record.key, record.raw), f"{base}:offset {record.offset}"
+            source = _clip(record.source) or name
+            identity, place = document_id(source, record.key, record.raw), place_of(file.label, record)
             try:
-                row = to_document(record, page, counts)
+                row = to_document(record, page, counts, config.meta)
             except RecordError as error:
                 counts.error(error.kind)
+                tally.add(f"error:{error.kind}" if page is None or error.kind != "empty" else None)
                 fates.add(identity, source, _clip(record.url), place, f"error:{error.kind}", str(error))
                 continue
-            removed, link = (page.removed, page.next_page) if page is not None else ({}, None)
-            article = articles.add(Document(identity, source, row, removed), link)
+            tally.add(None)
+            removed, link = (page.removed, _url(page.next_page)) if page is not None else (record.removed, None)
+            article = articles.add(Document(identity, source, row, place, removed), link)
             if article is not None:
                 counts.drop(JOINED)
                 detail = f"its text is part of {article.row['url']}"
@@ -131,12 +200,46 @@ class ExtractStage(Stage):
         if damaged:
             counts.note("damaged_files", 1)
             counts.note("recovered_documents", counts.documents_out - before)
+        return tally
 
 
-def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
-    """The columns of a record's document, all but id, row and source; `page` is what extraction made of an HTML record.
+def rule_of(record: BadRecord) -> str:
+    """The rule of its fate."""
+    return record.kind if record.kind.startswith(LEFT_OUT) else f"error:{record.kind}"
 
-    A pure function of both but for `counts.extra`, where undone double encodings are counted, and the lines that go
+
+def _check_size(file: File) -> None:
+    """Refuse what was read of a file that somebody still writes; raises `InputError`."""
+    if not storage.is_remote(file.url) and (size := storage.local_path(file.url).stat().st_size) != file.bytes:
+        raise InputError(
+            f"{file.url}: has {size:,} bytes, and had {file.bytes:,} when the run began. Run again once it is whole."
+        )
+
+
+def place_of(file: str, record: Record | BadRecord) -> str:
+    """Where a record stands: `FILE:offset N`, and `FILE!MEMBER:offset N` in an archive."""
+    return f"{file}!{record.member}:offset {record.offset}" if record.member else f"{file}:offset {record.offset}"
+
+
+def _usual_fault(folder: str, key: str) -> str:
+    """What is wrong with most records in error of a source, in words, with the place of one; of its first fates."""
+    found: Counter[str] = Counter()
+    places: dict[str, str] = {}
+    names = storage.names(storage.join(folder, "fates"), ".parquet")
+    for name in [name for name in names if key_of(name) == key][:FATES_ASKED]:
+        table = read_table(storage.fetch(storage.join(folder, "fates", name)), ["rule", "place", "detail"])
+        for row in table.to_pylist():
+            if row["rule"].startswith("error:"):
+                found[row["detail"]] += 1
+                places.setdefault(row["detail"], row["place"])
+    return "".join(f"Most often: {detail} ({places[detail]})." for detail, _ in found.most_common(1))
+
+
+def to_document(record: Record, page: Extracted | None, counts: Counts, meta: Sequence[str] = ()) -> Row:
+    """The columns of a record's document, all but id, row and source; `page` is what extraction made of an HTML record,
+    `meta` names the fields to keep.
+
+    A pure function of these but for `counts.extra`, where undone double encodings are counted, and the lines that go
     because they hold U+FFFD where bytes were decoded here, and what extraction left out of a page. Raises `RecordError`
     with the kind of error when the record has no usable text.
     """
@@ -149,6 +252,7 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
         data, repaired, encoding = page.text, page.repaired, page.encoding
         title, date = title or page.title, date or page.date
         _count_characters(page, counts)
+        _count_templates(page, counts)
         if page.author and "author" not in fields:
             fields = {**fields, "author": page.author}
     else:
@@ -166,6 +270,10 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
             if damaged_lines and not text.strip():
                 raise RecordError("charset", "every line holds bytes that are no text")
         data = b"" if text.isspace() else utf8(text)
+        if record.num_read:
+            _count_characters(record, counts)
+            if fields.get("pages_without_text"):
+                counts.note("pages_without_text", fields["pages_without_text"])
     if repaired:
         counts.note("repaired", 1)
     if not data:
@@ -174,17 +282,18 @@ def to_document(record: Record, page: Extracted | None, counts: Counts) -> Row:
         counts.note("damaged_lines", damaged_lines)
         counts.note("damaged_chars", damaged_chars)
     return {
-        "url": _clip(record.url),
+        "url": _url(record.url),
         "title": _clip(title),
         "date": _clip(date),
         "encoding": encoding,
-        "meta": _meta(fields),
+        "meta": _meta(fields, meta, counts),
         "text": data,
     }
 
 
-def _count_characters(page: Extracted, counts: Counts) -> None:
-    """What a page has and what went, by rule: `lines_removed.RULE`, `characters_removed.RULE`, `characters_read`."""
+def _count_characters(page: Extracted | Record, counts: Counts) -> None:
+    """What a page or a file has and what went, by rule: `lines_removed.RULE`, `characters_removed.RULE`,
+    `characters_read`."""
     if page.num_read:
         counts.note("characters_read", page.num_read)
     for rule, (num_lines, characters) in page.removed.items():
@@ -192,9 +301,23 @@ def _count_characters(page: Extracted, counts: Counts) -> None:
         counts.note(f"characters_removed.{rule}", characters)
 
 
-def _meta(fields: Mapping[str, Any]) -> bytes | None:
-    """The other fields as JSON with sorted keys; what JSON cannot hold becomes a string, and too much a list of
-    names."""
+def _count_templates(page: Extracted, counts: Counts) -> None:
+    """Of wikitext the templates that were expanded and those left out, these also by name."""
+    for name, count in (("expanded", page.num_expanded), ("left_out", page.num_left_out)):
+        if count:
+            counts.note(f"wikitext.{name}", count)
+    for name, count in page.left_out.items():
+        if f"wikitext.left_out.{name}" in counts.extra or len(counts.extra) < MAX_COUNTED:
+            counts.note(f"wikitext.left_out.{name}", count)
+
+
+def _meta(fields: Mapping[str, Any], names: Sequence[str], counts: Counts) -> bytes | None:
+    """Of the other fields those with these names, "*" all, as JSON with sorted keys; what JSON cannot hold becomes a
+    string, and too much a list of names. `meta_left_out` counts documents that had others."""
+    if "*" not in names:
+        if not fields.keys() <= {name for path in names for name in (path, path.partition(".")[0])}:
+            counts.note("meta_left_out")
+        fields = {name: value for name in names if (value := at(fields, name)) is not None}
     if not fields:
         return None
     try:
@@ -206,6 +329,10 @@ def _meta(fields: Mapping[str, Any]) -> bytes | None:
     if len(data) > MAX_META_BYTES:
         data = _META.encode({"dropped_fields": sorted(map(str, fields))[:100]})
     return data
+
+
+def _url(url: str | None) -> str | None:
+    return masked_url(_clip(url) or "") or None
 
 
 def _clip(text: str | None) -> str | None:

@@ -1,9 +1,9 @@
 """Wikitext (MediaWiki's markup) to text: what a reader of the page sees, one paragraph, heading or list item a line.
 
 Tags, tables, references, galleries, files, categories and links to other languages go; of links the label stays, of
-formulas the TeX, of templates those that carry text of the page (corpus/wikitext/templates.py). Templates are not
-expanded: a dump does not hold what they would show. Tables go whole, because a row of numbers and flags without its
-columns is no prose. Sections at the end that only list references and links are cut.
+formulas the TeX, of templates those that carry text of the page (corpus/wikitext/templates.py); a dump does not hold
+what the others would show, and they are left out and counted by name. Tables go whole, because a row of numbers and
+flags without its columns is no prose. Sections at the end that only list references and links are cut.
 
 Passes that are linear by construction do most of it; mwparserfromhell gets what is left, templates and nested links,
 with every brace in a pair.
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import html
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -22,11 +23,12 @@ from mwparserfromhell.nodes import Argument, ExternalLink, HTMLEntity, Template,
 
 from corpus.wikitext import syntax
 from corpus.wikitext.conversion import VARIANTS, convert, script_of
-from corpus.wikitext.templates import BLOCKS, HEADERS, LITERAL, SHOWN, labels, normal_name
+from corpus.wikitext.templates import BLOCKS, COUNTRIES, HEADERS, LITERAL, SHOWN, labels, normal_name
 
 __all__ = ["VARIANTS", "WikiText", "to_text"]
 
 MAX_DEPTH = 20  # of templates and links in each other; the parser's own bound is 40
+MAX_NAME_CHARS = 60  # of a template, where it is counted
 MAX_REFERENCE_CHARS = 200  # a line of a section of references and links that is longer is prose
 
 LAST_SECTIONS = frozenset(
@@ -48,13 +50,13 @@ _EXTERNAL_LINK = re.compile(
 _SIMPLE_LINK = re.compile(r"\[\[([^\[\]{}|=\n]{1,500})(?:\|([^\[\]{}|=\n]{0,500}))?\]\]")
 _SIMPLE_TEMPLATE = re.compile(r"(?<!\{)\{\{([^{}\[\]|<>#]{1,100})(?:\|[^{}\[\]]*)?\}\}(?!\})")
 _STYLE = re.compile(r"'{2,5}")
-_MAGIC = re.compile(r"(?:formatnum|lc|uc|ucfirst|lcfirst)\s*:(.*)", re.DOTALL)
+_MAGIC = re.compile(r"(?:formatnum|lc|uc|ucfirst|lcfirst)\s*:.*", re.DOTALL)
 _EMPTY_BRACKETS = re.compile(
     r"(?:（|(?<![A-Za-z0-9_)\]])\()[ \t\u00a0\u3000，,、；;：:]{0,20}[）)]"
 )  # not those of f()
 _BESIDE_BRACKET = re.compile(r"(?<=（)[ ，、；]{1,20}|[ ，、；]{1,20}(?=[）。！？])")  # what stood there was a template
 _SEPARATORS = re.compile(r"([，、；])(?:[ \u00a0]{0,4}[，、；]){1,20}")
-_SPECIAL = HEADERS | LITERAL.keys() | SHOWN.keys() | {"!"}
+_SPECIAL = HEADERS | LITERAL.keys() | SHOWN.keys() | COUNTRIES.keys() | {"!"}
 _LEFT_OVER = re.compile(r"\{{2,}|\}{2,}|\[{2,}|\]{2,}")
 _BULLET_CHARS = syntax.LIST + "• 0123456789."
 _SPACES = re.compile(r"[ \t\u00a0]+")
@@ -62,11 +64,24 @@ _SPACES = re.compile(r"[ \t\u00a0]+")
 
 @dataclass(frozen=True, slots=True)
 class WikiText:
-    """The text of a page, and what a Wikisource header says of the work."""
+    """The text of a page, and what a Wikisource header says of the work; the templates of the text without its tables
+    and references, by whether they were expanded, the others by name."""
 
     text: str
     title: str | None = None
     author: str | None = None
+    num_expanded: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class _Page:
+    """What is found while the nodes of a page become text."""
+
+    variant: str
+    header: dict[str, str] = field(default_factory=dict)  # of Wikisource
+    expanded: Counter[str] = field(default_factory=Counter)  # templates by name
+    left_out: Counter[str] = field(default_factory=Counter)  # and all that came to the parser
 
 
 def to_text(source: str, variant: str = "auto") -> WikiText:
@@ -77,19 +92,26 @@ def to_text(source: str, variant: str = "auto") -> WikiText:
     """
     protected = syntax.Protected()
     text = syntax.without_tags(syntax.CONTROL.sub("", source), protected)
+    variant = script_of(text) if variant == "auto" else variant
     if "-{" in text:
-        text = convert(text, script_of(text) if variant == "auto" else variant)
+        text = convert(text, variant)
     text = syntax.mark_lines(syntax.without_tables(_STYLE.sub("", text)))
     text = _EXTERNAL_LINK.sub(lambda link: (link.group(1) or link.group(2) or "").strip(), text)
     text = _SIMPLE_LINK.sub(lambda link: _link_label(link.group(1), link.group(2)), text)
-    text = _SIMPLE_TEMPLATE.sub(_unless_dropped, text)
-    header: dict[str, str] = {}
+    page = _Page(variant)
+    text = _SIMPLE_TEMPLATE.sub(lambda template: _unless_dropped(template, page), text)
     if "{{" in text or "[[" in text:
         text = _without_single_brackets(syntax.balance_braces(text, MAX_DEPTH))
-        text = _flat(mwparserfromhell.parse(text, skip_style_tags=True), header)
+        code = mwparserfromhell.parse(text, skip_style_tags=True)
+        text = _flat(code, page)
+        page.left_out.update(normal_name(str(template.name)) for template in code.ifilter_templates())
     text = _LEFT_OVER.sub("", text).replace(syntax.BRACKET, "[")
     text = _lines(protected.restore(_without_gaps(html.unescape(text))))
-    return WikiText(text, _clean(header.get("title")), _clean(header.get("author")))
+    title, author = _clean(page.header.get("title")), _clean(page.header.get("author"))
+    left_out = Counter[str]()
+    for name, count in (page.left_out - page.expanded).items():
+        left_out[name.partition(":")[0][:MAX_NAME_CHARS]] += count  # `defaultsort:` of whatever
+    return WikiText(text, title, author, page.expanded.total(), left_out)
 
 
 def _without_single_brackets(text: str) -> str:
@@ -99,58 +121,60 @@ def _without_single_brackets(text: str) -> str:
     return text.replace("[[", "\0").replace("[", syntax.BRACKET).replace("\0", "[[")
 
 
-def _flat(code: Any, header: dict[str, str]) -> str:
-    """What a reader sees of parsed wikitext; fills `header` from a Wikisource header."""
+def _flat(code: Any, page: _Page) -> str:
+    """What a reader sees of parsed wikitext."""
     pieces: list[str] = []
     for node in code.nodes:
         if isinstance(node, Text):
             pieces.append(node.value)
         elif isinstance(node, Wikilink):
-            label = None if node.text is None else _flat(node.text, header)
+            label = None if node.text is None else _flat(node.text, page)
             pieces.append(_link_label(str(node.title), label))
         elif isinstance(node, Template):
-            pieces.append(_template_text(node, header))
+            name = normal_name(str(node.name))
+            shown = _shown(node, name, page)
+            page.expanded[name] += shown is not None
+            pieces.append(shown or "")
         elif isinstance(node, Argument):
-            pieces.append("" if node.default is None else _flat(node.default, header))
+            pieces.append("" if node.default is None else _flat(node.default, page))
         elif isinstance(node, (HTMLEntity, ExternalLink)):
             pieces.append(str(node))
         else:
-            pieces.append(_flat(node.contents, header) if getattr(node, "contents", None) else "")
+            pieces.append(_flat(node.contents, page) if getattr(node, "contents", None) else "")
     return "".join(pieces)
 
 
-def _template_text(template: Template, header: dict[str, str]) -> str:
-    name = normal_name(str(template.name))
+def _shown(template: Template, name: str, page: _Page) -> str | None:
+    """What a reader sees of a template, or None where that is not known."""
     if name in LITERAL:
         return LITERAL[name]
-    if name in HEADERS and not header:
+    if name in HEADERS and not page.header:
         for wanted in ("title", "author"):
             if template.has(wanted):
-                header[wanted] = _flat(template.get(wanted).value, {}).strip()
+                page.header[wanted] = _flat(template.get(wanted).value, page).strip()
         return ""
     if name == "!" and not template.params:
         return "|"
+    if name in COUNTRIES and str(template.name).strip().isupper():  # in lower case some are of languages: {{jpn|j=...}}
+        return convert(COUNTRIES[name], page.variant)
     if name in SHOWN:
-        return SHOWN[name](_parameters(template, header))
-    if magic := _MAGIC.fullmatch(name):
-        return magic.group(1).strip()
-    wanted_names = labels(name)
-    if wanted_names is None:
-        return ""
-    for wanted in wanted_names:
-        if template.has(wanted) and (value := _flat(template.get(wanted).value, header).strip()):
+        parameters = {str(one.name).strip(): _flat(one.value, page).strip() for one in template.params}
+        return SHOWN[name](parameters, page.variant) or None
+    if _MAGIC.fullmatch(name):
+        return _flat(template.name, page).partition(":")[2].strip()
+    for wanted in labels(name) or ():
+        if template.has(wanted) and (value := _flat(template.get(wanted).value, page).strip()):
             return f"\n{value}\n" if name in BLOCKS else value
-    return ""
+    return None
 
 
-def _unless_dropped(template: re.Match[str]) -> str:
+def _unless_dropped(template: re.Match[str], page: _Page) -> str:
     """Nothing for a template without others in it that shows none of its text: most are citations."""
     name = normal_name(template.group(1))
-    return template.group() if name in _SPECIAL or labels(name) or _MAGIC.fullmatch(name) else ""
-
-
-def _parameters(template: Template, header: dict[str, str]) -> dict[str, str]:
-    return {str(one.name).strip(): _flat(one.value, header).strip() for one in template.params}
+    if name in _SPECIAL or labels(name) or _MAGIC.fullmatch(name):
+        return template.group()
+    page.left_out[name] += 1
+    return ""
 
 
 @lru_cache(maxsize=4096)
@@ -211,9 +235,15 @@ def _without_empty_sections(lines: list[str]) -> list[str]:
 
 def _drop_rule_marks(text: str) -> str:
     """The text without marks of conversion rules: templates may have brought halves of them together."""
-    while "-{" in text or "}-" in text:
-        text = text.replace("-{", "").replace("}-", "")
-    return text
+    if "-{" not in text and "}-" not in text:
+        return text
+    kept = [""]
+    for char in text:
+        if kept[-1] + char in ("-{", "}-"):
+            kept.pop()
+        else:
+            kept.append(char)
+    return "".join(kept)
 
 
 def _is_reference(line: str) -> bool:

@@ -19,7 +19,7 @@ _TAIWAN = "這為國時來說發會對們後學過還樣開與話進長問實現
 _SILENT_FLAGS = frozenset("HTD-")
 
 _TOKEN = re.compile(r"-\{(?!\{)|\}-|\{\{|\}\}")
-_RULE = re.compile(r"(?:^|;)\s*(?:[^;|]*?=>\s*)?(zh(?:-[a-z]+)?)\s*:", re.IGNORECASE)
+_RULE = re.compile(r"(?:^|;)\s*+(?:[^;|]*?=>\s*+)?(zh(?:-[a-z]+)?)\s*:", re.IGNORECASE)
 _FLAGS = re.compile(
     r"\s*(?:[AHTDRN-]|zh(?:-[a-z]{1,9})?)(?:\s{0,9};\s{0,9}(?:[AHTDRN-]|zh(?:-[a-z]{1,9})?)){0,20}\s*;?\s*",
     re.IGNORECASE,

@@ -155,7 +155,7 @@ def new_config(layout: Layout, theirs: Mapping[str, Any], base: str | None, over
             f"config.json: has no {error.args[0]}, which every {layout.name} has. Get it again."
         ) from error
     values = {**(DEFAULTS if base is None else to_json(load_config(base))), "model": model}
-    config = parse(RunConfig, apply_overrides(values, overrides), "the new run")
+    config = parse(RunConfig, apply_overrides(values, overrides), "the new run", overrides)
     if config.checkpoint.url is not None:
         raise UsageError(
             "checkpoint.url: the first checkpoint is written to --out. Leave it out; set it in config.toml."

@@ -22,7 +22,7 @@ MOVED = [
 
 @pytest.mark.parametrize(("module", "names"), PUBLIC)
 def test_a_public_name_is_there(module: str, names: str) -> None:
-    if module.startswith("tools."):  # imports what the tests need not have
+    if module.endswith(".datatrove"):  # imports what the tests need not have
         body = ast.parse((ROOT / module.replace(".", "/")).with_suffix(".py").read_text()).body
         there = {getattr(statement, "name", "") for statement in body}
     else:

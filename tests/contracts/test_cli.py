@@ -29,6 +29,8 @@ OPTIONS = {
     "corpus verify": "--json --workers",
     "corpus retune": "--json --set --unset --write",
     "corpus explain": "--json",
+    "corpus ledger": "--columns --format --group --limit --output --where",
+    "corpus diff": "--format --limit --output",
     "tokenizer run": "--address --executor --json --out --quiet --recipe --set --text --tokenizer --workers",
     "tokenizer check": "--recipe --set",
     "tokenizer report": "--characters --html --json --text",

@@ -13,6 +13,7 @@ import pytest
 
 from corpus.__main__ import main
 from corpus.dedup import DedupConfig
+from corpus.dedup.config import ContaminationConfig
 from corpus.dedup.records import RECORD_DTYPE
 from corpus.dedup.text.keys import KEY_DTYPE
 from corpus.engine.config import parse
@@ -78,8 +79,11 @@ def test_a_third_build_needs_of_the_others_what_the_page_says(place: Path, monke
 
 def test_the_recipe_is_mixed(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(place)
-    ranks, section = blocks(PAGE, "toml")
+    ranks, items, section = blocks(PAGE, "toml")
     assert parse(DedupConfig, tomllib.loads(ranks)["dedup"], PAGE).prefer_sources == ("paper", "wiki*")
+    assert parse(DedupConfig, tomllib.loads(items)["dedup"], PAGE).contamination == ContaminationConfig(
+        files=("eval/*/test.jsonl", "exam.txt")
+    )
     Path("mixed.toml").write_text('extends = "web_zh"\n' + section)
     inputs = "--input '202[56]/*.jsonl' --set 'dedup.keep=\"all_with_size\"'"
     assert run(f".venv/bin/python -m corpus run --recipe mixed.toml {inputs} --out build/mixed") == 0

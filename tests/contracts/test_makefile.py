@@ -77,9 +77,16 @@ def test_the_order_holds_with_parallel_jobs(repository: Path, tmp_path: Path) ->
 
 def test_corpus_alone_installs_no_torch(repository: Path, tmp_path: Path) -> None:
     done = make(repository, "-n", "corpus", f"VENV={tmp_path}/venv")
-    assert "-e '.[corpus]'" in done.stdout
+    assert "-e '.[corpus,documents,ledger]'" in done.stdout
     assert "[pretrain]" not in done.stdout
     assert "torch==" not in done.stdout
+
+
+def test_a_recipe_of_ones_own_may_name_its_files(repository: Path, tmp_path: Path) -> None:
+    own = make(repository, "-n", "corpus", "RECIPE=my.toml", f"VENV={tmp_path}/venv").stdout
+    assert "corpus run --recipe 'my.toml'  --out 'build/corpus'" in own and "tools.demo" not in own
+    both = make(repository, "-n", "corpus", "RECIPE=my.toml", "INPUT=in/*", f"VENV={tmp_path}/venv").stdout
+    assert "corpus run --recipe 'my.toml' --input 'in/*' --out 'build/corpus'" in both
 
 
 def test_another_index_is_for_torch_only(repository: Path, tmp_path: Path) -> None:

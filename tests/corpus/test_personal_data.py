@@ -16,7 +16,7 @@ from corpus.__main__ import main
 from corpus.filters import load, measure
 from corpus.filters.statistic import buffers
 from corpus.personal_data import KINDS, confirm, find_personal_data, mask
-from corpus.personal_data.gate import ACCOUNT, AT, DOTTED, GROUPS, NUMBER, PLATE, find_places
+from corpus.personal_data.gate import ACCOUNT, AT, DOTTED, GROUPS, LETTERED, NUMBER, PLATE, find_places
 from corpus.personal_data.numbers import is_id_card, is_luhn
 from corpus.personal_data.window import Surroundings
 from tests.corpus.texts import document
@@ -30,6 +30,20 @@ def test_identity_card_check_character() -> None:
     assert not is_id_card("110105194912310020")
     assert not is_id_card("11010519491331002X")  # month 13
     assert not is_id_card("99010519491231002X")  # no such province
+
+
+REGIONAL = st.from_regex(r"[A-Z]{1,2}[0-9]{6}\([0-9A]\)|[A-Z][A-D1289][0-9]{8}", fullmatch=True)
+
+
+@given(REGIONAL)
+@examples(300)
+def test_a_letter_and_digits_are_an_identity_number_by_their_check_digit_alone(number: str) -> None:
+    """Of the numbers that differ in the last digit alone, one is masked."""
+    bracket = ")" * number.endswith(")")
+    stem = number.rstrip(")")[:-1]
+    others = [f"{stem}{last}{bracket}" for last in ("0123456789A" if bracket else "0123456789")]
+    masked = [other for other in others if mask(f"见{other}，") != f"见{other}，"]
+    assert len(masked) == 1
 
 
 def test_luhn() -> None:
@@ -77,6 +91,20 @@ def test_luhn() -> None:
         ("138•0013•8000，139・0013・9000", "<MOBILE>，<MOBILE>"),
         ("https://a.cn/?id=7&mobile=13800138000&x=1", "https://a.cn/?id=7&mobile=<MOBILE>&x=1"),
         ("http://a.cn/#tel:+8613800138000 tel://13800138000", "http://a.cn/#tel:<MOBILE> tel://<MOBILE>"),
+        ("香港+852 9123 4567，(852) 2345 6789", "香港<MOBILE>，<LANDLINE>"),
+        ("電話 9123 4567，WhatsApp：6123 4567，致電2345-6789", "電話 <MOBILE>，WhatsApp：<MOBILE>，致電<LANDLINE>"),
+        ("澳门（+853）6612 3456，00853-28712345", "澳门<MOBILE>，<LANDLINE>"),
+        ("+886 912 345 678，+886-2-2345-6789", "<MOBILE>，<LANDLINE>"),
+        ("0912-345-678，手機0912345678", "<MOBILE>，手機<MOBILE>"),
+        ("（０２）2345-6789分機12，電話：03-9782345", "<LANDLINE>，電話：<LANDLINE>"),
+        ("A123456(3)，ＡＢ９８７６５４（３），身份證A1234563", "<ID_CARD>，<ID_CARD>，身份證<ID_CARD>"),
+        ("身分證字號A123456789，居留證AC01234567", "身分證字號<ID_CARD>，居留證<ID_CARD>"),
+        ("澳門居民身份證1234567(8)", "澳門居民身份證<ID_CARD>"),
+        ("回鄉證H12345678，台胞证号：12345678", "回鄉證<PASSPORT>，台胞证号：<PASSPORT>"),
+        ('{"phone": "13800138000"}', '{"phone": "<MOBILE>"}'),
+        ("电话=13800138000，张三(13900139000)", "电话=<MOBILE>，张三(<MOBILE>)"),
+        ("13800138000,\n13900139000,\n[13700137000]", "<MOBILE>,\n<MOBILE>,\n[<MOBILE>]"),
+        ("x = 13800138000;  // 手机号", "x = <MOBILE>;  // 手机号"),
     ],
 )
 def test_personal_data_are_masked(text: str, expected: str) -> None:
@@ -117,6 +145,13 @@ def test_personal_data_are_masked(text: str, expected: str) -> None:
         "护照有效期十年，2023年到期",
         "沪A600519，最新A12345处理器",
         "13 14 15 16 17 18",
+        "9123 4567，28712345，1234567(8)，0912345678，ISBN 0596802293",
+        "型號A1234563，編號A123456789，通行證20230101",
+        "np.array([13800138000, 13900139000])",
+        "执行np.array([13800138000])会溢出，`f(13800138000)`也会",
+        'x = 13800138000;\n<i id="13800138000">\nreturn 13800138000',
+        'a = [\n  13800138000,\n  13900139000,\n]\n{"n": 13800138000}',
+        "```\n13800138000 13900139000\n```",
     ],
 )
 def test_look_alikes_stay(text: str) -> None:
@@ -164,7 +199,7 @@ def test_only_masking(
 
 PIECES = (
     "13800138000 １３９ 0013 8000 + (86) - @ . : / 1 2 6222020012345678903 110105 19491231 002X 010 62785001 a@b.cn QQ "
-    "微信 vx ： 号 加 薇 ❤ "
+    "微信 vx ： 号 加 薇 ❤ +852 9123 4567 電話 手機 A 123456 (3) 09 345 02 台胞证 H "
     "xiaoli88 护照 E12345678 京A 12345 240e:: :1 8.8.4.5 订单 电话 元 ， 字 \n 。 ① ＠ http://a.cn/ wx We chat 𠮷"
 ).split(" ")
 
@@ -193,6 +228,7 @@ CANDIDATES = {
     AT: "@＠",
     PLATE: None,
     ACCOUNT: None,
+    LETTERED: "0123456789０１２３４５６７８９①",
 }
 
 
@@ -209,7 +245,7 @@ def test_a_document_is_judged_alone() -> None:
 @pytest.mark.parametrize(
     "family",
     "1|13800138000|13800138000 |a|a@|@|a.|@a.|1 |1-|11010519491231002|微信|加微信：a|QQ:1|2400:|1.2.3.4|http://a/1380013800|"
-    "护照E1234567|京A1234|电话6278500|(at)|Ｑ|010-".split("|"),
+    "护照E1234567|京A1234|电话6278500|(at)|Ｑ|010-|A123456(3) |手机|f([13800138000,|```\n13800138000\n".split("|"),
 )
 def test_time_is_linear(family: str) -> None:
     def make(copies: int) -> pa.Array:

@@ -61,7 +61,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def arguments(inputs: Path, out: Path, workers: int = 0, *more: str) -> list[str]:
-    shards = ["--set", "sources.task_bytes=1000", "--set", "sources.max_line_bytes=1_000_000"]  # one task a file
+    shards = ["--set", "input.task_bytes=1000", "--set", "sources.max_line_bytes=1_000_000"]  # one task a file
     files = ["--input", str(inputs / "*"), "--out", str(out), "--workers", str(workers), "--quiet"]
     return ["run", "--recipe", "web_zh", *files, *shards, *more]
 
@@ -163,7 +163,7 @@ def test_a_changed_threshold_reruns_the_filter_and_not_the_extraction(
 ) -> None:
     out = Path(shutil.copytree(built, tmp_path / "out"))
     before = read_run(str(out))["stages"]
-    assert main(arguments(inputs, out, 0, "--set", "filter.length.num_chars.min=700")) == 0
+    assert main(arguments(inputs, out, 0, "--set", "filter.length.num_chars.min=600")) == 0
     after = read_run(str(out))["stages"]
     assert after["extract"] == before["extract"]
     assert after["filter"] != before["filter"]

@@ -18,7 +18,7 @@ EVERYTHING = (  # what a recipe can switch on
     'dedup.contamination.files=["items.jsonl"]',
     "mixture.sources={local=1}",
 )
-OPTIONS = ["--recipe", "web_zh", "--set", "sources.task_bytes=1000"]
+OPTIONS = ["--recipe", "web_zh", "--set", "input.task_bytes=1000"]
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def test_defaults_then_what_was_measured(
     (inputs / "2.jsonl").write_bytes((inputs / "0.jsonl").read_bytes())
     more = planned(capsys, inputs, out)["stages"][0]  # type: ignore[index]
     [folder] = out.glob("extract-*")
-    written = sum(path.stat().st_size for kind in ("data", "fates") for path in (folder / kind).iterdir())
-    assert more["tasks"] == 3 and more["disk_bytes"] == pytest.approx(1.5 * written, rel=0.1)
+    written = sum(path.stat().st_size for kind in ("data", "fates", "places") for path in (folder / kind).iterdir())
+    assert more["tasks"] == 3 and more["disk_bytes"] == pytest.approx(0.5 * written, rel=0.1)  # one task
 
 
 def test_the_table_tells_when_the_disk_is_too_small(

@@ -69,7 +69,7 @@ def test_verify_finds_every_flip_in_a_text_shard_and_its_ledger(tmp_path: Path) 
     extract(tmp_path / "in", tmp_path / "out")
     assert verify(str(tmp_path / "out")) == []
     paths = sorted((tmp_path / "out").rglob("*.parquet"))
-    assert {path.parent.name for path in paths} == {"data", "fates"}
+    assert {path.parent.name for path in paths} == {"data", "fates", "places"}
     for path in paths:
         size = path.stat().st_size
         for position in range(0, size, size // 12):

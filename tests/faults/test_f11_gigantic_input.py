@@ -19,7 +19,7 @@ READ = """
 import json, resource, sys
 from collections import Counter
 from corpus.sources import BadRecord, SourcesConfig, read
-import corpus.sources.parquet, corpus.sources.warc
+import corpus.sources.formats.parquet, corpus.sources.formats.warc
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 before = peak()

@@ -171,7 +171,7 @@ def test_pages_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worke
     monkeypatch.setattr(pages, "CHILD", "tests.faults.evil_pages:extract_payload")
     stage = EvilExtract(
         tuple(list_inputs([str(tmp_path / "a.warc")])),
-        SourcesConfig(),
+        SourcesConfig(max_error_ratio=1.0),
         ExtractConfig(max_page_seconds=3.0, max_page_mb=512),
     )
     folder = run_stages([stage], str(tmp_path / "out"), workers=workers)["extract"]

@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpus.engine.run import run_stages
-from corpus.engine.storage import list_inputs
-from corpus.sources import SourcesConfig
-from corpus.sources.stage import ExtractStage
-from tests.corpus.sources.files import read_all
+from tests.corpus.sources.files import extract_stage, read_all
 from tests.corpus.sources.test_stage import rows
 
 REFUSED = {
@@ -46,7 +43,7 @@ def test_read_and_written_as_finite_json(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     lines = [f'{{"text": "学{index}", "n": {number}}}' for index, number in enumerate(READ)]
     (tmp_path / "in" / "a.jsonl").write_text("\n".join(lines))
-    stage = ExtractStage(tuple(list_inputs([str(tmp_path / "in")])), SourcesConfig())
+    stage = extract_stage(str(tmp_path / "in"), meta=["n"])
     found = rows(run_stages([stage], str(tmp_path / "out"), workers=0)["extract"])
 
     def refuse(name: str) -> float:

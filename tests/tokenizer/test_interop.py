@@ -63,7 +63,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         files[0].write_text("\n".join(lines))
     (folder / "recipe.toml").write_text(RECIPE.format(vocab_size=16_000 if data else 600))
     out = ["--out", str(folder / "out"), "--recipe", str(folder / "recipe.toml"), "--workers", "0", "--quiet"]
-    assert corpus(["run", *out, "--input", *map(str, files), "--set", "sources.task_bytes=1500000"]) == 0
+    assert corpus(["run", *out, "--input", *map(str, files), "--set", "input.task_bytes=1500000"]) == 0
     assert main(["run", *out]) == 0
     return folder / "out"
 

@@ -65,7 +65,7 @@ def test_check_prints_the_recipe_with_defaults(tmp_path: Path, capsys: pytest.Ca
     ("recipe", "message"),
     [
         ("[tokenizer]\nvocab_sise = 3\n", "did you mean vocab_size?"),
-        ("tokenizer = 3\n", "not a section"),
+        ("tokenizer = 3\n", "a section of keys, not a value"),
         ("[tokenizer\n", "not valid TOML"),
     ],
 )

@@ -55,6 +55,15 @@ def test_held_out_bits_beside_the_character_models(tmp_path: Path) -> None:
     assert {"■ run", "■ unigram", "■ 5gram"} <= {each.text for each in drawn.iter(f"{SVG}text")}
 
 
+def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        run_of(tmp_path / name / "out", [{"kind": "train", "step": step, "loss": 1.0} for step in (1, 2)])
+    loss_curves.main([*(str(tmp_path / name / "out") for name in "ab"), "--svg", str(tmp_path / "a.svg")])
+    texts = {each.text for each in ElementTree.parse(tmp_path / "a.svg").getroot().iter(f"{SVG}text")}
+    assert {"■ a", "■ b"} <= texts
+
+
 def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"metrics\.jsonl: there is none"):
         loss_curves.main([str(tmp_path)])

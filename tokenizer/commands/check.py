@@ -11,6 +11,12 @@ from corpus.engine.errors import UsageError
 from tokenizer.config import TokenizerConfig
 
 
+class _Recipe(engine_config.Strict):
+    """So that errors carry the path as it stands in the file."""
+
+    tokenizer: TokenizerConfig
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which recipe, and what to change in it."""
     parser.add_argument("--recipe", metavar="R", help="a TOML file, or the name of a built-in recipe")
@@ -30,10 +36,8 @@ def read_recipe(options: argparse.Namespace) -> TokenizerConfig:
     else:
         path = engine_config.find_recipe(options.recipe)
         values, where = engine_config.load_toml(path, overrides), str(path)
-    section = values.get("tokenizer", {})
-    if not isinstance(section, dict):
-        raise UsageError(f"{where}: tokenizer is a value, not a section.")
-    return engine_config.parse(TokenizerConfig, section, f"{where} [tokenizer]")
+    section = {"tokenizer": values.get("tokenizer", {})}
+    return engine_config.parse(_Recipe, section, where, overrides).tokenizer
 
 
 def main(options: argparse.Namespace) -> None:

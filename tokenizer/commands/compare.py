@@ -37,14 +37,14 @@ def main(options: argparse.Namespace) -> None:
 
 
 def short_names(paths: list[str]) -> list[str]:
-    """What tells paths apart: without the folders and the ending that they share.
+    """What tells paths apart: without the first and the last parts that all of them share.
 
     >>> short_names(["build/a/t.model", "build/b/t.model"]), short_names(["x/bpe.model", "x/unigram.model"])
-    (['a/t', 'b/t'], ['bpe', 'unigram'])
+    (['a', 'b'], ['bpe', 'unigram'])
     """
     parts = [Path(path).with_suffix("").parts if path.endswith(".model") else Path(path).parts for path in paths]
-    shared = 0
-    while all(len(part) > shared + 1 for part in parts) and len({part[shared] for part in parts}) == 1:
-        shared += 1
-    names = [str(Path(*part[shared:])) for part in parts]
+    for end in (0, -1):
+        while all(len(part) > 1 for part in parts) and len({part[end] for part in parts}) == 1:
+            parts = [part[1:] if end == 0 else part[:-1] for part in parts]
+    names = [str(Path(*part)) for part in parts]
     return names if len(set(names)) == len(names) else paths

@@ -122,7 +122,9 @@ def comparison_rows(result: Mapping[str, Any]) -> list[list[str]]:
     """A head and a row for each measure, source and script, a column for each candidate."""
     rows = result["candidates"]
     first = next(iter(rows.values()))
-    found = [["", *(cut(plain(name), NAME_COLUMNS) for name in rows)]]
+    names = [plain(name) for name in rows]
+    short = [cut(name, NAME_COLUMNS) for name in names]
+    found = [["", *(short if len(set(short)) == len(short) else names)]]
     found += [[m.label, *(_format(m, row[m.key]) for row in rows.values())] for m in MEASURES]
     for group in ("sources", "scripts"):
         for name in first[group]:

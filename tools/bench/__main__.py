@@ -18,6 +18,7 @@ python -m tools.bench filters --input 'data/*.parquet' --column text
 python -m tools.bench filters --input 'data/*.jsonl.zst' --recipe my.toml --peers --memory
 python -m tools.bench --data build/demo
 python -m tools.bench extraction --labelled pages-with-gold --peers --worst 25
+python -m tools.bench readers --input 'data/*.jsonl' --peers
 python -m tools.bench dedup --documents 1_000_000
 python -m tools.bench signatures --input 'data/*.jsonl' --peers
 python -m tools.bench pipeline --input 'data/*.jsonl' --peers
@@ -30,7 +31,7 @@ python -m tools.bench generate
 """
 DEFAULT = ("filters", "signatures", "encode")  # what needs no more than the text of a build
 BENCHES = {  # name: its folder
-    **dict.fromkeys(("filters", "extraction", "dedup", "signatures", "pipeline"), "corpus."),
+    **dict.fromkeys(("filters", "readers", "extraction", "dedup", "signatures", "pipeline"), "corpus."),
     **dict.fromkeys(("loader", "encode"), "tokenizer."),
     **dict.fromkeys(("pretrain", "offload", "checkpoint", "generate"), "pretrain."),
 }

@@ -16,7 +16,7 @@ from corpus.sources import Record, SourcesConfig, read
 
 def read_texts(url: str, column: str = "text") -> Iterator[str]:
     """The texts of one file, those that are not empty."""
-    for record in read(url, SourcesConfig(text_field=column)):
+    for record in read(url, SourcesConfig(text=(column,))):
         if isinstance(record, Record) and record.text:
             yield record.text
 

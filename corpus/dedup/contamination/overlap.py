@@ -58,11 +58,11 @@ def load_index(files: tuple[File, ...], ngram: int) -> Index:
     """Read evaluation files: JSON lines, or any other text by lines.
 
     Raises:
-        WenhaiError: a line of a `.json` or `.jsonl` file is no JSON, or too long; line and file are named.
+        WenhaiError: as `read_items`.
     """
     names, texts = [], []
     for file in files:
-        for name, text in read_items(file):
+        for name, text in read_items(file, ngram):
             names.append(name)
             texts.append(text)
     return build_index(names, texts, ngram)

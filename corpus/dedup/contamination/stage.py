@@ -10,6 +10,7 @@ outrank the clean page.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpus.dedup.config import ContaminationConfig
-from corpus.dedup.contamination.items import short_name
+from corpus.dedup.contamination.items import read_items, short_name
 from corpus.dedup.contamination.overlap import find, load_index
 from corpus.dedup.text.fold_table import fold_digest
 from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, count_documents, fate_table, read_batches, write_shard
@@ -53,6 +54,11 @@ class ContaminationStage(Stage):
     def inputs(self) -> tuple[File, ...]:
         """The evaluation files, each in the fingerprint by its contents."""
         return tuple(list_inputs(self.contamination.files))
+
+    def check_items(self) -> None:
+        """Read the evaluation files once, before a build does anything; raises as `read_items`."""
+        for file in self.inputs():
+            deque(read_items(file, self.contamination.ngram), maxlen=0)
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task a shard: its documents, and all evaluation files."""

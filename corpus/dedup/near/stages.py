@@ -104,10 +104,10 @@ class MembersStage(CrossBuildStage):
     dedup: DedupConfig
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        """One task a shard; those of earlier builds are named so that their files follow the others, as they do."""
+        """One task a shard; named so that the files of earlier builds follow the others, whatever shards are called."""
         inputs = tuple(upstream[name].file for name in self.upstream)
         files = upstream["signatures"].files("keys")
-        tasks = [Task(shard_name(file), inputs, {"shard": shard}) for shard, file in enumerate(files)]
+        tasks = [Task(f"build-{shard_name(file)}", inputs, {"shard": shard}) for shard, file in enumerate(files)]
         for build in self.earlier.builds:
             inputs, before = (build.signatures.file, inputs[1], build.clusters.file), len(tasks)
             for shard, file in enumerate(build.signatures.files("keys")):

@@ -58,6 +58,7 @@ class Bigrams:
     """
 
     def __init__(self, path: Path = PATH) -> None:
+        self.path = path
         try:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as table:
                 self.digest = str(table["digest"])
@@ -68,6 +69,10 @@ class Bigrams:
                 self.pairs = np.cumsum(table["gaps"], dtype=np.int64)
         except DAMAGE as error:
             raise WenhaiError(f"{path}: not the table that was shipped. Install the package again.") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Read again by other processes, and laid out there: 17 MB once it was used."""
+        return (load_bigrams, ()) if self.path == PATH else (Bigrams, (self.path,))
 
     @cached_property
     def numbers(self) -> npt.NDArray[np.uint16]:

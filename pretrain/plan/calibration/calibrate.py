@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from corpus.engine import durable
 from corpus.engine.config import parse
 from corpus.engine.errors import WenhaiError
+from corpus.engine.executor import available_cpus
 from pretrain.columns import align_table
 from pretrain.hardware import find_device, processor_name
 from pretrain.launch import launch
@@ -85,7 +86,7 @@ def calibrate(name: str) -> Calibration:
         WenhaiError: a measuring rank failed; it has said why.
     """
     on_gpu = torch.cuda.is_available()
-    number = torch.cuda.device_count() if on_gpu else len(os.sched_getaffinity(0))
+    number = torch.cuda.device_count() if on_gpu else available_cpus()
     alone = _findings(1)
     together = _findings(max(2, number)) if number > 1 or not on_gpu else None
     cluster = cluster_of(name, number, alone, together)

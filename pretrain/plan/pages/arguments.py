@@ -163,7 +163,7 @@ def _load(name: str, overrides: Sequence[str], layout: str | None) -> RunConfig:
         for field, about in RunConfig.model_fields[section].annotation.model_fields.items()  # type: ignore[union-attr]
         if about.is_required()
     )
-    return parse(RunConfig, values if is_whole else _outlined(values, layout, where), where)
+    return parse(RunConfig, values if is_whole else _outlined(values, layout, where), where, overrides)
 
 
 def _of_software(parallel: ParallelConfig, software: FrameworkProfile) -> ParallelConfig:

@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 from corpus.__main__ import main
-from corpus.engine import storage
 from corpus.engine.run import run_stages
-from corpus.sources.stage import ExtractStage
 from tests.corpus.commoncrawl.archive import CRAWL, Archive, make_archive, write_list
 from tests.corpus.commoncrawl.server import Server, serving
 from tests.corpus.engine.toy import tree
+from tests.corpus.sources.files import extract_stage
 
 SMALL = ["--set", "fetch.task_bytes=20000", "--set", "http.backoff_seconds=0", "--set", "http.attempts=3"]
 
@@ -45,7 +44,7 @@ def test_from_the_list_to_documents(
     assert next_command[:3] == ["python", "-m", "corpus"] and next_command[-1] == "build/my"
     [data] = (tmp_path / "cc").glob("cc_fetch-*/data")
     assert next_command[next_command.index("--input") + 1] == str(data)
-    extract = ExtractStage(tuple(storage.list_inputs([str(data)])))
+    extract = extract_stage(str(data))
     counts = run_stages([extract], str(tmp_path / "build"), workers=0)["extract"].counts
     assert (counts.documents_in, counts.documents_out) == (len(wanted), len(wanted))
     for verb in ("verify", "status"):

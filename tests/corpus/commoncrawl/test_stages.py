@@ -22,8 +22,8 @@ from corpus.engine.errors import WenhaiError
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder
 from corpus.sources import SourcesConfig
+from corpus.sources.formats.warc import read_warc
 from corpus.sources.record import Record
-from corpus.sources.warc import read_warc
 from tests.corpus.commoncrawl.archive import CRAWL, Archive, write_index
 from tests.corpus.commoncrawl.server import Server
 from tests.corpus.engine.toy import tree

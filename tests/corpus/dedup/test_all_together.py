@@ -23,7 +23,7 @@ from tokenizer.shards import open_split
 
 RECIPE = """
 extends = "web_zh"
-sources.task_bytes = 12000
+input.task_bytes = 12000
 [dedup]
 keep = "all_with_size"
 [dedup.repeated_lines]

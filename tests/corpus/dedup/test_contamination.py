@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from corpus.__main__ import main
 from corpus.dedup.config import ContaminationConfig, DedupConfig
 from corpus.dedup.contamination.overlap import MAX_ITEMS, build_index, find, load_index
 from corpus.dedup.contamination.stage import RULE, ContaminationStage
@@ -94,3 +95,49 @@ def test_plain_text_is_an_item_a_line(tmp_path: Path) -> None:
     path.write_text(f"{OTHER}\n{ITEM}\n", encoding="utf-8")
     index = load_index(tuple(list_inputs([str(path)])), 10)
     assert find(column(ITEM), index, 10)[0].item.endswith("items.txt line 2")
+
+
+LINK = "https://news.example/2024/"
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("items.txt", LINK),
+        ("items.txt", f"见 {LINK} 和 www.example.com/a?b=c。"),
+        ("items.txt", "2024-11-23 08:15:00 / 13"),
+        ("items.jsonl", f'{{"id": 3, "url": "{LINK}", "note": ""}}'),
+    ],
+)
+def test_items_that_are_links_or_digits_only_are_refused_with_their_place(
+    tmp_path: Path, name: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    path.write_text(("\n" if name.endswith("txt") else f'{{"a": "{ITEM}"}}\n') + line, encoding="utf-8")
+    write_records(tmp_path / "in" / "a.jsonl", [{"text": document(1)}])
+    words = ["--recipe", "web_zh", "--input", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    assert main(["run", *words, "--set", f'dedup.contamination.files=["{path}"]']) == 1
+    assert f"{name}:2: " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_link_beside_a_text_is_not_looked_for(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "items.jsonl", [{"url": LINK, "text": ITEM}, {"text": f"短句 {OTHER} {LINK}"}])
+    index = load_index(tuple(list_inputs([str(path)])), 10)
+    assert find(column(f"原文 {LINK}"), index, 10)[0].share < 0.5
+    assert len(index.names) == 3 and index.too_short == 1
+    assert find(column(ITEM), index, 10)[0].share == 1
+
+
+def test_an_item_of_many_documents_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    template = "本页面由系统自动生成请勿直接回复如有问题请联系管理员"
+    (tmp_path / "items.txt").write_text(f"{template}\n{ITEM}\n", encoding="utf-8")
+    texts = [document(seed, 12) + (template if seed < 11 else ITEM if seed < 21 else "") for seed in range(30)]
+    write_records(tmp_path / "in" / "a.jsonl", [{"text": text} for text in texts])
+    (tmp_path / "my.toml").write_text('extends = "web_zh"\n[dedup.contamination]\nfiles = ["items.txt"]\n')
+    words = ["--recipe", str(tmp_path / "my.toml"), "--input", str(tmp_path / "in"), "--workers", "0"]
+    assert main(["run", *words, "--out", str(tmp_path / "out")]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("contamination: ")]
+    assert len(said) == 1 and "items.txt line 1 was found in 11 documents" in said[0]
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "| 11 | a template? |" in page and "| 10 |  |" in page

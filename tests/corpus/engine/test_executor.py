@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from corpus.engine import executor
 from corpus.engine.executor import Call, InlineExecutor, Outcome, ProcessExecutor
 from tests.corpus.engine.test_run import wait_for
 
@@ -134,3 +135,34 @@ def test_a_folder_too_long_for_sockets_is_named(tmp_path: Path) -> None:
         [sys.executable, "-c", program], env=os.environ | {"TMPDIR": str(folder)}, capture_output=True, text=True
     )
     assert "Set TMPDIR to a shorter one" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "cpus"),
+    [
+        ("0::/", {"cpu.max": "max 100000"}, 8),
+        ("0::/", {"cpu.max": "250000 100000"}, 3),
+        ("0::/job/step", {"job/cpu.max": "200000 100000", "job/step/cpu.max": "max 100000"}, 2),
+        ("0::/unseen/outside", {"cpu.max": "50000 100000"}, 1),
+        (
+            "4:cpu,cpuacct:/docker/1\n2:memory:/x",
+            {"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"},
+            4,
+        ),
+        ("4:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8),
+        ("0::/", {"cpu.max": "what"}, 8),
+        ("0::/", {"cpu.max": "9900000 100000"}, 8),
+    ],
+)
+def test_cpus_are_those_of_affinity_and_of_the_cgroup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, membership: str, files: dict[str, str], cpus: int
+) -> None:
+    (tmp_path / "self").write_text(membership + "\n")
+    for name, text in files.items():
+        path = tmp_path / "mount" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    monkeypatch.setattr(executor, "MEMBERSHIP", tmp_path / "self")
+    monkeypatch.setattr(executor, "CGROUPS", tmp_path / "mount")
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(8)))
+    assert executor.available_cpus() == cpus

@@ -192,7 +192,7 @@ def test_a_corpus_build_is_the_same_on_a_cluster(cluster: SimulatedCluster, tmp_
     write_shards(tmp_path / "in", [range(start, start + 30) for start in range(0, 60, 20)], num_texts=40)
     trees = []
     for name, options in (("local", ["--workers", "1"]), ("ray", ["--executor", "ray", "--address", cluster.address])):
-        files = ["--input", str(tmp_path / "in"), "--out", str(tmp_path / name), "--set", "sources.task_bytes=1000"]
+        files = ["--input", str(tmp_path / "in"), "--out", str(tmp_path / name), "--set", "input.task_bytes=1000"]
         command = [sys.executable, "-m", "corpus", "run", "--recipe", "web_zh", *files, "--quiet", *options]
         done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=500, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

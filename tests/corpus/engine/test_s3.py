@@ -196,7 +196,7 @@ def test_a_corpus_build_on_a_store_killed_and_resumed(store: Store, tmp_path: Pa
         store.client.put_object(Bucket="bucket", Key=f"in/{path.name}", Body=path.read_bytes())
 
     def command(inputs: str, out: str) -> list[str]:
-        options = ["--workers", "2", "--quiet", "--set", "sources.task_bytes=1000"]
+        options = ["--workers", "2", "--quiet", "--set", "input.task_bytes=1000"]
         return [sys.executable, "-m", "corpus", "run", "--recipe", "web_zh", "--input", inputs, "--out", out, *options]
 
     def corpus(*words: str) -> str:

@@ -53,6 +53,33 @@ def test_all_errors_at_once_with_the_nearest_key(tmp_path: Path) -> None:
         assert part in message
 
 
+def test_a_limit_that_is_no_value_of_its_statistic_is_refused(tmp_path: Path) -> None:
+    recipe = write(
+        tmp_path,
+        """
+        [filter.length]
+        num_chars = { min = -5 }
+        [filter.characters]
+        han_ratio = { min = 30 }
+        digit_ratio = { max = 1 }
+        latin_ratio = "off"
+        [filter.quality]
+        bigram_association = { min = -0.5 }
+        [filter.url]
+        blocked = { max = 2 }
+        """,
+    )
+    with pytest.raises(UsageError) as caught:
+        load(recipe, ["filter.script.kana_ratio.max=250"])
+    message = str(caught.value)
+    assert "4 errors" in message
+    assert "filter.characters.han_ratio: min 30 is no value of it, which is 0 to 1" in message
+    assert "did you mean 0.3?" in message
+    assert "filter.length.num_chars: min -5" in message and "filter.url.blocked: max 2" in message
+    assert "max 250" in message and "did you mean 2.5" not in message
+    assert "(--set filter.script.kana_ratio.max=250)" in message
+
+
 def test_rules_keep_the_recipe_order(tmp_path: Path) -> None:
     recipe = write(
         tmp_path,

@@ -162,3 +162,20 @@ def test_a_configuration_can_be_sent_to_a_worker() -> None:
     assert again == config
     assert hash(again) == hash(config)
     assert again.meaning() == config.meaning()
+
+
+def test_a_filter_travels_without_its_tables(tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text("bad.example\n")
+    (tmp_path / "words.txt").write_text("文海特别词\n")
+    recipe = tmp_path / "my.toml"
+    recipe.write_text(
+        'extends = "web_zh"\n[filter.blocklist]\nlists = ["porn", "words.txt"]\n[filter.url]\nhosts = ["hosts.txt"]\n'
+        'paths = ["words.txt"]\nblocked = { max = 0 }\n'
+    )
+    judge = load(recipe)
+    batch = pa.table({"text": [document(1) + "文海特别词", document(2)], "url": ["http://a.bad.example/", None]})
+    before = judge.apply(batch).table
+    data = pickle.dumps(judge)
+    (tmp_path / "words.txt").unlink()
+    assert pickle.loads(data).apply(batch).table == before and before["kept"].to_pylist() == [False, True]
+    assert len(data) < 200_000

@@ -32,7 +32,7 @@ def documents(texts: list[str]) -> pa.Table:
             "row": index + 10,  # rows that never became documents stand before
             "source": "test",
             "url": None if index == 1 else f"https://example.org/{index}",
-            "title": "题",
+            "title": None if index == 3 else "题",
             "date": None,
             "encoding": "utf-8",
             "meta": json.dumps({"n": index}),
@@ -105,6 +105,19 @@ def test_a_shard(tmp_path: Path) -> None:
     assert {name: file.sha256 for name, file in again.files.items()} == {
         name: file.sha256 for name, file in out.files.items()
     }
+
+
+def test_titles_are_masked_as_texts_are(tmp_path: Path) -> None:
+    titles = ["王13800138000，a@b.cn", None, "题"]
+    table = documents([document(index) for index in range(3)])
+    table = table.set_column(table.schema.get_field_index("title"), DOCUMENT_SCHEMA.field("title"), pa.array(titles))
+    stage = FilterStage(load("web_zh", ['filter.edit.personal_data=["mobile"]']).config)
+    own = FilterStage(load("web_zh").config, {"00003": stage.filter})  # of the source that the shard is of
+    for name, one in (("a", stage), ("b", own)):
+        _, counts = run(tmp_path / name, table, one)
+        kept = read_table(tmp_path / name / "data/00003-00.parquet")
+        assert kept["title"].to_pylist() == ["王<MOBILE>，a@b.cn", None, "题"]
+        assert counts["edited.personal.title.mobile"] == 1 and "edited.personal.title.email" not in counts
 
 
 def test_an_empty_shard_and_one_where_nothing_is_kept(tmp_path: Path) -> None:

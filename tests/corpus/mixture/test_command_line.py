@@ -52,7 +52,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def words(folder: Path, *more: str, recipe: str = "recipe.toml") -> list[str]:
-    shards = ["--set", "sources.task_bytes=20000", "--workers", "0", "--quiet"]
+    shards = ["--set", "input.task_bytes=20000", "--workers", "0", "--quiet"]
     files = ["--input", str(folder / "in"), "--out", str(folder / "out")]
     return ["run", "--recipe", str(folder / recipe), *files, *shards, *more]
 

@@ -35,6 +35,7 @@ def buckets(**values: Any) -> dict[str, Any]:
         ({"sources": {"web": 1}, "total_bytes": 5}, "total_bytes"),
         ({"sources": {"web": 1}, "wieghts": {}}, "unknown key"),
         ({"buckets": [buckets(statistic="length.num_char")]}, "did you mean length.num_chars"),
+        ({"buckets": [buckets(statistic="characters.han_ratio", bounds=[20, 60])]}, "did you mean 0.2"),
         ({"buckets": [buckets(bounds=[2, 1])]}, "ascending"),
         ({"buckets": [buckets(bounds=[1, 1])]}, "ascending"),
         ({"buckets": [buckets(bounds=[1])]}, "make 2 buckets, and there are 3 weights"),

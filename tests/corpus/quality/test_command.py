@@ -12,11 +12,12 @@ import pytest
 from corpus.__main__ import main
 from corpus.build import stages
 from corpus.engine.run import run_stages
-from corpus.engine.storage import list_inputs
 from corpus.filters.quality.model import load_model
 from corpus.quality.assessment import assess, render
 from corpus.quality.weak_labels import documents_of_build
 from corpus.recipe import load_recipe
+from corpus.sources import SourcesConfig
+from corpus.sources.packing import find_sources
 from tests.corpus.filters.quality.test_model import classes
 
 pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="no scikit-learn here")
@@ -87,7 +88,7 @@ def test_labels_from_a_build(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     texts = [*classes(60)["high"], *classes(24)["low"], *spam]
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8")
     build, out = str(tmp_path / "build"), tmp_path / "quality.model"
-    run_stages(stages(load_recipe("web_zh"), list_inputs([str(source)])), build, workers=0)
+    run_stages(stages(load_recipe("web_zh"), find_sources([SourcesConfig()], [str(source)])), build, workers=0)
     found = {name: list(texts) for name, texts in documents_of_build(build).items()}
     assert set(found["high"]) <= set(texts[:60]) and len(found["high"]) > 40
     assert set(found["low"]) <= set(texts[60:]) and len(found["low"]) > 20

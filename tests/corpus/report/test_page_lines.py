@@ -23,18 +23,20 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("pages")
     paragraphs = "".join(f"<p>{text}。</p>" for text in document(1).split("。") if text.strip())
     (folder / "a.html").write_text(PAGE.format(paragraphs))
-    (folder / "b.jsonl").write_text(json.dumps({"text": document(2)}, ensure_ascii=False))
-    out = folder / "out"
-    assert (
-        main(["run", "--recipe", "web_zh", "--input", f"{folder}/*.*", "--out", str(out), "--workers", "0", "--quiet"])
-        == 0
+    (folder / "b.jsonl").write_text(json.dumps({"text": document(2), "title": "题"}, ensure_ascii=False))
+    wiki = f"{{{{lang|en|A}}}}，{{{{r|a}}}}{{{{R}}}}{document(3)}"
+    (folder / "c.xml").write_text(
+        f"<mediawiki><page><ns>0</ns><revision><text>{wiki}</text></revision></page></mediawiki>"
     )
+    out = folder / "out"
+    command = ["run", "--recipe", "web_zh", "--set", "text.template='{title}：{text}'", "--input", f"{folder}/*.*"]
+    assert main([*command, "--out", str(out), "--workers", "0", "--quiet"]) == 0
     return folder, out
 
 
 def test_lines_of_a_page_of_a_build(build: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     folder, out = build
-    assert main(["explain", str(out), "00000-00000:0", "--lines", "--input", str(folder / "a.html")]) == 0
+    assert main(["explain", str(out), "a.html:offset 0", "--lines", "--input", str(folder / "a.html")]) == 0
     printed = capsys.readouterr().out.splitlines()
     rules = {line.split(maxsplit=2)[2]: line.split()[0] for line in printed[1:-1] if len(line.split()) > 2}
     assert rules["责任编辑：张三"] == "labels" and "首页 新闻 体育" in rules and rules["首页 新闻 体育"] != "keep"
@@ -50,18 +52,20 @@ def test_the_ledger_and_the_report_say_what_was_left_out(
     build: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, out = build
-    assert main(["explain", str(out), "00000-00000:0"]) == 0
+    assert main(["explain", str(out), "a.html:offset 0"]) == 0
     assert "extract.labels of 7 characters" in capsys.readouterr().out
     report = (out / "report.md").read_text()
     assert "What extraction left out" in report and re.search(r"^\| `?labels`? *\| *1 *\| *7 ", report, re.MULTILINE)
+    for row in ("left out | 2 | 66.67 %", "{{r}} | 2 | 66.67 %", "expanded | 1 |", "`text.template_characters` | 2 |"):
+        assert f"| {row}" in report, row
 
 
 def test_what_has_no_lines_is_told(build: tuple[Path, Path]) -> None:
     folder, out = build
     for key, inputs, message in (
-        ("00000-00000:0", [], "--input"),
-        ("00000-00000:0", [str(folder / "b.jsonl")], "none of these inputs holds it"),
-        ("00000-00000:1", [str(folder / "b.jsonl")], "not as a page"),
+        ("a.html:offset 0", [], "--input"),
+        ("a.html:offset 0", [str(folder / "b.jsonl")], "none of these inputs holds it"),
+        ("b.jsonl:offset 0", [str(folder / "b.jsonl")], "not as a page"),
     ):
         with pytest.raises(WenhaiError, match=message):
             list(explain_lines(str(out), key, inputs))

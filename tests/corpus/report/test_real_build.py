@@ -10,7 +10,6 @@ import pytest
 from corpus.build import stages
 from corpus.document import read_table
 from corpus.engine.run import current, run_stages
-from corpus.engine.storage import list_inputs
 from corpus.recipe import load_recipe
 from corpus.report import ledger
 from corpus.report.explain import explain
@@ -18,6 +17,7 @@ from corpus.report.html import write_report
 from corpus.report.metadata import gather
 from corpus.report.summary import funnel
 from corpus.report.verify import verify
+from corpus.sources.packing import find_sources
 
 ANALECTS = (
     "子曰：“学而时习之，不亦说乎？有朋自远方来，不亦乐乎？人不知而不愠，不亦君子乎？”",
@@ -48,8 +48,10 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("real")
     lines = [json.dumps(document, ensure_ascii=False).encode() for document in documents()]
     (folder / "pages.jsonl").write_bytes(b"\n".join([*lines, b'{"text": "half']) + b"\n")
-    recipe = load_recipe("web_zh")
-    run_stages(stages(recipe, list_inputs([str(folder / "pages.jsonl")])), str(folder / "out"), workers=0)
+    recipe = load_recipe("web_zh", ["sources.max_error_ratio=1"])
+    run_stages(
+        stages(recipe, find_sources(recipe.sources, [str(folder / "pages.jsonl")])), str(folder / "out"), workers=0
+    )
     return str(folder / "out")
 
 

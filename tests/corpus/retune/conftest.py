@@ -10,8 +10,8 @@ import pytest
 from corpus.build import stages
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder
-from corpus.engine.storage import list_inputs
 from corpus.recipe import load_recipe, record_recipe
+from corpus.sources.packing import find_sources
 from tests.corpus.texts import document, write_records
 
 RECIPE = """\
@@ -51,7 +51,7 @@ def texts() -> list[str]:
 def run_filter(folder: Path, out: Path, recipe: str, sets: Sequence[str] = ()) -> Folder:
     """Extract and filter the documents below `folder` into `out`."""
     loaded = load_recipe(recipe, sets)
-    run_stages(stages(loaded, list_inputs([str(folder / "*.jsonl")]))[:2], str(out), workers=0)
+    run_stages(stages(loaded, find_sources(loaded.sources, [str(folder / "*.jsonl")]))[:2], str(out), workers=0)
     record_recipe(str(out), recipe, sets)
     return Folder.open(str(next(out.glob("filter-*"))))
 

@@ -11,6 +11,7 @@ import pytest
 from corpus.engine.config import RECIPES, apply_overrides, load_toml
 from corpus.engine.errors import UsageError
 from corpus.engine.toml import dump, edit, toml_value
+from corpus.recipe import Recipe
 from corpus.retune import write_recipe
 
 
@@ -89,3 +90,14 @@ def test_a_comment_stays_where_it_was() -> None:
 def test_where_it_may_be_written(tmp_path: Path, name: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         write_recipe(tmp_path / name, "", {}, {})
+
+
+def test_a_recipe_with_lists_beside_it_means_the_same_from_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    mine = tmp_path / "a" / "mine.toml"
+    mine.write_text('[filter.url]\nhosts = ["hosts.txt"]\n[dedup]\nearlier = ["old"]\n')
+    base = load_toml(mine, model=Recipe)
+    values = apply_overrides(base, ["filter.length.num_chars.min=80"])
+    write_recipe(tmp_path / "new.toml", mine.read_text(), base, values)
+    assert load_toml(tmp_path / "new.toml", model=Recipe) == values
+    assert values["filter"]["url"]["hosts"] == [str(tmp_path / "a" / "hosts.txt")]

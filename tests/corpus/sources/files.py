@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from corpus.sources import BadRecord, Record, SourcesConfig, read
+from corpus.sources.config import InputConfig
+from corpus.sources.packing import find_sources
+from corpus.sources.stage import ExtractStage
 
 HTML = "text/html; charset=utf-8"
+
+
+def extract_stage(pattern: str, limits: Mapping[str, int] | None = None, **options: Any) -> ExtractStage:
+    """The stage over the files of one source."""
+    source = find_sources([SourcesConfig(**options)], [pattern])
+    return ExtractStage(source, InputConfig(**limits or {}))
 
 
 def page(index: int) -> bytes:

@@ -14,6 +14,7 @@ from corpus.report import ledger
 from corpus.report.lookup import find
 from corpus.sources import articles
 from corpus.sources.shards import Row
+from corpus.sources.template import TextConfig
 from tests.corpus.sources.files import warc_record
 from tests.corpus.sources.test_stage import extract, rows
 from tests.corpus.texts import document
@@ -40,7 +41,7 @@ def read(tmp_path: Path, *files: Pages) -> Folder:
 
 
 def next_pages(build: Folder) -> dict[str, str | None]:
-    return {row["url"].rpartition("/")[2]: json.loads(row["meta"]).get("next_page") for row in rows(build)}
+    return {row["url"].rpartition("/")[2]: json.loads(row["meta"] or "{}").get("next_page") for row in rows(build)}
 
 
 WHOLE: Pages = [("t_2023.html", 1, "t_2023_2.html"), ("t_2023_2.html", 2, "t_2023_3.html"), ("t_2023_3.html", 3, None)]
@@ -116,7 +117,7 @@ def test_few_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_next_page_of_ones_own_stays() -> None:
     written = Collected()
-    waiting = articles.Articles(written, Counts())  # type: ignore[arg-type]
+    waiting = articles.Articles(written, Counts(), TextConfig())  # type: ignore[arg-type]
     row = Row(
         url="http://a.cn/t.html",
         title=None,
@@ -125,7 +126,7 @@ def test_a_next_page_of_ones_own_stays() -> None:
         meta='{"next_page":"第二页"}'.encode(),
         text=b"a",
     )
-    waiting.add(articles.Document(b"", "", row, {}), "t_2.html")
+    waiting.add(articles.Document(b"", "", row, "t.html:offset 0", {}), "t_2.html")
     assert not written.rows
     waiting.end()
     assert [row["meta"] for row in written.rows] == ['{"next_page":"第二页"}'.encode()]
@@ -135,5 +136,5 @@ class Collected:
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
-    def add(self, identity: bytes, source: str, row: Row, removed: object) -> None:
+    def add(self, identity: bytes, source: str, row: Row, place: str, removed: object) -> None:
         self.rows.append(row)

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.sources.book import book_of, paragraphs, wrap_width
-from corpus.sources.headings import find_headings, number_of
+from corpus.sources.formats.book import book_of
+from corpus.sources.formats.headings import find_headings, number_of
+from corpus.sources.formats.wrapped import paragraphs, wrap_width
 from tests.corpus.sources.files import read_all
+from tests.corpus.sources.test_archives import zipped
 from tests.corpus.sources.test_stage import extract, rows
 
 POEM = "床前明月光，疑是地上霜。举头望明月，低头思故乡。"
@@ -222,9 +224,16 @@ def test_chapters_through_the_stage(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "诗.txt").write_bytes(BOOK.encode("gbk"))
     (tmp_path / "in" / "空.txt").write_bytes(b"\n")
-    folder = extract(tmp_path / "in", tmp_path / "out", kind="book")
+    folder = extract(tmp_path / "in", tmp_path / "out", kind="book", meta=["*"])
     assert folder.counts.documents_in == 6 and folder.counts.errors == {"empty": 1}
     found = rows(folder)
     assert len({row["id"] for row in found}) == 5
     assert found[3]["title"] == "诗选 第三章" and found[3]["text"] == "第三章\n夜来风雨声，花落知多少。"
     assert found[0]["encoding"] == "gb18030" and found[0]["meta"] == '{"author":"李白","book":"诗选"}'
+
+
+def test_a_book_in_an_archive_keeps_its_name(tmp_path: Path) -> None:
+    (record,), _ = read_all(
+        tmp_path / "a.zip", zipped({"论/儒林外史.txt": "第一回 楔子\n元朝末年。\n".encode()}), kind="book"
+    )
+    assert record.title == "儒林外史 第一回 楔子"

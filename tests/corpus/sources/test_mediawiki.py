@@ -14,7 +14,8 @@ import pytest
 
 from corpus.engine.storage import File
 from corpus.sources import BadRecord, Record, SourcesConfig, can_be_cut, kind_of, read
-from corpus.sources.stage import ExtractStage
+from corpus.sources.config import InputConfig
+from corpus.sources.packing import Source, pack
 from tests.corpus.sources.files import read_all
 from tests.corpus.sources.test_stage import extract, rows
 
@@ -77,6 +78,8 @@ def test_a_page_becomes_a_record_without_its_authors(tmp_path: Path) -> None:
         fields={"page_id": 7},
     )
     assert "某人" not in str(record)
+    (named,), _ = read_all(tmp_path / "a.xml", dump(page(7, "A & B < C")), name="百科")
+    assert named.source is None  # the recipe's name counts
 
 
 def test_what_is_no_article_is_counted(tmp_path: Path) -> None:
@@ -223,14 +226,14 @@ def build(tmp_path: Path, name: str, **sources: Any) -> Any:
 
 
 def test_a_dump_through_the_stage_in_any_number_of_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("corpus.sources.stage.MIN_SPAN_BYTES", 1)
+    monkeypatch.setattr("corpus.sources.packing.MIN_SPAN_BYTES", 1)
     (tmp_path / "in").mkdir()
     pages = [page(index) for index in range(30)]
     pages[4] = page(4, "#REDIRECT [[x]]", inner='<redirect title="x" />')
     pages[5] = page(5, "{{空}}[[Category:x]]")
     pages[6] = page(6, "{{Header|title=论语|author=[[孔子]]}}\n子曰：'''学'''而时习之。")
     (tmp_path / "in" / "zh.xml.bz2").write_bytes(b"".join(streams(pages)))
-    whole, cut = build(tmp_path, "whole"), build(tmp_path, "cut", task_bytes=700)
+    whole, cut = build(tmp_path, "whole", meta="*"), build(tmp_path, "cut", task_bytes=700, meta="*")
     assert whole.manifest["tasks"] == 1 < cut.manifest["tasks"]
     assert rows(cut, "fates") == rows(whole, "fates") and cut.counts == whole.counts
     assert [{**row, "row": 0} for row in rows(cut)] == [{**row, "row": 0} for row in rows(whole)]
@@ -253,9 +256,10 @@ def test_a_dump_through_the_stage_in_any_number_of_tasks(tmp_path: Path, monkeyp
     )
 
 
-def test_only_a_large_dump_is_cut() -> None:
-    size = 100 << 20
-    tasks = ExtractStage((File("/a.xml.bz2", size, "0" * 64),), SourcesConfig(task_bytes=40 << 20)).plan({})
-    assert [task.params for task in tasks] == [
-        {"start": start, "end": start + (40 << 20)} for start in range(0, size, 40 << 20)
+def test_only_a_large_dump_is_cut(tmp_path: Path) -> None:
+    size, path = 100 << 20, tmp_path / "a.xml.bz2"
+    path.write_bytes(bz2.compress(HEAD))
+    tasks = pack(Source("wiki", files=(File(str(path), size, "0" * 64),)), InputConfig(task_bytes=40 << 20))
+    assert [(task.params["start"], task.params["end"]) for task in tasks] == [
+        (start, start + (40 << 20)) for start in range(0, size, 40 << 20)
     ]

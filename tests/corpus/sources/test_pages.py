@@ -43,8 +43,11 @@ def test_text_alone_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(pages.with_pages(texts, ExtractConfig())) == [(text, None) for text in texts]
 
 
-def test_the_author_goes_into_meta() -> None:
+def test_the_author_goes_into_meta_where_it_is_asked_for() -> None:
     html = f"<meta name=author content=李四><p>作者：李四</p><p>{document(1)}"
     record = Record("1", 1, html.encode(), "html", fields={"warc_date": "2020"})
     ((_, page),) = pages.with_pages([record], ExtractConfig())
-    assert to_document(record, page, Counts())["meta"] == '{"author":"李四","warc_date":"2020"}'.encode()
+    counts = Counts()
+    assert to_document(record, page, counts, ["*"])["meta"] == '{"author":"李四","warc_date":"2020"}'.encode()
+    assert to_document(record, page, counts, ["author"])["meta"] == '{"author":"李四"}'.encode()
+    assert to_document(record, page, counts)["meta"] is None and counts.extra["meta_left_out"] == 2

@@ -17,18 +17,20 @@ from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, document_id
 from corpus.engine.errors import UsageError
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder
-from corpus.engine.storage import File, list_inputs
+from corpus.engine.storage import File
 from corpus.extract import ExtractConfig
 from corpus.sources import SourcesConfig
-from corpus.sources.stage import ExtractStage
-from tests.corpus.sources.files import members, warc_record
+from corpus.sources.config import InputConfig
+from corpus.sources.packing import Source, find_sources, pack
+from tests.corpus.sources.files import extract_stage, members, warc_record
 from tests.corpus.texts import document
 
 BODY = "<html><title>标题</title><body><h1>标题</h1><p>%s</p></body></html>"
 
 
 def extract(folder: Path, out: Path, workers: int = 0, **sources: Any) -> Folder:
-    stage = ExtractStage(tuple(list_inputs([str(folder / "*")])), SourcesConfig(**sources), ExtractConfig())
+    limits = {name: sources.pop(name) for name in InputConfig.model_fields if name in sources}
+    stage = extract_stage(str(folder / "*"), limits, **{"max_error_ratio": 1.0} | sources)
     return run_stages([stage], str(out), workers=workers)["extract"]
 
 
@@ -98,7 +100,7 @@ def test_damaged_bytes_cost_their_lines(tmp_path: Path) -> None:
     (row,) = rows(folder)
     kept = [document(index).replace("\n", "") + "€" * (index == 5) for index in range(9) if index != 3]
     assert row["text"] == "\n".join(kept) and row["encoding"] == "gb18030"
-    assert folder.counts.extra == {"damaged_lines": 1, "damaged_chars": 7}
+    assert folder.counts.extra == {"damaged_lines": 1, "damaged_chars": 7, "records.local": 1, "files.local": 1}
     (by_line,) = (extract(tmp_path / "in", tmp_path / "lines", document="line"),)
     assert [row["text"] for row in rows(by_line)] == kept and by_line.counts.errors == {"charset": 1}
 
@@ -112,7 +114,8 @@ def test_columns_of_a_document(inputs: Path, build: Folder) -> None:
         "gb18030",
     )
     line = found[document(0)]
-    assert (line["source"], line["meta"]) == ("test", '{"extra":{"a":null,"b":1},"id":0}')
+    assert (line["source"], line["meta"]) == ("test", None)
+    assert build.counts.extra["meta_left_out"] == 5 + 5  # lines with `id` and `extra`, pages with `warc_date`
     raw = (inputs / "a.jsonl").read_bytes().split(b"\n")[0]
     assert line["id"] == document_id("test", "0", raw)
 
@@ -140,8 +143,9 @@ def test_shards_roll_over_and_number_their_rows(tmp_path: Path) -> None:
     lines = [json.dumps({"text": document(index)}).encode() for index in range(20)]
     (tmp_path / "in" / "a.jsonl").write_bytes(b"\n".join(lines))
     files = extract(tmp_path / "in", tmp_path / "out", shard_bytes=8_000).files()
+    (task,) = {file.url.rsplit("/", 1)[-1].rsplit("-", 1)[0] for file in files}
     assert [file.url.rsplit("/", 1)[-1] for file in files] == [
-        f"00000-{part:05d}.parquet" for part in range(len(files))
+        f"{task}-{part:05d}.parquet" for part in range(len(files))
     ]
     tables = [pq.read_table(file.url) for file in files]
     assert len(files) > 3 and sum(table.num_rows for table in tables) == 20
@@ -159,27 +163,39 @@ def test_empty_inputs_give_one_empty_shard(tmp_path: Path) -> None:
 
 
 def test_an_input_listed_twice_is_an_error(tmp_path: Path) -> None:
-    file = File(str(tmp_path / "a.jsonl"), 3, "0" * 64)
+    (tmp_path / "a.jsonl").touch()
+    sources = [SourcesConfig(path=(str(tmp_path),)), SourcesConfig(path=(str(tmp_path / "*.jsonl"),))]
     with pytest.raises(UsageError, match=r"a\.jsonl: listed twice"):
-        ExtractStage((file, file))
+        find_sources(sources)
 
 
-def test_small_files_share_a_task(tmp_path: Path) -> None:
-    files = tuple(
-        File(f"/{name}.jsonl", size, "0" * 64) for name, size in [("c", 60), ("a", 30), ("b", 70), ("d", 500)]
-    )
-    tasks = ExtractStage(files, SourcesConfig(task_bytes=100)).plan({})
-    assert [(task.name, [file.url for file in task.inputs]) for task in tasks] == [
-        ("00000", ["/a.jsonl", "/b.jsonl"]),
-        ("00001", ["/c.jsonl"]),
-        ("00002", ["/d.jsonl"]),
-    ]
+def test_a_new_file_changes_its_own_pack_and_no_other() -> None:
+    random.seed(7)
+    files = [File(f"/in/{index:03d}.jsonl", random.randint(1, 30), f"{index:064d}") for index in range(300)]
+    limits = InputConfig(task_bytes=400)
+
+    def packs(some: list[File]) -> dict[str, tuple[str, ...]]:
+        tasks = list(pack(Source("local", files=tuple(some)), limits))
+        assert sorted(file.label for task in tasks for file in task.inputs) == sorted(file.label for file in some)
+        assert all(sum(file.bytes for file in task.inputs) <= 400 for task in tasks)
+        return {task.digest: tuple(file.label for file in task.inputs) for task in tasks}
+
+    before = packs(files)
+    assert 12 < len(before) < 40
+    for index in range(0, 300, 7):
+        new = File(f"/in/{index:03d}a.jsonl", 20, "f" * 64)
+        after = packs([*files, new])
+        fresh = [pack for digest, pack in after.items() if digest not in before]
+        neighbours = {label for pack in fresh for label in pack} - {new.label}
+        changed = [set(pack) for digest, pack in before.items() if digest not in after]
+        assert neighbours == set().union(*changed)
+        assert len(changed) <= 2  # its own, and one that it is joined to
 
 
 def test_a_large_plain_file_is_cut_into_ranges_and_read_as_if_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("corpus.sources.stage.MIN_SPAN_BYTES", 1)
+    monkeypatch.setattr("corpus.sources.packing.MIN_SPAN_BYTES", 1)
     (tmp_path / "in").mkdir()
     lines = [json.dumps({"text": document(index, 1 + index % 9)}).encode() for index in range(40)]
     lines[5] = b"not json"
@@ -191,14 +207,40 @@ def test_a_large_plain_file_is_cut_into_ranges_and_read_as_if_whole(
         assert [row["id"] for row in rows(cut)] == [row["id"] for row in rows(whole)]
         assert [row["place"] for row in rows(cut, "fates")] == [row["place"] for row in rows(whole, "fates")]
         assert cut.counts == whole.counts
+    array = json.dumps([{"text": document(index)} for index in range(9)]).encode()
+    for name, data in (("array", array), ("packed", gzip.compress(b"\n".join(lines)))):  # whatever they are called
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.jsonl").write_bytes(data)
+        read = extract(tmp_path / name, tmp_path / f"{name}.out", task_bytes=1_000)
+        assert read.manifest["tasks"] == 1 and read.counts.documents_out == (9 if name == "array" else 39)
 
 
 def test_huge_and_odd_fields_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     fields = {"text": "学而时习之。", "url": "https://example.org/" + "x" * 9_000, "big": "y" * 100_000, "n": 10**30}
     (tmp_path / "in" / "a.jsonl").write_text(json.dumps(fields))
-    (row,) = rows(extract(tmp_path / "in", tmp_path / "out"))
+    (row,) = rows(extract(tmp_path / "in", tmp_path / "out", meta="*"))
     assert len(row["url"]) == 4096 and row["meta"] == '{"dropped_fields":["big","n"]}'
+
+
+def test_meta_holds_what_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    fields = {"text": document(1), "author": "王五", "data": {"tags": [{"name": "诗"}, {"name": "词"}], "phone": "1"}}
+    (tmp_path / "in" / "a.jsonl").write_text(json.dumps(fields), encoding="utf-8")
+    for names, meta in (([], None), (["data.tags.name"], {"data.tags.name": ["诗", "词"]}), (["none"], None)):
+        build = extract(tmp_path / "in", tmp_path / str(len(names) + (meta is None)), meta=names)
+        assert [json.loads(row["meta"] or "null") for row in rows(build)] == [meta]
+        assert build.counts.extra["meta_left_out"] == 1
+
+
+def test_addresses_of_documents_and_fates_hold_no_secrets(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pages = [warc_record(1, (BODY % document(1)).encode()), warc_record(2, b"<ul><li><a href=x>link</a></ul>")]
+    data = b"".join(pages).replace(b"https://example.org/", b"https://a:b@example.org/?token=geheim&n=")
+    (tmp_path / "in" / "a.warc").write_bytes(data)
+    build = extract(tmp_path / "in", tmp_path / "out")
+    assert [row["url"] for row in rows(build)] == ["https://example.org/?token=<MASKED>&n=1"]
+    assert [row["url"] for row in rows(build, "fates")] == ["https://example.org/?token=<MASKED>&n=2"]
 
 
 def test_a_page_of_three_megabytes_is_read(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.tokenizer.texts import documents
+from tokenizer.commands.compare import short_names
 from tokenizer.config import TokenizerConfig
 from tokenizer.model import Tokenizer
 from tokenizer.report import vocabulary_report
-from tokenizer.report.compare import MEASURES, SIZES_DIFFER, best_of, compare, summarize, verdicts
+from tokenizer.report.compare import MEASURES, SIZES_DIFFER, best_of, compare, comparison_rows, summarize, verdicts
 from tokenizer.train import train
 
 TEXTS = {"poems": documents(30), "traditional": ["千山鳥飛絕，萬徑人蹤滅。"], "empty": [""]}
@@ -80,3 +81,10 @@ def test_no_text_at_all(tokenizer: Tokenizer) -> None:
     result = compare({"a": tokenizer}, {})
     assert result["candidates"]["a"]["megabytes_per_second"] is None
     assert "characters/token" in summarize(result)
+
+
+def test_columns_of_long_names_are_told_apart(result: dict[str, Any]) -> None:
+    paths = [f"runs/2026-11-20-bpe-{size}-lower/out" for size in ("16000", "32000")]
+    candidates = dict(zip(short_names(paths), result["candidates"].values(), strict=True))
+    heads = comparison_rows({**result, "candidates": candidates})[0][1:]
+    assert heads[0] != heads[1] and all(size in head for size, head in zip(("16000", "32000"), heads, strict=True))

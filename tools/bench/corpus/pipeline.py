@@ -36,6 +36,7 @@ from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
 from corpus.engine.stage import Folder, Stage, run_task
 from corpus.recipe import load_recipe
+from corpus.sources.packing import find_sources
 from tokenizer.build import stages as tokenizer_stages
 from tokenizer.config import TokenizerConfig
 from tools.bench import timing
@@ -172,7 +173,7 @@ def _stages(inputs: str, recipe: str, overrides: Sequence[str]) -> tuple[list[St
     chosen = load_recipe(recipe, overrides)
     section = chosen.tokenizer | {"sample_bytes": SAMPLE_BYTES}
     vocabulary = parse(TokenizerConfig, section, f"{recipe} [tokenizer]")
-    return build.stages(chosen, storage.list_inputs([inputs])), tokenizer_stages(vocabulary)
+    return build.stages(chosen, find_sources(chosen.sources, [inputs])), tokenizer_stages(vocabulary)
 
 
 def own_times(profile: cProfile.Profile) -> dict[str, float]:

@@ -87,6 +87,7 @@ class Environment:
 
 DATATROVE = Environment("datatrove")  # and fastText
 TEXT_DEDUP = Environment("text_dedup")
+READERS = Environment("readers", with_ours=True)
 EXTRACTION = Environment("extraction", options=("--ignore-requires-python",))
 PIPELINE = Environment("pipeline")
 TOKENIZERS = Environment("tokenizers")

@@ -10,30 +10,23 @@ are left to the filter.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from corpus.encoding import UndecodableError, decode
 from corpus.sources.config import SourcesConfig
-from corpus.sources.headings import find_headings
+from corpus.sources.formats.headings import find_headings
+from corpus.sources.formats.text import read_text
+from corpus.sources.formats.wrapped import paragraphs, wrap_width
 from corpus.sources.record import BadRecord, Record
-from corpus.sources.text import read_file
 
 FRONT_LINES = 30  # in which title and author are looked for
-MIN_WRAP_WIDTH, MAX_WRAP_WIDTH = 40, 160  # in columns: a Chinese character has two
-WRAP_SLACK = 4  # columns by which a full line may be short: a mark that must not begin a line, a Latin word
-MIN_FULL_RATIO = 0.2  # of lines that are full in a hard-wrapped book
-MIN_LINES = 10
-MIN_MARK_RATIO = 0.01  # indents and blank lines, of all lines, above which they mark paragraphs
-INDENTS = ("\u3000\u3000", "    ", "\t")
 
 _QUOTED = re.compile("《([^《》\n]{1,60})》")
 _TITLE_LINE = re.compile(r"^[ \u3000]*《([^《》\n]{1,60})》[ \u3000\r]*(?:$|作|著)", re.MULTILINE)
 _TITLE_FIELD = re.compile(
-    r"^[ \u3000]*[书書]名[ \u3000]*[:：][ \u3000]*《?([^《》\n\r]{1,60}?)》?[ \u3000\r]*$", re.MULTILINE
+    r"^[ \u3000]*[书書]名[ \u3000]*[:：][ \u3000]*+《?([^《》\n\r]{1,60}?)》?[ \u3000\r]*$", re.MULTILINE
 )
 _AUTHOR = re.compile(
     r"(?:作[ \u3000]*者|著者|撰者)[ \u3000]*[:：_][ \u3000]*([^\n\r《》【】()（）,，]{1,30}?)[ \u3000]*(?=$|[\r《》【】()（）,，])",
@@ -43,7 +36,6 @@ _CONTENTS = frozenset(("目录", "目錄"))
 _NAME_TAGS = re.compile(r"(?:(?:\[[^\]]{0,99}\]|【[^】]{0,99}】|\([^)]{0,99}\)|（[^）]{0,99}）)[\s_-]{0,9})+(?=.)")
 _NAME_TAIL = re.compile(r"[\s_-]*(?:作者|著者|\(|（|\[|【|by\b).*", re.IGNORECASE)
 _SPACED_HAN = re.compile(r"(?<=[\u4e00-\u9fff])[ \u3000]+(?=[\u4e00-\u9fff])")
-_FINAL = tuple("。！？!?…”』」）)：:；;—")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +46,13 @@ class Book:
     author: str | None
 
 
-def read_book(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord]:
-    """The chapters of a book in order, or the book; offsets count characters of the decoded text."""
-    for found in read_file(path, config, "text"):
+def read_book(path: Path, config: SourcesConfig, name: str) -> Iterator[Record | BadRecord]:
+    """The chapters of a book whose file is called `name`, or the book; offsets count characters of the decoded text."""
+    for found in read_text(path, config):
         if isinstance(found, BadRecord):
             yield found
             continue
-        try:
-            decoded = decode(found.raw, config.encoding)
-        except UndecodableError as error:
-            yield BadRecord(0, len(found.raw), "charset", str(error))
-            continue
-        text = decoded.text.replace("\r\n", "\n").replace("\r", "\n")
-        records = list(_records(text, path.name, decoded.encoding, config.chapters))
+        records = list(_records(found.text or "", name.rpartition("/")[2], found.charset, config.chapters))
         yield from records
         if not records:
             yield BadRecord(0, len(found.raw), "empty", "no text")
@@ -86,7 +72,7 @@ def book_of(name: str, lines: Sequence[str]) -> Book:
     return Book(title, _SPACED_HAN.sub("", author.group(1)) if author else None)
 
 
-def _records(text: str, name: str, encoding: str, by_chapter: bool) -> Iterator[Record]:
+def _records(text: str, name: str, encoding: str | None, by_chapter: bool) -> Iterator[Record]:
     lines = text.split("\n")
     book = book_of(name, lines)
     width = wrap_width(lines)
@@ -135,49 +121,3 @@ def _is_text(line: str) -> bool:
 def _has_more_than_title(front: Sequence[str], book: Book) -> bool:
     bare = ("".join(_AUTHOR.sub("", _TITLE_FIELD.sub("", line)).split()).strip("《》") for line in front)
     return any(_is_text(line) and line not in _CONTENTS and line != "".join(book.title.split()) for line in bare)
-
-
-def wrap_width(lines: Sequence[str]) -> int | None:
-    """The columns at which a book's lines are wrapped, or None where every paragraph is one line.
-
-    It is the width that hardly any line exceeds and that many lines reach.
-    """
-    widths = sorted(columns(line.rstrip()) for line in lines if line.strip())
-    if len(widths) < MIN_LINES:
-        return None
-    width = widths[int(len(widths) * 0.98) - 1]
-    full = sum(width - WRAP_SLACK <= one <= width + WRAP_SLACK for one in widths)
-    is_wrapped = MIN_WRAP_WIDTH <= width <= MAX_WRAP_WIDTH and full >= MIN_FULL_RATIO * len(widths)
-    return width if is_wrapped else None
-
-
-def columns(line: str) -> int:
-    """The width of a line where wide characters, and the quotes and dashes of Chinese, take two columns."""
-    if line.isascii():
-        return len(line)
-    return len(line) + sum(unicodedata.east_asian_width(char) in "WFA" for char in line)
-
-
-def paragraphs(lines: Sequence[str], width: int | None) -> list[str]:
-    """Paragraphs without their indents; with `width`, full lines joined with what follows.
-
-    A full line goes on unless the next one is blank or indented; one that ends a sentence goes on only where indents or
-    blank lines mark paragraphs.
-    """
-    num_marks = sum(line.startswith(INDENTS) or not line.strip() for line in lines)
-    is_marked = num_marks >= MIN_MARK_RATIO * len(lines)
-    joined: list[str] = []
-    goes_on = False
-    for line in lines:
-        text = line.strip()
-        if not text:
-            goes_on = False
-            continue
-        if goes_on and not line.startswith(INDENTS):
-            gap = " " if joined[-1][-1].isascii() and text[0].isascii() else ""
-            joined[-1] += gap + text
-        else:
-            joined.append(text)
-        is_full = width is not None and columns(line.rstrip()) >= width - WRAP_SLACK
-        goes_on = is_full and (is_marked or not text.endswith(_FINAL))
-    return joined

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ PIPELINE = """
 from datatrove.executor.local import LocalPipelineExecutor
 from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
-from tools.datatrove_filter import ChineseFilter
+from corpus.filters.adapters.datatrove import ChineseFilter
 if __name__ == "__main__":
     steps = [
         JsonlReader("in", compression=None),
@@ -29,7 +31,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_in_a_pipeline_with_two_workers(repository: Path, tmp_path: Path) -> None:
-    python = repository / "build/peers/datatrove/bin/python"
+    python = Path(sys.executable) if find_spec("datatrove") else repository / "build/peers/datatrove/bin/python"
     if not python.exists():
         pytest.skip("no datatrove: `python -m tools.bench filters --peers` installs it")
     texts = ["短" if row % 3 == 1 else document(row) + "电话13800138000" for row in range(40)]

@@ -1,6 +1,6 @@
 """Our filter as a step of a datatrove pipeline, in place of its Gopher, C4, FineWeb and PII steps.
 
-    from tools.datatrove_filter import ChineseFilter
+    from corpus.filters.adapters.datatrove import ChineseFilter
     LocalPipelineExecutor([JsonlReader("in/"), ChineseFilter("web_zh", exclusion_writer=JsonlWriter("dropped/")),
     JsonlWriter("kept/")])
 
@@ -41,7 +41,7 @@ class ChineseFilter(BaseFilter):  # type: ignore[misc]  # datatrove has no types
         super().__init__(exclusion_writer, batch_size)
         load(recipe, overrides)  # a mistake is told where the pipeline is written, not on a worker
         self.recipe, self.overrides = recipe, tuple(overrides)
-        self._judge: Filter | None = None  # loaded by each worker: automata cannot be sent to one
+        self._judge: Filter | None = None  # loaded by each worker, once
 
     def filter(self, doc: Document) -> bool | tuple[bool, str]:
         """One document."""

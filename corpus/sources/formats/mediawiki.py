@@ -21,7 +21,6 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from corpus.engine import storage
-from corpus.sources.blocks import Block, read_blocks, split_blocks
 from corpus.sources.compression import (
     BZIP2_HEAD_BYTES,
     Compression,
@@ -32,6 +31,7 @@ from corpus.sources.compression import (
     read_pieces,
 )
 from corpus.sources.config import SourcesConfig
+from corpus.sources.formats.blocks import Block, read_blocks, split_blocks
 from corpus.sources.record import BadRecord, Record
 
 PAGE = re.compile(rb"<page>")
@@ -226,4 +226,5 @@ def _to_record(
         fields["namespace"] = int(namespace)
     url = site.url(title) if title else None
     date = timestamp.strip()[:10] or None
-    return Record(url or title, offset, raw, "wikitext", None, url, "utf-8", site.dbname, title or None, date, fields)
+    source = site.dbname if config.name.field else None  # a constant name counts
+    return Record(url or title, offset, raw, "wikitext", None, url, "utf-8", source, title or None, date, fields)

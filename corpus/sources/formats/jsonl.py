@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,10 +30,12 @@ from corpus.sources.compression import (
     read_stretches,
 )
 from corpus.sources.config import SourcesConfig
+from corpus.sources.fields import identity, take
 from corpus.sources.lines import Line, split_lines
 from corpus.sources.record import BadRecord, Record, RecordError
 from corpus.whatwg import decode_as
 
+MAX_NAMES, MAX_NAME_CHARS = 20, 40  # of fields that an error lists
 UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_STARTS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", b"{\0": "utf-16-le", b"\0{": "utf-16-be"}
 
@@ -69,7 +71,7 @@ def read_span(url: str, config: SourcesConfig, start: int, end: int) -> Iterator
             if line.offset >= end:
                 return
             if not _is_blank(line):
-                yield _read_line(line, config)
+                yield read_line(line, config)
 
 
 def _read_stream(file: BinaryIO, compression: Compression, config: SourcesConfig) -> Iterator[Record | BadRecord]:
@@ -77,15 +79,15 @@ def _read_stream(file: BinaryIO, compression: Compression, config: SourcesConfig
 
     def read(pieces: Iterator[bytes]) -> Iterator[Record | BadRecord]:
         nonlocal offset
-        for line in split_lines(_utf8(pieces), config.max_line_bytes, offset):
+        for line in split_lines(to_utf8(pieces), config.max_line_bytes, offset):
             offset = line.offset + line.length + 1
             if not _is_blank(line):
-                yield _read_line(line, config)
+                yield read_line(line, config)
 
     yield from read_stretches(file, compression, read, _is_text)
 
 
-def _utf8(pieces: Iterator[bytes]) -> Iterable[bytes]:
+def to_utf8(pieces: Iterator[bytes]) -> Iterable[bytes]:
     """UTF-16 as UTF-8, anything else as it is; offsets then count the bytes of UTF-8."""
     first = next(pieces, b"")
     codec = UTF16_STARTS.get(first[:2])
@@ -107,7 +109,8 @@ def _is_blank(line: Line) -> bool:
     return line.length == 0 or (line.data is not None and line.data.isspace())
 
 
-def _read_line(line: Line, config: SourcesConfig) -> Record | BadRecord:
+def read_line(line: Line, config: SourcesConfig) -> Record | BadRecord:
+    """The record of one JSON value, or what is wrong with it."""
     data = line.data
     if data is None:
         return BadRecord(line.offset, line.length, "too_long", f"a line of {line.length:,} bytes")
@@ -138,35 +141,33 @@ def _read_data(data: bytes, offset: int, config: SourcesConfig) -> Record:
     return to_record(fields, data, offset, config)
 
 
-def to_record(fields: Any, raw: bytes, offset: int, config: SourcesConfig) -> Record:
+def to_record(fields: Any, raw: bytes, offset: int, config: SourcesConfig, charset: str | None = None) -> Record:
     """A record of an object's fields, which it takes over; those the configuration does not name are its `fields`.
+
+    `charset` says what the fields were decoded with where bytes may have been damaged.
 
     Raises:
         RecordError: there is no text, or it is not a string, or it is blank.
     """
     if not isinstance(fields, dict):
         raise RecordError("field", "not a JSON object")
-    text = fields.pop(config.text_field, None)
-    if not isinstance(text, str):
-        raise RecordError(
-            "field", f"no field {config.text_field!r}" if text is None else f"{config.text_field!r} is no string"
-        )
-    if not text or text.isspace():
-        raise RecordError("empty", f"{config.text_field!r} is blank")
-    names = (config.url_field, config.source_field, config.title_field, config.date_field)
-    url, source, title, date = (_pop_string(fields, name) for name in names)
-    identity = fields.get(config.id_field)
-    key = str(identity) if isinstance(identity, (str, int)) else url or ""
-    return Record(key, offset, raw, "text", text, url, None, source, title, date, fields)
+    text = take(fields, config.text)
+    if text is None:
+        raise _without_text(fields, config.text)
+    url, source = take(fields, config.url), take(fields, config.name.field)
+    title, date = take(fields, config.title), take(fields, config.date)
+    key = identity(fields, config.id) or url or ""
+    return Record(key, offset, raw, "text", text, url, charset, source, title, date, fields)
 
 
-def _pop_string(fields: dict[str, Any], name: str) -> str | None:
-    """Take a field if it is a string with something in it; anything else stays where it is."""
-    value = fields.get(name)
-    if not isinstance(value, str) or not value:
-        return None
-    del fields[name]
-    return value
+def _without_text(fields: Mapping[str, Any], names: Sequence[str]) -> RecordError:
+    """What is wrong with a record that has no text, with the names of the fields that it has."""
+    asked = " or ".join(map(repr, names))
+    values = [fields[name] for name in names if fields.get(name) is not None]
+    if any(isinstance(value, str) for value in values):
+        return RecordError("empty", f"{asked} is blank")
+    there = ", ".join(sorted(str(name)[:MAX_NAME_CHARS] for name in fields)[:MAX_NAMES]) or "none"
+    return RecordError("field", f"{asked} is no string" if values else f"no field {asked}; fields: {there}")
 
 
 def _parse(data: bytes) -> Any:

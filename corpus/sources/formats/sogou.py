@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpus.encoding import UndecodableError, codec_of, decode
-from corpus.sources.blocks import Block, read_blocks
 from corpus.sources.compression import compression_of, first_piece
 from corpus.sources.config import SourcesConfig
+from corpus.sources.formats.blocks import Block, read_blocks
 from corpus.sources.record import BadRecord, Record
 from corpus.whatwg import decode_as
 

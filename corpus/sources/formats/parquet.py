@@ -8,16 +8,17 @@ become text, and only a `text` of that kind costs its row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from corpus.sources.config import SourcesConfig
-from corpus.sources.jsonl import to_record
-from corpus.sources.page_headers import column_pages
+from corpus.sources.formats.jsonl import to_record
+from corpus.sources.formats.page_headers import column_pages
 from corpus.sources.record import BadRecord, Record, RecordError
 
 BATCH_ROWS = (512, 64, 8, 1)  # the first whose bytes are within the bound
@@ -59,8 +60,8 @@ def _read_group(
     row = first_row
     try:
         for batch in file.iter_batches(_batch_rows(file, raw, group), row_groups=[group], use_threads=False):
-            for fields in _rows(batch, config.text_field):
-                yield _to_record(fields, row, config)
+            for fields in rows_of(batch, config.text):
+                yield row_record(fields, row, config)
                 row += 1
     except (pa.ArrowException, OSError, ValueError) as error:
         kind, what = (
@@ -79,7 +80,8 @@ def _batch_rows(file: pq.ParquetFile, raw: BinaryIO, group: int) -> int:
     raise RecordError("too_large", f"pages above {MAX_BATCH_BYTES:,} bytes")
 
 
-def _rows(batch: pa.RecordBatch, text_field: str) -> Iterator[dict[str, object]]:
+def rows_of(batch: pa.RecordBatch, text_fields: Sequence[str]) -> Iterator[dict[str, object]]:
+    """The rows of a batch as Python objects; of one above MAX_LIST_BYTES a row at a time."""
     if batch.nbytes <= MAX_LIST_BYTES:
         try:
             rows = batch.to_pylist()
@@ -94,7 +96,7 @@ def _rows(batch: pa.RecordBatch, text_field: str) -> Iterator[dict[str, object]]
             yield from row.to_pylist()
         except NO_PYTHON_VALUE:
             names = row.schema.names
-            yield {name: _value(column, name == text_field) for name, column in zip(names, row.columns, strict=True)}
+            yield {name: _value(column, name in text_fields) for name, column in zip(names, row.columns, strict=True)}
 
 
 def _value(cell: pa.Array, is_text: bool) -> object:
@@ -115,14 +117,15 @@ def _value(cell: pa.Array, is_text: bool) -> object:
     return None
 
 
-def _to_record(fields: dict[str, object], row: int, config: SourcesConfig) -> Record | BadRecord:
+def row_record(fields: dict[str, object], row: int, config: SourcesConfig) -> Record | BadRecord:
+    """The record of a row, or what is wrong with it; a field without a value is none."""
     try:
-        text = fields.get(config.text_field)
-        if text is _NOT_UTF8:
+        if any(fields.get(name) is _NOT_UTF8 for name in config.text):
             return BadRecord(row, 0, "charset", "not UTF-8")
-        raw = text.encode() if isinstance(text, str) else b""
+        record = to_record({name: value for name, value in fields.items() if value is not None}, b"", row, config)
+        raw = (record.text or "").encode()
         if len(raw) > config.max_line_bytes:
             return BadRecord(row, len(raw), "too_long", f"a text of {len(raw):,} bytes")
-        return to_record({name: value for name, value in fields.items() if value is not None}, raw, row, config)
+        return structs.replace(record, raw=raw)
     except RecordError as error:
         return BadRecord(row, 0, error.kind, str(error))
