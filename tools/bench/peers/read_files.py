@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import pandas  # type: ignore[import-untyped]
+import pandas
 import pyarrow
 import pyarrow.csv
 import pyarrow.feather
