@@ -124,9 +124,12 @@ crawl-demo: $(VENV)/.crawl-stamp  ## serve a web of our own on loopback, crawl i
 corpus: $(VENV)/.corpus-stamp  ## text -> clean, deduplicated, tokenized dataset (the demo's text, or INPUT=)
 	@$(RUN) -m tokenizer check --recipe '$(RECIPE)' > /dev/null  # a mistake is told before the work, not after
 	@$(if $(own),,$(RUN) -m tools.demo.input --out '$(OUT)-input' $(if $(DEMO_NEWS),--news))
-	@$(RUN) -m corpus run --recipe '$(RECIPE)' $(if $(SOURCE),--input '$(SOURCE)') --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
-	@$(RUN) -m tokenizer run --recipe '$(RECIPE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS))
-	@$(RUN) -m corpus report '$(OUT)' > /dev/null
+	@began=$$(mktemp); \
+	$(RUN) -m corpus run --recipe '$(RECIPE)' $(if $(SOURCE),--input '$(SOURCE)') --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS)); code=$$?; \
+	: a build that is whole, with files that need a look, goes on and says so again at the end; \
+	[ $$code = 4 ] && [ '$(OUT)/recipe.json' -nt $$began ] || [ $$code = 0 ] || { rm $$began; exit $$code; }; rm $$began; \
+	$(RUN) -m tokenizer run --recipe '$(RECIPE)' --out '$(OUT)' $(if $(WORKERS),--workers $(WORKERS)) && \
+	$(RUN) -m corpus report '$(OUT)' > /dev/null && exit $$code
 
 plan: $(VENV)/.pretrain-stamp  ## rank the layouts of CONFIG on DEVICES of a MACHINE that need not be there: time, memory, why
 	@$(RUN) -m pretrain plan --config '$(CONFIG)' $(if $(MACHINE),--cluster '$(MACHINE)') $(if $(DEVICES),--gpus '$(DEVICES)') $(foreach pair,$(SET),--set '$(pair)') $(ARGS)
