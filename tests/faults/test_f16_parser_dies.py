@@ -21,10 +21,10 @@ from corpus import sandbox as sandbox_module
 from corpus.engine.errors import WenhaiError
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Output, Task
-from corpus.engine.storage import list_inputs
 from corpus.extract import ExtractConfig
 from corpus.sandbox import Death, Limits, Sandbox
 from corpus.sources import SourcesConfig, pages
+from corpus.sources.packing import find_sources
 from corpus.sources.stage import ExtractStage
 from tests.corpus.sources.files import warc_record
 from tests.corpus.texts import document
@@ -170,9 +170,8 @@ def test_pages_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worke
     (tmp_path / "a.warc").write_bytes(b"".join(parts))
     monkeypatch.setattr(pages, "CHILD", "tests.faults.evil_pages:extract_payload")
     stage = EvilExtract(
-        tuple(list_inputs([str(tmp_path / "a.warc")])),
-        SourcesConfig(max_error_ratio=1.0),
-        ExtractConfig(max_page_seconds=3.0, max_page_mb=512),
+        find_sources([SourcesConfig(max_error_ratio=1.0)], [str(tmp_path / "a.warc")]),
+        extraction=ExtractConfig(max_page_seconds=3.0, max_page_mb=512),
     )
     folder = run_stages([stage], str(tmp_path / "out"), workers=workers)["extract"]
     rows = [row for file in folder.files() for row in pq.read_table(file.url).to_pylist()]
