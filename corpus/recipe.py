@@ -28,7 +28,8 @@ from corpus.engine.config import (
 from corpus.engine.errors import WenhaiError
 from corpus.engine.toml import dump
 from corpus.extract import ExtractConfig
-from corpus.filters import FilterConfig
+from corpus.filters import STATISTICS, FilterConfig
+from corpus.filters.resources import PERPLEXITY
 from corpus.mixture import MixtureConfig
 from corpus.sources.config import InputConfig, SourcesConfig
 from corpus.sources.packing import Source
@@ -106,11 +107,21 @@ class Recipe(Strict):
 
     @model_validator(mode="after")
     def _measured(self) -> Self:
-        statistics = [table.statistic for table in self.mixture.buckets] if self.mixture else []
+        statistics = self.mixture.statistics if self.mixture else ()
         if CONTAMINATION in statistics and self.dedup.contamination is None:
             raise ValueError(
                 f"mixture.buckets: {CONTAMINATION} is measured by [dedup.contamination], which is not here"
             )
+        for clause in (clause for table in (self.mixture.buckets if self.mixture else ()) for clause in table.when):
+            quality = self.filter.quality
+            named = quality.language_model if clause.key == PERPLEXITY else quality.model
+            if clause.key.startswith("words."):
+                named = self.filter.words.segmenter
+            if STATISTICS[clause.key].optional and named is None:
+                where = (
+                    "segmenter in [filter.words]" if clause.key.startswith("words.") else "model in [filter.quality]"
+                )
+                raise ValueError(f"mixture.buckets.when: {clause.key} needs a {where}")
         return self
 
     def own_filters(self, sources: Sequence[Source]) -> dict[str, FilterConfig]:
@@ -132,10 +143,14 @@ class RecordedRecipe:
     earlier: Mapping[str, str]  # where the run found the earlier builds of [dedup], by their names
 
 
-def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """Load and check a recipe; `overrides` are `section.key=value` strings."""
+def load_recipe(name: str, overrides: Sequence[str] = (), *, allow_code: bool = False) -> Recipe:
+    """Load and check a recipe; `overrides` are `section.key=value` strings. `allow_code`: entry points may run."""
     path = find_recipe(name)
-    return parse(Recipe, _with_filters(load_toml(path, overrides, Recipe)), str(path), overrides)
+    recipe = parse(Recipe, _with_filters(load_toml(path, overrides, Recipe)), str(path), overrides)
+    for config in (recipe.filter, *(source.filter for source in recipe.sources)) if allow_code else ():
+        if config is not None:
+            config.allow_code()
+    return recipe
 
 
 def _with_filters(values: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from corpus.engine import storage
 from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.run import RUN_NAME, current
 from corpus.engine.stage import MANIFEST_NAME, Folder
 from corpus.engine.storage import File
@@ -113,7 +114,7 @@ def _text_files(patterns: Sequence[str]) -> Iterator[File]:
             yield from Folder.open(pattern).files()
         else:
             folder = not pattern.endswith(".parquet")
-            yield from storage.list_inputs([storage.join(pattern, "*.parquet") if folder else pattern])
+            yield from list_inputs([storage.join(pattern, "*.parquet") if folder else pattern])
 
 
 def _batch(record: pa.RecordBatch, file_name: str) -> Batch:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from corpus.engine import storage
 from corpus.engine.errors import UsageError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
 from tokenizer.model import Tokenizer, model_path
@@ -51,5 +52,5 @@ def pretrained_tokenizer(where: str) -> PretrainedTokenizerStage:
     """
     if storage.is_remote(where):
         raise UsageError(f"--tokenizer {where}: is read from a local disk. Copy it here first.")
-    (model,) = storage.list_inputs([str(model_path(Path(where)))])
+    (model,) = list_inputs([str(model_path(Path(where)))])
     return PretrainedTokenizerStage(model)

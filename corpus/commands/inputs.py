@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from corpus.crawl.folders import CRAWL
 from corpus.engine.errors import UsageError
-from corpus.engine.storage import LeftOut, is_remote, join, local_path, names
+from corpus.engine.inputs import LeftOut
+from corpus.engine.storage import is_remote, join, local_path, names
 from corpus.sources.config import SourcesConfig
 from corpus.sources.packing import Source, find_sources
 
@@ -32,6 +33,7 @@ def add_build_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", required=True, metavar="OUT", help="the build folder: a path or an fsspec URL")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="override a recipe's value")
+    parser.add_argument("--allow-code", action="store_true", help="run the entry points that [[filter.rules]] name")
 
 
 def build_sources(

@@ -37,7 +37,7 @@ def main(arguments: argparse.Namespace) -> None:
     from corpus.recipe import load_recipe
     from corpus.sources.preview import preview
 
-    recipe = load_recipe(arguments.recipe, arguments.set)
+    recipe = load_recipe(arguments.recipe, arguments.set, allow_code=arguments.allow_code)
     check_earlier(recipe.dedup, arguments.out)
     sources = build_sources(arguments, recipe.sources, None if recipe.crawl is None else crawled_so_far(arguments.out))
     pipeline = stages(recipe, sources)

@@ -13,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_out_arguments(parser)
     parser.add_argument("--recipe", nargs="+", required=True, help="the recipes whose folders stay too, for any inputs")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="override the recipes' values")
+    parser.add_argument("--allow-code", action="store_true", help="run the entry points that [[filter.rules]] name")
     parser.add_argument("--yes", action="store_true", help="remove them")
 
 
@@ -21,10 +22,12 @@ def main(arguments: argparse.Namespace) -> None:
     from dataclasses import asdict
 
     from corpus.build import stages
-    from corpus.engine.prune import prune, unneeded_folders
+    from corpus.prune import prune, unneeded_folders
     from corpus.recipe import load_recipe
 
-    pipelines = [stages(load_recipe(recipe, arguments.set), ()) for recipe in arguments.recipe]
+    pipelines = [
+        stages(load_recipe(recipe, arguments.set, allow_code=arguments.allow_code), ()) for recipe in arguments.recipe
+    ]
     gone = (prune if arguments.yes else unneeded_folders)(arguments.out, pipelines)
     if arguments.json:
         print_json([asdict(one) for one in gone])

@@ -11,7 +11,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_out_arguments(parser)
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="filter.FAMILY.STATISTIC.min|max=VALUE"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="filter.FAMILY.STATISTIC[.PLACE].min|max|when=VALUE",
     )
     parser.add_argument("--unset", action="append", default=[], metavar="KEY", help="take a rule or one bound out")
     parser.add_argument("--write", metavar="FILE.toml", help="write the recipe that has these thresholds")

@@ -41,7 +41,7 @@ def main(arguments: argparse.Namespace) -> None:
     from corpus.sources.preview import check_fields
 
     address = cluster_address(arguments)
-    recipe = load_recipe(arguments.recipe, arguments.set)
+    recipe = load_recipe(arguments.recipe, arguments.set, allow_code=arguments.allow_code)
     check_recipe_resources(recipe, arguments.recipe)
     earlier = check_earlier(recipe.dedup, arguments.out)
     sources = build_sources(arguments, recipe.sources, _crawled(arguments, recipe.crawl))

@@ -19,11 +19,11 @@ from corpus.commoncrawl.config import CRAWL_NAME, CommonCrawlConfig, HttpConfig
 from corpus.commoncrawl.http import Bad
 from corpus.commoncrawl.select import CcSelectStage, CcSortStage
 from corpus.commoncrawl.stages import CcFetchStage, CcFilesStage
-from corpus.engine import storage
 from corpus.engine.cli import add_executor_arguments, cluster_address
 from corpus.engine.config import apply_overrides, parse, set_options
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.executor import available_cpus
+from corpus.engine.inputs import list_inputs
 from corpus.engine.progress import Progress
 from corpus.engine.run import run_stages
 from corpus.engine.running import duration
@@ -239,12 +239,12 @@ def index_files(crawl: str, base: str, given: Sequence[str], files: slice, http:
             if not is_http(url) or any(character in url for character in "*?[]"):
                 raise UsageError(f"--index {url}: web servers list no files: give each as a URL of its own, or --base.")
     else:
-        return storage.list_inputs(given)[files]
+        return list_inputs(given)[files]
     urls = urls[files]
     if not urls:
         raise UsageError("no index file is left: --files begins behind their end.")
     if not is_http(urls[0]):
-        return storage.list_inputs(urls)
+        return list_inputs(urls)
     with Client(urls[0].rsplit("/", 1)[0], http) as client, ThreadPoolExecutor(http.concurrency) as threads:
         try:
             return list(threads.map(client.identify, urls))

@@ -15,12 +15,14 @@ other.
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from corpus.engine.config import RecipePath, Strict
 
+EvaluationSet = Literal["agieval", "c3", "cmmlu", "gaokao_bench"]
+SET_NGRAM = 10  # of the hashes that they ship as
 MAX_BANDS = 255  # a band's number is one byte of its key, 255 stands for the exact key
 
 
@@ -40,12 +42,19 @@ class RepeatedLinesConfig(Strict):
 class ContaminationConfig(Strict):
     """[dedup.contamination]: documents that contain items of these evaluation files (contamination.py)."""
 
-    files: tuple[RecipePath, ...] = Field(
-        strict=False, min_length=1, description="paths, globs or URLs; one item a line"
-    )
-    ngram: int = Field(default=10, ge=4, le=64, description="folded characters")
+    files: tuple[RecipePath, ...] = Field(default=(), strict=False, description="paths, globs or URLs; one item a line")
+    sets: tuple[EvaluationSet, ...] = Field(default=(), strict=False, description="that ship as hashes")
+    ngram: int = Field(default=SET_NGRAM, ge=4, le=64, description="folded characters")
     max_share: float = Field(default=0.5, ge=0, lt=1, description="of an item's n-grams that a document may hold")
     action: Literal["remove", "flag"] = "remove"
+
+    @model_validator(mode="after")
+    def _looks_for_something(self) -> Self:
+        if not self.files and not self.sets:
+            raise ValueError("files = [...] or sets = [...] says what is looked for")
+        if self.sets and self.ngram != SET_NGRAM:
+            raise ValueError(f"the hashes of sets are of {SET_NGRAM}-grams: leave ngram out, or sets")
+        return self
 
 
 class SubstringsConfig(Strict):
@@ -106,6 +115,11 @@ class DedupConfig(Strict):
     scheme: Literal["classic", "datasketch"] = Field(
         default="classic", description="datasketch: its very signatures, for its indexes; 30 times slower to sign"
     )
+
+    @field_validator("repeated_lines", "contamination", "substrings", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        return None if value == "off" else value  # takes out what an extended recipe turns on
 
     @model_validator(mode="after")
     def _bands_fit(self) -> Self:

@@ -228,20 +228,31 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
         *above, key = keys
         table: Any = result
         for name in above:
-            table = _inside(table, name, override) if isinstance(table, list) else table.setdefault(name, {})
+            table = default_of(table, name)
+            table = table[place_in(table, name, override)] if isinstance(table, list) else table.setdefault(name, {})
             if not isinstance(table, dict | list):
                 raise UsageError(f"--set {override}: {name} is a value, not a section.")
-        if isinstance(table, list):
-            _inside(table, key, override)
-        table[int(key) if isinstance(table, list) else key] = _parse_value(text)
+        table = default_of(table, key)
+        table[place_in(table, key, override) if isinstance(table, list) else key] = _parse_value(text)
     return result
 
 
-def _inside(tables: list[Any], number: str, override: str) -> Any:
-    """One of a list of tables, by its place: `sources.0.kind`."""
-    if not number.isdecimal() or int(number) >= len(tables):
-        raise UsageError(f"--set {override}: expected a number below {len(tables)} for {number}: there is a list.")
-    return tables[int(number)]
+def default_of(table: Any, key: str) -> Any:
+    """Where `key` is no place in a list of ranges, the last of them, if it has no condition: `num_chars.min`."""
+    if not isinstance(table, list) or key.isdecimal() or not all(isinstance(one, dict) for one in table):
+        return table
+    is_ranges = any("when" in one for one in table[:-1]) and not any(
+        {"name", "statistic"} & one.keys() for one in table
+    )
+    return table[-1] if is_ranges and "when" not in table[-1] else table
+
+
+def place_in(tables: list[Any], key: str, override: str) -> int:
+    """Where in a list of tables one stands, by its number or its name: `sources.0.kind`; raises `UsageError`."""
+    named = [place for place, table in enumerate(tables) if isinstance(table, dict) and table.get("name") == key]
+    if not named and (not key.isdecimal() or int(key) >= len(tables)):
+        raise UsageError(f"--set {override}: expected a number below {len(tables)} for {key}: there is a list.")
+    return named[0] if named else int(key)
 
 
 def set_options(values: dict[str, Any], options: Mapping[str, Any]) -> None:
@@ -330,10 +341,11 @@ def _fields_at(model: type[pydantic.BaseModel], path: list[str]) -> Iterator[str
     """The field names of the model that stands at a dotted path below `model`."""
     if path and path[0].isdigit():  # which of a list
         path = path[1:]
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
     if not path:
-        yield from model.model_fields
+        yield from fields
         return
-    field = model.model_fields.get(path[0])
+    field = fields.get(path[0])
     for candidate in _models_in(field.annotation) if field else ():
         yield from _fields_at(candidate, path[1:])
 

@@ -54,17 +54,42 @@ def edit(text: str, base: Mapping[str, Any], values: Mapping[str, Any]) -> str:
                 if key not in table:
                     table[key] = tomlkit.table(is_super_table=depth < len(path) - 1)
                 table = table[key]
-            table[path[-1]] = _item(value, len(path))
+            if not _edit_in_place(table.get(path[-1]), now.get(path), value):
+                table[path[-1]] = _item(value, len(path))
     return tomlkit.dumps(document)
 
 
+def _edit_in_place(item: Any, old: Any, new: Any) -> bool:
+    """Change the values of a list of tables that has as many as before, so that what stands beside each stays."""
+    if not (isinstance(item, list) and _are_tables(old) and _are_tables(new) and len(old) == len(new) == len(item)):
+        return False
+    for table, was, now in zip(item, old, new, strict=True):
+        for key in was.keys() - now.keys():
+            del table[key]
+        for key, value in now.items():
+            if was.get(key) != value:
+                table[key] = _item(value, SECTION_DEPTH + 1)
+    return True
+
+
 def _item(value: Any, depth: int) -> Item:
-    if not isinstance(value, Mapping):
-        return cast("Item", tomlkit.item(value))
+    if _are_tables(value):
+        tables = tomlkit.aot() if depth <= SECTION_DEPTH else tomlkit.array()
+        tables.extend([_table(one, depth, SECTION_DEPTH) for one in value])  # in them all in its order, in one line
+        return tables
+    return _table(value, depth, depth) if isinstance(value, Mapping) else cast("Item", tomlkit.item(value))
+
+
+def _table(value: Mapping[str, Any], depth: int, within: int) -> Item:
     table = tomlkit.table() if depth <= SECTION_DEPTH else tomlkit.inline_table()
-    for key, inner in sorted(value.items(), key=lambda pair: isinstance(pair[1], Mapping) and depth < SECTION_DEPTH):
-        table.append(key, _item(inner, depth + 1))
+    sections = {key for key, inner in value.items() if isinstance(inner, Mapping) or _are_tables(inner)}
+    for key, inner in sorted(value.items(), key=lambda pair: pair[0] in sections and within < SECTION_DEPTH):
+        table.append(key, _item(inner, within + 1))
     return cast("Item", table)
+
+
+def _are_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
 
 
 def _leaves(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

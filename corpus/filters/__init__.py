@@ -44,10 +44,10 @@ __all__ = [
 ]
 
 
-def load(recipe: str | Path, overrides: Sequence[str] = ()) -> Filter:
+def load(recipe: str | Path, overrides: Sequence[str] = (), *, allow_code: bool = False) -> Filter:
     """The filter of a built-in recipe (by name) or of a recipe file; only its [filter.*] sections are read.
 
-    `overrides` are as on the command line: `filter.length.num_chars.min=20`.
+    `overrides` are as on the command line: `filter.length.num_chars.min=20`. `allow_code`: entry points may run.
 
     Raises:
         UsageError: no such recipe, or errors in its filter sections (all of them, with the nearest valid keys).
@@ -57,4 +57,7 @@ def load(recipe: str | Path, overrides: Sequence[str] = ()) -> Filter:
     section = values.get("filter")
     if not isinstance(section, dict):
         raise UsageError(f"{path}: has no [filter.*] section.")
-    return Filter(parse(_Recipe, {"filter": section}, str(path), overrides).filter)
+    config = parse(_Recipe, {"filter": section}, str(path), overrides).filter
+    if allow_code:
+        config.allow_code()
+    return Filter(config)

@@ -83,3 +83,28 @@ def blocklist_words(batch: Batch) -> Floats:
     array([2., 0.])
     """
     return batch.blocklist[:, DISTINCT_WORDS].astype(np.float64)
+
+
+@statistic(unit="share of code points")
+def site_talk_ratio(batch: Batch) -> Floats:
+    """Code points of sentences in which the site speaks to its reader, over all; a foot or head of them goes whole.
+
+    >>> from corpus.filters import measure
+    >>> measure("blocklist.site_talk_ratio", ["学而时习之，不亦说乎？\\n欢迎关注本站公众号！", "请关注病情的发展。"]).round(2)
+    array([0.45, 0.  ])
+    """
+    return share(batch.talk[:, 0], batch.num_chars)
+
+
+@statistic(unit="share of code points")
+def dead_page_ratio(batch: Batch) -> Floats:
+    """Code points of sentences in which a site says that there is nothing to read, over all but those of labels.
+
+    Not found, forbidden, log in first, paid content, captcha, maintenance, sold out, nothing found, old browser,
+    cookies. A sentence is known by what it names, what is wrong and how it speaks, so an article about 404s has some.
+
+    >>> from corpus.filters import measure
+    >>> measure("blocklist.dead_page_ratio", ["404\\n抱歉，您訪問的頁面不存在\\n返回首頁", "学而时习之，不亦说乎？"])
+    array([1., 0.])
+    """
+    return share(batch.talk[:, 1], batch.talk[:, 2])

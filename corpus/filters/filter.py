@@ -22,6 +22,7 @@ from corpus.filters.config import FilterConfig
 from corpus.filters.decide import PASSES, first_failed, limits
 from corpus.filters.measure import STATISTICS, measure_all
 from corpus.filters.resources import load_resources
+from corpus.filters.rules.own import own_fields
 from corpus.filters.statistic import Batch, Floats
 
 VERDICT_SCHEMA = pa.schema(
@@ -31,9 +32,10 @@ VERDICT_SCHEMA = pa.schema(
         pa.field("value", pa.float64()),
         pa.field("threshold", pa.float64()),
         pa.field("bound", pa.string()),  # "min" or "max"
+        pa.field("detail", pa.string()),  # the reason of the rule, the condition of the range
         pa.field("text", pa.large_string(), nullable=False),  # after all edits
         EDITS,
-        *(pa.field(key, pa.float64(), nullable=entry.optional) for key, entry in STATISTICS.items()),
+        *(entry.field(key) for key, entry in STATISTICS.items()),
     ]
 )
 _MASKED_SCHEMA = pa.schema([field for field in VERDICT_SCHEMA if field.name not in STATISTICS])
@@ -48,11 +50,13 @@ class Verdict(NamedTuple):
     threshold: float | None
     bound: str | None
     text: str
+    detail: str | None = None
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """One row a document, in the order they came; `table` has `VERDICT_SCHEMA`: verdict, text, edits, statistics."""
+    """One row a document, in the order they came; `table` has `VERDICT_SCHEMA`: verdict, text, edits, statistics; and
+    what rules of the recipe's own measure."""
 
     table: pa.Table
 
@@ -78,6 +82,7 @@ class Filter:
         self.rules = config.rules
         self.limits = limits(self.rules)
         self.resources = load_resources(config)
+        self.schema = pa.schema([*VERDICT_SCHEMA, *own_fields(config.own)])  # of verdicts
 
     def apply(self, documents: pa.Table | pa.RecordBatch | Sequence[str | None], column: str = "text") -> Verdicts:
         """Judge documents: an Arrow table with a text column, or texts. A null is judged as an empty document.
@@ -95,7 +100,7 @@ class Filter:
         for part in slices(texts):
             parts.append(self._judge(part, urls.slice(start, len(part)) if urls is not None else None))
             start += len(part)
-        return Verdicts(pa.concat_tables(parts) if parts else VERDICT_SCHEMA.empty_table())
+        return Verdicts(pa.concat_tables(parts) if parts else self.schema.empty_table())
 
     def personal_only(self) -> Filter:
         """The same filter without everything but the masking of personal data: no rules, no other edits, all kept."""
@@ -106,14 +111,13 @@ class Filter:
         texts, log = edits.edit(texts, config.boilerplate_lines, config.script)
         batch = Batch(texts, self.resources, urls)
         statistics = measure_all(batch)
-        verdict = self._decide(statistics, len(texts))
+        own = {rule.key: rule.values(batch, statistics, self.resources.code) for rule in self.config.own}
+        verdict = self._decide(statistics | own, len(texts))
         verdict["text"] = edits.mask(texts, batch.personal, config.personal_data, log)
         verdict["edits"] = log.column(len(texts))
-        columns = {
-            key: pa.array(values, from_pandas=STATISTICS[key].optional)  # NaN, not measured, is null
-            for key, values in statistics.items()
-        }
-        return pa.table({**verdict, **columns}, schema=VERDICT_SCHEMA)
+        columns = {key: STATISTICS[key].column(values) for key, values in statistics.items()}
+        columns |= {key: pa.array(values, from_pandas=True) for key, values in own.items()}
+        return pa.table({**verdict, **columns}, schema=self.schema)
 
     def _decide(self, statistics: dict[str, Floats], documents: int) -> dict[str, Any]:
         """The first rule of the recipe that a document fails."""
@@ -130,6 +134,7 @@ class Filter:
             "value": pa.array(value, mask=kept),
             "threshold": pa.array([limit.threshold if limit else None for limit in chosen], pa.float64()),
             "bound": pa.array([limit.bound if limit else None for limit in chosen], pa.string()),
+            "detail": pa.array([limit.detail or None if limit else None for limit in chosen], pa.string()),
         }
 
 

@@ -6,23 +6,28 @@ documentation. A new family is a row of `FAMILIES` more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from corpus.filters import blocklist, personal, site_talk, url_rules
-from corpus.filters.quality import bigrams, language_model, model
+from corpus.filters import blocklist, personal, url_rules
+from corpus.filters.quality import bigrams, language_model, model, variety
 from corpus.filters.resources import built_in
 from corpus.filters.statistic import REGISTRY, Batch, Floats, Statistic
-from corpus.filters.statistics import characters, length, lines, repetition, script
+from corpus.filters.statistics import blocks, characters, length, lines, repetition, script, words
 
 FAMILIES = {  # the modules whose statistics each has, in the order of the ledger's columns
     "length": (length,),
     "characters": (characters,),
-    "script": (script,),
+    "script": (script, variety),
     "lines": (lines,),
+    "blocks": (blocks,),
     "repetition": (repetition,),
-    "blocklist": (blocklist, site_talk),
+    "words": (words,),
+    "blocklist": (blocklist,),
     "quality": (bigrams, language_model, model),
     "personal": (personal,),
     "url": (url_rules,),
@@ -35,15 +40,32 @@ STATISTICS: dict[str, Statistic] = {
 }
 
 
-def measure(key: str, texts: Sequence[str]) -> Floats:
-    """One statistic of some texts, as they are (no normalisation, no edits), with the built-in word lists.
+def measure(key: str, texts: Sequence[str]) -> npt.NDArray[Any]:
+    """One statistic of some texts, as they are (no normalisation, no edits), with the built-in word lists: float64,
+    or the labels of a labelled one.
 
     >>> measure("characters.han_ratio", ["学而时习之 abc"])
     array([0.55555556])
     """
-    return STATISTICS[key].compute(Batch(pa.array(texts, pa.large_string()), built_in()))
+    entry = STATISTICS[key]
+    values = entry.compute(Batch(pa.array(texts, pa.large_string()), built_in()))
+    return np.array(entry.column(values).to_pylist()) if entry.labels else values
 
 
 def measure_all(batch: Batch) -> dict[str, Floats]:
     """Every statistic of a batch, by key."""
     return {key: entry.compute(batch) for key, entry in STATISTICS.items()}
+
+
+def stored(table: pa.Table, keys: Iterable[str]) -> dict[str, Floats]:
+    """Some columns of a table of statistics as `measure_all` gave them; one that no statistic has is of numbers."""
+    return {
+        key: STATISTICS[key].values(table[key]) if key in STATISTICS else np.asarray(table[key].to_numpy(), np.float64)
+        for key in keys
+    }
+
+
+def stored_row(row: Mapping[str, Any]) -> dict[str, Floats]:
+    """`stored` of one document, whose columns are given as Python values."""
+    kinds = {key: STATISTICS[key].field(key).type if key in STATISTICS else pa.float64() for key in row}
+    return stored(pa.table({key: pa.array([value], kinds[key]) for key, value in row.items()}), row)

@@ -10,7 +10,7 @@ A sample holds no raw personal data, also where the recipe keeps them: all kinds
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ SAMPLES_SCHEMA = pa.schema(
         pa.field("excerpt", pa.string(), nullable=False),  # one masked line
         pa.field("failed", pa.string()),  # the first limit that it fails, "length.num_chars.min"; null when kept
         pa.field("chosen_for", pa.list_(pa.string()), nullable=False),  # limits that it was chosen for
-        *(pa.field(key, pa.float64()) for key in STATISTICS),
+        *(entry.field(key).with_nullable(True) for key, entry in STATISTICS.items()),
     ],
     metadata={"wenhai.samples": "1"},
 )
@@ -51,14 +51,14 @@ Ints = npt.NDArray[np.int64]
 class Sampler:
     """Keeps the samples of one shard while its documents pass by."""
 
-    def __init__(self, limits: Sequence[Limit]) -> None:
-        self._limits = limits
+    def __init__(self, limits: Sequence[Limit], schema: pa.Schema = SAMPLES_SCHEMA) -> None:
+        self._limits, self._schema = limits, schema
         self._lists: dict[tuple[int, str, bool], list[Order]] = {}  # (limit, how it is chosen, dropped)
         self._held: dict[int, dict[str, Any]] = {}  # by row: what the sample will say, and the text's beginning
         self._excerpts: dict[int, str] = {}
 
-    def add(self, documents: pa.Table, verdicts: pa.Table, failed: npt.NDArray[np.int64]) -> None:
-        """Look at some documents, their verdicts, and the limit that each failed first."""
+    def add(self, documents: pa.Table, verdicts: pa.Table, measured: Mapping[str, Floats], failed: Ints) -> None:
+        """Look at some documents, their verdicts, what limits read, and the limit that each failed first."""
         rows = documents["row"].to_numpy().astype(np.int64)
         priority = _priorities(documents["id"])
         by_priority = np.lexsort((rows, priority))
@@ -82,7 +82,7 @@ class Sampler:
         offer(PASSES, "spread", False, by_priority, None, ANYWHERE)
         kept = by_priority[failed[by_priority] == PASSES]
         for index, limit in enumerate(self._limits):
-            values = np.asarray(verdicts[limit.key].to_numpy(), np.float64)
+            values = np.where(limit.judges(measured), measured[limit.key], np.nan)
             for dropped, at in ((True, by_priority[failed[by_priority] == index]), (False, kept)):
                 at = at[np.isfinite(values[at])]
                 offer(index, "spread", dropped, at, None, SPREAD)
@@ -103,7 +103,7 @@ class Sampler:
             held = self._held[row]
             url = plain_url(held["url"]) if held["url"] else None
             rows.append(held | {"url": url, "excerpt": self._excerpt(row), "chosen_for": chosen[row]})
-        return pa.Table.from_pylist(rows, SAMPLES_SCHEMA)
+        return pa.Table.from_pylist(rows, self._schema)
 
     def _distinct(self, candidates: Sequence[Order], count: int) -> Iterator[int]:
         """The first `count` candidates that do not read the same."""
@@ -128,7 +128,7 @@ class Sampler:
         texts = verdicts["text"].take(some)
         new = zip(
             documents.select(["row", "id", "url"]).take(some).to_pylist(),
-            verdicts.select(list(STATISTICS)).take(some).to_pylist(),
+            verdicts.select([name for name in verdicts.column_names if "." in name]).take(some).to_pylist(),
             pc.utf8_slice_codeunits(texts, 0, SCANNED_CHARS).to_pylist(),
             failed[np.array(at, np.int64)].tolist(),
             strict=True,

@@ -1,5 +1,9 @@
 """Site talk: sentences in which a site speaks to its reader, of itself, the law, its offers, instead of the article.
 
+A dead page is made of such talk alone: 抱歉，您访问的页面不存在, 请输入验证码, 登录后查看全文, 网站维护中. Its words are another list
+(lists/dead_pages.txt) of the same form, found in the same pass: the sum of a sentence tells what it is, wherever it
+stands. What is said of site talk below holds for the first list.
+
 Copies are recognised by it: a scraped page is the article and a tail of 关注我们, 如有侵权请联系删除, 注册即送大礼包. No form is
 known of such sentences, so two things are weighed, in thousandths of a nat.
 
@@ -29,17 +33,17 @@ import numpy.typing as npt
 from corpus.engine import durable
 from corpus.engine.compiled import kernel
 from corpus.filters.list_file import read_list
-from corpus.filters.statistic import Batch, Floats, share, statistic
 from corpus.kernels.automaton import Automaton
 from corpus.kernels.code_points import decode
 from corpus.kernels.folding import fold_for_matching, matching_table, skipped_characters
 
 Array = npt.NDArray[Any]
 
-WORDS = Path(__file__).parent / "lists" / "site_talk.txt"
+LISTS = Path(__file__).parent / "lists"
+WORDS = ("site_talk.txt", "dead_pages.txt")
 MAX_LINE_CHARS = 8192
 EVIDENCE = np.array([-4000, -1000, 1000, 3000, 6000], np.int64)  # for a sentence whose words have this sum, or more
-ALONE = 5  # a sentence with this sum is site talk wherever it stands
+ALONE = 5  # a sentence with this sum is site talk, or a dead page's, wherever it stands
 CHARS_A_POINT = 40  # a long sentence holds more words by chance: one point less for each so many characters
 TITLE_BELOW = 40  # code points: a line that ends without a mark may be a title, which has no words of its own
 TITLE_EVIDENCE = -500
@@ -50,6 +54,9 @@ KIN_BUCKETS = 16  # of the share of pairs that an article repeats
 MIN_PAIRS = 30  # in the third quarter, for that share to mean something
 MAX_KINSHIP = 6000  # of one sentence
 MAX_GROUPS = 16
+CORE = {"wrong": 2, "gate": 3, "cookie": 3, "form": 5}  # a dead page's sentence has a word of these, of such a weight
+CORE_FLAG = 16  # above the weights
+LABEL_BELOW = 14  # code points: a shorter line without a mark is a label (返回首页), which tells nothing
 PAIR_BITS = 18  # of the table of pairs; a text of 100,000 characters fills a third of it
 _SHARES = (np.arange(KIN_BUCKETS) + 0.5) / KIN_BUCKETS
 NEW_PAIR = np.round(1000 * np.log((1 - _SHARES / KIN) / (1 - _SHARES))).astype(np.int64)
@@ -60,44 +67,43 @@ class Words(NamedTuple):
     """The list, compiled."""
 
     automaton: Automaton
-    groups: npt.NDArray[np.int64]  # of each word
-    weights: npt.NDArray[np.int64]
+    groups: npt.NDArray[np.int64]  # [2, words]: by list
+    weights: npt.NDArray[np.int64]  # [2, words]: 0 where the list has not the word
     digest: str
 
 
 @lru_cache(maxsize=1)
 def load_words() -> Words:
-    """The words of lists/site_talk.txt; one that stands there twice has its first place."""
-    found: dict[str, tuple[str, int]] = {}
-    for line in read_list(WORDS, "site talk", MAX_LINE_CHARS):
-        group, weight, *words = line.split()
-        for word in words:
-            found.setdefault(fold_for_matching(word), (group, int(weight)))
-    names = sorted({group for group, _ in found.values()})
-    groups = np.array([names.index(group) for group, _ in found.values()], np.int64)
-    weights = np.array([weight for _, weight in found.values()], np.int64)
+    """The words of both lists; one that stands twice in a list has its first place."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for index, file in enumerate(WORDS):
+        for line in read_list(LISTS / file, "site talk", MAX_LINE_CHARS):
+            group, weight, *words = line.split()
+            for word in words:
+                places = found.setdefault(fold_for_matching(word), [("", 0), ("", 0)])
+                if not places[index][1]:
+                    places[index] = group, int(weight)
+    names = [sorted({places[index][0] for places in found.values()}) for index in (0, 1)]
+    groups = np.array([[names[k].index(places[k][0]) for places in found.values()] for k in (0, 1)], np.int64)
+    weights = np.array([[places[k][1] for places in found.values()] for k in (0, 1)], np.int64)
+    weights[1, [weight >= CORE.get(group, CORE_FLAG) for _, (group, weight) in found.values()]] += CORE_FLAG
     constants = [EVIDENCE.tolist(), NEW_PAIR.tolist(), ALONE, CHARS_A_POINT, TITLE_BELOW, TITLE_EVIDENCE, START]
-    constants += [HEAD_SLACK, KIN, MIN_PAIRS, MAX_KINSHIP, PAIR_BITS]
+    constants += [*CORE.values(), HEAD_SLACK, KIN, MIN_PAIRS, MAX_KINSHIP, PAIR_BITS, LABEL_BELOW]
     automaton = Automaton(list(found), matching_table(), skipped_characters(), whole=True)
     return Words(automaton, groups, weights, durable.digest([sorted(found.items()), constants]))
 
 
-@statistic(unit="share of code points")
-def site_talk_ratio(batch: Batch) -> Floats:
-    """Code points of sentences in which the site speaks to its reader, over all; a foot or head of them goes whole.
-
-    >>> from corpus.filters import measure
-    >>> measure("blocklist.site_talk_ratio", ["学而时习之，不亦说乎？\\n欢迎关注本站公众号！", "请关注病情的发展。"]).round(2)
-    array([0.45, 0.  ])
-    """
+def find_talk(offsets: Array, data: Array, num_chars: Array) -> npt.NDArray[np.int64]:
+    """int64[documents, 3]: characters of site talk, of a dead page's sentences, and of all that is no label."""
     words = load_words()
-    hits = words.automaton.find(batch.offsets, batch.data)
-    talk = np.zeros(len(batch.offsets) - 1, np.int64)
-    edges = np.searchsorted(hits.rows, np.arange(len(batch.offsets)))
-    found = (edges, hits.starts, words.groups[hits.words], words.weights[hits.words])
+    hits = words.automaton.find(offsets, data)
+    out = np.zeros((len(offsets) - 1, 3), np.int64)
+    edges = np.searchsorted(hits.rows, np.arange(len(offsets)))
+    groups, weights = (np.take(one, hits.words, axis=1) for one in (words.groups, words.weights))  # contiguous
+    found = (edges, hits.starts, groups, weights)
     seen = np.zeros(1 << PAIR_BITS, np.uint32)
-    _talk(batch.offsets, batch.data, batch.num_chars, *found, np.zeros(MAX_GROUPS, np.int64), seen, talk)
-    return share(talk, batch.num_chars)
+    _talk(offsets, data, num_chars, *found, np.zeros((2, MAX_GROUPS), np.int64), seen, out)
+    return out
 
 
 @kernel(leaf=True)
@@ -118,9 +124,9 @@ def _talk(
     weights: Array,
     best: Array,
     seen: Array,
-    talk: Array,
+    out: Array,
 ) -> None:
-    """Characters of site talk of each document; hits are sorted by document and place.
+    """Characters of each document as `find_talk` returns them; hits are sorted by document and place.
 
     Sums run from the front: the head is where the sum is largest, the foot begins where it is smallest. `best` is the
     weight by group, `seen` by pair the last text that has it, from 1.
@@ -136,9 +142,6 @@ def _talk(
         new_pair = old_pair = np.int64(0)
         in_core, before = True, np.uint32(0)
         while i < end:
-            c, i = decode(data, i)
-            feed = c == 10
-            ends = feed or c == 0x21 or c == 0x3F or c == 0x3002 or c == 0xFF01 or c == 0xFF1F or c == 0x2026  # 。！？…
             if in_core and place >= core:
                 in_core = False
                 if pairs >= MIN_PAIRS:
@@ -146,8 +149,17 @@ def _talk(
                 pairs = old = 0
                 lowest, foot_chars, foot_alone = total, chars, alone
             place += 1
+            if 0xE4 <= data[i] <= 0xE9:  # U+4000 to U+9FFF: two thirds of all, and no sentence ends with them
+                c = (np.uint32(data[i] & 15) << 12) | (np.uint32(data[i + 1] & 63) << 6) | np.uint32(data[i + 2] & 63)
+                i += 3
+                feed = ends = False
+                han = True
+            else:
+                c, i = decode(data, i)
+                feed = c == 10
+                ends = feed or c in (0x21, 0x3F, 0x3002, 0xFF01, 0xFF1F, 0x2026)  # ! ? 。！？…
+                han = 0x3400 <= c < 0xA000
             length += not feed
-            han = 0x3400 <= c < 0xA000
             if han and before:
                 slot = _slot(before, c)
                 if place > half:
@@ -158,16 +170,26 @@ def _talk(
             before = c if han else np.uint32(0)
             if not ends and i < end:
                 continue
-            best[:] = 0
-            score = 0
+            score = dead = core_words = 0
+            if hit < last_hit and starts[hit] < i:
+                best[:] = 0
             while hit < last_hit and starts[hit] < i:
-                group = groups[hit]
-                if weights[hit] > best[group]:
-                    score += weights[hit] - best[group]
-                    best[group] = weights[hit]
+                group, other = groups[0, hit], groups[1, hit]
+                if weights[0, hit] > best[0, group]:
+                    score += weights[0, hit] - best[0, group]
+                    best[0, group] = weights[0, hit]
+                weight = weights[1, hit] % CORE_FLAG
+                core_words += weights[1, hit] // CORE_FLAG
+                if weight > best[1, other]:
+                    dead += weight - best[1, other]
+                    best[1, other] = weight
                 hit += 1
             if length == 0:
                 continue
+            if core_words and dead - length // CHARS_A_POINT >= ALONE:
+                out[row, 1] += length
+            elif length < LABEL_BELOW and (feed or not ends):
+                out[row, 2] -= length
             title = score == 0 and length < TITLE_BELOW and (feed or not ends)
             score = max(score - length // CHARS_A_POINT, 0)
             chars += length
@@ -188,6 +210,7 @@ def _talk(
             head_chars = head_alone = 0
         if in_core or total - lowest <= START:
             foot_chars, foot_alone = chars, alone
-        talk[row] = chars - (foot_chars if foot_chars > head_chars else head_chars) + head_chars
+        out[row, 0] = chars - (foot_chars if foot_chars > head_chars else head_chars) + head_chars
         if foot_alone > head_alone:
-            talk[row] += foot_alone - head_alone
+            out[row, 0] += foot_alone - head_alone
+        out[row, 2] += chars

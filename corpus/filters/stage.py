@@ -11,12 +11,11 @@ be tried later, looser ones too, without reading text. Memory is one row group.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +27,8 @@ from corpus.filters.config import FilterConfig
 from corpus.filters.decide import first_failed
 from corpus.filters.edits import Edits, mask_titles
 from corpus.filters.filter import VERDICT_SCHEMA, Filter
-from corpus.filters.measure import STATISTICS
+from corpus.filters.measure import STATISTICS, stored
+from corpus.filters.rules.own import own_fields
 from corpus.filters.samples import SAMPLES_SCHEMA, Sampler
 from corpus.sources.packing import key_of
 
@@ -57,11 +57,11 @@ class FilterStage(Stage):
     filters: Mapping[str, FilterConfig] = field(default_factory=dict)  # of sources with one of their own, by their keys
 
     name: ClassVar[str] = "filter"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     upstream: ClassVar[tuple[str, ...]] = ("extract",)
 
     def config(self) -> dict[str, Any]:
-        """Rules in order as [statistic, min, max], editors, and the digest of the word lists."""
+        """Rules in order as [statistic, min, max, condition, place], editors, and the digest of the word lists."""
         return self.filter.meaning()
 
     def parameters(self) -> dict[str, Any]:
@@ -79,8 +79,10 @@ class FilterStage(Stage):
         """Filter one shard, row group by row group."""
         config = self.filters.get(key_of(task.name), self.filter)
         judge = _filter(config)
-        sampler, counts = Sampler(judge.limits), Counts()
-        with write_shard(out, task.name, SCHEMAS) as (kept, ended, measured, samples):
+        own = dict.fromkeys(field for one in (self.filter, *self.filters.values()) for field in own_fields(one.own))
+        schemas = {**SCHEMAS, "statistics": _with(STATISTICS_SCHEMA, own), "samples": _with(SAMPLES_SCHEMA, own)}
+        sampler, counts = Sampler(judge.limits, schemas["samples"]), Counts()
+        with write_shard(out, task.name, schemas) as (kept, ended, measured, samples):
             for documents in read_batches(fetch(task.inputs[0].url)):
                 verdicts = judge.apply(documents).table
                 keep, drop = verdicts["kept"], pc.invert(verdicts["kept"])
@@ -92,18 +94,25 @@ class FilterStage(Stage):
                     edited = edited.set_column(at, DOCUMENT_SCHEMA.field(name), values)
                 survivors = edited.filter(keep)
                 kept.write(survivors)
-                why = verdicts.filter(drop).select(["rule", "value", "threshold", "bound"])
+                why = verdicts.filter(drop).select(["rule", "value", "threshold", "bound", "detail"])
                 ended.write(
                     fate_table(documents.filter(drop), task.name, **dict(zip(why.column_names, why, strict=True)))
                 )
+                for missing in own.keys() - set(verdicts.schema):
+                    verdicts = verdicts.append_column(missing, pa.nulls(len(verdicts), missing.type))
                 sizes = pc.binary_length(verdicts["text"]).cast(pa.uint32())
                 measured.write(verdicts.append_column("row", documents["row"]).append_column("text_bytes", sizes))
-                values = {limit.key: verdicts[limit.key].to_numpy().astype(np.float64) for limit in judge.limits}
-                sampler.add(documents, verdicts, first_failed(values, judge.limits, verdicts.num_rows))
+                values = stored(verdicts, {key for limit in judge.limits for key in limit.keys})
+                sampler.add(documents, verdicts, values, first_failed(values, judge.limits, verdicts.num_rows))
                 count_documents(counts, documents, survivors)
                 _count(counts, verdicts["rule"], [verdicts["edits"].combine_chunks(), log.column(len(titles))])
             samples.write(sampler.table())
         return counts
+
+
+def _with(schema: pa.Schema, own: Iterable[pa.Field]) -> pa.Schema:
+    """A schema with what the rules of any filter of the stage measure."""
+    return pa.schema([*schema, *own], schema.metadata)
 
 
 @lru_cache(maxsize=4)

@@ -2,7 +2,8 @@
 
 A statistic is a function under `@statistic`. `measure.FAMILIES` says which modules are a family; the family's name and
 the function's make the key that recipe, ledger, report and tests use: `repetition.top_2_gram_ratio`. A rule is a
-statistic and an allowed range, so rules are data.
+statistic and an allowed range, so rules are data. A labelled statistic is one of a few words; it has no range, and
+stands in the conditions of rules.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from corpus.filters.site_talk import find_talk
 from corpus.kernels import line_kernel, repetition_kernel
 from corpus.kernels.tables import class_table
 from corpus.personal_data import PersonalData, find_personal_data
@@ -71,6 +74,11 @@ class Batch:
         return self.resources.blocklist.measure(self.offsets, self.data)
 
     @cached_property
+    def talk(self) -> Ints:
+        """int64[documents, 3]: characters of site talk, of a dead page's sentences, and of all that is no label."""
+        return find_talk(self.offsets, self.data, self.num_chars)
+
+    @cached_property
     def personal(self) -> PersonalData:
         """Spans and counts of personal data."""
         return find_personal_data(self.texts, self.offsets, self.data)
@@ -85,6 +93,12 @@ class Batch:
         """float64[documents, classes]: probabilities of the recipe's quality model, which must be there."""
         assert self.resources.quality is not None
         return self.resources.quality.measure(self.offsets, self.data)
+
+    @cached_property
+    def words(self) -> Floats:
+        """float64[documents, columns]: what is counted in words; slow, so only where the recipe names a segmenter."""
+        assert self.resources.count_words is not None
+        return self.resources.count_words(self.texts)
 
     @property
     def num_chars(self) -> Ints:
@@ -108,6 +122,24 @@ class Statistic:
     doc: str
     compute: Compute
     optional: bool  # NaN here and null in tables where the recipe names no model for it
+    labels: tuple[str, ...] = ()  # of a labelled one: `compute` gives places in it, tables hold the strings
+
+    def field(self, key: str) -> pa.Field:
+        """Its column in tables."""
+        kind = pa.string() if self.labels else pa.float64()
+        return pa.field(key, kind, nullable=self.optional or bool(self.labels))
+
+    def column(self, values: Floats) -> pa.Array:
+        """What was computed, as tables hold it: NaN, not measured, is null."""
+        if self.labels:
+            return pa.array(self.labels).take(pa.array(values, from_pandas=True).cast(pa.int64()))
+        return pa.array(values, from_pandas=self.optional)
+
+    def values(self, column: pa.ChunkedArray) -> Floats:
+        """What was computed, from a table's column; NaN where it is null or no label of ours."""
+        if self.labels:
+            column = pc.index_in(column, pa.array(self.labels))
+        return np.asarray(column.to_numpy(), np.float64)
 
     @property
     def extremes(self) -> tuple[float, float]:
@@ -128,11 +160,13 @@ class Statistic:
 REGISTRY: dict[str, dict[str, Statistic]] = {}  # by module and name; `measure.STATISTICS` has them by key
 
 
-def statistic(unit: str, *, name: str = "", doc: str = "", optional: bool = False) -> Callable[[Compute], Compute]:
+def statistic(
+    unit: str, *, name: str = "", doc: str = "", optional: bool = False, labels: tuple[str, ...] = ()
+) -> Callable[[Compute], Compute]:
     """Register a function as a statistic under its own name and docstring, or under those given."""
 
     def register(compute: Compute) -> Compute:
-        entry = Statistic(unit, (doc or compute.__doc__ or "").strip(), compute, optional)
+        entry = Statistic(unit, (doc or compute.__doc__ or "").strip(), compute, optional, labels)
         REGISTRY.setdefault(compute.__module__, {})[name or compute.__name__] = entry
         return compute
 

@@ -1,19 +1,25 @@
-"""Which web addresses a user's lists of hosts and of words in paths name.
+"""Which web addresses lists of hosts and of words in paths name: those that ship, and a user's own.
 
 A host names itself and all hosts below it, in any spelling: upper case, a trailing dot, a port, Chinese or punycode. A
 word is found in what follows the host, percent-decoded, without regard to case; one that begins or ends with a letter
 is not found inside a longer word (`bet` is in /bet365, not in /alphabet). No patterns: lists are data.
 
 [filter.url]
+lists = ["gambling", "porn", "scam"]  # shipped; NOTICE says where they come from
 hosts = ["hosts.txt"]        # one host a line, with all below it
 paths = ["words.txt"]        # words in what follows the host
 blocked = { max = 0 }
+
+A shipped list is the digests of its hosts (tools/build_host_lists.py), 3 bytes each on disk, 8 in memory; another host
+is taken for one of them by chance once in a million.
 """
 
 from __future__ import annotations
 
+import hashlib
+import lzma
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,12 +31,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus.engine import durable
-from corpus.engine.errors import UsageError
+from corpus.engine.errors import UsageError, WenhaiError
 from corpus.filters.list_file import read_list
 from corpus.filters.statistic import Batch, Floats, statistic
 from corpus.kernels.automaton import MAX_WORD_CHARS, Automaton
 from corpus.kernels.folding import fold_for_matching, matching_table
 
+FOLDER = Path(__file__).parent / "lists"
+DIGEST_BYTES = 5
 MAX_HOST_CHARS = 253  # RFC 1035
 _HOST = re.compile(r"(?!.*\.\.)[\w\-.。．｡]+|\[[0-9A-Fa-f:.]+\]")
 _PARTS = (  # RE2; a browser's reading: a backslash is a slash, the last at sign ends the user
@@ -42,25 +50,28 @@ _PARTS = (  # RE2; a browser's reading: a backslash is a slash, the last at sign
 class UrlRules:
     """Hosts and words, ready to be looked up; without any, nothing is blocked."""
 
-    def __init__(self, hosts: tuple[str, ...] = (), words: tuple[str, ...] = ()) -> None:
+    def __init__(self, hosts: tuple[str, ...] = (), words: tuple[str, ...] = (), lists: tuple[str, ...] = ()) -> None:
         self.hosts = frozenset(normal_host(host) for host in hosts)
         folded = self.words = sorted({fold_for_matching(word) for word in words})
-        self.digest = durable.digest([sorted(self.hosts), folded])
+        self.lists = lists
+        self._listed = load_lists(lists)
+        self.digest = durable.digest([sorted(self.hosts), folded, hashlib.sha256(self._listed.tobytes()).hexdigest()])
         self._words = Automaton(folded, matching_table(), whole=True) if folded else None
 
     def __reduce__(self) -> tuple[type[UrlRules], tuple[Any, ...]]:
-        """Sent to other processes as hosts and words."""
-        return UrlRules, (tuple(self.hosts), tuple(self.words))
+        """Sent to other processes as hosts, words and names of lists."""
+        return UrlRules, (tuple(self.hosts), tuple(self.words), self.lists)
 
     def blocked(self, urls: pa.StringArray) -> npt.NDArray[np.bool_]:
         """bool[urls]: named by a list; False for a null."""
         out = np.zeros(len(urls), np.bool_)
-        if not self.hosts and self._words is None:
+        has_hosts = bool(self.hosts or len(self._listed))
+        if not has_hosts and self._words is None:
             return out
         parts = pc.extract_regex(urls.fill_null("").cast(pa.large_string()), _PARTS)
-        if self.hosts:
+        if has_hosts:
             hosts = parts.field("host").dictionary_encode()
-            named = np.array([self.is_blocked_host(host) for host in hosts.dictionary.to_pylist()], np.bool_)
+            named = self._named(hosts.dictionary.to_pylist())
             out |= named[hosts.indices.to_numpy()]
         if self._words is not None:
             paths = [unquote(path) if "%" in path else path for path in parts.field("path").to_pylist()]
@@ -76,11 +87,54 @@ class UrlRules:
         >>> rules.is_blocked_host("WWW.xn--fsqu00a.CN."), rules.is_blocked_host("文海.cn")
         (True, False)
         """
-        host = unquote(host) if "%" in host else host
-        if len(host) > MAX_HOST_CHARS:  # no host; its last labels are looked at, which costs no more than a host does
-            host = host[-MAX_HOST_CHARS:].partition(".")[2]
-        labels = normal_host(host).split(".")
-        return any(".".join(labels[first:]) in self.hosts for first in range(len(labels)))
+        return bool(self._named([host])[0])
+
+    def _named(self, hosts: list[str]) -> npt.NDArray[np.bool_]:
+        """bool[hosts]: listed, or below a listed one."""
+        names = [_names(host) for host in hosts]
+        out = np.array([not self.hosts.isdisjoint(found) for found in names], np.bool_)
+        if len(self._listed):
+            digests = np.array([_digest(name) for found in names for name in found], np.uint64)
+            rows = np.repeat(np.arange(len(names)), [len(found) for found in names])
+            places = np.minimum(np.searchsorted(self._listed, digests), len(self._listed) - 1)
+            out[rows[self._listed[places] == digests]] = True
+        return out
+
+
+def _names(host: str) -> list[str]:
+    """A host and all hosts above it."""
+    host = unquote(host) if "%" in host else host
+    if len(host) > MAX_HOST_CHARS:  # no host; its last labels are looked at, which costs no more than a host does
+        host = host[-MAX_HOST_CHARS:].partition(".")[2]
+    labels = normal_host(host).split(".")
+    return [".".join(labels[first:]) for first in range(len(labels))]
+
+
+def _digest(host: str) -> int:
+    return int.from_bytes(hashlib.blake2b(host.encode(), digest_size=DIGEST_BYTES).digest(), "little")
+
+
+def pack_hosts(hosts: Iterable[str]) -> bytes:
+    """A list to ship: gaps between the sorted digests, byte plane by byte plane, under xz."""
+    digests = np.array(sorted({_digest(host) for host in hosts}), np.uint64)
+    gaps = np.diff(digests, prepend=np.uint64(0)).astype("<u8").view(np.uint8).reshape(-1, 8)
+    return lzma.compress(gaps[:, :DIGEST_BYTES].T.tobytes(), preset=9)
+
+
+@lru_cache(maxsize=8)
+def load_lists(names: tuple[str, ...]) -> npt.NDArray[np.uint64]:
+    """The digests of all hosts of some shipped lists, sorted; raises `WenhaiError` where a file is not as shipped."""
+    found = [np.zeros(0, np.uint64)]
+    for name in names:
+        path = FOLDER / f"{name}.hosts"
+        try:
+            planes = np.frombuffer(lzma.decompress(path.read_bytes()), np.uint8).reshape(DIGEST_BYTES, -1)
+        except (OSError, lzma.LZMAError, ValueError, EOFError) as error:
+            raise WenhaiError(f"{path}: not the list that was shipped. Install the package again.") from error
+        gaps = np.zeros((planes.shape[1], 8), np.uint8)
+        gaps[:, :DIGEST_BYTES] = planes.T
+        found.append(np.cumsum(gaps.view("<u8").ravel(), dtype=np.uint64))
+    return np.unique(np.concatenate(found))
 
 
 def normal_host(host: str) -> str:
@@ -107,8 +161,8 @@ NO_URL_RULES = UrlRules()
 
 
 @lru_cache(maxsize=8)
-def load_url_rules(hosts: tuple[str, ...], paths: tuple[str, ...]) -> UrlRules:
-    """The rules of these files.
+def load_url_rules(hosts: tuple[str, ...], paths: tuple[str, ...], lists: tuple[str, ...] = ()) -> UrlRules:
+    """The rules of these files and shipped lists.
 
     Raises:
         UsageError: a file cannot be read, is not UTF-8, too large, or has an entry that is too long or no host.
@@ -116,6 +170,7 @@ def load_url_rules(hosts: tuple[str, ...], paths: tuple[str, ...]) -> UrlRules:
     return UrlRules(
         tuple(host for file in hosts for host in _read_hosts(Path(file))),
         tuple(word for file in paths for word in read_list(Path(file), "filter.url.paths", MAX_WORD_CHARS)),
+        lists,
     )
 
 

@@ -24,8 +24,8 @@ from corpus.kernels.code_points import Array, decode
 
 MAX_CODE_POINTS = 0x110000
 MAX_WORD_CHARS = 64
-MIN_PAIR_BITS = 1 << 18  # 32 KB
-BYTES_A_HIT = 128  # text with more hits is read twice
+MIN_PAIR_BITS = 1 << 17  # 16 KB
+BYTES_A_HIT = 24  # text with more hits is read twice
 MAX_SKIPPED = 3  # characters between two of a word
 SKIP = np.uint16(0xFFFF)
 LETTER_FIRST, LETTER_LAST, DIGIT_FIRST, DIGIT_LAST = 1, 2, 4, 8
@@ -124,7 +124,7 @@ def _build(words: Sequence[str], fold: npt.NDArray[np.uint32] | None, skipped: S
         begins.update((ids[word[0]], second) for second in seconds)
     ends = np.full(len(nodes) + 1, -1, np.int32)
     ends[list(word_at)] = list(word_at.values())
-    pairs = np.zeros(max(MIN_PAIR_BITS, 1 << (64 * len(begins)).bit_length()) >> 3, np.uint8)
+    pairs = np.zeros(max(MIN_PAIR_BITS, 1 << (32 * len(begins)).bit_length()) >> 3, np.uint8)
     _set_pairs(np.array(sorted(begins), np.int64).reshape(-1, 2), pairs)
     keys = np.full(1 << max(4, (2 * len(nodes)).bit_length()), -1, np.int64)
     children = np.zeros(len(keys), np.int32)

@@ -13,12 +13,16 @@ from typing import Any
 import numpy as np
 
 from corpus.engine.compiled import kernel
+from corpus.kernels.block_kernel import NUM_BLOCK_COLUMNS, NUM_STATE_COLUMNS, PROSE, VERSE_CHARS, count_line, end_run
 from corpus.kernels.code_points import Array, code_point_class, decode, mix, slots_for
 from corpus.kernels.tables import (
+    ASCII_PUNCTUATION,
     BULLET,
     CLASS_MASK,
+    CLAUSE_END,
     CLOSER,
     DIGIT,
+    FUNCTION,
     HAN,
     HAN_EXTENSION,
     HIGH_LATIN,
@@ -31,12 +35,15 @@ from corpus.kernels.tables import (
     STOP,
     TERMINAL,
     WHITESPACE,
+    WIDE_PUNCTUATION,
 )
 
-SHORT_BELOW = 10  # code points: a line below this is a label or a line of verse
-LABEL_BELOW = 30  # a headline or an entry of a menu is below this
+LABEL_BELOW = 30  # code points: a headline or an entry of a menu is below this
 ENTRY_BELOW = 100  # an entry of a list is below this
 HASH_FACTOR = 0x9E3779B97F4A7C15
+MIN_CLAUSES = 4  # of one metre: a quatrain; twice as many of 4 or 6 Han, as entries of menus have
+ENTITY_CHARS = 8  # of a name or number
+ENTITIES = tuple(int.from_bytes(name.encode(), "big") for name in ("nbsp", "amp", "lt", "gt", "quot", "ldquo", "rdquo"))
 MIN_HIGH_LATIN = 4  # accented letters in a row that no language writes: GBK, or UTF-8, read as Latin-1
 
 # Columns of `measure_lines` after the NUM_CLASSES class counts.
@@ -44,27 +51,27 @@ MIN_HIGH_LATIN = 4  # accented letters in a row that no language writes: GBK, or
     NUM_CHARS,
     NUM_LINES,
     LINE_CHARS,
-    LONGEST_LINE,
     DUPLICATE_LINES,
     DUPLICATE_LINE_CHARS,
     BULLET_LINES,
     ELLIPSIS_LINES,
-    TERMINAL_LINES,
+    STOP_LINES,
     TERMINAL_LINE_CHARS,
-    SHORT_LINES,
-    SHORT_LINE_CHARS,
     LABEL_LINE_CHARS,
-    COUNTED_LINES,
     LIKE_LINES,
-    NUM_SENTENCES,
     SENTENCE_ENDS,
     STRAY_MARKS,
     ISOLATED_LATIN,
     LONGEST_RUN,
     MOJIBAKE_CHARS,
     JAPANESE_HAN,
+    PINYIN_GLOSSES,
+    ESCAPED_CHARS,
+    FUNCTION_HAN,
+    HALF_MARKS,
+    BLOCKS,  # the first of NUM_BLOCK_COLUMNS, see block_kernel
 ) = range(NUM_CLASSES, NUM_CLASSES + 22)
-NUM_LINE_COLUMNS = NUM_CLASSES + 22
+NUM_LINE_COLUMNS = BLOCKS + NUM_BLOCK_COLUMNS
 
 
 @kernel()
@@ -80,6 +87,8 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
     line_start = np.empty(max_lines, np.int64)
     line_end = np.empty(max_lines, np.int64)
     line_hash = np.empty(max_lines, np.uint64)
+    state = np.empty(NUM_STATE_COLUMNS, np.int64)  # of blocks, between lines
+    opened = np.empty(NUM_CLASSES, np.int64)  # the class counts at the beginning of the line
     for row in range(len(offsets) - 1):
         counts = out[row]
         counts[:] = 0
@@ -88,17 +97,22 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
             base = np.uint32(1)
         i = offsets[row]
         end = offsets[row + 1]
-        lines = isolated = longest_run = run = high = 0
+        state[:] = 0
+        opened[:] = 0
+        first = i  # byte of the line
+        functions = line_functions = line_han = half_marks = 0
+        clause = clauses = clause_from = clause_han = 0  # Han of the last clause, how many had as many; where one began
+        lines = isolated = longest_run = run = high = gloss = 0
         previous = before = np.uint32(0)
         previous_class = NEWLINE
         last_class = NEWLINE  # of the line, white space aside
         before_class = NEWLINE  # the class before the previous one
-        previous_stop = True  # a line opens
+        previous_stop = False
         # state of the line: content runs from start to stop (bytes), `length` code points up to stop
         start = stop = i
         length = pending = dots = 0
-        is_terminal = is_bullet = is_open = has_digit = False
-        likeness = counting = np.uint64(0)  # of the line before
+        is_terminal = is_stop = is_bullet = is_open = has_digit = False
+        likeness = np.uint64(0)  # of the line before
         content = np.uint64(0)  # a hash of the line's characters, white space aside
         while i <= end:
             if i < end:
@@ -112,13 +126,15 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
                 if length == 0:
                     start = i
                 content = (content ^ np.uint64(c)) * np.uint64(HASH_FACTOR)
+                if length == clause_from:
+                    clause_from += pending
                 length += pending + 1
-                pending = dots = high = 0
+                pending = dots = high = gloss = 0
                 stop = after
                 last_class = cls
                 run = run + 1 if c == previous else 1
                 longest_run = max(longest_run, run)
-                is_terminal = previous_stop = False
+                is_terminal = is_stop = previous_stop = False
                 is_open = True
                 if previous_class == LATIN and HAN <= before_class <= HAN_EXTENSION:
                     isolated += 1
@@ -126,36 +142,35 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
                     counts[MOJIBAKE_CHARS] += _mojibake_chars(before, previous, c)
                 if entry & JAPANESE:
                     counts[JAPANESE_HAN] += 1
-                first = after
+                line_functions += entry & FUNCTION != 0
+                line_han += 1
+                more = after
                 while after < end and 0xE4 <= data[after] <= 0xE9:  # a run of Han, few things to keep
                     following, beyond = decode(data, after)
                     entry = code_point_class(table, following)
-                    if not HAN <= entry <= HAN_EXTENSION or following == c:  # a flag, or the same again
+                    cls = entry & ~FUNCTION
+                    if not HAN <= cls <= HAN_EXTENSION or following == c:  # another flag, or the same again
                         break
-                    counts[entry] += 1
+                    counts[cls] += 1
+                    line_functions += cls != entry
                     content = (content ^ np.uint64(following)) * np.uint64(HASH_FACTOR)
                     previous = c
                     c = following
                     after = beyond
-                if after > first:
-                    length += (after - first) // 3
+                cls = last_class
+                if after > more:
+                    length += (after - more) // 3
+                    line_han += (after - more) // 3
                     stop = after
                     run = 1
             elif cls == NEWLINE:
                 if length > 0:
                     lines += 1
                     counts[LINE_CHARS] += length
-                    counts[LONGEST_LINE] = max(counts[LONGEST_LINE], length)
-                    counts[NUM_SENTENCES] += is_open
                     counts[BULLET_LINES] += is_bullet
+                    counts[STOP_LINES] += is_stop
                     if is_terminal:
-                        counts[TERMINAL_LINES] += 1
                         counts[TERMINAL_LINE_CHARS] += length
-                    if length < SHORT_BELOW:
-                        counts[SHORT_LINES] += 1
-                        counts[SHORT_LINE_CHARS] += length
-                    if length < LABEL_BELOW and HAN <= last_class <= HAN_EXTENSION:
-                        counts[LABEL_LINE_CHARS] += length
                     if dots >= 3:
                         counts[ELLIPSIS_LINES] += 1
                     number = lines - 1
@@ -165,30 +180,63 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
                     if _find_line(data, line_start, line_end, line_hash, slots, mask, base, number):
                         counts[DUPLICATE_LINES] += 1
                         counts[DUPLICATE_LINE_CHARS] += length
-                    shape = count = np.uint64(0)
+                    if length > clause_from:  # without a mark; lines of 4 or 6 are entries of a menu
+                        size = length - clause_from if length - clause_from in (5, 7) else 0
+                        clause, clauses = _count_clause(counts, clause, clauses, line_han - clause_han, size)
+                    block = count_line(
+                        data,
+                        table,
+                        counts[BLOCKS:],
+                        state,
+                        first,
+                        start,
+                        stop,
+                        length,
+                        line_han,
+                        counts[LATIN] - opened[LATIN],
+                        counts[DIGIT] - opened[DIGIT],
+                        counts[ASCII_PUNCTUATION] - opened[ASCII_PUNCTUATION],
+                        counts[WHITESPACE] - opened[WHITESPACE],
+                        line_functions,
+                        is_terminal,
+                    )
+                    functions += line_functions
+                    if (
+                        block == PROSE
+                        and length < LABEL_BELOW
+                        and 3 * line_han >= length
+                        and counts[WIDE_PUNCTUATION] == opened[WIDE_PUNCTUATION]
+                        and HAN <= last_class <= HAN_EXTENSION
+                    ):
+                        counts[LABEL_LINE_CHARS] += length
+                    shape = np.uint64(0)
                     if has_digit and length < ENTRY_BELOW and not is_terminal:
-                        shape, count = _shapes(data, table, start, stop)
+                        shape = _shape(data, table, start, stop)
                         counts[LIKE_LINES] += shape == likeness
-                        counts[COUNTED_LINES] += count == counting
-                    likeness, counting = shape, count
+                    likeness = shape
+                    for k in (LATIN, DIGIT, ASCII_PUNCTUATION, WIDE_PUNCTUATION, WHITESPACE):
+                        opened[k] = counts[k]
                 content = np.uint64(0)
+                first = after
+                line_han = line_functions = clause_from = clause_han = 0
                 length = pending = dots = run = high = 0
-                is_terminal = is_bullet = is_open = has_digit = False
-                previous_stop = True
+                is_terminal = is_stop = is_bullet = is_open = has_digit = previous_stop = False
             elif cls == WHITESPACE:
                 if length > 0:
                     pending += 1
-                run = high = 0
+                run = high = gloss = 0
             else:
                 if length == 0:
                     start = i
                     is_bullet = entry & BULLET != 0
+                    half_marks -= is_bullet and cls == WIDE_PUNCTUATION  # it is counted among those, and is no mark
                 content = (content ^ np.uint64(c)) * np.uint64(HASH_FACTOR)
                 length += pending + 1
                 pending = 0
                 stop = after
                 last_class = cls
                 has_digit |= cls == DIGIT
+                is_stop = c == 0x2E or (entry & SENTENCE_END != 0 and c != 0x2026)  # . and all but …
                 run = run + 1 if c == previous and run > 0 else 1
                 longest_run = max(longest_run, run)
                 if c == 0x2026:  # … counts as three dots
@@ -201,10 +249,16 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
                     is_terminal = entry & TERMINAL != 0
                     if entry & SENTENCE_END:
                         counts[SENTENCE_ENDS] += is_open
-                        counts[NUM_SENTENCES] += is_open
                         is_open = False
                     else:
                         is_open = True
+                if cls == ASCII_PUNCTUATION and HAN <= previous_class <= HAN_EXTENSION:
+                    half_marks += entry & CLAUSE_END != 0
+                if entry & CLAUSE_END and length - 1 > clause_from:
+                    clause, clauses = _count_clause(
+                        counts, clause, clauses, line_han - clause_han, length - 1 - clause_from
+                    )
+                    clause_from, clause_han = length, line_han
                 if entry & STOP:
                     if previous_stop:
                         counts[STRAY_MARKS] += 1
@@ -216,17 +270,43 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
                     if high >= MIN_HIGH_LATIN:
                         counts[MOJIBAKE_CHARS] += 1 if high > MIN_HIGH_LATIN else MIN_HIGH_LATIN
                 else:
+                    if high > 0 and 0xA1 <= c < 0xC0:  # two bytes of UTF-8, read as Latin-1
+                        counts[MOJIBAKE_CHARS] += 2
                     high = 0
+                if c == 0x28 or c == 0xFF08:  # after the second of two Han
+                    gloss = 1 if HAN <= previous_class <= HAN_EXTENSION and 0x3400 <= before < 0xA000 else 0
+                elif gloss > 0:
+                    if cls == LATIN:
+                        gloss += 1 if c < 0x80 else 0x101  # letters and, above, those with a tone mark
+                    else:
+                        counts[PINYIN_GLOSSES] += gloss > 0xFF and gloss & 0xFF <= 7 and (c == 0x29 or c == 0xFF09)
+                        gloss = 0
+                if c == 0x26 or c == 0x5C:
+                    counts[ESCAPED_CHARS] += _escape_chars(data, i, end)
             before_class = previous_class
             previous_class = cls
             before = previous
             previous = c
             i = after
+        _count_clause(counts, clause, clauses, 0, 1)
+        end_run(counts[BLOCKS:], state)
         base += np.uint32(lines)
         counts[NUM_CHARS] = counts[:NUM_CLASSES].sum()
         counts[NUM_LINES] = lines
+        counts[FUNCTION_HAN] = functions
+        counts[HALF_MARKS] = half_marks
         counts[ISOLATED_LATIN] = isolated
         counts[LONGEST_RUN] = longest_run
+
+
+@kernel(leaf=True)
+def _count_clause(counts: Array, clause: int, clauses: int, han: int, length: int) -> tuple[int, int]:
+    """Go on to a clause of so many Han; many in a row of one metre, 4 to 7 Han, are verse."""
+    if han == clause and han == length:
+        return clause, clauses + 1
+    if clauses >= (MIN_CLAUSES if clause in (5, 7) else 2 * MIN_CLAUSES):
+        counts[BLOCKS + VERSE_CHARS] += clauses * (clause + 1)
+    return (han, 1) if han == length and 4 <= han <= 7 else (0, 0)
 
 
 @kernel(leaf=True)
@@ -240,9 +320,32 @@ def _mojibake_chars(before: Any, previous: Any, c: Any) -> int:
 
 
 @kernel(leaf=True)
-def _shapes(data: Array, table: Array, start: int, stop: int) -> tuple[Any, Any]:
-    """Two hashes of a line: every run of Han, Latin letters or digits as one sign; and only runs of digits so."""
-    shape = count = np.uint64(1)
+def _escape_chars(data: Array, i: Any, end: Any) -> Any:
+    """Length of the escape that begins here, 0 where none does: &nbsp; &#20013; \\u4e2d."""
+    name = np.int64(0)
+    for k in range(i + 1, min(i + 2 + ENTITY_CHARS, end)):
+        c, at = data[k], k - i
+        is_hex = 0x30 <= c <= 0x39 or 0x41 <= (c & 0xDF) <= 0x46
+        if data[i] == 0x26:
+            if c == 0x3B:
+                return at + 1 if name in ENTITIES or (data[i + 1] == 0x23 and at > 2) else 0
+            if not (0x30 <= c <= 0x39 or 0x61 <= (c | 0x20) <= 0x7A or (c == 0x23 and at == 1)):
+                return 0
+            name = (name << 8) | np.int64(c)
+        elif at == 1:
+            if c != 0x75:
+                return 0
+        elif not is_hex or (at == 2 and not 0x34 <= c <= 0x39):
+            return 0
+        elif at == 5:
+            return 6
+    return 0
+
+
+@kernel(leaf=True)
+def _shape(data: Array, table: Array, start: int, stop: int) -> Any:
+    """A hash of a line with every run of Han, Latin letters or digits as one sign."""
+    shape = np.uint64(1)
     previous = NEWLINE
     i = start
     while i < stop:
@@ -252,10 +355,8 @@ def _shapes(data: Array, table: Array, start: int, stop: int) -> tuple[Any, Any]
             cls = HAN
         if cls != previous or cls not in (HAN, LATIN, DIGIT):
             shape = mix(shape * np.uint64(31) + np.uint64(cls if cls in (HAN, LATIN, DIGIT) else c))
-        if cls != DIGIT or previous != DIGIT:
-            count = mix(count * np.uint64(31) + np.uint64(DIGIT if cls == DIGIT else c))
         previous = cls
-    return shape, count
+    return shape
 
 
 @kernel(leaf=True)

@@ -56,13 +56,25 @@ CLASS_MASK = 0x1F
     HIGH_LATIN,  # letters of Latin-1 that ASCII has not: one or two in a row in a word, a page of them in mojibake
     MOJIBAKE,  # the last character of a tell-tale sequence, see line_kernel
     JAPANESE,  # Han that Japanese uses and Chinese does not write
-) = (1 << place for place in range(5, 13))  # above CLASS_MASK
+    FUNCTION,  # Han of grammar: what sentences have and lists of words have not
+    CLAUSE_END,  # ends a clause of verse, half-width too
+) = (1 << place for place in range(5, 15))  # above CLASS_MASK
 
 TERMINAL_MARKS = "。！？…；：!?.;:"
 CLOSING_MARKS = "”’」』）)》】〉〗］\"'"
 STOP_MARKS = "，。、；："
 SENTENCE_END_MARKS = "。！？!?…｡"
 MOJIBAKE_MARKS = "锛銆鈥拷烫屯"  # of UTF-8 read as GBK: ，。“ begin with the first three
+CLAUSE_MARKS = "，。！？；：,.!?;:"
+# Particles, pronouns, prepositions, conjunctions and adverbs: modern, classical, Cantonese. They are a fifth of running
+# text and a twentieth of menus; those that names of things hold as often (地 会 能 应 最 更 无 对 同 点) are not among them.
+FUNCTION_HAN = (
+    "的了着著得吗嗎呢吧啊呀嘛啦么麼之乎者也矣焉哉兮其而以于於为為则則乃"
+    "我你他她它们們您咱这這那谁誰什怎此是在有不没沒未莫勿就都还還又再才只很太已将將要该該必"
+    "和与與及或但却卻因所若如虽雖被把让讓给給从從到由说說来來去吾汝曰何孰"
+    "然且故遂既皆亦甚并並便使"
+    "嘅喺咗唔佢哋嗰啲冇咁乜嘢俾畀嚟㗎喇噉"
+)
 BULLET_MARKS = "•·●○◦■□▪▫◆◇▶►▸※→➤➢★☆-–—*+‣⁃"
 
 HAN_RANGES = (
@@ -104,6 +116,8 @@ def class_table() -> npt.NDArray[np.uint16]:
         (SENTENCE_END_MARKS, SENTENCE_END),
         (filter(str.isalpha, map(chr, range(0xC0, 0x100))), HIGH_LATIN),
         (MOJIBAKE_MARKS, MOJIBAKE),
+        (FUNCTION_HAN, FUNCTION),
+        (CLAUSE_MARKS, CLAUSE_END),
     ):
         for mark in marks:
             table[ord(mark)] |= flag

@@ -27,14 +27,14 @@ from corpus.document import read_table, write_table
 from corpus.engine.errors import UsageError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import fetch
-from corpus.mixture.config import MAX_COPIES, MixtureConfig
-from corpus.mixture.weights import NOT_MEASURED, OTHER, Weighed, copies_of, source_weights, stage_of, weigh
+from corpus.filters.measure import STATISTICS
+from corpus.mixture.config import MAX_COPIES, NOT_MEASURED_NAME, SOURCE, MixtureConfig
+from corpus.mixture.weights import NOT_MEASURED, OTHER, Weighed, copies_of, source_weights, stages_of, weigh
 from corpus.safe import cut_middle, snippet
 
 LEFT_OUT = "mixture.left_out"
 ANY_SOURCE = "*"
-SOURCE = "source"
-NOT_MEASURED_NAME = "not measured"
+NOT_ASKED_NAME = "other documents"  # stands before NOT_MEASURED_NAME, as NOT_ASKED before NOT_MEASURED
 MAX_NAMES = 10  # of sources in an error
 NAME_COLUMNS = 50
 COPIES_SCHEMA = pa.schema(
@@ -72,8 +72,7 @@ class MixtureTotalsStage(Stage):
     @property
     def upstream(self) -> tuple[str, ...]:
         """The text, and the stages that measured what the buckets go by."""
-        others = {stage_of(table.statistic) for table in self.mixture.buckets} - {"text"}
-        return ("text", *sorted(others))
+        return ("text", *stages_of(self.mixture))
 
     def config(self) -> dict[str, Any]:
         """Which sources are told apart, and the weights that their bytes have already."""
@@ -92,7 +91,7 @@ class MixtureTotalsStage(Stage):
             here = group == pattern
             extra |= {f"documents.{pattern}": int(here.sum()), f"weighted_bytes.{pattern}": int(weighted[here].sum())}
         for table, bucket in zip(self.mixture.buckets, weighed.buckets, strict=True):
-            extra[f"measured.{table.statistic}"] = int((bucket != NOT_MEASURED).sum())
+            extra[f"measured.{table.name}"] = int((bucket != NOT_MEASURED).sum())
         documents, num_bytes = len(weighted), int(weighed.text_bytes.sum())
         return Counts(documents, documents, num_bytes, num_bytes, extra=extra)
 
@@ -145,10 +144,7 @@ class MixtureStage(Stage):
 
 
 def _tasks(mixture: MixtureConfig, upstream: Mapping[str, Folder], params: Mapping[str, Any]) -> Iterator[Task]:
-    inputs = [upstream["text"].files("index")]
-    for table in mixture.buckets:
-        if (stage := stage_of(table.statistic)) != "text":
-            inputs.append(upstream[stage].files("statistics"))
+    inputs = [upstream["text"].files("index"), *(upstream[stage].files("statistics") for stage in stages_of(mixture))]
     for files in zip(*inputs, strict=True):
         yield Task(shard_name(files[0]), files, params)
 
@@ -158,25 +154,25 @@ def _source_weights(mixture: MixtureConfig, upstream: Mapping[str, Folder]) -> d
     found = upstream["mixture_totals"].counts.extra
     documents = upstream["text"].counts.documents_out
     for pattern in mixture.patterns:
-        if documents and pattern != ANY_SOURCE and not found.get(f"documents.{pattern}"):
+        if mixture.by == SOURCE and documents and pattern != ANY_SOURCE and not found.get(f"documents.{pattern}"):
             raise UsageError(
                 f"[mixture] {pattern!r} is no source of the text that is left, or a longer pattern takes all it "
                 "matches; "
                 f"its sources: {_source_names(upstream['text'])}. Correct the pattern, or take it out."
             )
     for table in mixture.buckets:
-        if documents and not found.get(f"measured.{table.statistic}"):
+        if documents and not found.get(f"measured.{table.name}"):
             raise UsageError(
-                f"[[mixture.buckets]] {table.statistic}: was not measured for any document. Name its model in "
+                f"[[mixture.buckets]] {table.name}: was not measured for any document. Name its model in "
                 "[filter], or take the table out."
             )
     if not mixture.shares:
         return dict(mixture.sources)
     if found.get(f"documents.{OTHER}"):
-        raise UsageError(
-            f"[mixture] shares: some sources have none; the sources: {_source_names(upstream['text'])}. Add them, or "
-            '"*" for the rest; a share of 0 leaves out.'
-        )
+        named = f"sources have none; the sources: {_source_names(upstream['text'])}"
+        if mixture.by != SOURCE:
+            named = f"labels have none; the labels: {', '.join(STATISTICS[mixture.by].labels)}"
+        raise UsageError(f'[mixture] shares: some {named}. Add them, or "*" for the rest; a share of 0 leaves out.')
     total = mixture.total_bytes or upstream["text"].counts.bytes_out
     return {pattern: _share_weight(mixture, pattern, total, found) for pattern in mixture.patterns if documents}
 
@@ -205,12 +201,12 @@ def _source_names(text: Folder) -> str:
 
 
 def _groups(weighed: Weighed, mixture: MixtureConfig, copies: npt.NDArray[np.uint8]) -> pa.Table:
-    """`GROUPS_SCHEMA`: sums by source, then by bucket of each statistic; groups without documents are left out."""
-    names = weighed.sources.dictionary.to_pylist()
-    tables = [(SOURCE, names, weighed.sources.indices.to_numpy().astype(np.int64))]
+    """`GROUPS_SCHEMA`: sums by source, label, bucket of each statistic; groups without documents are left out."""
+    listed = {SOURCE: weighed.sources, mixture.by: weighed.keys}
+    tables = [(kind, keys.dictionary.to_pylist(), keys.indices.to_numpy()) for kind, keys in listed.items()]
     for table, bucket in zip(mixture.buckets, weighed.buckets, strict=True):
-        labels = [*table.labels, NOT_MEASURED_NAME]
-        tables.append((table.statistic, labels, np.where(bucket == NOT_MEASURED, len(labels) - 1, bucket)))
+        labels = [*table.labels, NOT_ASKED_NAME, NOT_MEASURED_NAME]
+        tables.append((table.name, labels, np.where(bucket < 0, len(labels) + bucket, bucket)))
     parts = []
     for kind, labels, group in tables:
         values = {
@@ -221,7 +217,7 @@ def _groups(weighed: Weighed, mixture: MixtureConfig, copies: npt.NDArray[np.uin
             "copied_bytes": weighed.text_bytes * copies,
         }
         sums = {name: np.bincount(group, value, len(labels)).astype(np.int64) for name, value in values.items()}
-        places = [0 if kind == SOURCE else place for place in range(len(labels))]
+        places = [0 if kind in listed else place for place in range(len(labels))]
         columns = {"kind": [kind] * len(labels), "name": labels, "place": places, **sums}
         whole = pa.table(columns, schema=GROUPS_SCHEMA)
         parts.append(whole.filter(pc.greater(whole["documents"], 0)))

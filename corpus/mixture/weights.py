@@ -20,10 +20,12 @@ from corpus.document import read_table
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Task
 from corpus.engine.storage import File, fetch
-from corpus.mixture.config import CLUSTER_SIZE, SURVIVOR, Buckets, MixtureConfig
+from corpus.filters.measure import STATISTICS, stored
+from corpus.filters.rules.conditions import holds
+from corpus.mixture.config import CLUSTER_SIZE, NOT_MEASURED_NAME, SOURCE, SURVIVOR, Buckets, MixtureConfig
 
 OTHER = ""  # the group of sources that no pattern matches; no pattern is empty
-NOT_MEASURED = -1
+NOT_MEASURED, NOT_ASKED = -1, -2  # the latter: the table's condition does not hold
 INDEX_COLUMNS = {CLUSTER_SIZE: "cluster_size", SURVIVOR: "survivor"}
 
 Ints = npt.NDArray[np.int64]
@@ -37,14 +39,16 @@ class Weighed:
     Attributes:
         ids: binary(16)[documents].
         sources: a dictionary array of names.
-        groups: the pattern of each entry of that dictionary, or OTHER.
+        keys: what has weights or shares: the sources, or as they labels.
+        groups: the pattern of each entry of the keys' dictionary, or OTHER.
         text_bytes: int64[documents], UTF-8.
-        buckets: int64[documents] for each table of buckets; NOT_MEASURED where nothing is known.
+        buckets: int64[documents] for each table of buckets; NOT_MEASURED or NOT_ASKED where it weighs nothing.
         weights: float64[documents], the product of the buckets' weights.
     """
 
     ids: pa.Array
     sources: pa.DictionaryArray
+    keys: pa.DictionaryArray
     groups: list[str]
     text_bytes: Ints
     buckets: list[Ints]
@@ -52,30 +56,34 @@ class Weighed:
 
     @property
     def group(self) -> npt.NDArray[np.object_]:
-        """The pattern of each document's source."""
-        groups: npt.NDArray[np.object_] = np.array(self.groups, object)[self.sources.indices.to_numpy()]
+        """The pattern of each document's key."""
+        groups: npt.NDArray[np.object_] = np.array(self.groups, object)[self.keys.indices.to_numpy()]
         return groups
 
 
 def weigh(task: Task, config: MixtureConfig) -> Weighed:
-    """Read one shard: the index of its text, then a file of statistics for each table of buckets that needs one.
+    """Read one shard: the index of its text, then a file of statistics of each of `stages_of`.
 
     Raises:
         WenhaiError: a file is damaged, or a statistic's file has no row for a document.
     """
     index = read_table(fetch(task.inputs[0].url), ["id", "row", "source", "text_bytes", *INDEX_COLUMNS.values()])
-    rows, files = index["row"].to_numpy(), iter(task.inputs[1:])
+    rows = index["row"].to_numpy()
+    values = {name: index[column].to_numpy().astype(np.float64) for name, column in INDEX_COLUMNS.items()}
+    for stage, file in zip(stages_of(config), task.inputs[1:], strict=True):
+        values |= _statistics(file, [key for key in config.statistics if stage_of(key) == stage], rows)
     weights, buckets = np.ones(len(rows)), []
     for table in config.buckets:
-        column = INDEX_COLUMNS.get(table.statistic)
-        values = index[column].to_numpy() if column else _statistic(next(files), table.statistic, rows)
-        chosen = bucket_of(values.astype(np.float64), table)
+        chosen = np.where(holds(table.when, values), bucket_of(values[table.statistic], table), NOT_ASKED)
         buckets.append(chosen)
-        weights *= np.where(chosen == NOT_MEASURED, 1.0, np.array(table.weights)[chosen])
+        weights *= np.where(chosen < 0, 1.0, np.array(table.weights)[chosen])
     sources = index["source"].combine_chunks().dictionary_encode()
-    groups = [pattern_of(name, config.patterns) for name in sources.dictionary.to_pylist()]
+    keys = sources
+    if config.by != SOURCE:
+        keys = STATISTICS[config.by].column(values[config.by]).fill_null(NOT_MEASURED_NAME).dictionary_encode()
+    groups = [pattern_of(name, config.patterns) for name in keys.dictionary.to_pylist()]
     sizes = index["text_bytes"].to_numpy().astype(np.int64)
-    return Weighed(index["id"].combine_chunks(), sources, groups, sizes, buckets, weights)
+    return Weighed(index["id"].combine_chunks(), sources, keys, groups, sizes, buckets, weights)
 
 
 def stage_of(statistic: str) -> str:
@@ -86,6 +94,11 @@ def stage_of(statistic: str) -> str:
     """
     family = statistic.partition(".")[0]
     return {"contamination": "contamination", "dedup": "text"}.get(family, "filter")
+
+
+def stages_of(config: MixtureConfig) -> tuple[str, ...]:
+    """The stages beside `text` that measured what the buckets go by, sorted."""
+    return tuple(sorted({stage_of(key) for key in config.statistics} - {"text"}))
 
 
 def pattern_of(source: str, patterns: Sequence[str]) -> str:
@@ -101,7 +114,8 @@ def pattern_of(source: str, patterns: Sequence[str]) -> str:
 
 def bucket_of(values: Floats, table: Buckets) -> Ints:
     """int64[values]: the bucket of each; NOT_MEASURED for NaN."""
-    found = np.searchsorted(np.array(table.bounds), values, side="right").astype(np.int64)
+    bounds = table.bounds or range(1, len(table.labels))  # a label's place is its bucket
+    found = np.searchsorted(np.array(bounds), values, side="right").astype(np.int64)
     return np.where(np.isnan(values), NOT_MEASURED, found)
 
 
@@ -117,18 +131,17 @@ def copies_of(ids: pa.Array, weights: Floats, seed: int) -> npt.NDArray[np.uint8
 
 
 def source_weights(weighed: Weighed, weights: Mapping[str, float]) -> Floats:
-    """float64[documents]: the weight of each document's source; 1 where no pattern matches it."""
+    """float64[documents]: the weight of each document's source or label; 1 where no pattern matches it."""
     by_name = np.array([weights.get(group, 1.0) for group in weighed.groups], np.float64)
-    weight: Floats = by_name[weighed.sources.indices.to_numpy()]
+    weight: Floats = by_name[weighed.keys.indices.to_numpy()]
     return weight
 
 
-def _statistic(file: File, key: str, rows: npt.NDArray[np.uint32]) -> Floats:
-    """float64[documents]: a stored statistic of the documents whose rows of the extract shard are given."""
-    table = read_table(fetch(file.url), ["row", key])
-    stored = table["row"].to_numpy()
-    place = np.minimum(np.searchsorted(stored, rows), len(stored) - 1)
-    if len(rows) and (not len(stored) or not np.array_equal(stored[place], rows)):
+def _statistics(file: File, keys: Sequence[str], rows: npt.NDArray[np.uint32]) -> dict[str, Floats]:
+    """{key: float64[documents]}: stored statistics of the documents whose rows of the extract shard are given."""
+    table = read_table(fetch(file.url), ["row", *keys])
+    there = table["row"].to_numpy()
+    place = np.minimum(np.searchsorted(there, rows), len(there) - 1)
+    if len(rows) and (not len(there) or not np.array_equal(there[place], rows)):
         raise WenhaiError(f"{file.url}: has no row for some documents of its shard. Build the stage again.")
-    values: Floats = table[key].to_numpy().astype(np.float64)  # null is NaN
-    return values[place] if len(rows) else np.empty(0)
+    return {key: values[place] if len(rows) else np.empty(0) for key, values in stored(table, keys).items()}

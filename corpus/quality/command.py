@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from corpus.engine.errors import UsageError
-from corpus.engine.storage import File, list_inputs
+from corpus.engine.inputs import list_inputs
+from corpus.engine.storage import File
 from corpus.filters.quality import model as quality
 from corpus.quality import training
 from corpus.quality.assessment import Assessment, assess, render

@@ -48,6 +48,7 @@ class Options:
     bits: int = 18
     inverse_penalty: float = 10.0
     seed: int = 1
+    characters: quality.Characters = "folded"
     max_documents: int = 100_000  # of a class; those of the smallest hashes
 
 
@@ -153,6 +154,7 @@ def fit(training: Labelled, calibration: Labelled, names: tuple[str, ...], optio
         orders=options.orders,
         bits=options.bits,
         seed=options.seed,
+        characters=options.characters,
         unit=unit,
         bias=tuple(bias.tolist()),
         temperature=1.0,
@@ -182,7 +184,7 @@ def features(texts: list[str], options: Options) -> Any:
         indptr = np.empty(len(offsets), np.int64)
         buckets, counts = np.empty(most, np.int32), np.empty(most, np.int32)
         length = quality.count_ngrams(
-            offsets, data, quality.feature_table(), quality.order_mask(options.orders), options.bits,
+            offsets, data, quality.feature_table(options.characters), quality.order_mask(options.orders), options.bits,
             np.uint64(options.seed), indptr, buckets, counts,
         )  # fmt: skip
         rows = np.repeat(np.arange(len(batch)), np.diff(indptr))

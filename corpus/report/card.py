@@ -18,7 +18,7 @@ from corpus.recipe import CardConfig, recorded_recipe
 from corpus.report.distributions import Group
 from corpus.report.explain import number
 from corpus.report.markdown import markdown_table
-from corpus.report.metadata import BuildMetadata
+from corpus.report.metadata import BuildMetadata, limit_text
 from corpus.report.summary import folders, share, size
 from corpus.report.tables import EARLIER_CAPTION, EDITS_CAPTION, describe_statistic, edit_counts, largest_only
 from corpus.safe import code_markdown, escape_markdown, plain, snippet
@@ -103,8 +103,7 @@ def _composition(facts: BuildMetadata) -> Iterator[str]:
     measured = facts.measured
     yield "What the filter kept, before duplicates were removed:"
     for what, groups in (
-        ("script", measured.scripts),
-        ("language, by scripts", measured.languages),
+        *((key.partition(".")[2], groups) for key, groups in measured.labels.items()),
         ("characters", measured.lengths),
     ):
         if groups:
@@ -117,10 +116,10 @@ def _rules(facts: BuildMetadata) -> Iterator[str]:
     rows = []
     for one in facts.measured.distributions:
         if one.limits:
-            limit = ", ".join(f"{bound} {number(value)}" for bound, value in sorted(one.limits.items(), reverse=True))
-            measures = ". ".join(filter(None, describe_statistic(one.name)))
-            known = removed.get(one.name, ("0", "0.00 %"))
-            rows.append((code_markdown(one.name), limit, escape_markdown(measures), *known))
+            limit = limit_text(one.limits, one.detail)
+            measures = ". ".join(filter(None, describe_statistic(one.key)))
+            known = removed.get(one.key, ("0", "0.00 %"))
+            rows.append((code_markdown(one.name), escape_markdown(limit), escape_markdown(measures), *known))
     yield markdown_table(("rule", "limit", "measures", "documents removed", "share of all read"), rows, (3, 4))
 
 
@@ -171,8 +170,7 @@ def _biases(facts: BuildMetadata) -> Iterator[str]:
     )
     kinds = [
         *((f"of {one.name} characters", one) for one in measured.lengths),
-        *((f"in script: {one.name}", one) for one in measured.scripts),
-        *((f"by language: {one.name}", one) for one in measured.languages),
+        *((f"of {key} {one.name}", one) for key, groups in measured.labels.items() for one in groups),
         *((f"by shape: {one.name}", one) for one in measured.shapes),
         *(
             (f"from {what}: {one.name}", one)

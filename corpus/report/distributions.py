@@ -24,6 +24,8 @@ from corpus.document import read_batches
 from corpus.engine import storage
 from corpus.engine.stage import shard_name
 from corpus.engine.storage import File
+from corpus.filters.decide import Limit
+from corpus.filters.measure import STATISTICS, stored
 from corpus.report.ledger import is_statistic, priorities
 from corpus.report.rows import column_names
 from corpus.report.summary import share
@@ -41,11 +43,12 @@ LENGTHS = (0, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000, 200_000)
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Limits = Mapping[str, Sequence[Limit]]  # by rule, in the recipe's order
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """One statistic on its grid.
+    """One statistic on its grid; of several ranges of it each over the documents that it judges.
 
     `below[i]` documents (of those that pass all rules of other statistics) have a value < grid[i], `up_to[i]` one
     <= grid[i]; `characters_*` are the same in characters. `places` are of the sampled documents: 2i + 1 on grid[i], 2i
@@ -53,6 +56,8 @@ class Distribution:
     """
 
     name: str
+    key: str  # of the statistic
+    detail: str  # the reason and the condition of the rule, in words
     limits: Mapping[str, float]  # "min" and "max", where a rule has them
     bend: float  # 0: a linear axis; else the axis is asinh(value / bend)
     grid: tuple[float, ...]
@@ -98,22 +103,22 @@ class Measured:
     sampled: int  # documents in `Distribution.places`; equal to `documents` where all are
     distributions: list[Distribution]  # those under a rule first, in its order
     lengths: list[Group]
-    languages: list[Group]
-    scripts: list[Group]
     shapes: list[Group]
+    labels: dict[str, list[Group]]  # of each labelled statistic
 
 
-def measure(files: Sequence[File], limits: Mapping[str, Mapping[str, float]]) -> Measured:
-    """Count what some `statistics` files hold; `limits` are those of the rules."""
+def measure(files: Sequence[File], limits: Limits) -> Measured:
+    """Count what some `statistics` files hold."""
     ranges = _Ranges(sum(file.rows for file in files))
     for shard, table in _batches(files):
-        ranges.add(shard, table)
+        ranges.add(shard, table, judged(_values(table), limits))
     names = [*(name for name in limits if name in ranges.low)]
     names += sorted(name for name in ranges.low if name not in limits)
-    scales = {name: _Scale(ranges, name, limits.get(name, {})) for name in names}
+    scales = {name: _Scale(ranges, name, limits.get(name, ())) for name in names}
     tally = _Tally(scales)
     for _, table in _batches(files):
-        tally.add(table)
+        values = _values(table)
+        tally.add(values, judged(values, limits), table.num_rows)
     return Measured(
         documents=tally.documents,
         kept=tally.kept,
@@ -121,10 +126,21 @@ def measure(files: Sequence[File], limits: Mapping[str, Mapping[str, float]]) ->
         sampled=ranges.sampled,
         distributions=[scale.distribution(ranges.sample(name), tally) for name, scale in scales.items()],
         lengths=tally.groups("lengths"),
-        languages=tally.groups("languages"),
-        scripts=tally.groups("scripts"),
         shapes=tally.groups("shapes"),
+        labels={key: found for key in sorted(STATISTICS) if (found := tally.groups(key))},
     )
+
+
+def judged(values: Mapping[str, Floats], limits: Limits) -> dict[str, Floats]:
+    """{rule or statistic: float64[documents]}: numbers under the names of the rules that judge them, NaN where another
+    range of the same statistic does; labelled statistics are left out."""
+    ruled = {tried[0].key for tried in limits.values()}
+    found = {
+        name: np.where(tried[0].judges(values), values[tried[0].key], np.nan)
+        for name, tried in limits.items()
+        if tried[0].key in values
+    }
+    return found | {key: column for key, column in values.items() if key not in ruled and not _labels(key)}
 
 
 def spread(files: Sequence[File], max_rows: int = MAX_ROWS) -> list[File]:
@@ -144,9 +160,8 @@ class _Ranges:
         self._sample: dict[str, list[Floats]] = {}
         self.sampled = 0
 
-    def add(self, shard: str, table: pa.Table) -> None:
-        names = [name for name in table.column_names if is_statistic(name)]
-        wanted = min(SAMPLE_ROWS, SAMPLE_BYTES // max(1, len(names)))
+    def add(self, shard: str, table: pa.Table, columns: Mapping[str, Floats]) -> None:
+        wanted = min(SAMPLE_ROWS, SAMPLE_BYTES // max(1, len(columns)))
         if wanted >= self._rows:
             chosen = np.ones(table.num_rows, np.bool_)
         else:
@@ -155,8 +170,7 @@ class _Ranges:
             )
             chosen = priorities(shard, rows) < np.uint64(wanted / self._rows * 2.0**64)
         self.sampled += int(chosen.sum())
-        for name in names:
-            values = _values(table, name)
+        for name, values in columns.items():
             self._sample.setdefault(name, []).append(values[chosen])
             values = values[~np.isnan(values)]
             if len(values):
@@ -172,11 +186,12 @@ class _Ranges:
 class _Scale:
     """Second pass, one statistic: its grid and what is counted on it."""
 
-    def __init__(self, ranges: _Ranges, name: str, limits: Mapping[str, float]) -> None:
-        self.name, self.limits = name, limits
+    def __init__(self, ranges: _Ranges, name: str, tried: Sequence[Limit]) -> None:
+        self.name, self.limits = name, {limit.bound: limit.threshold for limit in tried}
+        self.key, self.detail = (tried[0].key, tried[0].detail) if tried else (name, "")
         sample = ranges.sample(name)
         whole = ranges.whole[name] and ranges.high[name] > 1  # a share of 0 or 1 is none
-        self.bend, self.grid = _grid(ranges.low[name], ranges.high[name], whole, limits, sample)
+        self.bend, self.grid = _grid(ranges.low[name], ranges.high[name], whole, self.limits, sample)
         self.counts = np.zeros(len(self.grid) + 1, np.int64)
         self.below, self.up_to = (np.zeros((2, len(self.grid) + 1), np.int64) for _ in range(2))
         self.passing_others = self.num_below = self.num_above = 0
@@ -208,7 +223,9 @@ class _Scale:
         cumulated = [np.cumsum(one[row])[:-1].tolist() for row in (0, 1) for one in (self.below, self.up_to)]
         return Distribution(
             name=self.name,
-            limits=dict(self.limits),
+            key=self.key,
+            detail=self.detail,
+            limits=self.limits,
             bend=self.bend,
             grid=tuple(self.grid.tolist()),
             counts=tuple(self.counts[1:].tolist()),
@@ -233,24 +250,25 @@ class _Tally:
         self.documents = self.kept = self.kept_characters = 0
         self._groups: dict[str, dict[str, Ints]] = {}
 
-    def add(self, table: pa.Table) -> None:
+    def add(self, values: Mapping[str, Floats], columns: Mapping[str, Floats], documents: int) -> None:
         """Add one row group."""
-        columns = {name: _values(table, name) for name in self._scales}
-        zeros = np.zeros(table.num_rows)
-        characters = np.nan_to_num(columns.get(CHARACTERS, zeros)).astype(np.int64)
+        characters = np.nan_to_num(values.get(CHARACTERS, np.zeros(documents))).astype(np.int64)
         excluded = {name: scale.excluded(columns[name]) for name, scale in self._scales.items() if scale.limits}
-        failed = np.sum([np.zeros(table.num_rows, np.int64), *excluded.values()], axis=0)
+        failed = np.sum([np.zeros(documents, np.int64), *excluded.values()], axis=0)
         kept = failed == 0
         for name, scale in self._scales.items():
             scale.count(columns[name], characters, kept if name not in excluded else failed == excluded[name])
-        self.documents += table.num_rows
+        self.documents += documents
         self.kept += int(kept.sum())
         self.kept_characters += int(characters[kept].sum())
-        if CHARACTERS in columns:
+        if CHARACTERS in values:
             self._group("lengths", np.searchsorted(LENGTHS, characters, "right") - 1, _length_names(), kept)
         for what, (wanted, names, kinds) in KINDS.items():
-            if columns.keys() >= wanted:
-                self._group(what, kinds(columns), names, kept)
+            if values.keys() >= wanted:
+                self._group(what, kinds(values), names, kept)
+        for key in filter(_labels, values):
+            places = np.nan_to_num(values[key], nan=len(_labels(key))).astype(np.int64)
+            self._group(key, places, (*_labels(key), "not measured"), kept)
 
     def groups(self, what: str) -> list[Group]:
         return [Group(name, int(n), int(kept)) for name, (n, kept) in self._groups.get(what, {}).items() if n]
@@ -262,21 +280,6 @@ class _Tally:
             totals[name] += counts
 
 
-def _script(columns: Mapping[str, Floats]) -> Ints:
-    """By the bounds that `script.traditional_ratio` names: Simplified pages below 0.05, Traditional above 0.95."""
-    ratio = columns["script.traditional_ratio"]
-    kinds = np.where(ratio < 0.05, 0, np.where(ratio > 0.95, 2, 1))
-    return np.where(columns["length.num_han"] == 0, 3, kinds)
-
-
-def _language(columns: Mapping[str, Floats]) -> Ints:
-    """By scripts alone, with the bounds that the statistics of `script` name; below 30 % Han other scripts prevail."""
-    kinds = np.where(columns["characters.han_ratio"] < 0.30, 1, 0)
-    kinds = np.where(columns["script.kana_ratio"] > 0.20, 2, kinds)
-    kinds = np.where(columns["script.hangul_ratio"] > 0.20, 3, kinds)
-    return np.where((columns["length.num_han"] == 0) & (kinds < 2), 4, kinds)
-
-
 def _shape(columns: Mapping[str, Floats]) -> Ints:
     """What published filters are known to lose: verse by its short lines, articles with code by their Latin letters."""
     kinds = np.where(columns["lines.mean_line_chars"] < 20, 1, 0)
@@ -284,16 +287,6 @@ def _shape(columns: Mapping[str, Floats]) -> Ints:
 
 
 KINDS: Mapping[str, tuple[set[str], Sequence[str], Callable[[Mapping[str, Floats]], Ints]]] = {
-    "languages": (
-        {"length.num_han", "script.kana_ratio", "script.hangul_ratio", "characters.han_ratio"},
-        ("Chinese", "Chinese among other scripts", "Japanese", "Korean", "without Han characters"),
-        _language,
-    ),
-    "scripts": (
-        {"length.num_han", "script.traditional_ratio"},
-        ("Simplified", "mixed", "Traditional", "without Han characters"),
-        _script,
-    ),
     "shapes": (
         {"lines.mean_line_chars", "characters.latin_ratio"},
         (
@@ -361,7 +354,11 @@ def _batches(files: Sequence[File]) -> Iterator[tuple[str, pa.Table]]:
             yield shard_name(file), table
 
 
-def _values(table: pa.Table, name: str) -> Floats:
-    """float64[documents]; NaN where nothing was measured. Infinities count as not measured."""
-    values = np.asarray(table[name].to_numpy(), np.float64)
-    return np.where(np.isfinite(values), values, np.nan)
+def _values(table: pa.Table) -> dict[str, Floats]:
+    """{statistic: float64[documents]}, NaN where nothing was measured. Infinities count as not measured."""
+    names = [field.name for field in table.schema if pa.types.is_floating(field.type) or _labels(field.name)]
+    return {name: np.where(np.isfinite(values), values, np.nan) for name, values in stored(table, names).items()}
+
+
+def _labels(key: str) -> tuple[str, ...]:
+    return STATISTICS[key].labels if key in STATISTICS else ()

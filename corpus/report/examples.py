@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,18 +28,15 @@ class Sample:
     name: str  # ordinal: what `explain` takes
     url: str
     text: str
-    statistics: Mapping[str, float | None]
+    statistics: Mapping[str, float | str | None]
 
 
-def read_samples(folder: Folder, limits: Mapping[str, Mapping[str, float]]) -> list[Sample]:
+def read_samples(folder: Folder, limits: Mapping[str, Sequence[Limit]]) -> list[Sample]:
     """Samples of the filter stage, limit by limit, dropped ones first and nearest to the threshold first.
 
     On each side there are the `NEAREST` of all shards and up to `ELSEWHERE` others; no two read the same.
     """
-    order = {
-        limit.name: limit
-        for limit in (Limit(key, bound, value) for key, bounds in limits.items() for bound, value in bounds.items())
-    }
+    order = {limit.name: limit for tried in limits.values() for limit in tried}
     found: dict[tuple[str, bool], list[Sample]] = {}
     for file in spread(folder.files("samples"), MAX_ROWS):
         for row in read_table(storage.fetch(file.url)).to_pylist():

@@ -64,8 +64,17 @@ def verdict(values: Mapping[str, Any]) -> str:
     value, threshold, bound = (values.get(name) for name in ("value", "threshold", "bound"))
     if value is None or threshold is None or bound not in OPERATORS:
         return plain(str(values["detail"])) if values.get("detail") else ""
-    detail = f" ({plain(str(values['detail']))})" if values.get("detail") else ""
-    return comparison(value, bound, threshold) + detail
+    return f"{comparison(value, bound, threshold)} {aside(values.get('detail'))}".rstrip()
+
+
+def aside(detail: str | None) -> str:
+    """A condition as it goes on, another detail in brackets.
+
+    >>> aside("where lines.num_lines >= 3"), aside("advertises a casino"), aside(None)
+    ('where lines.num_lines >= 3', '(advertises a casino)', '')
+    """
+    shown = plain(str(detail or ""))
+    return shown if not shown or shown.startswith("where ") else f"({shown})"
 
 
 def comparison(value: float, bound: str, threshold: float) -> str:
@@ -159,13 +168,13 @@ def _sentences(event: Event) -> Iterator[str]:
         yield f"{event.what}: " + ", ".join(f"{name} {_shown(value)}" for name, value in values.items())
 
 
-def _measurements(values: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+def _measurements(values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """The statistics that a rule judges, those nearest to (or furthest beyond) their limit first."""
     judged = {name: item for name, item in values.items() if "min" in item or "max" in item}
     yield f"measured {len(values)} statistics, {len(judged)} of them under a rule"
     for name, item in sorted(judged.items(), key=lambda pair: (_slack(pair[1]), pair[0]))[:STATISTICS_SHOWN]:
         limits = ", ".join(f"{bound} {number(item[bound])}" for bound in ("min", "max") if bound in item)
-        yield f"  {name:<40} {_shown(item['value']):>10}   {limits}"
+        yield f"  {name:<40} {_shown(item['value']):>10}   {limits} {aside(item.get('detail'))}".rstrip()
 
 
 def _slack(item: Mapping[str, Any]) -> float:

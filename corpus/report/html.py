@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from corpus.engine import storage
-from corpus.engine.chart import Bar, bars, words
+from corpus.engine.chart import words
 from corpus.engine.page import Html, cards, document, table, tag
 from corpus.filters.decide import Limit
+from corpus.filters.measure import stored_row
 from corpus.report.card import CARD_NAME, render_card
-from corpus.report.distributions import NOT_A_NUMBER, Distribution, Measured
+from corpus.report.distributions import NOT_A_NUMBER, Distribution, Limits, Measured, judged
 from corpus.report.examples import Sample
-from corpus.report.explain import number
+from corpus.report.explain import aside, number
 from corpus.report.markdown import render_markdown
 from corpus.report.metadata import BuildMetadata, gather
 from corpus.report.summary import share, size
@@ -32,7 +33,15 @@ HTML_NAME = "report.html"
 MARKDOWN_NAME = "report.md"
 STYLE, SCRIPT = "page.css", "page.js"
 ABOVE = ("reasons", "failures", "left_out", "templates", "edits", "statistics")  # sections, from margin to margin
-PAIRED = ("lengths", "scripts", "languages", "domains", "sources", "encodings", "clusters", "earlier")  # two a row
+PAIRED = (
+    "lengths",
+    "labels",
+    "domains",
+    "sources",
+    "encodings",
+    "clusters",
+    "earlier",
+)  # two a row
 BELOW = ("items", "mixture", "throughput")
 CHART_WIDTH, BASE, TOP, CHART_HEIGHT = 300, 110, 14, 128  # pixels; BASE: where bars of a histogram stand
 HEIGHTS = (
@@ -92,7 +101,7 @@ def _live(facts: BuildMetadata, script: str) -> Iterator[Html]:
     )
     answer = tag("p", id="answer", role="status", aria_live="polite")
     yield tag("aside", answer, command, id="panel", class_="live", aria_label="Other limits")
-    numbers = _page_data(facts.measured, facts.samples)
+    numbers = _page_data(facts.measured, facts.samples, facts.limits)
     yield tag("script", Html(numbers), type="application/json", id="data")
     yield tag("script", Html(script))
 
@@ -133,9 +142,15 @@ def _funnel(facts: BuildMetadata) -> Html:
     for label, stay, lost, num_bytes in funnel_rows(facts):
         of_text = f" · {size(num_bytes)}" if num_bytes else ""
         minus = f" (−{lost:,})" if lost else ""
-        parts = {"stay": float(stay), "lost here": float(lost)}
-        rows.append(Bar(label, parts, f"{stay:,} · {share(stay, whole)}{of_text}{minus}"))
-    return bars("Documents after each step", rows, number, width=820).figure
+        told = tag("span", f"{stay:,} · {share(stay, whole)}{of_text}{minus}", class_="soft")
+        widths = (100 * part / whole if whole else 0 for part in (stay + lost, stay))
+        parts = (
+            tag("rect", class_=kind, width=width, height=8) for kind, width in zip(("c1", "c0"), widths, strict=True)
+        )
+        bar = tag("svg", *parts, viewBox="0 0 100 8", preserveAspectRatio="none", role="img", aria_label=label)
+        rows.append(tag("li", tag("span", label), bar, told))
+    title = tag("p", "Documents after each step; ", tag("span", "lost there", class_="c1"), class_="soft")
+    return tag("figure", title, tag("ul", *rows, class_="funnel"))
 
 
 def _section(one: Table, facts: BuildMetadata) -> Iterator[Html]:
@@ -183,7 +198,7 @@ def _cell_bar(part: int, whole: int) -> Html:
 def _chart(one: Distribution, index: int) -> Html:
     outside = one.num_below + one.num_above
     alone = one.passing_others - _inside(one)
-    unit, meaning = describe_statistic(one.name)
+    unit, meaning = describe_statistic(one.key)
     note = (
         f"{outside:,} outside ({share(outside, one.num_documents)}), {alone:,} by this rule alone. "
         if one.limits
@@ -191,7 +206,7 @@ def _chart(one: Distribution, index: int) -> Html:
     )
     return tag(
         "figure",
-        tag("h3", tag("code", one.name)),
+        tag("h3", tag("code", one.name), f" {aside(one.detail)}"),
         tag("p", tag("b", unit), f". {meaning}", class_="soft unit") if unit else "",
         histogram(one, index),
         tag("div", *_sliders(one), class_="live"),
@@ -285,12 +300,14 @@ def _samples(samples: Sequence[Sample]) -> Iterator[Html]:
         row = tag("tr", *cells, data_sample=str(index), data_dropped=str(int(one.dropped)))
         by_limit.setdefault(one.limit, []).append(row)
     for place, (limit, rows) in enumerate(by_limit.items()):
-        name = tag("summary", tag("code", limit.key), f" {limit.bound} {number(limit.threshold)}")
+        name = tag(
+            "summary", tag("code", limit.rule), f" {limit.bound} {number(limit.threshold)} {aside(limit.detail)}"
+        )
         whole = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="samples")
         yield tag("details", name, tag("div", whole, class_="scroll"), open=None if place else "")
 
 
-def _page_data(measured: Measured, samples: Sequence[Sample]) -> str:
+def _page_data(measured: Measured, samples: Sequence[Sample], limits: Limits) -> str:
     """A JSON text that may stand in a `script` element: no `<` in it."""
     value = {
         "documents": measured.documents,
@@ -298,7 +315,7 @@ def _page_data(measured: Measured, samples: Sequence[Sample]) -> str:
         "sampled": measured.sampled,
         "width": CHART_WIDTH,
         "statistics": [_statistic(index, one) for index, one in enumerate(measured.distributions)],
-        "sample_places": _base64(b"".join(_places(sample, measured.distributions) for sample in samples)),
+        "sample_places": _base64(b"".join(_places(sample, measured.distributions, limits) for sample in samples)),
     }
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
@@ -318,16 +335,16 @@ def _statistic(index: int, one: Distribution) -> dict[str, Any]:
     }
 
 
-def _places(sample: Sample, distributions: Sequence[Distribution]) -> bytes:
+def _places(sample: Sample, distributions: Sequence[Distribution], limits: Limits) -> bytes:
     """Where one shown document stands on each grid."""
-    places = []
-    for one in distributions:
-        value = sample.statistics.get(one.name)
-        if value is None or not np.isfinite(value):
-            places.append(NOT_A_NUMBER)
-        else:
-            places.append(int(sum(np.searchsorted(one.grid, value, side) for side in ("left", "right"))))
-    return bytes(places)
+    values = judged(stored_row(sample.statistics), limits)
+    found = ((one.grid, float(values.get(one.name, [np.nan])[0])) for one in distributions)
+    return bytes(
+        int(sum(np.searchsorted(grid, value, side) for side in ("left", "right")))
+        if np.isfinite(value)
+        else NOT_A_NUMBER
+        for grid, value in found
+    )
 
 
 def _steps(totals: Sequence[int]) -> list[int]:

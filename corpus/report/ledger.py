@@ -21,6 +21,8 @@ from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Folder, shard_name
 from corpus.engine.storage import File
+from corpus.filters.decide import Limit, limits, read_rules
+from corpus.filters.measure import stored_row
 from corpus.recipe import recorded_recipe
 from corpus.report.lookup import HEX_ID, Document, find, find_documents, find_earlier
 from corpus.report.rows import column_names, files_of, matches, open_table, read_row
@@ -108,22 +110,22 @@ def read_texts(out: str, ordinals: Iterable[tuple[str, int]]) -> Iterator[tuple[
                 start = end
 
 
-def rules(folder: Folder) -> dict[str, dict[str, float]]:
-    """The rules of a stage with their limits, in the recipe's order, from its `stage.json`.
+def rules(folder: Folder) -> dict[str, list[Limit]]:
+    """The limits of a stage by rule, in the recipe's order, from its `stage.json`.
 
-    The filter stage lists them as [statistic, min, max], and those that only a source's own filter has follow; near
-    duplicates have the limit of their similarity.
+    Those of statistics that only a source's own filter judges follow; near duplicates have the limit of their
+    similarity.
     """
     known = storage.read_json(storage.join(folder.url, "stage.json"))
     config, own = known.get("config", {}), known.get("parameters", {}).get("filters", {})
-    found: dict[str, dict[str, float]] = {}
-    listed = {str(rule[0]): rule for one in (*own.values(), config) for rule in one.get("rules", [])}
-    order = dict.fromkeys(str(rule[0]) for one in (config, *own.values()) for rule in one.get("rules", []))
-    for key, low, high in (listed[name] for name in order):
-        limits = found.setdefault(str(key), {})
-        limits |= {bound: float(limit) for bound, limit in (("min", low), ("max", high)) if limit is not None}
+    found: dict[str, list[Limit]] = {}
+    for one in (config, *own.values()):
+        known = {limit.key for tried in found.values() for limit in tried}
+        for limit in limits(read_rules(one.get("rules", []))):
+            if limit.key not in known:
+                found.setdefault(limit.rule, []).append(limit)
     if folder.name == LAST_STAGE and isinstance(config.get("threshold"), int | float):
-        found["dedup.near"] = {"max": float(config["threshold"])}
+        found["dedup.near"] = [Limit("dedup.near", "max", float(config["threshold"]))]
     return found
 
 
@@ -206,8 +208,13 @@ def _sidecar_events(stage: str, folder: Folder, document: Document) -> Iterator[
         name: value for name, value in row.items() if is_statistic(name) and value == value
     }  # NaN: not measured
     if statistics:
-        limits = rules(folder)
-        measured = {name: {"value": value} | limits.get(name, {}) for name, value in statistics.items()}
+        measured = {name: {"value": value} for name, value in statistics.items()}
+        values = stored_row(statistics)
+        for limit in (limit for tried in rules(folder).values() for limit in tried):
+            if limit.key in measured and set(limit.keys) <= values.keys() and limit.judges(values).all():
+                measured[limit.key] |= {limit.bound: limit.threshold} | (
+                    {"detail": limit.detail} if limit.detail else {}
+                )
         yield Event(stage, "measured", measured)
 
 

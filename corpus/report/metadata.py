@@ -19,11 +19,12 @@ from corpus.document import read_batches
 from corpus.engine import storage
 from corpus.engine.stage import Folder, shard_name
 from corpus.engine.storage import File
+from corpus.filters.decide import Limit
 from corpus.report import ledger
 from corpus.report import mixture as mixing
 from corpus.report.distributions import Group, Measured, measure, spread
 from corpus.report.examples import Sample, read_samples
-from corpus.report.explain import number
+from corpus.report.explain import aside, number
 from corpus.report.summary import (
     CHOOSING_STAGES,
     LAST_STAGE,
@@ -76,6 +77,7 @@ class BuildMetadata:
     reasons: list[Reason]
     failures: list[Failure]  # the first few of each kind
     measured: Measured
+    limits: Mapping[str, Sequence[Limit]]  # by rule
     origins: dict[str, list[Group]]  # "source", "domain", "encoding"
     clusters: list[tuple[str, int, int]]  # size of cluster, clusters, documents in them
     earlier: list[tuple[str, str, int]]  # earlier build, where the run found it, documents that resemble its own
@@ -94,7 +96,7 @@ def gather(out: str) -> BuildMetadata:
     """
     stages = folders(out)
     summary = funnel(out)
-    limits: dict[str, dict[str, float]] = {}
+    limits: dict[str, list[Limit]] = {}
     for folder in stages.values():
         limits |= ledger.rules(folder)
     sidecars = (folder.files("statistics") for folder in stages.values())
@@ -106,6 +108,7 @@ def gather(out: str) -> BuildMetadata:
         reasons=list(_reasons(summary, limits)),
         failures=_failures(spread(stages["extract"].files("fates")) if "extract" in stages else []),
         measured=measure(statistics, limits),
+        limits=limits,
         origins=_origins(read, stages),
         clusters=_clusters(spread(index)),
         earlier=_earlier(out, stages),
@@ -121,25 +124,30 @@ def template_warnings(out: str) -> list[str]:
     """A sentence for each evaluation item that cost so many documents that it may be no item; raises as `gather`."""
     return [
         f"contamination: {name} was found in {count:,} documents, which are dropped: is it a template, or a link? "
-        "Take it out of dedup.contamination.files if it is."
+        "Take it out of dedup.contamination.files, or its set out of sets, if it is."
         for name, count, is_suspicious in _items(folders(out))
         if is_suspicious
     ]
 
 
-def limit_text(bounds: Mapping[str, float]) -> str:
-    """`min 80, max 200,000`."""
-    return ", ".join(f"{bound} {number(bounds[bound])}" for bound in ("min", "max") if bound in bounds)
+def limit_text(bounds: Mapping[str, float], detail: str = "") -> str:
+    """`min 80, max 200,000`, and for which documents."""
+    limits = ", ".join(f"{bound} {number(bounds[bound])}" for bound in ("min", "max") if bound in bounds)
+    return f"{limits} {aside(detail)}".rstrip()
 
 
-def _reasons(summary: Funnel, limits: Mapping[str, Mapping[str, float]]) -> Iterator[Reason]:
+def _reasons(summary: Funnel, limits: Mapping[str, Sequence[Limit]]) -> Iterator[Reason]:
+    texts: dict[str, list[str]] = {}
+    for tried in limits.values():
+        bounds = {limit.bound: limit.threshold for limit in tried}
+        texts.setdefault(tried[0].key, []).append(limit_text(bounds, tried[0].detail))
     for step in summary.steps:
         if step.stage in CHOOSING_STAGES:
             continue
         gone = {f"error:{kind.removeprefix('error:')}": count for kind, count in step.counts.errors.items()}
         gone |= step.counts.dropped if step.stage != TOKEN_STAGE else {}  # there a mixture's choice
         for rule, count in most_first(gone).items():
-            limit = limit_text(limits.get(rule, {}))
+            limit = "; ".join(texts.get(rule, []))
             yield Reason(step.stage, rule, limit, count, share(count, summary.documents_in))
 
 

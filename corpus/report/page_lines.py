@@ -9,6 +9,7 @@ from corpus.document import document_id
 from corpus.encoding import UndecodableError, decode
 from corpus.engine import storage
 from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.stage import Folder
 from corpus.extract.config import ExtractConfig
 from corpus.report.lookup import Document, find
@@ -72,7 +73,7 @@ def _record(extract: Folder, document: Document, inputs: Sequence[str]) -> tuple
     assert document.shard is not None  # it was extracted
     known = storage.read_json(storage.join(extract.url, "stage.json"))
     sources = SourcesConfig.model_validate(known["parameters"]["sources"][key_of(document.shard)])
-    for file in storage.list_inputs(inputs):
+    for file in list_inputs(inputs):
         for record in read(file.url, sources):
             if isinstance(record, BadRecord):
                 continue

@@ -24,8 +24,7 @@ TITLES = {
     "statistics": "Statistics",
     "samples": "Near the limits",
     "lengths": "Lengths",
-    "scripts": "Scripts",
-    "languages": "Languages",
+    "labels": "Kinds of text",
     "domains": "Domains",
     "sources": "Sources",
     "encodings": "Encodings",
@@ -201,6 +200,7 @@ def _statistics(facts: BuildMetadata) -> Table:
             number(one.limits["max"]) if "max" in one.limits else "",
             *(number(value) for value in one.quantiles),
             share(one.num_below + one.num_above, one.num_documents) if one.limits else "",
+            one.detail,
         )
         for one in facts.measured.distributions
     ]
@@ -208,19 +208,21 @@ def _statistics(facts: BuildMetadata) -> Table:
         f"Measured on {facts.measured.documents:,} documents. Outside counts a document under every rule that it "
         "breaks; the ledger counts it once, under the first."
     )
-    headings = ("statistic", "min", "max", "1 %", "median", "99 %", "outside")
-    return Table("statistics", caption, headings, rows, frozenset(range(1, 7)))
+    headings = ("statistic", "min", "max", "1 %", "median", "99 %", "outside", "detail")
+    shown = len(headings) - (not any(one.detail for one in facts.measured.distributions))
+    return Table("statistics", caption, headings[:shown], [row[:shown] for row in rows], frozenset(range(1, 7)))
 
 
 def _groups(facts: BuildMetadata) -> Iterator[Table]:
     measured = facts.measured
-    for name, what, groups, caption in (
-        ("lengths", "characters", measured.lengths, "After line edits; kept: by the filter."),
-        ("scripts", "script", measured.scripts, "By the characters that only one script uses."),
-        ("languages", "language", measured.languages, "Guessed from the shares of Han, kana and hangul alone."),
-    ):
-        rows = [(one.name, *one.cells) for one in groups]
-        yield Table(name, caption, (what, "documents", "kept", "share"), rows, frozenset({1, 2, 3}))
+    lengths = [(one.name, *one.cells) for one in measured.lengths]
+    headings: tuple[str, ...] = ("characters", "documents", "kept", "share")
+    yield Table("lengths", "After line edits; kept: by the filter.", headings, lengths, frozenset({1, 2, 3}))
+    labels = [(key, one.name, *one.cells) for key, groups in measured.labels.items() for one in groups]
+    headings = ("statistic", "label", "documents", "kept", "share")
+    yield Table(
+        "labels", "By the statistics that are words; kept: by the filter.", headings, labels, frozenset({2, 3, 4})
+    )
 
 
 def _origins(facts: BuildMetadata) -> Iterator[Table]:

@@ -17,8 +17,9 @@ from corpus.engine.durable import commit
 from corpus.engine.errors import UsageError
 from corpus.engine.run import current
 from corpus.engine.toml import dump, edit, toml_value
+from corpus.filters.rules.conditions import OWN
 from corpus.recipe import Recipe
-from corpus.report.explain import comparison, wrap_columns
+from corpus.report.explain import aside, verdict, wrap_columns
 from corpus.report.metadata import limit_text
 from corpus.report.summary import folders, share, size
 from corpus.retune.predict import Example, Prediction, predict
@@ -95,6 +96,8 @@ def next_commands(out: str, thresholds: Thresholds, write: str | None) -> list[s
     sources = thresholds.values.get("sources")
     has_paths = isinstance(sources, list) and all("path" in source for source in sources)
     end = f"--out {target}" if has_paths else f"--input ... --out {target}"
+    if any("entry_point" in rule for rule in thresholds.values.get("filter", {}).get(OWN, [])):
+        end += " --allow-code"
     if write is not None:
         return [f"python -m corpus run --recipe {shlex.quote(write)} {end}"]
     commands = []
@@ -128,7 +131,8 @@ def _lines(out: str, prediction: Prediction, thresholds: Thresholds, write: str 
         if changed or rule.dropped_before != rule.dropped_after:
             limit = f"{old_limit} -> {new_limit}" if changed else old_limit
             old, new = rule.dropped_before, rule.dropped_after
-            yield f"  {rule.rule:<{RULE_WIDTH}}{old:>12,}{new:>12,}{new - old:>+12,}  {limit}"
+            line = f"  {rule.rule:<{RULE_WIDTH}}{old:>12,}{new:>12,}{new - old:>+12,}  {limit}"
+            yield f"{line} {aside(rule.detail)}".rstrip()
     yield ""
     yield (
         f"{prediction.kept_anew:,} documents come in, {prediction.dropped_anew:,} go, "
@@ -151,7 +155,7 @@ def _lines(out: str, prediction: Prediction, thresholds: Thresholds, write: str 
 
 
 def _example(one: Example) -> Iterator[str]:
-    verdict = comparison(one.value, one.limit.bound, one.limit.threshold)
-    yield f"  {one.ordinal}  {one.limit.key}: {verdict}  {one.url or one.id}"
+    found = verdict({**one.limit.as_json(), "value": one.value})
+    yield f"  {one.ordinal}  {one.limit.key}: {found}  {one.url or one.id}"
     if one.excerpt:
         yield from (f"      {line}" for line in wrap_columns(one.excerpt))

@@ -20,6 +20,7 @@ from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.stage import Folder, shard_name
 from corpus.engine.storage import File
 from corpus.filters.decide import PASSES, Limit, first_failed, limits
+from corpus.filters.measure import stored
 from corpus.report import ledger
 from corpus.report.rows import column_names, read_row
 from corpus.retune.thresholds import Thresholds
@@ -46,9 +47,10 @@ class Amount:
 
 @dataclass(frozen=True)
 class RuleChange:
-    """One statistic's limits and the documents that they drop first, before and after."""
+    """One range of a statistic and the documents that it drops first, before and after."""
 
     rule: str
+    detail: str  # its reason and its condition, in words
     limits_before: Mapping[str, float]
     limits_after: Mapping[str, float]
     dropped_before: int
@@ -84,7 +86,7 @@ class Prediction:
     def as_json(self) -> dict[str, Any]:
         """A JSON value."""
         return asdict(self) | {
-            name: [asdict(one) | {"limit": one.limit._asdict()} for one in getattr(self, name)]
+            name: [asdict(one) | {"limit": one.limit.as_json()} for one in getattr(self, name)]
             for name in ("examples_kept", "examples_dropped")
         }
 
@@ -143,14 +145,16 @@ class _Count:
 
     def __init__(self, old: Sequence[Limit], new: Sequence[Limit]) -> None:
         self._old, self._new = old, new
-        self._keys = list(dict.fromkeys(limit.key for limit in (*old, *new)))
+        self._keys = list(dict.fromkeys(key for limit in (*old, *new) for key in limit.keys))
+        self._ranges = list(dict.fromkeys((limit.key, limit.detail) for limit in (*old, *new)))
         self._places = [
-            np.array([*(self._keys.index(limit.key) for limit in tried), PASSES]) for tried in (old, new)
-        ]  # the statistic of each limit; index -1 is PASSES
+            np.array([*(self._ranges.index((limit.key, limit.detail)) for limit in tried), PASSES])
+            for tried in (old, new)
+        ]  # the range of each limit; index -1 is PASSES
         self._numbers = dict.fromkeys(self._keys, 0)  # values that are numbers
         self.measured = 0
         self.before, self.after = np.zeros(3, np.int64), np.zeros(3, np.int64)
-        self._dropped_before, self._dropped_after = (np.zeros(len(self._keys) + 1, np.int64) for _ in range(2))
+        self._dropped_before, self._dropped_after = (np.zeros(len(self._ranges) + 1, np.int64) for _ in range(2))
         self.num_kept_anew = self.num_dropped_anew = self.num_by_another = 0
         self.kept_anew: list[_Chosen] = []
         self.dropped_anew: list[_Chosen] = []
@@ -169,7 +173,7 @@ class _Count:
 
     def add(self, shard: str, table: pa.Table, sampled: Ints) -> None:
         """Judge one row group; `sampled` are the rows of the shard that samples tell of."""
-        measured = {key: np.asarray(table[key].to_numpy(), np.float64) for key in self._keys}
+        measured = stored(table, self._keys)
         for key, values in measured.items():
             self._numbers[key] += int(np.count_nonzero(~np.isnan(values)))
         was = first_failed(measured, self._old, table.num_rows)
@@ -182,12 +186,12 @@ class _Count:
         self.measured += table.num_rows
         self.before += size[:, passed].sum(axis=1)
         self.after += size[:, passes].sum(axis=1)
-        old_key, new_key = self._places[0][was], self._places[1][now]
-        self._dropped_before += np.bincount(old_key + 1, minlength=len(self._keys) + 1)
-        self._dropped_after += np.bincount(new_key + 1, minlength=len(self._keys) + 1)
+        old_range, new_range = self._places[0][was], self._places[1][now]
+        self._dropped_before += np.bincount(old_range + 1, minlength=len(self._ranges) + 1)
+        self._dropped_after += np.bincount(new_range + 1, minlength=len(self._ranges) + 1)
         self.num_kept_anew += int((~passed & passes).sum())
         self.num_dropped_anew += int((passed & ~passes).sum())
-        self.num_by_another += int((~passed & ~passes & (old_key != new_key)).sum())
+        self.num_by_another += int((~passed & ~passes & (old_range != new_range)).sum())
 
         rows = table["row"].to_numpy().astype(np.int64)
         priority = ledger.priorities(shard, rows)
@@ -213,18 +217,21 @@ class _Count:
         Raises:
             UsageError: names them.
         """
-        missing = [key for key, numbers in self._numbers.items() if self.measured and not numbers]
+        known = {key for limit in self._old for key in limit.keys}  # nobody asks anew
+        missing = [key for key, numbers in self._numbers.items() if self.measured and not numbers and key not in known]
         if missing:
             raise UsageError(f"this build did not measure {', '.join(missing)}. {NEW_RUN}")
 
     def rule_changes(self) -> Iterator[RuleChange]:
-        """One line a statistic with a rule before or after, in the order of the rules."""
-        for index, key in enumerate(self._keys):
+        """One line a range before or after, in the order of the rules."""
+        for index, (key, detail) in enumerate(self._ranges):
             old, new = (
-                {limit.bound: limit.threshold for limit in tried if limit.key == key}
+                {limit.bound: limit.threshold for limit in tried if (limit.key, limit.detail) == (key, detail)}
                 for tried in (self._old, self._new)
             )
-            yield RuleChange(key, old, new, int(self._dropped_before[index + 1]), int(self._dropped_after[index + 1]))
+            yield RuleChange(
+                key, detail, old, new, int(self._dropped_before[index + 1]), int(self._dropped_after[index + 1])
+            )
 
 
 def _describe(samples: Mapping[str, File], documents: Folder | None, chosen: Sequence[_Chosen]) -> Iterator[Example]:

@@ -79,7 +79,7 @@ def answer(payload: bytes) -> bytes:
     except RecordError as error:
         return _pack(Answer(error=(error.kind, str(error))))
     except (ElementTree.ParseError, LookupError, ValueError, AssertionError) as error:  # of parsers, on what is no text
-        return _pack(Answer(error=(request.kind, f"{type(error).__name__}: {error}"[:200])))
+        return _pack(Answer(error=(request.kind, type(error).__name__)))  # its words may quote the file
     except DAMAGE as error:
         return _pack(Answer(error=("corrupt", f"{request.kind}: {type(error).__name__}")))
 

@@ -1,10 +1,10 @@
-"""Sources with their files, and how files are packed into tasks so that a new file changes one task and no other.
+"""Sources with their files, and how files are packed into tasks so that a new file changes its own task.
 
 Files stand in the order of their labels. A pack ends behind a file whose hash says so, with a chance that grows with
 its size (content-defined chunking, Muthitacharoen et al. 2001, section 3.1); one that is larger than `task_bytes` is
-cut where hashes are least. So a file that comes in or goes changes its own pack, and at most splits it or joins it to
-its neighbour: no function of the inputs alone can do with less, but one task a file. A task is called by its source and
-its first file, not by a number.
+cut where hashes are least. So a file that comes in or goes changes its own pack, and seldom a neighbour, where it moves
+a cut: no function of the inputs alone can do with less, but one task a file. A task is called by its source and its
+first file, not by a number.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import Any
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
+from corpus.engine.inputs import LeftOut, common_labels, list_inputs
 from corpus.engine.stage import Task
-from corpus.engine.storage import File, LeftOut, common_labels, list_inputs, open_stream
+from corpus.engine.storage import File, open_stream
 from corpus.sources import can_be_cut
 from corpus.sources.compression import magic_of
 from corpus.sources.config import InputConfig, SourcesConfig

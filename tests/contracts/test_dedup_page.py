@@ -8,12 +8,13 @@ import shlex
 import shutil
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from corpus.__main__ import main
 from corpus.dedup import DedupConfig
-from corpus.dedup.config import ContaminationConfig
+from corpus.dedup.config import ContaminationConfig, EvaluationSet
 from corpus.dedup.records import RECORD_DTYPE
 from corpus.dedup.text.keys import KEY_DTYPE
 from corpus.engine.config import parse
@@ -82,7 +83,7 @@ def test_the_recipe_is_mixed(place: Path, monkeypatch: pytest.MonkeyPatch, capsy
     ranks, items, section = blocks(PAGE, "toml")
     assert parse(DedupConfig, tomllib.loads(ranks)["dedup"], PAGE).prefer_sources == ("paper", "wiki*")
     assert parse(DedupConfig, tomllib.loads(items)["dedup"], PAGE).contamination == ContaminationConfig(
-        files=("eval/*/test.jsonl", "exam.txt")
+        files=("eval/*/test.jsonl", "exam.txt"), sets=get_args(EvaluationSet)
     )
     Path("mixed.toml").write_text('extends = "web_zh"\n' + section)
     inputs = "--input '202[56]/*.jsonl' --set 'dedup.keep=\"all_with_size\"'"

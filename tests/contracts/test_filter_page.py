@@ -81,6 +81,19 @@ def test_the_lists_and_policies_are_those_described(place: Path, monkeypatch: py
     assert judge.apply(["某某网址：" + document(6)]).table["blocklist.blocklist_words"].to_pylist() == [1]
 
 
+def test_the_conditions_and_the_rules_of_ones_own_judge(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    code = "\n".join(f"result_{line} = compute(values, {line})" for line in range(30))
+    ended = load("conditions.toml").apply([code, "a" * 500]).table
+    assert ended["detail"][0].as_py() == "where characters.latin_ratio >= 0.4 and lines.num_lines >= 20"
+    assert (ended["threshold"].to_pylist(), ended["detail"][1].as_py()) == ([0.02, 0.08], None)
+    numbers = "\n".join(str(pow(7, power, 10**40)) for power in range(80, 85))
+    texts = [document(1, 40) + "\n送彩金" * 3, f"{document(2)}\n{numbers}", document(3)]
+    rows = load("rules.toml").apply(texts).table.select(["rule", "detail"]).to_pylist()
+    assert [row["rule"] for row in rows] == ["rules.casino", "rules.numbers", None]
+    assert rows[1]["detail"] == "mostly numbers; where length.num_chars >= 200"
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("made")
 @pytest.mark.parametrize("command", [line for line in commands(PAGE) if "-m corpus filter" in line])

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(600)
 RUN = """
 import resource, sys
 from unittest import mock
-from corpus.engine import storage
+from corpus.engine.inputs import list_inputs
 from corpus.engine.errors import WenhaiError
 from corpus.engine.run import run_stages
 from tests.corpus.engine.toy import Joined, Lines
@@ -35,7 +35,7 @@ if __name__ == "__main__":
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
-        run_stages([Lines(tuple(storage.list_inputs([sys.argv[1]]))), Joined()], sys.argv[2], workers=2)
+        run_stages([Lines(tuple(list_inputs([sys.argv[1]]))), Joined()], sys.argv[2], workers=2)
     except WenhaiError as error:
         print(error)
         sys.exit(error.exit_code)

@@ -22,12 +22,12 @@ from tests.faults.conftest import Disk
 pytestmark = pytest.mark.timeout(600)
 RUN = """
 import sys
-from corpus.engine import storage
+from corpus.engine.inputs import list_inputs
 from corpus.engine.run import run_stages
 from tests.corpus.engine.toy import Joined, Lines
 from tests.faults.conftest import Disk
 if __name__ == "__main__":
-    run_stages([Lines(tuple(storage.list_inputs([sys.argv[1]]))), Joined()], sys.argv[2], workers=2)
+    run_stages([Lines(tuple(list_inputs([sys.argv[1]]))), Joined()], sys.argv[2], workers=2)
 """
 
 

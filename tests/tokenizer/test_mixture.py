@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import WenhaiError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
-from corpus.engine.storage import fetch, list_inputs
+from corpus.engine.storage import fetch
 from tests.tokenizer.test_stages import RECIPE, Texts, digests, identity, shards_of
 from tests.tokenizer.texts import documents
 from tokenizer.build import stages

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.engine.errors import UsageError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.run import run_stages
-from corpus.engine.storage import list_inputs
 from tests.tokenizer.texts import LINES, documents
 from tokenizer import sources
 from tokenizer.config import TokenizerConfig

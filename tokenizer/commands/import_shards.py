@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from corpus.engine import durable, storage
 from corpus.engine.cli import add_executor_arguments, cluster_address
 from corpus.engine.errors import UsageError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.progress import Progress
 from corpus.engine.run import RUN_NAME, read_run, run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
@@ -238,7 +239,7 @@ def _files(prefix: str) -> tuple[File, ...]:
         raise UsageError(
             f"{prefix}.loss: which tokens count in the loss cannot be imported. Put it elsewhere to go without."
         )
-    return tuple(file for suffix in suffixes for file in storage.list_inputs([prefix + suffix]))
+    return tuple(file for suffix in suffixes for file in list_inputs([prefix + suffix]))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from corpus.document import read_table
 from corpus.engine.errors import UsageError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.run import current
-from corpus.engine.storage import list_inputs
 from corpus.sources import Record, SourcesConfig, read
 
 

@@ -19,12 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from corpus.dedup.config import ContaminationConfig
+from corpus.dedup.contamination.built_in import digest
 from corpus.dedup.contamination.items import read_items, short_name
 from corpus.dedup.contamination.overlap import find, load_index
 from corpus.dedup.text.fold_table import fold_digest
 from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, count_documents, fate_table, read_batches, write_shard
+from corpus.engine.inputs import list_inputs
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
-from corpus.engine.storage import File, fetch, list_inputs
+from corpus.engine.storage import File, fetch
 
 RULE = "contamination.share"
 
@@ -49,11 +51,13 @@ class ContaminationStage(Stage):
         characters."""
         values = self.contamination.model_dump(include={"ngram", "action"})
         values |= {"fold": fold_digest(), "files": [short_name(file.url) for file in self.inputs()]}
+        if self.contamination.sets:
+            values["sets"] = [*self.contamination.sets, digest()]
         return values | {"rules": [[RULE, None, self.contamination.max_share]]}
 
     def inputs(self) -> tuple[File, ...]:
         """The evaluation files, each in the fingerprint by its contents."""
-        return tuple(list_inputs(self.contamination.files))
+        return tuple(list_inputs(self.contamination.files)) if self.contamination.files else ()
 
     def check_items(self) -> None:
         """Read the evaluation files once, before a build does anything; raises as `read_items`."""
@@ -69,7 +73,7 @@ class ContaminationStage(Stage):
     def run(self, task: Task, out: Output) -> Counts:
         """Judge row group by row group."""
         settings = self.contamination
-        index = load_index(task.inputs[1:], settings.ngram)
+        index = load_index(task.inputs[1:], settings.ngram, settings.sets)
         counts = Counts(extra={"contaminated": 0})
         if task.params["first"]:  # once in the sums of all tasks
             counts.extra |= {"items": len(index.names), "items_too_short": index.too_short}

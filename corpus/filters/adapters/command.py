@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="batches judged at a time (default: 1)")
     parser.add_argument("--pii-only", action="store_true", help="only mask personal data: no rules, no other edits")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=VALUE", help="override a recipe's value")
+    parser.add_argument("--allow-code", action="store_true", help="run the entry points that [[filter.rules]] name")
     add_examples(
         parser,
         """
@@ -42,7 +43,7 @@ def main(arguments: argparse.Namespace) -> None:
         raise UsageError("--input and --out belong together; without both, JSONL is read from stdin.")
     if arguments.threads < 1:
         raise UsageError("--threads: at least 1.")
-    judge = load(arguments.recipe, arguments.set)
+    judge = load(arguments.recipe, arguments.set, allow_code=arguments.allow_code)
     if arguments.pii_only:
         if arguments.statistics:
             raise UsageError("--pii-only measures no statistics; leave --statistics out.")

@@ -22,6 +22,7 @@ import zstandard
 
 from corpus.engine import durable, storage
 from corpus.engine.errors import DiskError, UsageError, WenhaiError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.storage import File
 from corpus.filters import Filter, Verdicts
 from corpus.filters.adapters.parquet import RowGroups, filter_parquet
@@ -110,7 +111,7 @@ def _named(patterns: Sequence[str], options: Options) -> dict[str, File]:
     for pattern in patterns:
         base = _base(pattern)
         _check_folders(pattern, base, options)
-        for file in storage.list_inputs([pattern]):
+        for file in list_inputs([pattern]):
             name = os.path.relpath(file.url, base) if base else file.url.rsplit("/", 1)[-1]
             if not NAMES.search(name):
                 skipped += 1

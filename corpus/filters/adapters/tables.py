@@ -24,7 +24,13 @@ from corpus.filters.columns import storable
 
 VERDICT_COLUMN = "filter_verdict"  # what is added to a dropped document
 REASON = pa.struct(
-    [("rule", pa.string()), ("value", pa.float64()), ("threshold", pa.float64()), ("bound", pa.string())]
+    [
+        ("rule", pa.string()),
+        ("value", pa.float64()),
+        ("threshold", pa.float64()),
+        ("bound", pa.string()),
+        ("detail", pa.string()),
+    ]
 )
 
 Batch = TypeVar("Batch")

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,10 @@ from corpus.engine.compiled import kernel
 from corpus.engine.config import Strict
 from corpus.engine.errors import UsageError
 from corpus.filters.statistic import Batch, Floats, Ints, statistic
+from corpus.filters.statistics.length import HAN_CLASSES
 from corpus.kernels.code_points import decode
 from corpus.kernels.folding import matching_table
-from corpus.kernels.tables import CODE_POINTS
+from corpus.kernels.tables import CLASS_MASK, CODE_POINTS, LATIN, OTHER, class_table
 
 Array = npt.NDArray[Any]
 
@@ -52,6 +53,8 @@ CHARACTER_BITS = np.uint64(21)
 CHARACTER_MASK = np.uint64((1 << 21) - 1)
 BLOCK = 1024  # buckets that wait for their weights: finding them first and loading then is faster than by turns
 
+Characters = Literal["folded", "han", "letters"]  # what n-grams are of, `feature_table`
+
 
 class Header(Strict):
     """What a model file says of itself. `trained` is free: counts, digests of inputs, versions, held-out quality."""
@@ -60,6 +63,7 @@ class Header(Strict):
     orders: tuple[int, ...] = pydantic.Field(min_length=1, strict=False)
     bits: int = pydantic.Field(ge=MIN_BITS, le=MAX_BITS)
     seed: int = pydantic.Field(ge=0, lt=1 << 63)
+    characters: Characters = "folded"
     unit: float = pydantic.Field(gt=0, le=MAX_NATS)  # a weight of 1 in the file, in nats
     bias: tuple[Annotated[float, pydantic.Field(ge=-MAX_NATS, le=MAX_NATS)], ...] = pydantic.Field(
         strict=False
@@ -88,7 +92,8 @@ class Model:
 
     def to_bytes(self) -> bytes:
         """The file."""
-        header = json.dumps(self.header.model_dump(mode="json"), ensure_ascii=False, sort_keys=True)
+        fields = self.header.model_dump(mode="json", exclude_defaults=True)
+        header = json.dumps(fields, ensure_ascii=False, sort_keys=True)
         return MAGIC + header.encode() + b"\n" + self.weights.astype("<i2").tobytes()
 
     def save(self, path: Path) -> None:
@@ -101,8 +106,8 @@ class Model:
         columns = len(self.classes) - 1
         sums = np.zeros((len(offsets) - 1, columns + 1), np.int64)
         score_ngrams(
-            offsets, data, feature_table(), order_mask(header.orders), header.bits, np.uint64(header.seed),
-            self.weights.reshape(-1), columns, sums,
+            offsets, data, feature_table(header.characters), order_mask(header.orders), header.bits,
+            np.uint64(header.seed), self.weights.reshape(-1), columns, sums,
         )  # fmt: skip
         mean = sums[:, :columns] * header.unit / np.maximum(sums[:, columns:], 1)
         return np.hstack((np.zeros((len(mean), 1)), mean + np.array(header.bias)))
@@ -151,33 +156,37 @@ def load_model(path: str) -> Model:
 MAKE_ONE = "Make one: python -m corpus quality train --help"
 
 
-def require_model(model: Model | None, rules: Sequence[str]) -> None:
-    """Refuse rules on statistics that have no model, or whose model has no such class.
+def require_model(model: Model | None, asked: Mapping[str, str]) -> None:
+    """Refuse rules and conditions on statistics that have no model, or whose model has no such class.
+
+    Args:
+        model: the recipe's.
+        asked: the statistics of `MODEL_STATISTICS` that are read, and the rule that reads each.
 
     Raises:
         UsageError: with what to write into the recipe.
     """
-    if model is None and rules:
+    for name, rule in asked.items() if model is None else ():
+        raise UsageError(f'filter.{rule}: quality.{name} needs a model: [filter.quality] model = "path". {MAKE_ONE}')
+    if model is not None and ADVERTISEMENT in asked and ADVERTISEMENT not in model.classes:
         raise UsageError(
-            f"filter.quality.{rules[0]}: a rule on a model's statistic needs a model: [filter.quality] model = "
-            f'"path". {MAKE_ONE}'
-        )
-    if model is not None and ADVERTISEMENT in rules and ADVERTISEMENT not in model.classes:
-        raise UsageError(
-            f"filter.quality.{ADVERTISEMENT}: the model's classes are {', '.join(model.classes)}; "
+            f"filter.{asked[ADVERTISEMENT]}: the model's classes are {', '.join(model.classes)}; "
             "train one with --advertisement, or take the rule out."
         )
 
 
-@lru_cache(maxsize=1)
-def feature_table() -> npt.NDArray[np.uint32]:
-    """uint32[0x20000]: each code point as the model sees it."""
+@lru_cache(maxsize=3)
+def feature_table(characters: Characters = "folded") -> npt.NDArray[np.uint32]:
+    """uint32[0x20000]: each code point as the model sees it; beside Han, or letters of other scripts, all is SPACE."""
     table = matching_table().copy()
+    classes, wanted = class_table() & CLASS_MASK, HAN_CLASSES if characters == "han" else (LATIN, OTHER)
     for code in range(CODE_POINTS):
         if 0xD800 <= code < 0xE000:
             continue
         character = chr(code)
-        if character.isspace():
+        if characters != "folded":
+            table[code] = ord(character.lower()[0]) if classes[code] in wanted and character.isalpha() else SPACE
+        elif character.isspace():
             table[code] = SPACE
         elif character.isdecimal():
             table[code] = ord("0")

@@ -38,17 +38,6 @@ def mean_line_chars(batch: Batch) -> Floats:
     return _of_lines(batch, kernel.LINE_CHARS)
 
 
-@statistic(unit="code points")
-def longest_line_chars(batch: Batch) -> Floats:
-    """Code points of the longest line.
-
-    >>> from corpus.filters import measure
-    >>> measure("lines.longest_line_chars", ["子曰：\\n学而时习之"])
-    array([5.])
-    """
-    return batch.column(kernel.LONGEST_LINE).astype(np.float64)
-
-
 @statistic(unit="share of lines")
 def duplicate_line_ratio(batch: Batch) -> Floats:
     """Lines equal to an earlier line, over all lines. FineWeb-2's cmn_Hani drops above 0.287.
@@ -96,16 +85,16 @@ def ellipsis_line_ratio(batch: Batch) -> Floats:
 
 
 @statistic(unit="share of lines")
-def terminal_line_ratio(batch: Batch) -> Floats:
-    """Lines that end in 。！？…；：!?.;: (closing quotes and brackets may follow), over all lines.
+def stop_line_ratio(batch: Batch) -> Floats:
+    """Lines whose very last character is one of 。！？!?.｡, over all lines: FineWeb's rule, to the letter.
 
     FineWeb-2's cmn_Hani keeps from 0.106.
 
     >>> from corpus.filters import measure
-    >>> measure("lines.terminal_line_ratio", ["子曰：“学而时习之。”\\n首页"])
+    >>> measure("lines.stop_line_ratio", ["子曰：“学而时习之。”\\n不亦说乎？"])
     array([0.5])
     """
-    return _of_lines(batch, kernel.TERMINAL_LINES)
+    return _of_lines(batch, kernel.STOP_LINES)
 
 
 @statistic(unit="share of characters")
@@ -119,33 +108,12 @@ def terminal_char_ratio(batch: Batch) -> Floats:
     return _of_characters(batch, kernel.TERMINAL_LINE_CHARS)
 
 
-@statistic(unit="share of lines")
-def short_line_ratio(batch: Batch) -> Floats:
-    """Lines of fewer than 10 code points, over all lines. Menus are made of them; so are poems.
-
-    >>> from corpus.filters import measure
-    >>> measure("lines.short_line_ratio", ["首页\\n登录\\n学而时习之，不亦说乎？"]).round(3)
-    array([0.667])
-    """
-    return _of_lines(batch, kernel.SHORT_LINES)
-
-
-@statistic(unit="share of characters")
-def short_line_char_ratio(batch: Batch) -> Floats:
-    """Code points of lines of fewer than 10, over those of all lines.
-
-    >>> from corpus.filters import measure
-    >>> measure("lines.short_line_char_ratio", ["首页\\n登录\\n学而时习之，不亦说乎？"]).round(3)
-    array([0.267])
-    """
-    return _of_characters(batch, kernel.SHORT_LINE_CHARS)
-
-
 @statistic(unit="share of characters")
 def label_char_ratio(batch: Batch) -> Floats:
-    """Code points of lines of fewer than 30 that end in a Han character, over those of all lines: menus, headlines.
+    """Code points of labels, over those of all lines: menus, headlines.
 
-    Verse has short lines too, but ends them in ，。！？, and the short lines of code end in Latin letters or brackets.
+    A label is a line of fewer than 30 that ends in a Han character, holds no Chinese mark, is a third Han or more, and
+    is no item of a list, row of a table, code or formula. Verse without marks has such lines, too.
 
     >>> from corpus.filters import measure
     >>> measure("lines.label_char_ratio", ["首页\\n登录\\n床前明月光，\\n疑是地上霜。"]).round(3)
@@ -155,24 +123,10 @@ def label_char_ratio(batch: Batch) -> Floats:
 
 
 @statistic(unit="share of lines")
-def counting_line_ratio(batch: Batch) -> Floats:
-    """Entries that differ from the line before in digits only, over all lines: chapter lists, calendars, printed
-    tables.
-
-    An entry is a line of fewer than 100 code points that holds a digit and does not end like a sentence.
-
-    >>> from corpus.filters import measure
-    >>> measure("lines.counting_line_ratio", ["第1章\\n第2章\\n第10章\\n学而时习之"])
-    array([0.5])
-    """
-    return _of_lines(batch, kernel.COUNTED_LINES)
-
-
-@statistic(unit="share of lines")
 def like_line_ratio(batch: Batch) -> Floats:
-    """Entries (as above) that have the shape of the line before, over all lines: dated headlines, prices, downloads.
+    """Entries that have the shape of the line before, over all lines: dated headlines, prices, downloads.
 
-    A shape is the line with each run of Han, of Latin letters and of digits as one sign. Lines without a digit do not
+    An entry is a line of fewer than 100 code points that holds a digit and does not end like a sentence. A shape is the line with each run of Han, of Latin letters and of digits as one sign. Lines without a digit do not
     count: every couplet has the shape of the one before. Good pages have 0.00 to 0.26, articles with tables up to 0.34.
 
     >>> from corpus.filters import measure
@@ -180,14 +134,3 @@ def like_line_ratio(batch: Batch) -> Floats:
     array([0.25])
     """
     return _of_lines(batch, kernel.LIKE_LINES)
-
-
-@statistic(unit="code points")
-def mean_sentence_chars(batch: Batch) -> Floats:
-    """Code points of lines over sentences, which end at 。！？!?…｡ or with their line. Prose has 15 to 90, verse 8 to 20.
-
-    >>> from corpus.filters import measure
-    >>> measure("lines.mean_sentence_chars", ["学而时习之。不亦说乎？\\n子曰"]).round(2)
-    array([4.33])
-    """
-    return share(batch.column(kernel.LINE_CHARS), batch.column(kernel.NUM_SENTENCES))

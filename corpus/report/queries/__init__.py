@@ -12,7 +12,8 @@ COLUMNS = {
     "value": "what the rule measured; of a near duplicate the similarity to the one that stays",
     "threshold": "the limit that the value broke",
     "bound": "which limit that is: min or max",
-    "detail": "the error in words; of a duplicate the id of the one that stays; of contamination the item",
+    "detail": "the error in words; of a duplicate the id of the one that stays; of contamination the item; of the "
+    "filter its reason and condition",
     "source": "the name of its source",
     "url": "its address, where it has one",
     "place": "where it was read, as explain takes it: FILE:offset N, FILE!MEMBER:offset N",
@@ -21,5 +22,7 @@ COLUMNS = {
     "position": "the number of its place: of a byte, in tables of a row",
     "shard": "the shard that extraction put it in; NULL for what never became a document",
     "row": "its row in that shard: explain takes SHARD:ROW",
+    "genre": "prose, verse, code, table, dialogue or list: blocks.genre; NULL for what the filter never read",
+    "variety": "zh-Hans, zh-Hant-TW, yue, lzh, ja, ...: script.variety; NULL for what the filter never read",
     "bytes": "UTF-8 bytes of its text as it is kept, or as the filter left it; NULL where it never got there",
 }

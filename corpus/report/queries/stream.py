@@ -18,8 +18,14 @@ from corpus.engine.stage import Folder, shard_name
 from corpus.report.queries import KEPT
 from corpus.report.summary import FIRST_STAGE, folders
 
-TYPES = {"stage": pa.string()} | {field.name: field.type for field in FATE_SCHEMA} | {"bytes": pa.uint32()}
-BY_ROW = {"place": (FIRST_STAGE, "places", "place"), "bytes": ("filter", "statistics", "text_bytes")}
+MEASURED = {"genre": pa.string(), "variety": pa.string(), "bytes": pa.uint32()}
+TYPES = {"stage": pa.string()} | {field.name: field.type for field in FATE_SCHEMA} | MEASURED
+BY_ROW = {
+    "place": (FIRST_STAGE, "places", "place"),
+    "genre": ("filter", "statistics", "blocks.genre"),
+    "variety": ("filter", "statistics", "script.variety"),
+    "bytes": ("filter", "statistics", "text_bytes"),
+}
 
 
 def stream(out: str, wanted: Collection[str]) -> pa.RecordBatchReader:

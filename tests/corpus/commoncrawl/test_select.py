@@ -17,8 +17,8 @@ from corpus.commoncrawl.config import FetchConfig, HttpConfig, SelectConfig
 from corpus.commoncrawl.index import may_hold, surt_ranges
 from corpus.commoncrawl.select import CcSelectStage, CcSortStage
 from corpus.document import read_table
-from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Folder
 from corpus.engine.storage import File
@@ -36,7 +36,7 @@ def run(out: Path, files: Sequence[File], fetch: FetchConfig | None = None, **op
 
 
 def local(archive: Archive) -> list[File]:
-    return storage.list_inputs([str(archive.folder / name) for name in archive.indexes])
+    return list_inputs([str(archive.folder / name) for name in archive.indexes])
 
 
 def remote(server: Server, archive: Archive) -> list[File]:
@@ -174,7 +174,7 @@ def test_only_columns_that_are_needed_are_read(archive: Archive, server: Server,
 
 def test_an_index_listed_twice_gives_each_capture_once(archive: Archive, out: Path, tmp_path: Path) -> None:
     write_index(tmp_path / "again.parquet", archive.rows)
-    folders = run(out, local(archive) + storage.list_inputs([str(tmp_path / "again.parquet")]))
+    folders = run(out, local(archive) + list_inputs([str(tmp_path / "again.parquet")]))
     assert sorted(found(folders)) == places(archive.wanted())
     assert folders["cc_sort"].counts.dropped == {"duplicate": len(archive.wanted())}
 
@@ -193,7 +193,7 @@ def test_rows_that_point_nowhere_are_errors(archive: Archive, out: Path, tmp_pat
     rows = [row | change for row, change in zip(good, [*bad, {}], strict=True)]
     nullable = pa.schema([field.with_nullable(True) for field in INDEX_SCHEMA])
     write_index(tmp_path / "bad.parquet", rows, schema=nullable)
-    folders = run(out, storage.list_inputs([str(tmp_path / "bad.parquet")]))
+    folders = run(out, list_inputs([str(tmp_path / "bad.parquet")]))
     assert folders["cc_select"].counts.errors == {"place": 6, "too_long": 1}
     assert found(folders) == places(good[7:])
 
@@ -207,25 +207,25 @@ def test_columns_of_other_crawls(archive: Archive, out: Path, tmp_path: Path) ->
     place = table.schema.get_field_index("warc_filename")
     table = table.append_column("subset", subset).set_column(place, "warc_filename", names)
     pq.write_table(table, path)
-    assert sorted(found(run(out, storage.list_inputs([str(path)])))) == places(archive.wanted())
+    assert sorted(found(run(out, list_inputs([str(path)])))) == places(archive.wanted())
     pq.write_table(
         table.drop_columns(["subset"]).append_column("subset", pa.array(["robotstxt"] * table.num_rows)), path
     )
-    assert run(out, storage.list_inputs([str(path)]))["cc_select"].counts.dropped == {"subset": len(archive.rows)}
+    assert run(out, list_inputs([str(path)]))["cc_select"].counts.dropped == {"subset": len(archive.rows)}
     pq.write_table(table.drop_columns(["content_truncated", "content_charset"]), path)
-    assert len(found(run(out, storage.list_inputs([str(path)])))) > len(archive.wanted())
+    assert len(found(run(out, list_inputs([str(path)])))) > len(archive.wanted())
 
 
 def test_files_that_are_no_index(archive: Archive, out: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"url": ["https://example.cn/"]}), path)
     with pytest.raises(WenhaiError, match=r"has no column content_digest.*since CC-MAIN-2018-39"):
-        run(out, storage.list_inputs([str(path)]))
+        run(out, list_inputs([str(path)]))
     whole = (archive.folder / archive.indexes[0]).read_bytes()
     for data in (b"no parquet at all", whole[:-300], whole[:3000] + bytes(200) + whole[3200:]):
         path.write_bytes(data)
         with pytest.raises(WenhaiError, match=r"cannot be read as an index file in Parquet"):
-            run(out, storage.list_inputs([str(path)]))
+            run(out, list_inputs([str(path)]))
 
 
 def test_an_index_file_that_goes_away(archive: Archive, server: Server, out: Path) -> None:

@@ -17,8 +17,8 @@ from corpus.commoncrawl.http import Http
 from corpus.commoncrawl.select import CcSelectStage, CcSortStage
 from corpus.commoncrawl.stages import CcFetchStage, CcFilesStage
 from corpus.document import read_table
-from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder
 from corpus.sources import SourcesConfig
@@ -37,7 +37,7 @@ def stages(
 ) -> list[Any]:
     names = index or [str(archive.folder / name) for name in archive.indexes]
     select = SelectConfig()
-    files = tuple(storage.list_inputs(names))
+    files = tuple(list_inputs(names))
     return [
         CcSelectStage(files, select, fetch, http),
         CcSortStage(select, fetch),

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
 
 from corpus.__main__ import main
-from corpus.dedup.config import ContaminationConfig, DedupConfig
+from corpus.dedup.config import ContaminationConfig, DedupConfig, EvaluationSet
+from corpus.dedup.contamination import built_in
 from corpus.dedup.contamination.overlap import MAX_ITEMS, build_index, find, load_index
 from corpus.dedup.contamination.stage import RULE, ContaminationStage
 from corpus.dedup.near.signing import SignaturesStage
 from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.run import run_stages
-from corpus.engine.storage import list_inputs
 from tests.corpus.dedup.build import Feed, Result
 from tests.corpus.texts import document, write_records
+from tools import evaluation_sets
 
 ITEM = "这趟列车晚点了四十分钟，站台上的人却没有一个抱怨，因为大家都知道山里下了大雪。"
 TRADITIONAL = "這趟列車晚點了四十分鐘，站臺上的人卻沒有一個抱怨，因為大家都知道山裡下了大雪。"
@@ -34,8 +36,8 @@ def column(*texts: str) -> pa.Array:
     return pa.array(texts, pa.large_string())
 
 
-def clean(path: Path, items: Path, texts: list[str], **values: Any) -> Result:
-    config = ContaminationConfig(files=(str(items),), **values)
+def clean(path: Path, items: Path | None, texts: list[str], **values: Any) -> Result:
+    config = ContaminationConfig(files=(str(items),) if items else (), **values)
     stages = [
         Feed((tuple(texts[:2]), tuple(texts[2:]))),
         ContaminationStage(config),
@@ -141,3 +143,61 @@ def test_an_item_of_many_documents_is_named(tmp_path: Path, capsys: pytest.Captu
     assert len(said) == 1 and "items.txt line 1 was found in 11 documents" in said[0]
     page = (tmp_path / "out" / "report.md").read_text()
     assert "| 11 | a template? |" in page and "| 10 |  |" in page
+
+
+def test_shipped_sets_are_found_and_named_without_their_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [document(seed, 1) for seed in range(40)]
+    for name in ("agieval", "cmmlu"):
+        folder = tmp_path / "sets" / name
+        folder.mkdir(parents=True)
+        rows = texts[:20] if name == "agieval" else texts[20:]
+        (folder / "a.jsonl").write_text("".join(f'{{"question": "{row}"}}\n' for row in rows), encoding="utf-8")
+    out = tmp_path / "sets.table"
+    monkeypatch.setattr("sys.argv", ["x", "--folder", str(tmp_path / "sets"), "--out", str(out)])
+    evaluation_sets.main()
+    written = out.read_bytes()
+    evaluation_sets.main()
+    assert out.read_bytes() == written and texts[0].encode() not in written
+    monkeypatch.setattr(built_in, "table_bytes", lambda: written)
+    index = load_index.__wrapped__((), 10, ("agieval", "cmmlu"))
+    found = find(column(document(99), "前言。" + texts[3] + document(98), texts[25]), index, 10)
+    assert [(match.document, match.item) for match in found if match.share == 1] == [
+        (1, "agieval item 4"),
+        (2, "cmmlu item 6"),
+    ]
+    result = clean(tmp_path, None, [document(99), texts[3], texts[25]], sets=("cmmlu",), max_share=0.75)
+    assert [fate["detail"] for fate in result.table("contamination", "fates").to_pylist()] == ["cmmlu item 6"]
+
+
+def test_shipped_sets_go_with_files_and_change_the_fingerprint(items: Path) -> None:
+    both = ContaminationConfig(files=(str(items),), sets=("c3",))
+    index = load_index.__wrapped__(tuple(list_inputs(both.files)), both.ngram, both.sets)
+    assert index.names[0].startswith("tnews") and index.names[-1].startswith("c3 item ") and index.sizes[-1] >= 4
+    assert find(column(ITEM), index, 10)[0].item == "tnews/test.json id 7 sentence"
+    assert ContaminationStage(both).config() != ContaminationStage(ContaminationConfig(files=both.files)).config()
+    assert ContaminationStage(ContaminationConfig(sets=("c3",))).inputs() == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "words"), [({}, "files = "), ({"sets": ("c3",), "ngram": 13}, "10-grams"), ({"sets": ("ceval",)}, "c3")]
+)
+def test_what_sets_cannot_do_is_refused(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        ContaminationConfig(**values)
+
+
+def test_the_shipped_table_is_whole_and_small() -> None:
+    sets = get_args(EvaluationSet)
+    names, hashes, owners = built_in.read_sets(sets)
+    assert len(names) > 20_000 and len(hashes) == len(owners) > 4 * len(names) and owners[-1] == len(names) - 1
+    assert len(built_in.table_bytes()) < 2_000_000
+
+
+@pytest.mark.parametrize("change", ["cut", "flipped", "empty"])
+def test_a_damaged_set_is_refused_in_words(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = built_in.table_bytes()
+    middle = len(whole) // 2
+    damaged = {"cut": whole[:middle], "flipped": whole[:middle] + b"\xff\x00" * 8 + whole[middle + 16 :], "empty": b""}
+    monkeypatch.setattr(built_in, "table_bytes", lambda: damaged[change])
+    with pytest.raises(WenhaiError, match=r"sets\.table: not the table that was shipped\. Install"):
+        built_in.read_sets(("agieval", "c3", "cmmlu", "gaokao_bench"))

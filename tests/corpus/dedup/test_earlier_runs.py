@@ -15,8 +15,8 @@ from corpus.__main__ import main
 from corpus.dedup.near.earlier import Numbering, check_earlier
 from corpus.document import read_table
 from corpus.engine.errors import UsageError, WenhaiError
-from corpus.engine.prune import unneeded_folders
 from corpus.engine.run import run_stages
+from corpus.prune import unneeded_folders
 from tests.corpus.dedup.earlier import Build, config, out_of, run, stages
 from tests.corpus.dedup.texts import ANALECTS, POEM, TRADITIONAL_POEM
 from tests.corpus.texts import document, write_records

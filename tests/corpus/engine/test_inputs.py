@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corpus.engine.storage import LeftOut, common_labels, list_inputs
+from corpus.engine.inputs import LeftOut, common_labels, list_inputs
 
 
 def found(pattern: Path, left_out: LeftOut | None = None) -> list[str]:

@@ -9,9 +9,9 @@ import pytest
 
 from corpus.engine import durable, storage
 from corpus.engine.errors import LockHeld, WenhaiError
-from corpus.engine.prune import prune, unneeded_folders
 from corpus.engine.run import read_run, run_stages
 from corpus.engine.storage import File
+from corpus.prune import prune, unneeded_folders
 from tests.corpus.engine.toy import Joined, Lines, text_files, tree
 
 

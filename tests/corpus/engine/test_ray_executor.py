@@ -41,7 +41,7 @@ if __name__ == "__main__":
     inputs, out, address, fault, memory_gb = sys.argv[1:]
     resources = {"lines": Resources(memory_gb=float(memory_gb))}
     try:
-        files = tuple(storage.list_inputs([inputs]))
+        files = tuple(list_inputs([inputs]))
         run_stages([Lines(files, fault=fault), Joined()], out, address=address, resources=resources)
     except WenhaiError as error:
         print(error)

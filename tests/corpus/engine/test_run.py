@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from corpus.engine import durable, storage
+from corpus.engine import durable
 from corpus.engine.errors import DiskError, LockHeld, Stopped, UsageError, WenhaiError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.run import current, plan_stages, read_run, run_stages
 from corpus.engine.stage import ConservationError
 from corpus.engine.storage import File
@@ -124,7 +125,7 @@ def test_a_changed_input_reruns_its_task(files: tuple[File, ...], tmp_path: Path
     stamp = path.stat().st_mtime_ns
     path.write_text(path.read_text().replace("行", "列"))
     os.utime(path, ns=(stamp, stamp))  # times say nothing
-    run(tuple(storage.list_inputs([str(path.parent / "*.txt")])), tmp_path / "out")
+    run(tuple(list_inputs([str(path.parent / "*.txt")])), tmp_path / "out")
     assert "列" in Path(current(str(tmp_path / "out"), "lines").files()[3].url).read_text()
 
 
@@ -268,13 +269,13 @@ def test_a_hung_task_is_stopped_at_its_limit(
 
 RUN_TOY = """
 import sys
-from corpus.engine import storage
+from corpus.engine.inputs import list_inputs
 from corpus.engine.errors import WenhaiError
 from corpus.engine.run import run_stages
 from tests.corpus.engine.toy import Joined, Lines
 if __name__ == "__main__":
     try:
-        files = tuple(storage.list_inputs([sys.argv[1]]))
+        files = tuple(list_inputs([sys.argv[1]]))
         run_stages([Lines(files, fault=sys.argv[3]), Joined()], sys.argv[2], workers=2)
     except WenhaiError as error:
         print(error)
@@ -347,11 +348,11 @@ def test_the_plan_stops_at_the_first_incomplete_stage(files: tuple[File, ...], t
 
 def test_inputs_are_listed_once_and_in_order(files: tuple[File, ...], tmp_path: Path) -> None:
     folder = tmp_path / "in"
-    assert [Path(file.url).name for file in storage.list_inputs([str(folder)])] == [f"{i}.txt" for i in range(6)]
+    assert [Path(file.url).name for file in list_inputs([str(folder)])] == [f"{i}.txt" for i in range(6)]
     with pytest.raises(UsageError, match="listed twice"):
-        storage.list_inputs([str(folder / "0.txt"), str(folder / "*.txt")])
+        list_inputs([str(folder / "0.txt"), str(folder / "*.txt")])
     with pytest.raises(UsageError, match="matches no file"):
-        storage.list_inputs([str(folder / "*.gz")])
+        list_inputs([str(folder / "*.gz")])
 
 
 @pytest.mark.parametrize("name", ["news [2024]", "新闻*", "a b"])
@@ -368,19 +369,19 @@ def test_a_folder_may_be_called_what_it_is(tmp_path: Path, name: str) -> None:
         ("**/*.txt", ["[1].txt", "2.txt"]),
         ("deep/[12].txt", ["2.txt"]),
     ]:
-        listed = storage.list_inputs([str(folder / pattern)])
+        listed = list_inputs([str(folder / pattern)])
         assert [Path(file.url).name for file in listed] == found, pattern
 
 
 def test_a_link_keeps_its_name_and_is_the_file_it_points_to(tmp_path: Path) -> None:
     (tmp_path / "blob").write_text("文")
     (tmp_path / "news.jsonl").symlink_to(tmp_path / "blob")
-    assert [Path(file.url).name for file in storage.list_inputs([str(tmp_path / "news.jsonl")])] == ["news.jsonl"]
+    assert [Path(file.url).name for file in list_inputs([str(tmp_path / "news.jsonl")])] == ["news.jsonl"]
     with pytest.raises(UsageError, match="blob: listed twice"):
-        storage.list_inputs([str(tmp_path)])
+        list_inputs([str(tmp_path)])
     (tmp_path / os.fsdecode(b"\xce\xc4")).touch()
     with pytest.raises(UsageError, match="not UTF-8"):
-        storage.list_inputs([str(tmp_path)])
+        list_inputs([str(tmp_path)])
 
 
 def test_copies_of_remote_files_do_not_outlive_their_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,7 +389,7 @@ def test_copies_of_remote_files_do_not_outlive_their_task(tmp_path: Path, monkey
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     fsspec.filesystem("memory").pipe_file("/in/0.txt", "第一行之文".encode())
-    files = tuple(storage.list_inputs(["memory://in/*.txt"]))
+    files = tuple(list_inputs(["memory://in/*.txt"]))
     run_stages([Lines(files), Joined()], "memory://copies", workers=0)
     assert current("memory://copies", "joined").counts.documents_out == 1
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]

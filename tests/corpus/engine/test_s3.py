@@ -20,6 +20,7 @@ import pytest
 
 from corpus.engine import scratch, storage, store_lock
 from corpus.engine.errors import DiskError, LockHeld
+from corpus.engine.inputs import list_inputs
 from corpus.engine.run import run_stages
 from corpus.report.verify import verify
 from tests.corpus.engine.test_run import wait_for
@@ -129,7 +130,7 @@ def promised(found: dict[str, str]) -> dict[str, str]:
 
 def test_the_same_bytes_as_on_a_disk(store: Store, tmp_path: Path, own_scratch: Path) -> None:
     text_files(tmp_path / "in", ("\n".join(f"第{index}卷第{line}行" for line in range(20)) for index in range(4)))
-    files = tuple(storage.list_inputs([f"file://{tmp_path}/in"]))
+    files = tuple(list_inputs([f"file://{tmp_path}/in"]))
     for out in (str(tmp_path / "local"), f"file://{tmp_path}/url", "s3://bucket/toy"):
         run_stages([Lines(files), Joined()], out, workers=0)
     assert promised(tree(tmp_path / "url")) == promised(tree(tmp_path / "local"))
@@ -149,7 +150,7 @@ def test_what_another_process_writes_is_seen_at_once(store: Store) -> None:
     assert storage.names(folder, ".json") == ["a.json", "b.json"] and len(storage.sizes(folder)) == 2
     store.client.delete_object(Bucket="bucket", Key="listing/b.json")
     assert not storage.exists(f"{folder}/b.json") and storage.names(folder, ".json") == ["a.json"]
-    assert [file.url for file in storage.list_inputs([folder])] == [f"{folder}/a.json"]
+    assert [file.url for file in list_inputs([folder])] == [f"{folder}/a.json"]
     storage.remove_tree(folder)
     assert storage.sizes(folder) == {}
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from corpus.engine import durable, prune, running, stage, storage, store_lock
+from corpus import prune
+from corpus.engine import durable, running, stage, storage, store_lock
 from corpus.engine.errors import LockHeld
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Output, Task

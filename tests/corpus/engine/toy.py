@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from corpus.engine import storage
 from corpus.engine.errors import DiskError, SetupError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
@@ -34,7 +35,7 @@ def text_files(folder: Path, texts: Iterable[str]) -> tuple[File, ...]:
     folder.mkdir()
     for index, text in enumerate(texts):
         (folder / f"{index}.txt").write_text(text)
-    return tuple(storage.list_inputs([str(folder)]))
+    return tuple(list_inputs([str(folder)]))
 
 
 def numbered_files(folder: Path, num: int) -> tuple[File, ...]:

@@ -47,12 +47,14 @@ def test_verdicts_carry_rule_value_threshold_and_all_statistics(web_zh: Filter) 
     assert verdicts.kept.tolist() == [verdict.kept for verdict in verdicts]
     first, menu, empty = list(verdicts)[:3]
     assert first == Verdict(True, None, None, None, None, TEXTS[0])
-    assert (menu.rule, menu.bound) == ("characters.wide_punctuation_ratio", "min")
+    assert (menu.rule, menu.bound) == ("characters.punctuation_per_han", "min")
     assert empty == Verdict(False, "length.num_chars", 0.0, 50.0, "min", "")
     row = verdicts.table.to_pylist()[1]
     assert row[menu.rule] == menu.value  # and the others are stored too
     assert row["lines.label_char_ratio"] > 0.9
-    assert all(entry.optional or isinstance(row[key], float) for key, entry in STATISTICS.items())
+    assert all(
+        entry.optional or isinstance(row[key], str if entry.labels else float) for key, entry in STATISTICS.items()
+    )
 
 
 def test_the_first_failing_rule_of_the_recipe_names_the_verdict(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from corpus.document import DOCUMENT_SCHEMA, document_id
 from corpus.filters import load
 from corpus.filters.decide import first_failed
 from corpus.filters.filter import Filter
+from corpus.filters.measure import stored
 from corpus.filters.samples import ANYWHERE, NEAREST, SPREAD, Sampler
 from tests.corpus.texts import document
 
@@ -40,8 +41,8 @@ def samples(judge: Filter, table: pa.Table, cut: int) -> pa.Table:
     for start in range(0, table.num_rows, cut):
         part = table.slice(start, cut)
         verdicts = judge.apply(part).table
-        measured = {limit.key: verdicts[limit.key].to_numpy() for limit in judge.limits}
-        sampler.add(part, verdicts, first_failed(measured, judge.limits, part.num_rows))
+        measured = stored(verdicts, {limit.key for limit in judge.limits})
+        sampler.add(part, verdicts, measured, first_failed(measured, judge.limits, part.num_rows))
     return sampler.table()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from corpus.filters import measure
-from corpus.filters.site_talk import load_words
+from corpus.filters import load, measure
+from corpus.filters.site_talk import CORE_FLAG, load_words
 from tests.corpus.texts import document
 
 KEY = "blocklist.site_talk_ratio"
@@ -51,7 +51,29 @@ def test_time_is_linear() -> None:
 
 def test_the_list_is_well_formed() -> None:
     words = load_words()
-    assert len(words.groups) > 1000 and set(words.weights.tolist()) == {1, 2, 4} and words.groups.max() < 16
+    assert (words.weights > 0).sum(axis=1).min() > 300 and words.groups.max() < 16
+    assert set(words.weights[0].tolist()) == {0, 1, 2, 4} and set((words.weights[1] % CORE_FLAG).tolist()) == {
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+    }
+
+
+def test_a_dead_page_is_told_by_what_it_says_and_an_article_about_such_pages_is_none() -> None:
+    dead = [
+        "404\n抱歉，您訪問的頁面不存在\n返回首頁",
+        "安全验证\n您的访问过于频繁，请输入验证码后继续访问。\n换一张",
+        "用户登录\n用户名\n密码\n忘记密码？\n立即注册",
+        "此文章为付费内容，请购买后阅读全文。",
+        "本網站使用cookies以提升使用體驗，繼續瀏覽即表示您同意我們使用cookies。\n同意",
+    ]
+    share = measure("blocklist.dead_page_ratio", [*dead, f"{dead[0]}\n{ARTICLE}", ARTICLE, "", "首页\n登录"])
+    assert (share[:5] > 0.9).all() and share[5] < 0.05 and not share[6:].any()
+    assert [verdict.rule for verdict in load("web_zh").apply([dead[4] * 2, dead[4] + ARTICLE])] == [
+        "blocklist.dead_page_ratio", None]  # fmt: skip
 
 
 def test_good_pages_have_hardly_any(test_data: Path) -> None:

@@ -85,8 +85,8 @@ def test_a_shard(tmp_path: Path) -> None:
     columns = ("row", "rule", "bound", "shard", "place", "detail")
     assert [tuple(fate[name] for name in columns) for fate in fates.to_pylist()] == [
         (11, "length.num_chars", "min", "00003-00", None, None),
-        (12, "characters.wide_punctuation_ratio", "min", "00003-00", None, None),
-        (14, "characters.wide_punctuation_ratio", "min", "00003-00", None, None),
+        (12, "characters.punctuation_per_han", "min", "00003-00", None, None),
+        (14, "characters.punctuation_per_han", "min", "00003-00", None, None),
     ]  # fmt: skip
     assert fates["url"].to_pylist() == [None, "https://example.org/2", "https://example.org/4"]
     assert statistics["row"].to_pylist() == [10, 11, 12, 13, 14, 15]
@@ -96,7 +96,7 @@ def test_a_shard(tmp_path: Path) -> None:
     assert statistics["lines.label_char_ratio"].to_pylist()[2] > 0.9  # measured although another rule decided
     assert counts == {
         "length.num_chars": 1,
-        "characters.wide_punctuation_ratio": 2,
+        "characters.punctuation_per_han": 2,
         "edited.boilerplate.editor": 1,
         "edited.personal.mobile": 1,
         "edited.normalize.white_space": 1,
@@ -131,4 +131,4 @@ def test_an_empty_shard_and_one_where_nothing_is_kept(tmp_path: Path) -> None:
 def test_the_configuration_names_what_changes_bytes() -> None:
     config = FilterStage(load("web_zh", ["filter.length.num_chars.min=51"]).config).config()
     assert config["statistics"] == list(STATISTICS)
-    assert config["rules"][0][:2] == ["length.num_chars", 51.0]
+    assert config["rules"][2][:2] == ["length.num_chars", 51.0]

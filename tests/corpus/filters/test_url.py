@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from corpus.engine.errors import UsageError
-from corpus.filters import load
-from corpus.filters.url_rules import UrlRules
+from corpus.engine.errors import UsageError, WenhaiError
+from corpus.filters import load, url_rules
+from corpus.filters.url_rules import UrlRules, pack_hosts
 from tests.corpus.texts import document
 
 
@@ -102,3 +104,41 @@ def test_a_list_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("a" * 300, encoding="utf-8")
     with pytest.raises(UsageError, match="line 1: 300 characters"):
         load("web_zh", [f'filter.url.hosts=["{tmp_path}/long.txt"]'])
+
+
+def test_a_shipped_list_has_its_hosts_and_all_below_and_no_site_of_everybody() -> None:
+    urls = UrlRules(("mine.example",), (), ("gambling", "porn", "scam"))
+    assert [urls.is_blocked_host(host) for host in ("bet.188bet.com", "WWW.xvideos.com.", "a.mine.example")] == [
+        True
+    ] * 3
+    common = "blog.sina.com.cn blogspot.com github.io com.cn cn zhihu.com tieba.baidu.com qq.com lofter.com pixnet.net"
+    assert not any(urls.is_blocked_host(host) or urls.is_blocked_host(f"x.{host}") for host in common.split())
+    assert not UrlRules((), (), ("porn",)).is_blocked_host("188bet.com")
+    assert pickle.loads(pickle.dumps(urls)).digest == urls.digest != UrlRules(("mine.example",)).digest
+
+
+def test_a_packed_list_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = {f"host{i}.example.com" for i in range(1000)}
+    (tmp_path / "some.hosts").write_bytes(pack_hosts(hosts))
+    monkeypatch.setattr("corpus.filters.url_rules.FOLDER", tmp_path)
+    urls = UrlRules((), (), ("some",))
+    assert all(map(urls.is_blocked_host, hosts)) and not urls.is_blocked_host("example.com")
+
+
+def test_web_zh_drops_pages_of_listed_hosts() -> None:
+    table = pa.table(
+        {"text": [document(1, 30)] * 3, "url": ["https://m.188bet.com/a", "https://news.cn/188bet.com", None]}
+    )
+    assert load("web_zh").apply(table).table["rule"].to_pylist() == ["url.blocked", None, None]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-40], lambda data: b"", lambda data: data[:99] + b"\0" * 9 + data[108:]]
+)
+def test_a_damaged_list_is_refused_in_words(
+    damage: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.hosts").write_bytes(damage(pack_hosts(f"{number}.example" for number in range(999))))
+    monkeypatch.setattr(url_rules, "FOLDER", tmp_path)
+    with pytest.raises(WenhaiError, match=r"mine\.hosts: not the list that was shipped\. Install"):
+        url_rules.load_lists.__wrapped__(("mine",))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from corpus.filters.measure import measure
 from corpus.filters.resources import built_in
 from corpus.filters.statistic import Batch
-from corpus.kernels import code_points, line_kernel, repetition_kernel, tables
+from corpus.kernels import block_kernel, code_points, line_kernel, repetition_kernel, tables
 from tests.examples import examples
 
 LETTERS = '図広锟斤拷烫锛ÖÐ天地玄黄宇宙洪荒學説abZ19，。、；：！？…·-•\n \t\u3000。。"”)𠮷é\ue000\ufffdあア한👍'
@@ -117,11 +117,6 @@ def is_entry(line: str) -> bool:
     )
 
 
-def counting(line: str) -> list[str] | None:
-    signs = ["#" if class_of(c) == tables.DIGIT else c for c in line]
-    return [s for i, s in enumerate(signs) if s != "#" or i == 0 or signs[i - 1] != "#"] if is_entry(line) else None
-
-
 def shape(line: str) -> list[str] | None:
     signs = ["汉" if is_han(c) else {tables.LATIN: "a", tables.DIGIT: "0"}.get(class_of(c), c) for c in line]
     return (
@@ -130,13 +125,27 @@ def shape(line: str) -> list[str] | None:
 
 
 def mojibake_chars(text: str) -> int:
-    high = re.findall("[À-ÖØ-öø-ÿ]{4,}", text)
+    high = re.findall("[À-ÖØ-öø-ÿ]{4,}", text) + re.findall("[À-ÖØ-öø-ÿ][¡-¿]", text)
     ends = [text[max(0, i - 2) : i + 1] for i in range(len(text))]
     return (
         sum(map(len, high))
         + 2 * sum(c in "锛銆鈥" for c in text)
         + 3 * sum(end in ("锟斤拷", "烫烫烫", "屯屯屯") for end in ends)
     )
+
+
+def glosses(text: str) -> int:
+    found = 0
+    for i, c in enumerate(text):
+        if c in "(（" and i >= 2 and is_han(text[i - 1]) and 0x3400 <= ord(text[i - 2]) < 0xA000:
+            letters = "".join(itertools.takewhile(lambda d: class_of(d) == tables.LATIN, text[i + 1 :]))
+            end = text[i + 1 + len(letters) : i + 2 + len(letters)]
+            found += len(letters) <= 6 and not letters.isascii() and end in (")", "）")
+    return found
+
+
+ENTITY = r"&(?:nbsp|amp|lt|gt|quot|[lr]dquo|#[0-9A-Za-z]{1,7});"
+ESCAPES = rf"{ENTITY}|\\u[4-9][0-9A-Fa-f]{{3}}"
 
 
 def line_oracle(text: str) -> dict[str, int]:
@@ -157,20 +166,21 @@ def line_oracle(text: str) -> dict[str, int]:
         return dots >= 3
 
     terminal = [line for line in lines if is_terminal(line)]
-    short = [line for line in lines if len(line) < line_kernel.SHORT_BELOW]
     return {
         "num_lines": len(lines),
         "line_chars": sum(map(len, lines)),
-        "longest": max(map(len, lines), default=0),
         "duplicates": len(duplicates),
         "duplicate_chars": sum(map(len, duplicates)),
         "bullets": sum(line[0] in tables.BULLET_MARKS for line in lines),
-        "terminal": len(terminal),
+        "stop": sum(line[-1] in "。！？!?｡." for line in lines),
         "terminal_chars": sum(map(len, terminal)),
         "ellipsis": sum(map(is_ellipsis, lines)),
-        "label_chars": sum(len(line) for line in lines if len(line) < line_kernel.LABEL_BELOW and is_han(line[-1])),
+        "escaped": sum(map(len, re.findall(ESCAPES, text))),
+        "functions": sum(flags_of(c) & tables.FUNCTION != 0 for c in text),
+        "half_marks": sum(is_han(a) and b in ",.!?:;" for a, b in itertools.pairwise(text))
+        - sum(line[0] in tables.BULLET_MARKS and class_of(line[0]) == tables.WIDE_PUNCTUATION for line in lines),
         "stray": sum(
-            c in tables.STOP_MARKS and all(b in tables.STOP_MARKS for b in line[:i].rstrip()[-1:])
+            c in tables.STOP_MARKS and any(b in tables.STOP_MARKS for b in line[:i].rstrip()[-1:])
             for line in lines
             for i, c in enumerate(line)
         ),
@@ -179,47 +189,45 @@ def line_oracle(text: str) -> dict[str, int]:
             for i in range(1, len(text) - 1)
         ),
         "longest_run": max((len(list(run)) for c, run in itertools.groupby(text) if not c.isspace()), default=0),
-        "sentences": sum(len(sentences(line)) for line in lines),
         "ends": sum(sum(ended for ended in sentences(line)) for line in lines),
-        "counted": sum(a is not None and a == b for a, b in itertools.pairwise(map(counting, lines))),
         "like": sum(a is not None and a == b for a, b in itertools.pairwise(map(shape, lines))),
         "mojibake": mojibake_chars(text),
+        "glosses": glosses(text),
         "japanese": sum(flags_of(c) & tables.JAPANESE != 0 for c in text),
-        "short": len(short),
-        "short_chars": sum(map(len, short)),
     }
 
 
 COLUMNS = {
     "num_lines": line_kernel.NUM_LINES,
     "line_chars": line_kernel.LINE_CHARS,
-    "longest": line_kernel.LONGEST_LINE,
     "duplicates": line_kernel.DUPLICATE_LINES,
     "duplicate_chars": line_kernel.DUPLICATE_LINE_CHARS,
     "bullets": line_kernel.BULLET_LINES,
-    "terminal": line_kernel.TERMINAL_LINES,
+    "stop": line_kernel.STOP_LINES,
     "terminal_chars": line_kernel.TERMINAL_LINE_CHARS,
     "ellipsis": line_kernel.ELLIPSIS_LINES,
-    "label_chars": line_kernel.LABEL_LINE_CHARS,
+    "escaped": line_kernel.ESCAPED_CHARS,
+    "functions": line_kernel.FUNCTION_HAN,
+    "half_marks": line_kernel.HALF_MARKS,
     "stray": line_kernel.STRAY_MARKS,
     "isolated": line_kernel.ISOLATED_LATIN,
     "longest_run": line_kernel.LONGEST_RUN,
-    "sentences": line_kernel.NUM_SENTENCES,
     "ends": line_kernel.SENTENCE_ENDS,
-    "counted": line_kernel.COUNTED_LINES,
     "like": line_kernel.LIKE_LINES,
     "mojibake": line_kernel.MOJIBAKE_CHARS,
+    "glosses": line_kernel.PINYIN_GLOSSES,
     "japanese": line_kernel.JAPANESE_HAN,
-    "short": line_kernel.SHORT_LINES,
-    "short_chars": line_kernel.SHORT_LINE_CHARS,
 }
 
 
 DENSE = st.text(st.sampled_from("天天地。！？”锟斤拷烫 \nÖ"), max_size=60)
+GLOSSED = st.lists(
+    st.sampled_from(("业(yè)", "専業（fā）", "é¸", "一双(shuāng)", "双(shuāngg)", "(", "ā", "业")), max_size=12
+).map("".join)
 ENTRIES = st.text(st.sampled_from("第1２3章 a,\n"), max_size=40)
 
 
-@given(st.lists(st.one_of(TEXTS, DENSE, ENTRIES), max_size=5))
+@given(st.lists(st.one_of(TEXTS, DENSE, ENTRIES, GLOSSED), max_size=5))
 @examples(300)
 def test_lines_and_classes_equal_plain_python(texts: list[str]) -> None:
     measured = batch(texts).lines
@@ -232,16 +240,34 @@ def test_lines_and_classes_equal_plain_python(texts: list[str]) -> None:
 
 def test_column_names_do_not_collide_with_constants() -> None:
     assert len({*COLUMNS.values()}) == len(COLUMNS)
-    assert (line_kernel.SHORT_BELOW, line_kernel.LABEL_BELOW) == (10, 30)
-    assert max(line_kernel.JAPANESE_HAN, *COLUMNS.values()) + 1 == line_kernel.NUM_LINE_COLUMNS
+    assert line_kernel.LABEL_BELOW == 30
+    assert max(COLUMNS.values()) + 1 == line_kernel.BLOCKS
+    assert line_kernel.BLOCKS + block_kernel.NUM_BLOCK_COLUMNS == line_kernel.NUM_LINE_COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [
+        ("天" * 29, 29),
+        ("天" * 30, 0),
+        ("首页。", 0),
+        ("新闻，体育", 0),
+        ("Excel 教程", 0),
+        ("Word 教程大全", 9),
+        ("- 首页", 0),
+        ("3. 首页", 0),
+    ],
+)
+def test_labels(line: str, label: int) -> None:
+    columns = [line_kernel.LABEL_LINE_CHARS, line_kernel.LINE_CHARS]
+    assert batch([f"{line}\n他说，好的。"]).lines[0, columns].tolist() == [label, len(line) + 6]
 
 
 def test_entries_are_short() -> None:
     assert line_kernel.ENTRY_BELOW == 100
     for length, twins in ((99, 1), (100, 0)):
         text = "1" + "天" * (length - 1) + "\n2" + "天" * (length - 1)
-        columns = [line_kernel.COUNTED_LINES, line_kernel.LIKE_LINES]
-        assert batch([text]).lines[0, columns].tolist() == [twins, twins]
+        assert batch([text]).lines[0, line_kernel.LIKE_LINES] == twins
 
 
 def test_many_lines() -> None:

@@ -29,6 +29,7 @@ class Doc:
     value: float | None = 100.0  # of STATISTIC
     cluster_size: int = 1
     survivor: bool = True
+    variety: str | None = "zh-Hans"
 
     @property
     def id(self) -> bytes:
@@ -53,7 +54,11 @@ class Measured(Stage):
     def run(self, task: Task, out: Output) -> Counts:
         docs = [one for doc in self.shards[task.params["shard"]] for one in (replace(doc, value=-1.0), doc)]
         table = pa.table(
-            {"row": pa.array(range(len(docs)), pa.uint32()), STATISTIC: pa.array([d.value for d in docs], pa.float64())}
+            {
+                "row": pa.array(range(len(docs)), pa.uint32()),
+                STATISTIC: pa.array([d.value for d in docs], pa.float64()),
+                "script.variety": pa.array([d.variety for d in docs], pa.string()),
+            }
         )
         with out.create(f"statistics/{task.name}.parquet", rows=len(docs)) as path:
             write_table(path, table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +179,20 @@ def test_sources_without_number_are_added_up_in_bounded_memory(tmp_path: Path, m
     assert wholes(held) == wholes(every)
     assert [one.name for one in held[:5]] == [one.name for one in every[:5]]
     assert top_groups(held)[-1].documents == 100 - (TOP_GROUPS - 1)
+
+
+def test_shares_by_a_label(tmp_path: Path) -> None:
+    varieties = ("zh-Hans", "zh-Hant-TW", "zh-Hant-HK", "yue", None)
+    docs = [replace(doc, variety=varieties[doc.number % 5]) for doc in DOCS]
+    shares = {"zh-Hant*": 0.5, "yue": 0.0, "*": 0.5}
+    result = mix(tmp_path, [docs[:150], [], docs[150:]], config(by="variety", shares=shares))
+    groups = [one for one in read_groups(result.folders["mixture"]) if one.kind == "script.variety"]
+    copied = {one.name: one.copied_bytes for one in groups}
+    assert sorted(copied) == sorted(["zh-Hans", "zh-Hant-TW", "zh-Hant-HK", "yue", "not measured"])
+    assert copied["yue"] == 0
+    whole = sum(doc.num_bytes for doc in docs)
+    assert (copied["zh-Hant-TW"] + copied["zh-Hant-HK"]) / whole == pytest.approx(0.5, abs=0.05)
+    assert sum(one.documents for one in groups) == len(docs)
+    assert result.copies == mix(tmp_path / "one", [docs], config(by="variety", shares=shares)).copies
+    with pytest.raises(UsageError, match=r"some labels have none"):
+        mix(tmp_path / "less", [docs], config(by="variety", shares={"zh-*": 1.0}))

@@ -9,10 +9,12 @@ import pytest
 
 from corpus.document import write_table
 from corpus.engine.storage import File
+from corpus.filters.decide import Limit
 from corpus.report import distributions
 from corpus.report.distributions import NOT_A_NUMBER, Distribution, Measured, measure
 
 LIMITS = {"length.num_chars": {"min": 50.0, "max": 5000.0}, "a.ratio": {"max": 0.25}, "b.flag": {"max": 0.0}}
+RULES = {key: [Limit(key, *bound) for bound in bounds.items()] for key, bounds in LIMITS.items()}
 DOCUMENTS = 3000
 
 
@@ -39,7 +41,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[File]:
 
 @pytest.fixture(scope="module")
 def measured(files: list[File]) -> Measured:
-    return measure(files, LIMITS)
+    return measure(files, RULES)
 
 
 def named(measured: Measured, name: str) -> Distribution:
@@ -108,8 +110,8 @@ def test_the_kept_and_the_lengths(measured: Measured) -> None:
 
 def test_a_large_corpus_is_sampled_evenly_and_always_alike(files: list[File], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributions, "SAMPLE_ROWS", 600)
-    one, two = measure(files, LIMITS), measure(files, LIMITS)
+    one, two = measure(files, RULES), measure(files, RULES)
     assert one == two
     assert 500 < one.sampled < 700
     assert len(named(one, "c.score").places) == one.sampled
-    assert named(one, "c.score").below == named(measure(files, LIMITS), "c.score").below  # counts are of all
+    assert named(one, "c.score").below == named(measure(files, RULES), "c.score").below  # counts are of all

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpus.__main__ import main
+from corpus.filters.quality.variety import LABELS
 from corpus.report.queries import COLUMNS
 from corpus.report.queries.ask import MADE, database
 from corpus.report.summary import funnel
@@ -23,7 +24,7 @@ from tests.corpus.report.build import BROKEN_PLACE, HOSTILE_URL, MAIL, RECORDS, 
 from tests.corpus.report.test_real_build import documents
 
 Capture = pytest.CaptureFixture[str]
-OTHER_THRESHOLD = "filter.length.num_chars.min=200"
+OTHER_THRESHOLD = "filter.length.num_chars={ min = 200 }"
 
 
 def ask(capture: Capture, *words: str) -> list[dict[str, str]]:
@@ -62,6 +63,8 @@ def test_groups_add_up_to_the_funnel(out: str, real: tuple[str, str], capsys: Ca
         sources = ask(capsys, "ledger", built, "--group", "source")
         weights = [int(row["documents"]) * float(row["kept_share"]) for row in sources]
         assert sum(weights) == pytest.approx(told.documents_kept)
+    varieties = [ask(capsys, "ledger", built, "--group", "variety", "--where", "kind = 'kept'") for built in real]
+    assert all({row["variety"] for row in rows} <= set(LABELS) for rows in varieties), varieties
 
 
 def test_every_document_has_its_row(out: str, capsys: Capture) -> None:

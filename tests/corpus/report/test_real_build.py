@@ -93,7 +93,7 @@ def test_the_broken_line_is_explained_by_its_place(real: str) -> None:
 def test_the_report_has_statistics_limits_and_samples(real: str) -> None:
     facts = gather(real)
     judged = {one.name: one for one in facts.measured.distributions if one.limits}
-    assert judged["length.num_chars"].num_below == 1 and judged["length.num_chars"].limits["min"] > 6
+    assert judged["length.num_chars.2"].num_below == 1 and judged["length.num_chars.2"].limits["min"] > 6
     assert any(one.limit.key == "length.num_chars" and one.dropped and one.text == "学而。" for one in facts.samples)
     assert facts.clusters == [("2", 1, 2)]
     page = Path(write_report(real)).read_text(encoding="utf-8")

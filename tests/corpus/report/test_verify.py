@@ -16,6 +16,7 @@ import pytest
 from corpus.__main__ import main
 from corpus.engine import durable, storage
 from corpus.engine.errors import WenhaiError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.run import read_run, run_stages
 from corpus.report.status import render_status, status
 from corpus.report.verify import verify
@@ -174,7 +175,7 @@ def test_to_do_what_a_problem_says_mends_it(tmp_path: Path, stage: str, damage: 
     (tmp_path / "in").mkdir()
     for index in range(3):
         (tmp_path / "in" / f"{index}.txt").write_text("学而时习之\n" * (index + 2))
-    stages = [Lines(tuple(storage.list_inputs([str(tmp_path / "in")]))), Joined()]
+    stages = [Lines(tuple(list_inputs([str(tmp_path / "in")]))), Joined()]
     out = tmp_path / "out"
     run_stages(stages, str(out), workers=0)
     before = tree(out)

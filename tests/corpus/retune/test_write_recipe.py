@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -25,19 +26,21 @@ def test_only_changed_lines_change(tmp_path: Path) -> None:
     path = RECIPES / "web_zh.toml"
     base = load_toml(path)
     values = apply_overrides(
-        base, ["filter.lines.label_char_ratio=off", "filter.length.num_chars.min=80", "dedup.threshold=0.7"]
+        base, ["filter.script.hangul_ratio=off", "filter.length.num_chars.min=80", "dedup.threshold=0.7"]
     )
     target = tmp_path / "mine.toml"
     write_recipe(target, path.read_text(encoding="utf-8"), base, values)
     assert load_toml(target) == values
     old, new = (one.read_text(encoding="utf-8").splitlines() for one in (path, target))
-    changed = [(was, now) for was, now in zip(old, new, strict=False) if was != now]
-    assert [now.split("#")[0].rstrip() for _, now in changed] == [
-        "num_chars = {min = 80, max = 200000}",
-        'label_char_ratio = "off"',
+    changed = [line for line in difflib.ndiff(old, new) if line[0] in "+-" and line[2:]]
+    assert [line.split("#")[0].rstrip() for line in changed if line[0] == "+"] == [
+        "+     { min = 80, max = 200_000 },",
+        '+ hangul_ratio = "off"',
+        "+ [dedup]",
+        "+ threshold = 0.7",
     ]
-    assert all(was.partition("#")[2] == now.partition("#")[2] for was, now in changed)
-    assert new[len(old) :] == ["", "[dedup]", "threshold = 0.7"]
+    was, now = ([line.partition("#")[2] for line in changed if line[0] == sign] for sign in "-+")
+    assert len(was) == 2 and all(was) and was == now[:2]
 
 
 def test_a_recipe_that_extends_another_keeps_doing_so(tmp_path: Path) -> None:

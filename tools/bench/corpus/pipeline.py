@@ -34,6 +34,7 @@ from corpus.engine import run as engine_run
 from corpus.engine import storage
 from corpus.engine.config import parse
 from corpus.engine.errors import UsageError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.stage import Folder, Stage, run_task
 from corpus.recipe import load_recipe
 from corpus.sources.packing import find_sources
@@ -110,7 +111,7 @@ def read_sources(arguments: Namespace) -> list[list[str]]:
     """
     if not arguments.input:
         return [list(read_documents(arguments))]
-    found = [list(read_texts(file.url, arguments.column)) for file in storage.list_inputs(arguments.input)]
+    found = [list(read_texts(file.url, arguments.column)) for file in list_inputs(arguments.input)]
     if not any(found):
         raise UsageError(f"{' '.join(arguments.input)}: no text in the field {arguments.column!r}. Give --column.")
     return [texts for texts in found if texts]
@@ -246,7 +247,7 @@ def show_profile(found: Measured) -> None:
 def compare(ours: Measured, folder: Path) -> None:
     """Time the peer on a spread sample of the same documents, with the vocabulary of this build."""
     environment.PIPELINE.install()
-    texts = [text for file in storage.list_inputs([str(folder / "in")]) for text in read_texts(file.url)]
+    texts = [text for file in list_inputs([str(folder / "in")]) for text in read_texts(file.url)]
     sample, model = folder / "sample.jsonl", engine_run.current(str(folder / "build"), TRAINING).files("model")[0].url
     environment.write_documents(sample, spread(texts, PEER_BYTES))
     found = environment.PIPELINE.run("python_pipeline.py", str(sample), model)

@@ -25,7 +25,8 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 
-from corpus.engine.storage import list_inputs, local_path
+from corpus.engine.inputs import list_inputs
+from corpus.engine.storage import local_path
 from corpus.sources import Record, SourcesConfig, kind_of, read
 from tools.bench.inputs import read_documents, spread
 from tools.bench.peers.environment import READERS

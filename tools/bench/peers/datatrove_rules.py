@@ -1,10 +1,11 @@
 """datatrove's filters on documents, one after another as in a pipeline of its own; runs in the peers' environment.
 
-    python datatrove_rules.py DOCUMENTS.jsonl fineweb2|fineweb
+    python datatrove_rules.py DOCUMENTS.jsonl fineweb2|fineweb|verdicts
 
 `fineweb2`: the steps and values of fineweb-2's configs/cmn_Hani.yml, without those that need downloads. `fineweb`: the
 English pipeline as it comes, told only that the language is Chinese. Reading, writing and loading the dictionary are
-not timed; a document that one step dropped costs the next ones nothing.
+not timed; a document that one step dropped costs the next ones nothing. `verdicts`: whether each step of fineweb2 keeps
+each document.
 """
 
 from __future__ import annotations
@@ -70,8 +71,13 @@ def main(path: str, recipe: str) -> None:
     """Print documents, bytes, CPU seconds, the median rate, kept documents and reasons."""
     with open(path, encoding="utf-8") as file:
         texts = [json.loads(line)["text"] for line in file]
+    if recipe == "verdicts":
+        filters = steps("fineweb2")[:-1]
+        kept = [[step.filter(Document(text=text, id="")) is True for text in texts] for step in filters]
+        print(json.dumps(dict(zip(("repetition", "lines", "words"), kept, strict=True))))
+        return
     load_word_tokenizer(LANGUAGE).word_tokenize("预热一下分词器")
-    rates, seconds, kept = [], 0.0, 0
+    rates, seconds, num_kept = [], 0.0, 0
     reasons: Counter[str] = Counter()
     for part in range(PARTS):
         documents = [Document(text=text, id=str(row)) for row, text in enumerate(texts[part::PARTS])]
@@ -81,7 +87,7 @@ def main(path: str, recipe: str) -> None:
         start = time.process_time()
         for step in pipeline:
             data = step.run(data)
-        kept += sum(1 for _ in data)
+        num_kept += sum(1 for _ in data)
         spent = time.process_time() - start
         seconds += spent
         rates.append(size / 1e6 / spent)
@@ -91,7 +97,7 @@ def main(path: str, recipe: str) -> None:
                     reasons[f"{step.name}: {name[8:]}"] += int(stat.total)
     found: dict[str, Any] = {"documents": len(texts), "bytes": sum(len(text.encode()) for text in texts)}
     found["cpu_seconds"] = seconds
-    found |= {"mb_a_second": statistics.median(rates), "kept": kept, "reasons": dict(reasons.most_common(5))}
+    found |= {"mb_a_second": statistics.median(rates), "kept": num_kept, "reasons": dict(reasons.most_common(5))}
     print(json.dumps(found, ensure_ascii=False))
 
 

@@ -24,8 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+from corpus.engine.inputs import list_inputs
 from corpus.engine.stage import Task, run_task
-from corpus.engine.storage import File, list_inputs
+from corpus.engine.storage import File
 from tokenizer.config import TokenizerConfig
 from tokenizer.encode import TokensStage
 from tokenizer.kernels.encoder import BatchEncoder, batch_encoder

@@ -82,6 +82,7 @@ def test_a_parquet_folder(judge: Filter, tmp_path: Path, monkeypatch: pytest.Mon
         "value": 1.0,
         "threshold": 50.0,
         "bound": "min",
+        "detail": None,
     }
     measured = pq.read_table(statistics / "a/part-0.parquet")
     assert measured["row"].to_pylist() == list(range(60))

@@ -105,7 +105,13 @@ def test_dropped_records_carry_their_verdict_and_are_masked(web_zh: Filter) -> N
     assert first == {
         "text": "短，电话<MOBILE>",
         "id": 7,
-        "filter_verdict": {"rule": "length.num_chars", "value": 15.0, "threshold": 50.0, "bound": "min"},
+        "filter_verdict": {
+            "rule": "length.num_chars",
+            "value": 15.0,
+            "threshold": 50.0,
+            "bound": "min",
+            "detail": None,
+        },
     }
     assert second["filter_verdict"]["value"] == 0.0
 
