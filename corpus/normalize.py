@@ -134,7 +134,9 @@ def _shape_lines(text: str) -> str:
 def _excess_marks() -> re.Pattern[str]:
     codes = (*range(0x20000), *range(0xE0100, 0xE01F0))  # no marks in between
     marks = "".join(character for character in map(chr, codes) if unicodedata.category(character)[0] == "M")
-    return re.compile(f"([{marks}]{{{MAX_MARKS_PER_BASE}}})[{marks}]+")
+    beyond = marks.lstrip("".join(map(chr, range(0x10000))))  # plane 0; `re` compares the others one by one
+    mark = f"(?:[{marks.removesuffix(beyond)}]|(?=[\U00010000-\U0010ffff])[{beyond}])"
+    return re.compile(f"({mark}{{{MAX_MARKS_PER_BASE}}}){mark}+")
 
 
 def _cap_marks(text: str) -> tuple[str, int]:

@@ -18,8 +18,9 @@ import numpy.typing as npt
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
 from corpus.filters.list_file import read_list
+from corpus.filters.site_talk import load_words
 from corpus.filters.statistic import Batch, Floats, share, statistic
-from corpus.kernels.automaton import COVERED_CHARS, DISTINCT_WORDS, MAX_WORD_CHARS, Automaton
+from corpus.kernels.automaton import COVERED_CHARS, DISTINCT_WORDS, MAX_WORD_CHARS, Automaton, Hits
 from corpus.kernels.folding import fold_for_matching, matching_table, skipped_characters
 
 FOLDER = Path(__file__).parent / "lists"
@@ -28,22 +29,32 @@ MAX_WORDS = 200_000
 
 
 class Blocklist:
-    """Folded words, ready to be found in batches."""
+    """Folded words, ready to be found in batches; those of site talk are found in the same pass."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = sorted(set(words))
         if len(self.words) > MAX_WORDS:
             raise UsageError(f"filter.blocklist.lists: {len(self.words):,} words together; at most {MAX_WORDS:,}.")
         self.digest = durable.digest(self.words)
-        self._automaton = Automaton(self.words, matching_table(), skipped_characters(), whole=True)
+        talk = {word: place for place, word in enumerate(load_words().words)}
+        in_both = [word for word in self.words if word in talk]
+        of_talk = in_both + sorted(talk.keys() - set(in_both))
+        every = [word for word in self.words if word not in talk] + of_talk
+        self._measured, self._found = range(len(self.words)), range(len(every) - len(of_talk), len(every))
+        self._talk = np.array([talk[word] for word in of_talk], np.int64)
+        self._automaton = Automaton(every, matching_table(), skipped_characters(), whole=True)
 
     def __reduce__(self) -> tuple[type[Blocklist], tuple[list[str]]]:
         """Sent to other processes as words: the tables of a few take megabytes."""
         return Blocklist, (self.words,)
 
-    def measure(self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """int64[documents, NUM_WORD_COLUMNS]: characters inside words, different words, lines that hold one."""
-        return self._automaton.measure(offsets, data)
+    def measure(
+        self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
+    ) -> tuple[npt.NDArray[np.int64], Hits]:
+        """int64[documents, NUM_WORD_COLUMNS]: characters inside words, different words, lines that hold one; and the
+        words of site talk."""
+        hits, out = self._automaton.find_and_measure(offsets, data, self._found, self._measured)
+        return out, hits._replace(words=self._talk[hits.words])
 
 
 @lru_cache(maxsize=8)

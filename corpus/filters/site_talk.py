@@ -33,9 +33,9 @@ import numpy.typing as npt
 from corpus.engine import durable
 from corpus.engine.compiled import kernel
 from corpus.filters.list_file import read_list
-from corpus.kernels.automaton import Automaton
+from corpus.kernels.automaton import Hits
 from corpus.kernels.code_points import decode
-from corpus.kernels.folding import fold_for_matching, matching_table, skipped_characters
+from corpus.kernels.folding import fold_for_matching
 
 Array = npt.NDArray[Any]
 
@@ -64,9 +64,9 @@ OLD_PAIR = round(1000 * np.log(KIN))
 
 
 class Words(NamedTuple):
-    """The list, compiled."""
+    """The lists, folded."""
 
-    automaton: Automaton
+    words: list[str]
     groups: npt.NDArray[np.int64]  # [2, words]: by list
     weights: npt.NDArray[np.int64]  # [2, words]: 0 where the list has not the word
     digest: str
@@ -89,14 +89,15 @@ def load_words() -> Words:
     weights[1, [weight >= CORE.get(group, CORE_FLAG) for _, (group, weight) in found.values()]] += CORE_FLAG
     constants = [EVIDENCE.tolist(), NEW_PAIR.tolist(), ALONE, CHARS_A_POINT, TITLE_BELOW, TITLE_EVIDENCE, START]
     constants += [*CORE.values(), HEAD_SLACK, KIN, MIN_PAIRS, MAX_KINSHIP, PAIR_BITS, LABEL_BELOW]
-    automaton = Automaton(list(found), matching_table(), skipped_characters(), whole=True)
-    return Words(automaton, groups, weights, durable.digest([sorted(found.items()), constants]))
+    return Words(list(found), groups, weights, durable.digest([sorted(found.items()), constants]))
 
 
-def find_talk(offsets: Array, data: Array, num_chars: Array) -> npt.NDArray[np.int64]:
-    """int64[documents, 3]: characters of site talk, of a dead page's sentences, and of all that is no label."""
+def find_talk(offsets: Array, data: Array, num_chars: Array, hits: Hits) -> npt.NDArray[np.int64]:
+    """int64[documents, 3]: characters of site talk, of a dead page's sentences, and of all that is no label.
+
+    `hits` are of `load_words().words`.
+    """
     words = load_words()
-    hits = words.automaton.find(offsets, data)
     out = np.zeros((len(offsets) - 1, 3), np.int64)
     edges = np.searchsorted(hits.rows, np.arange(len(offsets)))
     groups, weights = (np.take(one, hits.words, axis=1) for one in (words.groups, words.weights))  # contiguous

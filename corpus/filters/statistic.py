@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from corpus.filters.site_talk import find_talk
 from corpus.kernels import line_kernel, repetition_kernel
+from corpus.kernels.automaton import Hits
 from corpus.kernels.tables import class_table
 from corpus.personal_data import PersonalData, find_personal_data
 
@@ -69,14 +70,18 @@ class Batch:
         return self._repetition[1]
 
     @cached_property
+    def _listed(self) -> tuple[Ints, Hits]:
+        return self.resources.blocklist.measure(self.offsets, self.data)
+
+    @property
     def blocklist(self) -> Ints:
         """int64[documents, NUM_WORD_COLUMNS]: characters inside words, different words, lines that hold one."""
-        return self.resources.blocklist.measure(self.offsets, self.data)
+        return self._listed[0]
 
     @cached_property
     def talk(self) -> Ints:
         """int64[documents, 3]: characters of site talk, of a dead page's sentences, and of all that is no label."""
-        return find_talk(self.offsets, self.data, self.num_chars)
+        return find_talk(self.offsets, self.data, self.num_chars, self._listed[1])
 
     @cached_property
     def personal(self) -> PersonalData:

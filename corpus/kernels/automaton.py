@@ -34,12 +34,11 @@ NO_LETTER, IS_LETTER, IS_DIGIT = 0, 1, 2
 # Columns of `measure`.
 COVERED_CHARS, DISTINCT_WORDS, HIT_LINES = range(3)
 NUM_WORD_COLUMNS = 3
-NO_HITS, NO_WORDS = np.empty((4, 0), np.int64), np.empty(0, np.int64)  # where they are not asked for
 
 
 class Hits(NamedTuple):
-    """Occurrences by row, then start, shortest first: byte spans [start, end) of the batch and the index of the
-    word."""
+    """Occurrences by row, then start, shortest first: byte spans [start, end) of the batch and the place of the word
+    among those to find."""
 
     rows: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]
@@ -83,19 +82,27 @@ class Automaton:
 
     def find(self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> Hits:
         """All occurrences of all words in a batch, none across two documents."""
-        capacity = 1024 + int(offsets[-1] - offsets[0]) // BYTES_A_HIT
-        while True:
-            out = np.empty((4, capacity), np.int64)
-            count = _walk(offsets, data, self._tables, out, NO_WORDS, out)
-            if count <= capacity:
-                return Hits(*out[:, :count])
-            capacity = count
+        return self.find_and_measure(offsets, data, range(self._num_words), range(0))[0]
 
     def measure(self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         """int64[documents, NUM_WORD_COLUMNS]: characters inside words (once each), different words, lines with one."""
-        out = np.zeros((len(offsets) - 1, NUM_WORD_COLUMNS), np.int64)
-        _walk(offsets, data, self._tables, NO_HITS, np.full(self._num_words, -1, np.int64), out)
-        return out
+        return self.find_and_measure(offsets, data, range(0), range(self._num_words))[1]
+
+    def find_and_measure(
+        self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], find: range, measure: range
+    ) -> tuple[Hits, npt.NDArray[np.int64]]:
+        """Occurrences of some words, and what others cover, in one pass; the ranges are of places in the words."""
+        capacity = 1024 + int(offsets[-1] - offsets[0]) // BYTES_A_HIT if find else 0
+        while True:
+            hits = np.empty((4, capacity), np.int64)
+            out = np.zeros((len(offsets) - 1, NUM_WORD_COLUMNS), np.int64)
+            last_row = np.full(len(measure), -1, np.int64)
+            count = _walk(
+                offsets, data, self._tables, find.start, find.stop, hits, measure.start, measure.stop, last_row, out
+            )
+            if count <= capacity:
+                return Hits(*hits[:, :count]), out
+            capacity = count
 
 
 def _build(words: Sequence[str], fold: npt.NDArray[np.uint32] | None, skipped: Sequence[int], whole: bool) -> Tables:
@@ -269,10 +276,21 @@ def _word_step(
 
 
 @kernel(leaf=True)
-def _walk(offsets: Array, data: Array, tables: Any, hits: Array, last_row: Array, out: Array) -> int:
-    """Write every occurrence into `hits`, int64[4, capacity], as far as it goes, and return how many there are.
+def _walk(
+    offsets: Array,
+    data: Array,
+    tables: Any,
+    first_found: int,
+    end_found: int,
+    hits: Array,
+    first_measured: int,
+    end_measured: int,
+    last_row: Array,
+    out: Array,
+) -> int:
+    """Write occurrences of the words to find into `hits`, int64[4, capacity], as far as it goes; returns their number.
 
-    Where `last_row` (int64[words], the last row that a word was found in) has any, they are measured into `out`.
+    What the words to measure cover goes into `out`; `last_row` is the last row that each of them was found in.
     """
     symbols, pairs, alphabet, keys, children, word_at, edges, whole = tables
     count = 0
@@ -292,18 +310,19 @@ def _walk(offsets: Array, data: Array, tables: Any, hits: Array, last_row: Array
             while node:
                 word = np.int64(word_at[node])
                 if word >= 0 and _is_whole(data, start, after, first, end, edges[word]):
-                    if count < hits.shape[1]:
-                        hits[0, count] = row
-                        hits[1, count] = start
-                        hits[2, count] = after
-                        hits[3, count] = word
-                    count += 1
-                    if len(last_row):
+                    if first_found <= word < end_found:
+                        if count < hits.shape[1]:
+                            hits[0, count] = row
+                            hits[1, count] = start
+                            hits[2, count] = after
+                            hits[3, count] = word - first_found
+                        count += 1
+                    if first_measured <= word < end_measured:
                         begin = read - 2  # of the pair's first symbol
                         out[row, COVERED_CHARS] += max(0, begin + length - max(begin, covered_to))
                         covered_to = max(covered_to, begin + length)
-                        out[row, DISTINCT_WORDS] += last_row[word] != row
-                        last_row[word] = row
+                        out[row, DISTINCT_WORDS] += last_row[word - first_measured] != row
+                        last_row[word - first_measured] = row
                         if start >= lines_to:
                             out[row, HIT_LINES] += 1
                             lines_to = start

@@ -147,8 +147,8 @@ def left_out(judge: Filter, pages: list[dict[str, Any]], genres: list[dict[str, 
     """What each genre keeps where its own texts had no say in the ranges.
 
     For each genre the recipe is made stricter by the good texts of all others: a range under a condition that fewer
-    than FEW of them fulfil goes, and a limit lies no further beyond the last of them than SLACK of its value. Limits of length stay:
-    how long the labelled pages are was chosen by who collected them.
+    than FEW of them fulfil goes, and a limit lies no further beyond the last of them than SLACK of its value. Limits of length
+    stay: how long the labelled pages are was chosen by who collected them.
     """
     items = [item for item in (*pages, *genres) if item["label"] == "good"]
     measured = stored(judge.apply(pa.table({"text": [item["text"] for item in items]})).table, STATISTICS)

@@ -126,8 +126,9 @@ def label_char_ratio(batch: Batch) -> Floats:
 def like_line_ratio(batch: Batch) -> Floats:
     """Entries that have the shape of the line before, over all lines: dated headlines, prices, downloads.
 
-    An entry is a line of fewer than 100 code points that holds a digit and does not end like a sentence. A shape is the line with each run of Han, of Latin letters and of digits as one sign. Lines without a digit do not
-    count: every couplet has the shape of the one before. Good pages have 0.00 to 0.26, articles with tables up to 0.34.
+    An entry is a line of fewer than 100 code points that holds a digit and does not end like a sentence. A shape is
+    the line with each run of Han, of Latin letters and of digits as one sign. Lines without a digit do not count: every
+    couplet has the shape of the one before. Good pages have 0.00 to 0.26, articles with tables up to 0.34.
 
     >>> from corpus.filters import measure
     >>> measure("lines.like_line_ratio", ["论语 12元\\n大学章句 8元\\n床前明月光，\\n疑是地上霜。"])
