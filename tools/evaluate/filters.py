@@ -1,9 +1,10 @@
 """How well a recipe's filter tells good pages from bad: `python -m tools.evaluate.filters --data FOLDER`.
 
-FOLDER holds labelled/*.jsonl (`text`, `label`, `kind`, `derived`) and text/*.jsonl (`text`). Thresholds are not fitted
-here, so there is nothing to train on folds: the five parts (by a hash of the text) only show how far a share moves from
-one part of the data to another. Intervals are Wilson's at 95 %; documents made from the same source are not quite
-independent, so true intervals are somewhat wider. With --peers, FineWeb-2's recipe and datatrove's own verdicts.
+FOLDER holds labelled/*.jsonl (`text`, `label`, `kind`, `derived`), genres/*.jsonl (`text`, `label`, `domain`) and
+text/*.jsonl (`text`). Thresholds are not fitted here, so there is nothing to train on folds: the five parts (by a hash
+of the text) only show how far a share moves from one part of the data to another. Intervals are Wilson's at 95 %;
+documents made from the same source are not quite independent, so true intervals are somewhat wider. With --peers,
+FineWeb-2's recipe and datatrove's own verdicts.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ STEPS = {  # of FineWeb-2 for Chinese: our statistics in their place
     "words": r"words\.(?:num_words|letter_ratio|stop_words)|lines\.(?:bullet|ellipsis)",
 }
 Z95 = 1.959964  # of a normal distribution, two-sided 95 %
-TARGETS = {"good": 0.97, "bad, real": 0.90, "bad, derived": 0.95, "shuffled_chars": 0.80}
+TARGETS = {"good": 0.99, "bad, real": 0.88, "bad, derived": 0.98, "shuffled_chars": 0.80}
 
 Mask = npt.NDArray[np.bool_]
 Row = list[str]
@@ -134,8 +135,8 @@ def tables(data: Path, recipe: str, judge: Filter, pages: Judged) -> Iterable[tu
         if path.exists():
             chosen = judge if whose == recipe else load(whose)
             yield f"{whose} on {name} (for information)", by_kind(apply_filter(chosen, read_rows(path)), targets=False)
-    if (path := data / "genres/pages.jsonl").exists():
-        genres = [row | {"kind": row["domain"]} for row in read_rows(path)]
+    if paths := sorted((data / "genres").glob("*.jsonl")):
+        genres = [row | {"kind": row["domain"]} for path in paths for row in read_rows(path)]
         yield f"{recipe} on genres", by_kind(apply_filter(judge, genres), targets=False)
         yield "good texts of each genre, as shipped and left out", left_out(judge, pages.items, genres)
     names = sorted(path.stem for path in RECIPES.glob("*.toml") if load_toml(path).keys() & {"filter", "extends"})
@@ -147,8 +148,8 @@ def left_out(judge: Filter, pages: list[dict[str, Any]], genres: list[dict[str, 
     """What each genre keeps where its own texts had no say in the ranges.
 
     For each genre the recipe is made stricter by the good texts of all others: a range under a condition that fewer
-    than FEW of them fulfil goes, and a limit lies no further beyond the last of them than SLACK of its value. Limits of length
-    stay: how long the labelled pages are was chosen by who collected them.
+    than FEW of them fulfil goes, and a limit lies no further beyond the last of them than SLACK of its value. Limits
+    of length stay: how long the labelled pages are was chosen by who collected them.
     """
     items = [item for item in (*pages, *genres) if item["label"] == "good"]
     measured = stored(judge.apply(pa.table({"text": [item["text"] for item in items]})).table, STATISTICS)

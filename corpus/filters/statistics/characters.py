@@ -14,6 +14,7 @@ from corpus.kernels.line_kernel import (
     FUNCTION_HAN,
     HALF_MARKS,
     ISOLATED_LATIN,
+    LINE_CHARS,
     MOJIBAKE_CHARS,
     PINYIN_GLOSSES,
     SENTENCE_ENDS,
@@ -29,16 +30,16 @@ def _ratio(batch: Batch, *classes: int) -> Floats:
 
 @statistic(unit="share of code points")
 def han_ratio(batch: Batch) -> Floats:
-    """Han characters over code points, of what is neither code nor a formula: is what is said said in Chinese?
+    """Han characters over code points of lines, of what is neither code nor a formula: is what is said said in Chinese?
 
     ChineseWebText keeps from 0.30 of the whole, FlagData and others from 0.4: both drop articles with code.
 
     >>> from corpus.filters import measure
     >>> measure("characters.han_ratio", ["学而时习之 abc", "```\\nprint(1)\\n```\\n学而时习之"]).round(3)
-    array([0.556, 0.625])
+    array([0.556, 1.   ])
     """
     code = batch.column(BLOCKS + CODE_CHARS, BLOCKS + FORMULA_CHARS)
-    return share(batch.column(BLOCKS + TEXT_HAN), batch.num_chars - code)
+    return share(batch.column(BLOCKS + TEXT_HAN), batch.column(LINE_CHARS) - code)
 
 
 @statistic(unit="share of Han characters")
