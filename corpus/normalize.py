@@ -136,7 +136,7 @@ def _excess_marks() -> re.Pattern[str]:
     marks = "".join(character for character in map(chr, codes) if unicodedata.category(character)[0] == "M")
     beyond = marks.lstrip("".join(map(chr, range(0x10000))))  # plane 0; `re` compares the others one by one
     mark = f"(?:[{marks.removesuffix(beyond)}]|(?=[\U00010000-\U0010ffff])[{beyond}])"
-    return re.compile(f"({mark}{{{MAX_MARKS_PER_BASE}}}){mark}+")
+    return re.compile(f"({mark}{{{MAX_MARKS_PER_BASE}}}){mark}++")  # possessive: no memory of each mark
 
 
 def _cap_marks(text: str) -> tuple[str, int]:

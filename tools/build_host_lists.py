@@ -55,5 +55,9 @@ if __name__ == "__main__":
         named = {host for file in files.split() for host in read_hosts(folder / file)}
         hosts = {host for host in named - never if "." in host and not host[-1].isdigit()}
         kept = {host for host in hosts if hosts.isdisjoint(parents(host))}
-        durable.write_bytes(FOLDER / f"{category}.hosts", pack_hosts(kept))
-        print(f"{category}: {len(kept):,} hosts; refused: {' '.join(sorted(named & never))}")
+        path = FOLDER / f"{category}.hosts"
+        durable.write_bytes(path, pack_hosts(kept))
+        print(
+            f"{category}: {len(kept):,} hosts, sha256 {durable.sha256_file(path)}; "
+            f"refused: {' '.join(sorted(named & never))}"
+        )

@@ -218,7 +218,8 @@ def merge(base: dict[str, Any], values: dict[str, Any], depth: int) -> dict[str,
 
 
 def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return `values` with `a.b.c=value` assignments applied; a value is read as TOML, else as a plain string."""
+    """Return `values` with `a.b.c=value` assignments applied; a value is read as TOML, else as a plain string, and
+    `off` takes a table out of a list."""
     result = copy.deepcopy(values)
     for override in overrides:
         dotted, equals, text = override.partition("=")
@@ -232,8 +233,12 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
             table = table[place_in(table, name, override)] if isinstance(table, list) else table.setdefault(name, {})
             if not isinstance(table, dict | list):
                 raise UsageError(f"--set {override}: {name} is a value, not a section.")
-        table = default_of(table, key)
-        table[place_in(table, key, override) if isinstance(table, list) else key] = _parse_value(text)
+        table, value = default_of(table, key), _parse_value(text)
+        place: Any = place_in(table, key, override) if isinstance(table, list) else key
+        if isinstance(table, list) and value == "off":
+            del table[place]
+        else:
+            table[place] = value
     return result
 
 

@@ -36,6 +36,14 @@ NO_LOCKS_HERE = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
 TEMPORARY_NAME = re.compile(r"^\..+\.\d+\.[0-9a-f]{8}\.tmp$")
 
 
+def read_shipped(path: Path, sha256: str) -> bytes:
+    """A data file of the package; raises `WenhaiError` where it is not the one that was shipped."""
+    data = path.read_bytes() if path.exists() else b""
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise WenhaiError(f"{path}: not the file that was shipped. Install the package again.")
+    return data
+
+
 @contextmanager
 def commit(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it becomes `path` durably, on an exception it is removed.

@@ -21,7 +21,7 @@ from corpus.filters.list_file import read_list
 from corpus.filters.site_talk import load_words
 from corpus.filters.statistic import Batch, Floats, share, statistic
 from corpus.kernels.automaton import COVERED_CHARS, DISTINCT_WORDS, MAX_WORD_CHARS, Automaton, Hits
-from corpus.kernels.folding import fold_for_matching, matching_table, skipped_characters
+from corpus.kernels.folding import fold_word, matching_table, skipped_characters
 
 FOLDER = Path(__file__).parent / "lists"
 BUILT_IN = ("advertising", "crypto", "gambling", "invoice", "lottery", "porn", "seo")
@@ -51,8 +51,7 @@ class Blocklist:
     def measure(
         self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
     ) -> tuple[npt.NDArray[np.int64], Hits]:
-        """int64[documents, NUM_WORD_COLUMNS]: characters inside words, different words, lines that hold one; and the
-        words of site talk."""
+        """int64[documents, NUM_WORD_COLUMNS]: characters inside words, different words; and the words of site talk."""
         hits, out = self._automaton.find_and_measure(offsets, data, self._found, self._measured)
         return out, hits._replace(words=self._talk[hits.words])
 
@@ -71,7 +70,7 @@ def read_words(name: str) -> list[str]:
     """
     path = FOLDER / f"{name}.txt" if name in BUILT_IN else Path(name)
     hint = f"or one of the built-in lists {', '.join(BUILT_IN)}"
-    return [fold_for_matching(word) for word in read_list(path, "filter.blocklist.lists", MAX_WORD_CHARS, hint)]
+    return list(filter(None, map(fold_word, read_list(path, "filter.blocklist.lists", MAX_WORD_CHARS, hint))))
 
 
 @statistic(unit="share of code points")

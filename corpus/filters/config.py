@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 import pydantic
 
 from corpus.engine.config import BesideRecipe, RecipePath, Strict
-from corpus.engine.errors import UsageError
+from corpus.engine.errors import UsageError, WenhaiError
 from corpus.filters.blocklist import BUILT_IN
 from corpus.filters.decide import Rule, limits
 from corpus.filters.edits import ScriptPolicy
@@ -28,6 +28,8 @@ from corpus.filters.statistic import Statistic
 from corpus.personal_data import KINDS, Kind
 
 EMPTY_RULE = "length.num_chars"
+MAX_RULES = 100  # of one's own
+MAX_RANGES = 32  # of a statistic: each is compared with all before it
 
 
 class Range(Bounds):
@@ -42,7 +44,7 @@ class Range(Bounds):
         return self
 
 
-_RANGES = pydantic.TypeAdapter(tuple[Range, ...])
+_RANGES = pydantic.TypeAdapter(Annotated[tuple[Range, ...], pydantic.Field(max_length=MAX_RANGES)])
 
 
 def _read_allowed(value: Any, handler: pydantic.ValidatorFunctionWrapHandler) -> Any:
@@ -93,12 +95,6 @@ class UrlOptions(Strict):
     paths: tuple[RecipePath, ...] = pydantic.Field(default=(), strict=False)
 
 
-def _without_off(rules: Any) -> Any:
-    if rules == "off":
-        return ()
-    return tuple(rule for rule in rules if rule != "off") if isinstance(rules, list) else rules
-
-
 def _named_apart(rules: tuple[OwnRule, ...]) -> tuple[OwnRule, ...]:
     names = [rule.name for rule in rules]
     if twice := sorted(name for name in names if names.count(name) > 1):
@@ -113,9 +109,9 @@ class Sections(Strict):
     blocklist: BlocklistOptions = BlocklistOptions()
     quality: QualityOptions = QualityOptions()
     url: UrlOptions = UrlOptions()
-    own: Annotated[
-        tuple[OwnRule, ...], pydantic.BeforeValidator(_without_off), pydantic.AfterValidator(_named_apart)
-    ] = pydantic.Field((), alias="rules")
+    own: Annotated[tuple[OwnRule, ...], pydantic.AfterValidator(_named_apart)] = pydantic.Field(
+        (), alias="rules", max_length=MAX_RULES, strict=False
+    )
     words: WordsOptions = WordsOptions()
     _order: tuple[str, ...] = pydantic.PrivateAttr(default=())
     _allow_code: bool = pydantic.PrivateAttr(default=False)  # nothing that a recipe could say
@@ -179,7 +175,10 @@ class Sections(Strict):
                     f"filter.rules.{rule.name}: runs code that is installed here, {rule.entry_point}. Where you trust "
                     "it, give --allow-code."
                 )
-            found[str(rule.entry_point)] = load_function(str(rule.entry_point))
+            try:
+                found[str(rule.entry_point)] = load_function(str(rule.entry_point))
+            except WenhaiError as error:
+                raise UsageError(f"filter.rules.{rule.name}: {error}") from error
         return found
 
 
@@ -193,6 +192,8 @@ def _allowed(key: str, entry: Statistic) -> Any:
             raise ValueError("judges nothing: give min, max or both, or take it out")
         if listed and len(ranges) == 1 and not ranges[0].when:
             raise ValueError("a list of one range without a condition: write the range alone")
+        if listed and not ranges[-1].bounds():
+            raise ValueError("the last range exempts from nothing: no range stands behind it")
         for place, one in enumerate(ranges):
             where = f"range {place}: " if listed else ""
             for name, bound in one.bounds().items():

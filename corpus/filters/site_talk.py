@@ -35,7 +35,7 @@ from corpus.engine.compiled import kernel
 from corpus.filters.list_file import read_list
 from corpus.kernels.automaton import Hits
 from corpus.kernels.code_points import decode
-from corpus.kernels.folding import fold_for_matching
+from corpus.kernels.folding import fold_word
 
 Array = npt.NDArray[Any]
 
@@ -80,7 +80,7 @@ def load_words() -> Words:
         for line in read_list(LISTS / file, "site talk", MAX_LINE_CHARS):
             group, weight, *words = line.split()
             for word in words:
-                places = found.setdefault(fold_for_matching(word), [("", 0), ("", 0)])
+                places = found.setdefault(fold_word(word), [("", 0), ("", 0)])
                 if not places[index][1]:
                     places[index] = group, int(weight)
     names = [sorted({places[index][0] for places in found.values()}) for index in (0, 1)]

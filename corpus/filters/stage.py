@@ -11,7 +11,7 @@ be tried later, looser ones too, without reading text. Memory is one row group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -41,12 +41,6 @@ STATISTICS_SCHEMA = pa.schema(
     ],
     metadata={"wenhai.statistics": "2"},
 )
-SCHEMAS = {
-    "data": DOCUMENT_SCHEMA,
-    "fates": FATE_SCHEMA,
-    "statistics": STATISTICS_SCHEMA,
-    "samples": SAMPLES_SCHEMA,
-}
 
 
 @dataclass(frozen=True)
@@ -79,8 +73,10 @@ class FilterStage(Stage):
         """Filter one shard, row group by row group."""
         config = self.filters.get(key_of(task.name), self.filter)
         judge = _filter(config)
-        own = dict.fromkeys(field for one in (self.filter, *self.filters.values()) for field in own_fields(one.own))
-        schemas = {**SCHEMAS, "statistics": _with(STATISTICS_SCHEMA, own), "samples": _with(SAMPLES_SCHEMA, own)}
+        own = own_fields(config.own)  # a task's files hold what its own rules measure: they are the same in any build
+        schemas = {"data": DOCUMENT_SCHEMA, "fates": FATE_SCHEMA}
+        for kind, schema in (("statistics", STATISTICS_SCHEMA), ("samples", SAMPLES_SCHEMA)):
+            schemas[kind] = pa.schema([*schema, *own], schema.metadata)
         sampler, counts = Sampler(judge.limits, schemas["samples"]), Counts()
         with write_shard(out, task.name, schemas) as (kept, ended, measured, samples):
             for documents in read_batches(fetch(task.inputs[0].url)):
@@ -98,8 +94,6 @@ class FilterStage(Stage):
                 ended.write(
                     fate_table(documents.filter(drop), task.name, **dict(zip(why.column_names, why, strict=True)))
                 )
-                for missing in own.keys() - set(verdicts.schema):
-                    verdicts = verdicts.append_column(missing, pa.nulls(len(verdicts), missing.type))
                 sizes = pc.binary_length(verdicts["text"]).cast(pa.uint32())
                 measured.write(verdicts.append_column("row", documents["row"]).append_column("text_bytes", sizes))
                 values = stored(verdicts, {key for limit in judge.limits for key in limit.keys})
@@ -108,11 +102,6 @@ class FilterStage(Stage):
                 _count(counts, verdicts["rule"], [verdicts["edits"].combine_chunks(), log.column(len(titles))])
             samples.write(sampler.table())
         return counts
-
-
-def _with(schema: pa.Schema, own: Iterable[pa.Field]) -> pa.Schema:
-    """A schema with what the rules of any filter of the stage measure."""
-    return pa.schema([*schema, *own], schema.metadata)
 
 
 @lru_cache(maxsize=4)

@@ -75,7 +75,7 @@ class Batch:
 
     @property
     def blocklist(self) -> Ints:
-        """int64[documents, NUM_WORD_COLUMNS]: characters inside words, different words, lines that hold one."""
+        """int64[documents, NUM_WORD_COLUMNS]: characters inside words, different words."""
         return self._listed[0]
 
     @cached_property

@@ -31,9 +31,9 @@ SKIP = np.uint16(0xFFFF)
 LETTER_FIRST, LETTER_LAST, DIGIT_FIRST, DIGIT_LAST = 1, 2, 4, 8
 NO_LETTER, IS_LETTER, IS_DIGIT = 0, 1, 2
 
-# Columns of `measure`.
-COVERED_CHARS, DISTINCT_WORDS, HIT_LINES = range(3)
-NUM_WORD_COLUMNS = 3
+# Columns of what `find_and_measure` measures.
+COVERED_CHARS, DISTINCT_WORDS = range(2)
+NUM_WORD_COLUMNS = 2
 
 
 class Hits(NamedTuple):
@@ -71,7 +71,7 @@ class Automaton:
     ) -> None:
         """Words are given as they are after `fold` (a code point for each of the first planes).
 
-        `skipped` are code points that may stand between a word's characters; those that a word holds are not skipped.
+        `skipped` are code points that may stand between a word's characters; no word holds one.
         With `whole`, a word's Latin letters or digits at its edge do not count where the text goes on in kind.
 
         Raises:
@@ -84,14 +84,13 @@ class Automaton:
         """All occurrences of all words in a batch, none across two documents."""
         return self.find_and_measure(offsets, data, range(self._num_words), range(0))[0]
 
-    def measure(self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """int64[documents, NUM_WORD_COLUMNS]: characters inside words (once each), different words, lines with one."""
-        return self.find_and_measure(offsets, data, range(0), range(self._num_words))[1]
-
     def find_and_measure(
         self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], find: range, measure: range
     ) -> tuple[Hits, npt.NDArray[np.int64]]:
-        """Occurrences of some words, and what others cover, in one pass; the ranges are of places in the words."""
+        """Occurrences of some words, and what others cover, in one pass; the ranges are of places in the words.
+
+        The second is int64[documents, NUM_WORD_COLUMNS]: characters inside words (once each), and different words.
+        """
         capacity = 1024 + int(offsets[-1] - offsets[0]) // BYTES_A_HIT if find else 0
         while True:
             hits = np.empty((4, capacity), np.int64)
@@ -298,7 +297,6 @@ def _walk(
         first, end = offsets[row], offsets[row + 1]
         i, before, at, read = first, np.uint16(0), first, 0
         covered_to = 0  # in symbols read
-        lines_to = first  # up to here hits are of a line that is counted
         while True:
             start, i, before, at, read = _next_start(data, i, end, symbols, pairs, before, at, read)
             if start < 0:
@@ -323,11 +321,6 @@ def _walk(
                         covered_to = max(covered_to, begin + length)
                         out[row, DISTINCT_WORDS] += last_row[word - first_measured] != row
                         last_row[word - first_measured] = row
-                        if start >= lines_to:
-                            out[row, HIT_LINES] += 1
-                            lines_to = start
-                            while lines_to < end and data[lines_to] != 10:
-                                lines_to += 1
                 node, after = _word_step(data, after, end, symbols, keys, children, alphabet, node)
                 length += 1
     return count

@@ -19,8 +19,8 @@ from corpus.kernels.tables import BULLET, CLASS_MASK, DIGIT, SYMBOL
 PROSE, CODE, FORMULA, TABLE, LIST = range(5)
 
 # Columns of a document's counts, in code points; `count_line` and `end_run` add to them.
-CODE_CHARS, FORMULA_CHARS, TABLE_CHARS, LIST_CHARS, VERSE_CHARS, DIALOGUE_CHARS, TEXT_HAN = range(7)
-NUM_BLOCK_COLUMNS = 7
+CODE_CHARS, FORMULA_CHARS, TABLE_CHARS, LIST_CHARS, VERSE_LINES, METRE_CHARS, DIALOGUE_CHARS, TEXT_HAN = range(8)
+NUM_BLOCK_COLUMNS = 8
 
 # Columns of the state between lines, int64.
 (
@@ -80,7 +80,7 @@ def count_line(
     """
     mark = data[start]
     block = PROSE
-    inline = 0
+    inline = inline_han = 0
     is_fence = (mark == 0x60 or mark == 0x7E) and stop - start >= 3 and data[start + 1] == mark == data[start + 2]
     is_fence = is_fence and han == 0 and (mark == 0x60 or stop - start <= MAX_TILDES)
     if state[FENCE] > 0:
@@ -92,7 +92,7 @@ def count_line(
         state[FENCE] = mark
     elif ascii_marks > 1 or spaces - (start - first) > 1 or 2 * han < length or state[LAST_BLOCK] == CODE:
         indent = start - first if start > first and data[start - 1] < 0x80 else 0  # U+3000 opens a paragraph
-        block, inline = _look(data, state, start, stop, indent, length, han, latin, is_marked)
+        block, inline, inline_han = _look(data, state, start, stop, indent, length, han, latin, is_marked)
     else:
         state[MATH] = state[LAST_CELLS] = state[LAST_COMMAS] = 0
     if block == PROSE and _is_item(data, table, start, stop):
@@ -104,7 +104,8 @@ def count_line(
     elif block == TABLE:
         counts[TABLE_CHARS] += length
     else:
-        counts[FORMULA_CHARS] += min(inline, length)
+        counts[FORMULA_CHARS] += inline
+        counts[TEXT_HAN] -= min(inline_han, han)
         if block == LIST:
             counts[LIST_CHARS] += length
     if block != CODE and block != FORMULA:
@@ -137,16 +138,16 @@ def end_run(counts: Array, state: Array) -> None:
         is_text = VERSE_FUNCTIONS * state[RUN_FUNCTIONS] >= state[RUN_HAN]
         is_metre = mean >= 5 and 9 * state[RUN_EVEN] >= 4 * (lines - 1)  # couplets have half, headlines a fifth
         if is_text or is_metre or 2 * state[RUN_MARKED] >= lines:
-            counts[VERSE_CHARS] += state[RUN_CHARS]
+            counts[VERSE_LINES] += state[RUN_CHARS]
     state[RUN_LINES : RUN_BEFORE + 1] = 0
 
 
 @kernel(leaf=True)
 def _look(
     data: Array, state: Array, start: int, stop: int, indent: int, length: int, han: int, latin: int, is_marked: bool
-) -> tuple[int, int]:
-    """The block of a line that holds ASCII or spaces, and the code points of formulas in it."""
-    pipes = tabs = gaps = commas = quotes = commands = signs = inline = 0
+) -> tuple[int, int, int]:
+    """The block of a line that holds ASCII or spaces, and the code points and the Han of formulas in it."""
+    pipes = tabs = gaps = commas = quotes = commands = signs = inline = inline_han = 0
     opened = -1
     is_formula = False
     dollars = 0
@@ -156,6 +157,7 @@ def _look(
         byte = data[i]
         if is_address:  # its marks are no code
             is_address = 0x21 <= byte <= 0x7A and byte != 0x29
+        if is_address:
             before = byte
             continue
         if byte == 0x3A and i + 2 < stop and data[i + 1] == data[i + 2] == 0x2F:  # ://
@@ -172,7 +174,9 @@ def _look(
             dollars += 1
             if opened >= 0 and i - opened > 1 and before != 0x20:
                 if is_formula and i - opened < MAX_FORMULA_BYTES:
-                    inline += i - opened + 1
+                    for k in range(opened, i + 1):
+                        inline += data[k] & 0xC0 != 0x80
+                        inline_han += data[k] >= 0xE3
                 opened = -1
             elif opened < 0 or before == 0x20:
                 opened = i
@@ -229,24 +233,24 @@ def _look(
         is_display = False
         commands = inline = state[MATH] = 0
     if is_display and 2 * han < length:
-        return FORMULA, 0
+        return FORMULA, 0, 0
     if is_display:
         state[MATH] = 0  # prose: what opened was none, or never closed
     if commands >= 2 and inline == 0 and 3 * han < length < MAX_CELL * commands:
-        return FORMULA, 0
+        return FORMULA, 0, 0
     if pipes >= 2 and (data[start] == 0x7C or pipes >= 3) and signs < pipes:
-        return TABLE, inline
+        return TABLE, 0, 0
     cells = tabs if tabs > 0 else gaps
     is_row = (cells >= 2 or (cells == 1 and state[LAST_CELLS] == 1)) and length < MAX_CELL * (cells + 1)
     state[LAST_CELLS] = cells
     if is_row and data[start] != 0x2A and data[start] != 0x2D and not (signs >= 2 and 4 * han < length):
-        return TABLE, inline
+        return TABLE, 0, 0
     is_row = commas >= 2 and commas == state[LAST_COMMAS] and not is_marked and data[stop - 1] != 0x29
     state[LAST_COMMAS] = commas
     if is_row:
-        return TABLE, inline
+        return TABLE, 0, 0
     if inline > 0:
-        return PROSE, inline
+        return PROSE, inline, inline_han
     mark = data[start]
     last = data[stop - 1]
     signs += mark == 0x7D or mark == 0x40 or last == 0x7B or (last == 0x3A and 0x61 <= mark <= 0x7A)
@@ -254,15 +258,15 @@ def _look(
     is_code_before = state[LAST_BLOCK] == CODE
     if han == 0 and latin > 0:
         if MAX_SIGN_GAP * signs >= length or (is_code_before and last != 0x2E) or indent >= CODE_INDENT:
-            return CODE, 0
+            return CODE, 0, 0
     elif han == 0:
         if is_code_before and length <= 8:
-            return CODE, 0
+            return CODE, 0, 0
     elif latin > 0 and signs >= 2 and 4 * han < length:
-        return CODE, 0
+        return CODE, 0, 0
     elif mark == 0x3C and last == 0x3E and data[start + 1] in (0x6C, 0x6D, 0x73):  # <link <meta <script
-        return CODE, 0
-    return PROSE, 0
+        return CODE, 0, 0
+    return PROSE, 0, 0
 
 
 @kernel(leaf=True)

@@ -69,6 +69,15 @@ def skipped_characters() -> tuple[int, ...]:
     return (*map(ord, SEPARATORS), *(code for first, end in _SYMBOL_RANGES for code in range(first, end)))
 
 
+def fold_word(word: str) -> str:
+    """A word of a list as `Automaton` looks for it: folded, without what is skipped in texts.
+
+    >>> fold_word("E-Mail"), fold_word("某*某"), fold_word("★")
+    ('email', '某某', '')
+    """
+    return "".join(character for character in fold_for_matching(word) if ord(character) not in skipped_characters())
+
+
 def fold_for_matching(text: str) -> str:
     """The folded view of one string, as long as it was.
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from corpus.engine.compiled import kernel
-from corpus.kernels.block_kernel import NUM_BLOCK_COLUMNS, NUM_STATE_COLUMNS, PROSE, VERSE_CHARS, count_line, end_run
+from corpus.kernels.block_kernel import METRE_CHARS, NUM_BLOCK_COLUMNS, NUM_STATE_COLUMNS, PROSE, count_line, end_run
 from corpus.kernels.code_points import Array, code_point_class, decode, mix, slots_for
 from corpus.kernels.tables import (
     ASCII_PUNCTUATION,
@@ -41,7 +41,7 @@ from corpus.kernels.tables import (
 LABEL_BELOW = 30  # code points: a headline or an entry of a menu is below this
 ENTRY_BELOW = 100  # an entry of a list is below this
 HASH_FACTOR = 0x9E3779B97F4A7C15
-MIN_CLAUSES = 4  # of one metre: a quatrain; twice as many of 4 or 6 Han, as entries of menus have
+MIN_CLAUSES = 4  # of one metre: a quatrain; twice as many of 4 Han, which prose has as well
 ENTITY_CHARS = 8  # of a name or number
 ENTITIES = tuple(int.from_bytes(name.encode(), "big") for name in ("nbsp", "amp", "lt", "gt", "quot", "ldquo", "rdquo"))
 MIN_HIGH_LATIN = 4  # accented letters in a row that no language writes: GBK, or UTF-8, read as Latin-1
@@ -113,7 +113,7 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
         length = pending = dots = 0
         is_terminal = is_stop = is_bullet = is_open = has_digit = False
         likeness = np.uint64(0)  # of the line before
-        content = np.uint64(0)  # a hash of the line's characters, white space aside
+        content = np.uint64(0)  # a hash of the line's characters, and of how much white space is between them
         while i <= end:
             if i < end:
                 c, after = decode(data, i)
@@ -125,7 +125,7 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
             if HAN <= cls <= HAN_EXTENSION:
                 if length == 0:
                     start = i
-                content = (content ^ np.uint64(c)) * np.uint64(HASH_FACTOR)
+                content = (content ^ np.uint64(c) ^ (np.uint64(pending) << np.uint64(32))) * np.uint64(HASH_FACTOR)
                 if length == clause_from:
                     clause_from += pending
                 length += pending + 1
@@ -139,7 +139,7 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
                 if previous_class == LATIN and HAN <= before_class <= HAN_EXTENSION:
                     isolated += 1
                 if entry & MOJIBAKE:
-                    counts[MOJIBAKE_CHARS] += _mojibake_chars(before, previous, c)
+                    counts[MOJIBAKE_CHARS] += _mojibake_chars(before, previous, c, run)
                 if entry & JAPANESE:
                     counts[JAPANESE_HAN] += 1
                 line_functions += entry & FUNCTION != 0
@@ -214,12 +214,12 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
                         shape = _shape(data, table, start, stop)
                         counts[LIKE_LINES] += shape == likeness
                     likeness = shape
-                    for k in (LATIN, DIGIT, ASCII_PUNCTUATION, WIDE_PUNCTUATION, WHITESPACE):
-                        opened[k] = counts[k]
+                for k in (LATIN, DIGIT, ASCII_PUNCTUATION, WIDE_PUNCTUATION, WHITESPACE):
+                    opened[k] = counts[k]
                 content = np.uint64(0)
                 first = after
                 line_han = line_functions = clause_from = clause_han = 0
-                length = pending = dots = run = high = 0
+                length = pending = dots = run = high = gloss = 0
                 is_terminal = is_stop = is_bullet = is_open = has_digit = previous_stop = False
             elif cls == WHITESPACE:
                 if length > 0:
@@ -230,7 +230,7 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
                     start = i
                     is_bullet = entry & BULLET != 0
                     half_marks -= is_bullet and cls == WIDE_PUNCTUATION  # it is counted among those, and is no mark
-                content = (content ^ np.uint64(c)) * np.uint64(HASH_FACTOR)
+                content = (content ^ np.uint64(c) ^ (np.uint64(pending) << np.uint64(32))) * np.uint64(HASH_FACTOR)
                 length += pending + 1
                 pending = 0
                 stop = after
@@ -271,15 +271,15 @@ def measure_lines(offsets: Array, data: Array, table: Array, out: Array) -> None
                         counts[MOJIBAKE_CHARS] += 1 if high > MIN_HIGH_LATIN else MIN_HIGH_LATIN
                 else:
                     if high > 0 and 0xA1 <= c < 0xC0:  # two bytes of UTF-8, read as Latin-1
-                        counts[MOJIBAKE_CHARS] += 2
+                        counts[MOJIBAKE_CHARS] += 2 if high < MIN_HIGH_LATIN else 1
                     high = 0
                 if c == 0x28 or c == 0xFF08:  # after the second of two Han
                     gloss = 1 if HAN <= previous_class <= HAN_EXTENSION and 0x3400 <= before < 0xA000 else 0
                 elif gloss > 0:
-                    if cls == LATIN:
+                    if cls == LATIN and c < 0x250 and gloss & 0xFF <= 6:
                         gloss += 1 if c < 0x80 else 0x101  # letters and, above, those with a tone mark
                     else:
-                        counts[PINYIN_GLOSSES] += gloss > 0xFF and gloss & 0xFF <= 7 and (c == 0x29 or c == 0xFF09)
+                        counts[PINYIN_GLOSSES] += gloss > 0xFF and (c == 0x29 or c == 0xFF09)
                         gloss = 0
                 if c == 0x26 or c == 0x5C:
                     counts[ESCAPED_CHARS] += _escape_chars(data, i, end)
@@ -304,19 +304,19 @@ def _count_clause(counts: Array, clause: int, clauses: int, han: int, length: in
     """Go on to a clause of so many Han; many in a row of one metre, 4 to 7 Han, are verse."""
     if han == clause and han == length:
         return clause, clauses + 1
-    if clauses >= (MIN_CLAUSES if clause in (5, 7) else 2 * MIN_CLAUSES):
-        counts[BLOCKS + VERSE_CHARS] += clauses * (clause + 1)
+    if clauses >= (MIN_CLAUSES if clause > 4 else 2 * MIN_CLAUSES):
+        counts[BLOCKS + METRE_CHARS] += clauses * (clause + 1)
     return (han, 1) if han == length and 4 <= han <= 7 else (0, 0)
 
 
 @kernel(leaf=True)
-def _mojibake_chars(before: Any, previous: Any, c: Any) -> int:
-    """Characters of mojibake that end with the suspect c: 锟斤拷 烫烫烫 屯屯屯, or 锛 銆 鈥 and what follows each."""
+def _mojibake_chars(before: Any, previous: Any, c: Any, run: int) -> int:
+    """Characters of mojibake that the suspect c adds: 锟斤拷 烫烫烫 屯屯屯, or 锛 銆 鈥 and what follows each."""
     if c == 0x62F7:  # 锟斤拷: two U+FFFD in UTF-8, read as GBK
         return 3 if before == 0x951F and previous == 0x65A4 else 0
     if c == 0x70EB or c == 0x5C6F:  # 烫 屯: memory that was never written (0xCC, 0xCD), read as GBK
-        return 3 if before == c and previous == c else 0
-    return 2  # ，。“ in UTF-8 begin so, read as GBK
+        return 3 if run == 3 else run > 3
+    return 1 if previous in (0x951B, 0x9286, 0x9225) else 2  # ，。“ in UTF-8 begin so, read as GBK
 
 
 @kernel(leaf=True)

@@ -15,7 +15,6 @@ taken twice, and every second time once more; 0 leaves a document out. Without t
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -34,7 +33,7 @@ SHARES_TOLERANCE = 1e-6
 SOURCE = "source"
 NOT_MEASURED_NAME = "not measured"
 CLUSTER_SIZE, SURVIVOR = "dedup.cluster_size", "dedup.survivor"
-KNOWN = (*STATISTICS, CONTAMINATION, CLUSTER_SIZE, SURVIVOR)
+OF_DEDUP = (CONTAMINATION, CLUSTER_SIZE, SURVIVOR)
 
 Weight = Annotated[float, Field(ge=0, le=MAX_COPIES)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -67,11 +66,7 @@ class Buckets(Strict):
     @field_validator("statistic")
     @classmethod
     def _is_stored(cls, statistic: str) -> str:
-        if statistic not in KNOWN:
-            nearest = difflib.get_close_matches(statistic, KNOWN, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"for example {CLUSTER_SIZE} or length.num_chars"
-            raise ValueError(f"{statistic!r} is not a stored statistic; {hint}")
-        return statistic
+        return statistic if statistic in OF_DEDUP else find_statistic(statistic)
 
     @model_validator(mode="after")
     def _fit(self) -> Self:

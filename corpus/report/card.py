@@ -111,14 +111,18 @@ def _composition(facts: BuildMetadata) -> Iterator[str]:
 
 
 def _rules(facts: BuildMetadata) -> Iterator[str]:
-    yield "Rules are tried in the recipe's order; a document is counted under the first that it fails."
+    yield (
+        "Rules are tried in the recipe's order; a document is counted under the first that it fails, and under the "
+        "first range of a statistic that has several."
+    )
     removed = {one.rule: (f"{one.documents:,}", one.share) for one in facts.reasons}
-    rows = []
+    rows, told = [], set()
     for one in facts.measured.distributions:
         if one.limits:
             limit = limit_text(one.limits, one.detail)
             measures = ". ".join(filter(None, describe_statistic(one.key)))
-            known = removed.get(one.key, ("0", "0.00 %"))
+            known = removed.get(one.key, ("0", "0.00 %")) if one.key not in told else ("", "")
+            told.add(one.key)
             rows.append((code_markdown(one.name), escape_markdown(limit), escape_markdown(measures), *known))
     yield markdown_table(("rule", "limit", "measures", "documents removed", "share of all read"), rows, (3, 4))
 
@@ -171,7 +175,6 @@ def _biases(facts: BuildMetadata) -> Iterator[str]:
     kinds = [
         *((f"of {one.name} characters", one) for one in measured.lengths),
         *((f"of {key} {one.name}", one) for key, groups in measured.labels.items() for one in groups),
-        *((f"by shape: {one.name}", one) for one in measured.shapes),
         *(
             (f"from {what}: {one.name}", one)
             for what in ("source", "domain")

@@ -12,7 +12,7 @@ evenly spread shards stand for all, and the report says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -103,7 +103,6 @@ class Measured:
     sampled: int  # documents in `Distribution.places`; equal to `documents` where all are
     distributions: list[Distribution]  # those under a rule first, in its order
     lengths: list[Group]
-    shapes: list[Group]
     labels: dict[str, list[Group]]  # of each labelled statistic
 
 
@@ -126,7 +125,6 @@ def measure(files: Sequence[File], limits: Limits) -> Measured:
         sampled=ranges.sampled,
         distributions=[scale.distribution(ranges.sample(name), tally) for name, scale in scales.items()],
         lengths=tally.groups("lengths"),
-        shapes=tally.groups("shapes"),
         labels={key: found for key in sorted(STATISTICS) if (found := tally.groups(key))},
     )
 
@@ -263,9 +261,6 @@ class _Tally:
         self.kept_characters += int(characters[kept].sum())
         if CHARACTERS in values:
             self._group("lengths", np.searchsorted(LENGTHS, characters, "right") - 1, _length_names(), kept)
-        for what, (wanted, names, kinds) in KINDS.items():
-            if values.keys() >= wanted:
-                self._group(what, kinds(values), names, kept)
         for key in filter(_labels, values):
             places = np.nan_to_num(values[key], nan=len(_labels(key))).astype(np.int64)
             self._group(key, places, (*_labels(key), "not measured"), kept)
@@ -278,25 +273,6 @@ class _Tally:
         both = [np.bincount(some, minlength=len(names)) for some in (kinds, kinds[kept])]
         for name, *counts in zip(names, *both, strict=True):
             totals[name] += counts
-
-
-def _shape(columns: Mapping[str, Floats]) -> Ints:
-    """What published filters are known to lose: verse by its short lines, articles with code by their Latin letters."""
-    kinds = np.where(columns["lines.mean_line_chars"] < 20, 1, 0)
-    return np.where(columns["characters.latin_ratio"] > 0.30, 2, kinds)
-
-
-KINDS: Mapping[str, tuple[set[str], Sequence[str], Callable[[Mapping[str, Floats]], Ints]]] = {
-    "shapes": (
-        {"lines.mean_line_chars", "characters.latin_ratio"},
-        (
-            "prose and the rest",
-            "lines of less than 20 characters (verse, lists, menus)",
-            "over 30 % Latin (code, formulas)",
-        ),
-        _shape,
-    ),
-}
 
 
 def _length_names() -> list[str]:
@@ -348,9 +324,12 @@ def _rounded(value: float, whole: bool) -> float:
 
 
 def _batches(files: Sequence[File]) -> Iterator[tuple[str, pa.Table]]:
-    for file in files:
-        names = [name for name in column_names(file) if is_statistic(name) or name == "row"]
-        for table in read_batches(storage.fetch(file.url), names):
+    names = [[name for name in column_names(file) if is_statistic(name) or name == "row"] for file in files]
+    every = dict.fromkeys(name for some in names for name in some)  # a source's own rules are in its files only
+    for file, some in zip(files, names, strict=True):
+        for table in read_batches(storage.fetch(file.url), some):
+            for missing in (name for name in every if name not in some):
+                table = table.append_column(missing, pa.nulls(table.num_rows, pa.float64()))
             yield shard_name(file), table
 
 

@@ -67,18 +67,24 @@ def read_thresholds(out: str, folder: Folder, sets: Sequence[str], unsets: Seque
         recorded = None  # a later run with another recipe stopped before it was recorded
     values = copy.deepcopy(recorded.values) if recorded else _rebuilt(folder, before)
     known = [*STATISTICS, *(rule.key for rule in before if rule.key not in STATISTICS)]
+    taken = [_range_key(f"--unset {key}", key.strip(), f"{key.strip()}=...", known) for key in unsets]
     for argument in sets:
         key, equals, text = argument.partition("=")
         if not equals:
             raise UsageError(f"--set {argument}: expected KEY=VALUE, for example --set filter.length.num_chars.min=80")
         parts = _range_key(f"--set {argument}", key.strip(), argument, known)
         if text.strip() in NO_LIMIT:
-            _unset(values, parts)
+            taken.append(parts)
+        elif parts[1] == OWN and len(parts) == 3:
+            raise UsageError(
+                f"--set {argument}: the rule measures another thing then, and only a new run can tell. Here its "
+                "min, max and when can be set."
+            )
         else:
             _enable(values, parts)
             values = apply_overrides(values, [argument])
-    for key in unsets:
-        _unset(values, _range_key(f"--unset {key}", key.strip(), f"{key.strip()}=...", known))
+    for parts in sorted(taken, key=lambda found: [part.zfill(4) for part in found], reverse=True):  # places stay right
+        _unset(values, parts)
     config = parse(FilterConfig, values.get("filter", {}), "--set: [filter] of the new recipe")
     return Thresholds(before, config.rules, values, recorded, apart)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 import unicodedata
 
 import pytest
@@ -97,6 +98,15 @@ def test_marks_are_capped_before_composition() -> None:
     bomb = "字" + "\u0301\u0316" * 80_000  # quadratic if it reached unicodedata: a minute
     marks = [c for c in normalized(bomb) if unicodedata.combining(c)]
     assert len(marks) == MAX_MARKS_PER_BASE
+
+
+def test_marks_cost_no_memory_each() -> None:
+    text = "a" + "\u0301" * 1_000_000
+    tracemalloc.start()
+    normalize_with_changes(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * len(text)  # the strings; a regular expression that may go back holds 150 bytes a mark
 
 
 @pytest.mark.parametrize(

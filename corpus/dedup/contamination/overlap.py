@@ -97,13 +97,17 @@ def find(texts: pa.ChunkedArray | pa.Array, index: Index, ngram: int) -> list[Ma
     """For each document that shares an n-gram with an item, the item it holds most of; the first of equals."""
     codes, offsets = fold(*text_buffers(texts))
     hashes, documents = _hits(codes, offsets, ngram, index.bits)
+    order = np.lexsort((hashes, documents))  # each once a document: a refrain is in many places, an n-gram in 64 items
+    hashes, documents = hashes[order], documents[order]
+    new = differs(documents, hashes)
+    hashes, documents = hashes[new], documents[new]
     first, last = np.searchsorted(index.grams, hashes, "left"), np.searchsorted(index.grams, hashes, "right")
     counts = last - first
     entries = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-    pairs = np.unique(np.stack((np.repeat(documents, counts), index.items[entries], entries)), axis=1)[:2]
-    if not pairs.shape[1]:
+    if not len(entries):
         return []
-    pairs, held = np.unique(pairs, axis=1, return_counts=True)
+    found = np.stack((np.repeat(documents, counts), index.items[entries]))
+    pairs, held = np.unique(found, axis=1, return_counts=True)
     shares = held / index.sizes[pairs[1]]
     told = (pairs[1] < index.shipped) | (shares > SHIPPED_SHARE)
     pairs, shares = pairs[:, told], shares[told]

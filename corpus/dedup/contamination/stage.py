@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpus.dedup.config import ContaminationConfig
-from corpus.dedup.contamination.built_in import digest
+from corpus.dedup.contamination.built_in import SHA256
 from corpus.dedup.contamination.items import read_items, short_name
 from corpus.dedup.contamination.overlap import find, load_index
 from corpus.dedup.text.fold_table import fold_digest
@@ -52,7 +52,7 @@ class ContaminationStage(Stage):
         values = self.contamination.model_dump(include={"ngram", "action"})
         values |= {"fold": fold_digest(), "files": [short_name(file.url) for file in self.inputs()]}
         if self.contamination.sets:
-            values["sets"] = [*self.contamination.sets, digest()]
+            values["sets"] = [*self.contamination.sets, SHA256]
         return values | {"rules": [[RULE, None, self.contamination.max_share]]}
 
     def inputs(self) -> tuple[File, ...]:

@@ -37,10 +37,11 @@ class ChineseFilter(BaseFilter):  # type: ignore[misc]  # datatrove has no types
         overrides: Sequence[str] = (),
         exclusion_writer: DiskWriter | None = None,
         batch_size: int = BATCH_DOCUMENTS,
+        allow_code: bool = False,
     ) -> None:
         super().__init__(exclusion_writer, batch_size)
-        load(recipe, overrides)  # a mistake is told where the pipeline is written, not on a worker
-        self.recipe, self.overrides = recipe, tuple(overrides)
+        self.recipe, self.overrides, self.allow_code = recipe, tuple(overrides), allow_code
+        self._load()  # a mistake is told where the pipeline is written, not on a worker
         self._judge: Filter | None = None  # loaded by each worker, once
 
     def filter(self, doc: Document) -> bool | tuple[bool, str]:
@@ -50,7 +51,7 @@ class ChineseFilter(BaseFilter):  # type: ignore[misc]  # datatrove has no types
     def filter_batch(self, batch: list[Document]) -> list[bool | tuple[bool, str]]:
         """True, or False and the rule, for each document; texts are edited in place."""
         if self._judge is None:
-            self._judge = load(self.recipe, self.overrides)
+            self._judge = self._load()
         urls = [doc.metadata.get("url") for doc in batch]
         table = self._judge.apply(text_table([doc.text for doc in batch], urls, "text")).table
         results: list[bool | tuple[bool, str]] = []
@@ -59,6 +60,9 @@ class ChineseFilter(BaseFilter):  # type: ignore[misc]  # datatrove has no types
             self._take(doc, verdict)
             results.append(True if verdict["kept"] else (False, verdict["rule"]))
         return results
+
+    def _load(self) -> Filter:
+        return load(self.recipe, self.overrides, allow_code=self.allow_code)
 
     def _take(self, doc: Document, verdict: dict[str, Any]) -> None:
         if verdict["edits"] is not None:

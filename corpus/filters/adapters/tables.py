@@ -86,17 +86,24 @@ class DatasetFilter:
     """A filter for `datasets`: `dataset.map(f, batched=True)` drops and edits, `dataset.filter(f.keeps, batched=True)`
     only drops. See `for_datasets`."""
 
-    def __init__(self, recipe: str, overrides: tuple[str, ...] = (), column: str = "text", digest: str = "") -> None:
-        self.recipe, self.overrides, self.column = recipe, overrides, column
-        self.digest = digest or durable.digest(_load(recipe, overrides).config.meaning())
+    def __init__(
+        self,
+        recipe: str,
+        overrides: tuple[str, ...] = (),
+        column: str = "text",
+        allow_code: bool = False,
+        digest: str = "",
+    ) -> None:
+        self.recipe, self.overrides, self.column, self.allow_code = recipe, overrides, column, allow_code
+        self.digest = digest or durable.digest(_load(recipe, overrides, allow_code).config.meaning())
 
     def __reduce__(self) -> tuple[type[DatasetFilter], tuple[Any, ...]]:
         """Sent to workers, and hashed by `datasets` for its cache, as the recipe's name and meaning."""
-        return DatasetFilter, (self.recipe, self.overrides, self.column, self.digest)
+        return DatasetFilter, (self.recipe, self.overrides, self.column, self.allow_code, self.digest)
 
     def __call__(self, batch: Any) -> Any:
         """The kept rows of a batch: columns of lists give lists, an Arrow table gives an Arrow table."""
-        judge = _load(self.recipe, self.overrides)
+        judge = _load(self.recipe, self.overrides, self.allow_code)
         if isinstance(batch, pa.Table):
             return kept_rows(batch, judge.apply(batch, self.column), self.column)
         verdicts = judge.apply(self._table(batch), self.column)
@@ -107,7 +114,7 @@ class DatasetFilter:
 
     def keeps(self, batch: Any) -> list[bool]:
         """Whether each document of a batch is kept."""
-        judge = _load(self.recipe, self.overrides)
+        judge = _load(self.recipe, self.overrides, self.allow_code)
         table = batch if isinstance(batch, pa.Table) else self._table(batch)
         return [bool(keep) for keep in judge.apply(table, self.column).kept]
 
@@ -119,7 +126,9 @@ class DatasetFilter:
         return text_table(batch[self.column], urls, self.column)
 
 
-def for_datasets(recipe: str | Path, overrides: Sequence[str] = (), column: str = "text") -> DatasetFilter:
+def for_datasets(
+    recipe: str | Path, overrides: Sequence[str] = (), column: str = "text", *, allow_code: bool = False
+) -> DatasetFilter:
     """A callable for Hugging Face `datasets`; the arguments are those of `load`, checked here and now.
 
     With `dataset.with_format("arrow")` a batch stays an Arrow table and no row becomes a Python object.
@@ -130,7 +139,7 @@ def for_datasets(recipe: str | Path, overrides: Sequence[str] = (), column: str 
     >>> for_datasets("web_zh")({"text": ["首页 登录"], "page": [7]})
     {'text': [], 'page': []}
     """
-    return DatasetFilter(str(recipe), tuple(overrides), column)
+    return DatasetFilter(str(recipe), tuple(overrides), column, allow_code)
 
 
 def text_table(texts: Sequence[str | None], urls: Sequence[Any] | None, column: str) -> pa.Table:
@@ -142,8 +151,8 @@ def text_table(texts: Sequence[str | None], urls: Sequence[Any] | None, column: 
 
 
 @lru_cache(maxsize=4)
-def _load(recipe: str, overrides: tuple[str, ...]) -> Filter:
-    return load(recipe, overrides)
+def _load(recipe: str, overrides: tuple[str, ...], allow_code: bool) -> Filter:
+    return load(recipe, overrides, allow_code=allow_code)
 
 
 def _select(table: pa.Table, rows: pa.ChunkedArray) -> pa.Table:

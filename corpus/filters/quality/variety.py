@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from corpus.engine import durable
 from corpus.engine.compiled import kernel
-from corpus.engine.errors import UsageError, WenhaiError
 from corpus.filters.quality.model import Model, load_model
 from corpus.filters.statistic import Batch, Floats, Ints, statistic
 from corpus.filters.statistics.length import HAN_CLASSES
@@ -30,6 +30,10 @@ from corpus.kernels.line_kernel import JAPANESE_HAN
 
 Array = npt.NDArray[Any]
 
+SHIPPED = {  # with their sha256, which the tool prints
+    Path(__file__).with_name("han.model"): "ba9aea1bc7ac05a64404f9f4865c14086f1334c951ffa266d83bc34c4127588b",
+    Path(__file__).with_name("letters.model"): "354f6a0c1ec57d0b7f6220d8c3b00c7f5712817b147eab99f4e55f8169562361",
+}
 WRITTEN = ("zh-Hans", "zh-Hant-TW", "zh-Hant-HK", "yue", "lzh")  # classes of the model over Han
 SPELLED = ("und", "en")  # classes of the model over letters
 LABELS = (*WRITTEN, "zh-Hant", "ja", "ko", "en", "und")
@@ -89,19 +93,11 @@ def _chinese(probabilities: Floats, batch: Batch) -> Ints:
 
 
 @lru_cache(maxsize=1)
-def load_varieties(folder: Path = Path(__file__).parent) -> Varieties:
-    """The shipped models, read once a process.
-
-    Raises:
-        WenhaiError: a file is damaged, or of another version.
-    """
-    try:
-        found = Varieties(*(load_model(str(folder / name)) for name in ("han.model", "letters.model")))
-        if (found.han.classes, found.letters.classes) != (WRITTEN, SPELLED):
-            raise UsageError("models of other varieties.")
-    except UsageError as error:
-        raise WenhaiError(f"{folder}: not the models that were shipped. Install the package again. {error}") from error
-    return found
+def load_varieties() -> Varieties:
+    """The shipped models, read once a process; raises `WenhaiError` where one is not as it was shipped."""
+    for path, sha256 in SHIPPED.items():
+        durable.read_shipped(path, sha256)
+    return Varieties(*(load_model(str(path)) for path in SHIPPED))
 
 
 @statistic(unit="label", labels=LABELS)

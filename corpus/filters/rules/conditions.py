@@ -20,8 +20,10 @@ from pydantic import BeforeValidator, Field, model_validator
 from corpus.engine.config import Strict, nearest_of
 from corpus.filters.measure import STATISTICS
 from corpus.filters.statistic import Floats
+from corpus.safe import snippet
 
 OWN = "rules"  # the family of what rules of one's own measure
+BOUNDS = {"min", "max"}
 
 Bools = npt.NDArray[np.bool_]
 Measured = Mapping[str, Floats]
@@ -87,7 +89,7 @@ class Clause(Bounds):
 
     def __str__(self) -> str:
         signs = {"min": ">=", "max": "<="}
-        ranges = [f"{self.key} {signs[name]} {bound:g}" for name, bound in self.bounds().items()]
+        ranges = [f"{self.key} {signs[name]} {bound:.12g}" for name, bound in self.bounds().items()]
         return " and ".join(ranges) or f"{self.key} is {' or '.join(self.labels)}"
 
 
@@ -115,7 +117,7 @@ def as_json(condition: Condition) -> dict[str, Any]:
 
 
 def find_statistic(name: str) -> str:
-    """The key of a statistic, by it or by its last part.
+    """The key of a statistic, by it or by its last part; raises at any other name.
 
     Raises:
         ValueError: none, or several have it.
@@ -127,8 +129,10 @@ def find_statistic(name: str) -> str:
     if name.startswith(f"{OWN}."):
         raise ValueError(f"{name} is a rule; conditions and expressions are of statistics: write what it measures")
     if not found:
-        hint = nearest_of(name, [*STATISTICS, *last.values()]) or "their names are the columns of filter --statistics"
-        raise ValueError(f"{name}: no such statistic; {hint}")
+        hint = nearest_of(name[:100], [*STATISTICS, *last.values()])
+        raise ValueError(
+            f"{snippet(name)}: no such statistic; {hint or 'their names are the columns of filter --statistics'}"
+        )
     return found[0]
 
 
@@ -142,8 +146,16 @@ def read_condition(value: Any) -> Condition:
     for name, wanted in _flat(value):
         if (key := find_statistic(name)) in found:
             raise ValueError(f"{key} is asked for twice: make it one")
-        asked = wanted if isinstance(wanted, Mapping) else {"labels": [wanted] if isinstance(wanted, str) else wanted}
-        found[key] = Clause.model_validate({**asked, "key": key})
+        if isinstance(wanted, Mapping):
+            if wrong := sorted(wanted.keys() - BOUNDS) or [
+                one for one in wanted if type(wanted[one]) not in (int, float)
+            ]:
+                raise ValueError(f"{key}: {wrong[0]} is not as it should be: a range is {{ min = 0.1, max = 0.5 }}")
+            found[key] = Clause(key=key, **wanted)
+        elif isinstance(wanted, str | list) and all(isinstance(one, str) for one in wanted):
+            found[key] = Clause(key=key, labels=tuple([wanted] if isinstance(wanted, str) else wanted))
+        else:
+            raise ValueError(f"{key} takes a range {{ min = 0.1, max = 0.5 }}, or where it has labels one or a list")
     if not found:
         raise ValueError(f"{', '.join(value)}: asks nothing of any statistic")
     return tuple(found[key] for key in sorted(found))

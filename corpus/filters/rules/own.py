@@ -6,6 +6,8 @@ outside its range: by default those of which it is above 0. So retune, report, e
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Self
 
@@ -19,7 +21,9 @@ from corpus.filters.rules.conditions import OWN, Bounds, Measured, When
 from corpus.filters.rules.expression import parse
 from corpus.filters.statistic import Batch, Floats
 
-MAX_PATTERN_CHARS = 1_000
+MAX_PATTERN_CHARS = MAX_EXPRESSION_CHARS = 1_000
+MAX_REPEATS = 100  # that a pattern counts: a{2,100}; time is linear in a text, and in these
+COUNTED = re.compile(r"(\)?)\{(?:\d+,)?(\d+),?\}")
 WAYS = ("pattern", "expression", "entry_point")
 
 
@@ -31,7 +35,7 @@ class OwnRule(Bounds):
     when: When = ()
     pattern: str | None = Field(default=None, min_length=1, max_length=MAX_PATTERN_CHARS)
     """RE2, in linear time: in how many lines it is found."""
-    expression: str | None = None
+    expression: str | None = Field(default=None, max_length=MAX_EXPRESSION_CHARS)
     """Of statistics: a number, or a comparison, which is 1 or 0."""
     entry_point: str | None = None
     """The name of an installed function of the group `wenhai.filters`: a number or a bool of each document."""
@@ -45,8 +49,14 @@ class OwnRule(Bounds):
                 pc.match_substring_regex(pa.array([""]), self.pattern)
             except pa.ArrowInvalid as error:
                 raise ValueError(f"pattern: no regular expression of RE2 ({error})") from None
-        if self.expression is not None and not parse(self.expression).is_comparison and not self.bounds():
-            raise ValueError("expression: a number needs min, max or both; a comparison drops where it holds")
+            counted = [(group, int(times)) for group, times in COUNTED.findall(self.pattern)]
+            repeats = sum(times for group, times in counted if not group)
+            if max(1, repeats) * math.prod(times for group, times in counted if group) > MAX_REPEATS:
+                raise ValueError(f"pattern: counts more than {MAX_REPEATS} repetitions, those in groups multiplied")
+            if self.ends[1] < 0:
+                raise ValueError("max is below 0, and so many lines has every document: nothing could pass")
+        if self.expression is not None and parse(self.expression).is_comparison != (not self.bounds()):
+            raise ValueError("expression: a number needs min, max or both; a comparison drops where it holds, without")
         return self
 
     @property
@@ -69,7 +79,9 @@ class OwnRule(Bounds):
                 found = np.asarray(parse(self.expression).evaluate(measured), np.float64)
             return np.where(np.isfinite(found), found, np.nan)
         assert self.entry_point is not None
-        return run(code[self.entry_point], f"filter.rules.{self.name}: {self.entry_point}", batch)
+        return run(
+            code[self.entry_point].call, f"filter.rules.{self.name}: {self.entry_point}", batch.texts, batch.urls
+        )
 
 
 def own_fields(rules: Sequence[OwnRule]) -> list[pa.Field]:

@@ -17,7 +17,7 @@ GENRE_SHARE = 0.5  # of a document that is of a genre other than prose
 
 
 def _ratio(batch: Batch, column: int) -> Floats:
-    return np.minimum(1.0, share(batch.column(BLOCKS + column), batch.column(LINE_CHARS)))
+    return share(batch.column(BLOCKS + column), batch.column(LINE_CHARS))
 
 
 @statistic(unit="share of characters")
@@ -66,16 +66,16 @@ def list_ratio(batch: Batch) -> Floats:
 
 @statistic(unit="share of characters")
 def verse_ratio(batch: Batch) -> Floats:
-    """Verse: four clauses or more of 5 or 7 Han (eight of 4 or 6), and four short lines or more that read like text.
+    """Verse: four clauses or more of 5 to 7 Han (eight of 4), or four short lines or more that read like text.
 
-    Such lines end in marks, are of one length, or have one function character in twelve: lyrics, subtitles and
-    messages are among them, menus are not.
+    The larger share of the two. Such lines end in marks, are of one length, or have one function character in twelve:
+    lyrics, subtitles and messages are among them, menus are not.
 
     >>> from corpus.filters import measure
     >>> measure("blocks.verse_ratio", ["床前明月光，疑是地上霜。举头望明月，低头思故乡。", "首页\\n新闻\\n体育\\n财经"])
     array([1., 0.])
     """
-    return _ratio(batch, kernel.VERSE_CHARS)
+    return np.minimum(1.0, np.maximum(_ratio(batch, kernel.VERSE_LINES), _ratio(batch, kernel.METRE_CHARS)))
 
 
 @statistic(unit="share of characters")

@@ -186,7 +186,7 @@ def mojibake_ratio(batch: Batch) -> Floats:
     >>> measure("characters.mojibake_ratio", ["瀛﹁€屾椂涔犱箣锛屼笉浜﹁", "ÖÐÎÄ锟斤拷", "café"]).round(3)
     array([0.154, 1.   , 0.   ])
     """
-    return _ratio(batch, MOJIBAKE_CHARS)
+    return np.minimum(1.0, _ratio(batch, MOJIBAKE_CHARS))  # 锛 may be the last character
 
 
 @statistic(unit="share of Han characters")

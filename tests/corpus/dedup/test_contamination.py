@@ -14,6 +14,7 @@ from corpus.dedup.contamination import built_in
 from corpus.dedup.contamination.overlap import MAX_ITEMS, build_index, find, load_index
 from corpus.dedup.contamination.stage import RULE, ContaminationStage
 from corpus.dedup.near.signing import SignaturesStage
+from corpus.engine import durable
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.inputs import list_inputs
 from corpus.engine.run import run_stages
@@ -158,15 +159,16 @@ def test_shipped_sets_are_found_and_named_without_their_text(tmp_path: Path, mon
     written = out.read_bytes()
     evaluation_sets.main()
     assert out.read_bytes() == written and texts[0].encode() not in written
-    monkeypatch.setattr(built_in, "table_bytes", lambda: written)
+    monkeypatch.setattr(built_in, "PATH", out)
+    monkeypatch.setattr(built_in, "SHA256", durable.sha256_file(out))
     index = load_index.__wrapped__((), 10, ("agieval", "cmmlu"))
     found = find(column(document(99), "前言。" + texts[3] + document(98), texts[25]), index, 10)
     assert [(match.document, match.item) for match in found if match.share == 1] == [
         (1, "agieval item 4"),
-        (2, "cmmlu item 6"),
+        (2, "cmmlu item 5"),
     ]
     result = clean(tmp_path, None, [document(99), texts[3], texts[25]], sets=("cmmlu",), max_share=0.75)
-    assert [fate["detail"] for fate in result.table("contamination", "fates").to_pylist()] == ["cmmlu item 6"]
+    assert [fate["detail"] for fate in result.table("contamination", "fates").to_pylist()] == ["cmmlu item 5"]
 
 
 def test_shipped_sets_go_with_files_and_change_the_fingerprint(items: Path) -> None:
@@ -189,15 +191,12 @@ def test_what_sets_cannot_do_is_refused(values: dict[str, Any], words: str) -> N
 def test_the_shipped_table_is_whole_and_small() -> None:
     sets = get_args(EvaluationSet)
     names, hashes, owners = built_in.read_sets(sets)
-    assert len(names) > 20_000 and len(hashes) == len(owners) > 4 * len(names) and owners[-1] == len(names) - 1
-    assert len(built_in.table_bytes()) < 2_000_000
-
-
-@pytest.mark.parametrize("change", ["cut", "flipped", "empty"])
-def test_a_damaged_set_is_refused_in_words(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = built_in.table_bytes()
-    middle = len(whole) // 2
-    damaged = {"cut": whole[:middle], "flipped": whole[:middle] + b"\xff\x00" * 8 + whole[middle + 16 :], "empty": b""}
-    monkeypatch.setattr(built_in, "table_bytes", lambda: damaged[change])
-    with pytest.raises(WenhaiError, match=r"sets\.table: not the table that was shipped\. Install"):
-        built_in.read_sets(("agieval", "c3", "cmmlu", "gaokao_bench"))
+    assert len(names) > 19_000 and len(hashes) == len(owners) == 8 * len(names) and owners[-1] == len(names) - 1
+    assert built_in.PATH.stat().st_size < 2_000_000
+    stems = [
+        "以下哪项如果为真，最能削弱上述论证？",
+        "男的和女的最可能是什么关系？",
+        "如果以上陈述为真，以下哪项必然为真？",
+    ]
+    index = load_index.__wrapped__((), 10, sets)
+    assert not find(column(*(f"今天聊到一道题：{stem}大家都说难。" for stem in stems)), index, 10)

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from corpus.dedup.contamination import built_in
 from corpus.engine import durable
 from corpus.engine.errors import DiskError, LockHeld, WenhaiError
+from corpus.filters import url_rules
+from corpus.filters.quality import variety
 
 
 def run_python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -107,3 +110,20 @@ def test_json_round_trip_is_sorted_and_keeps_chinese(tmp_path: Path) -> None:
     assert durable.digest({"a": 1, "b": 2}) == durable.digest({"b": 2, "a": 1}) != durable.digest({"a": 1, "b": 3})
     with pytest.raises(ValueError, match="not JSON compliant"):
         durable.write_json(tmp_path / "b.json", float("nan"))
+
+
+SHIPPED = {
+    **{url_rules.FOLDER / f"{name}.hosts": sha256 for name, sha256 in url_rules.SHIPPED.items()},
+    **variety.SHIPPED,
+    built_in.PATH: built_in.SHA256,
+}
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_a_shipped_file_is_the_one_that_was_shipped(path: Path, tmp_path: Path) -> None:
+    whole = durable.read_shipped(path, SHIPPED[path])
+    flipped = whole[:111] + bytes([whole[111] ^ 16]) + whole[112:]
+    for damaged in (whole[:-1], whole + b"\0", flipped, b""):
+        (tmp_path / path.name).write_bytes(damaged)
+        with pytest.raises(WenhaiError, match=f"{path.name}: not the file that was shipped. Install the package again"):
+            durable.read_shipped(tmp_path / path.name, SHIPPED[path])

@@ -58,28 +58,28 @@ def test_every_occurrence_of_many_words_is_found() -> None:
 
 @given(st.text(st.sampled_from("甲乙丙丁* \n，"), max_size=40))
 @example("甲乙丙丁* \n，丙" * 300)  # more hits than a block
-def test_covered_characters_distinct_words_and_lines_equal_plain_python(text: str) -> None:
+def test_covered_characters_and_distinct_words_equal_plain_python(text: str) -> None:
     """Skipped characters hold a word apart and count for nothing."""
     words = ["甲乙", "乙丙丁", "丙"]
     solid = re.sub("[* ]", "", re.sub("[* ]{4,}", "，", text))
-    covered, distinct, lines = set[int](), set[str](), set[int]()
+    covered, distinct = set[int](), set[str]()
     for word in words:
         for at in range(len(solid)):
             if solid.startswith(word, at):
                 covered.update(range(at, at + len(word)))
                 distinct.add(word)
-                lines.add(solid[:at].count("\n"))
-    measured = Automaton(words, skipped=[ord("*"), ord(" ")]).measure(
-        *buffers(pa.array(["甲", text], pa.large_string()))
+    hits, measured = Automaton([*words, "丁"], skipped=[ord("*"), ord(" ")]).find_and_measure(
+        *buffers(pa.array(["甲", text], pa.large_string())), range(3, 4), range(3)
     )
-    assert measured[1].tolist() == [len(covered), len(distinct), len(lines)]
+    assert measured[1].tolist() == [len(covered), len(distinct)]
+    assert len(hits.rows) == text.count("丁") and not hits.words.any()
 
 
 @pytest.mark.parametrize("filling", ["加", "加微", "加 ", "*", "加vx", "乙甲"])
 def test_time_is_linear(filling: str) -> None:
     automaton = Automaton(["加" * 40, "加微信", "加vx", "甲" * 30], skipped=[32, 42])
     assert_linear(
-        lambda texts: automaton.measure(*buffers(texts)),
+        lambda texts: automaton.find_and_measure(*buffers(texts), range(2), range(2, 4)),
         lambda copies: pa.array([filling * copies], pa.large_string()),
         80_000,
     )
@@ -156,3 +156,19 @@ def test_unknown_list() -> None:
     with pytest.raises(UsageError, match=r"nothing\.txt: No such file.*built-in lists advertising"):
         load("web_zh", ['filter.blocklist.lists=["nothing.txt"]'])
     assert load("web_zh", ["filter.blocklist.lists=[]"]).apply(["加微信" * 20])
+
+
+def test_marks_inside_words_hide_none_also_where_a_list_has_them(tmp_path: Path) -> None:
+    texts = [
+        "需要代-开-发-票加-微-信",
+        "需要代.开.发.票加.微.信",
+        "需要代*开*发*票加*微*信",
+        "澳－门－赌－场 六．合．彩",
+    ]
+    assert measure("blocklist.blocklist_ratio", texts).round(2).tolist() == [0.5, 0.5, 0.5, 0.54]
+    (tmp_path / "mine.txt").write_text("某*某\n★\n", encoding="utf-8")
+    judge = load("web_zh", [f'filter.blocklist.lists=["seo", "gambling", "{tmp_path}/mine.txt"]'])
+    talk = "抱歉，您访问的页面/不存在，请关*注*我们的公*众*号"
+    told = judge.apply(["某某人与澳*门*赌*场", talk]).table
+    assert told["blocklist.blocklist_words"].to_pylist() == [2, 0]
+    assert told["blocklist.site_talk_ratio"].to_pylist() == measure("blocklist.site_talk_ratio", ["", talk]).tolist()

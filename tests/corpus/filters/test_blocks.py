@@ -99,3 +99,27 @@ def test_any_lines(texts: list[str]) -> None:
         alone = np.concatenate([measure(f"blocks.{kind}_ratio", [text]) for text in texts])
         assert np.array_equal(alone, values), f"{kind} depends on the batch"
     assert set(measure("blocks.genre", texts)) <= set(STATISTICS["blocks.genre"].labels)
+
+
+def test_formulas_are_counted_in_characters_and_their_han_is_no_text() -> None:
+    texts = ["售价$一二三四五六七八=九十$元，可以买到很多东西，也可以什么都不买，只是看一看就走。", "价格$一二三=九十$"]
+    assert measure("blocks.formula_ratio", texts).round(3).tolist() == [0.302, 0.8]
+    assert measure("characters.han_ratio", texts).round(3).tolist() == [0.867, 1.0]
+
+
+def test_verse_counts_once_whether_by_clauses_or_by_lines() -> None:
+    quatrain = "床前明月光，\n疑是地上霜。\n举头望明月，\n低头思故乡。"
+    alone, beside = measure("blocks.verse_ratio", [quatrain, quatrain + "\n" + PROSE])
+    assert (alone, beside.round(2)) == (1, 0.31)
+    assert measure("blocks.genre", [quatrain + "\n" + PROSE]).tolist() == ["prose"]
+    assert measure("blocks.verse_ratio", ["雨洗山光綠浄，波涵天影清空。\n草際自浮鵝鴨，柳陰分坐兒童。"]) == 1
+
+
+def test_a_cell_behind_a_link_is_one() -> None:
+    assert measure("blocks.table_ratio", ["http://a.cn\t书\t篇\nhttp://b.cn\t书\t篇"]) == 1
+
+
+def test_white_space_on_a_line_of_its_own_changes_no_other_line() -> None:
+    rows = ["甲\t书\t篇", "乙\t书\t篇", "读书的人很多，写书的人很少。"]
+    apart = measure("blocks.table_ratio", ["\n".join(rows), "\n \t  \t \n".join(rows)])
+    assert apart[0] == apart[1] > 0

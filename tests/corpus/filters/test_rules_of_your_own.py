@@ -101,7 +101,15 @@ def test_they_measure_decide_and_are_told_in_the_recipes_order(tmp_path: Path) -
         ('expression = ""', "expected a number"),
         (f'expression = "{"(" * 40}num_chars{")" * 40} > 1"', "nested deeper than 32"),
         (f'expression = "{"not " * 40}num_chars > 1"', "nested deeper"),
-        (f'expression = "{"1+" * 5000}num_chars > 1"', "at most 200"),
+        (f'expression = "{"1+" * 300}num_chars > 1"', "at most 200"),
+        (f'expression = "{"1+" * 5000}num_chars > 1"', "at most 1000 characters"),
+        ('expression = "num_chars > 1e999"', "beyond a float"),
+        ('expression = "num_chars > 1__2"', "expected"),
+        ('expression = "num_chars > 1"\nmin = 2', "a comparison drops where it holds, without"),
+        ('pattern = "a"\nmax = -1', "nothing could pass"),
+        ("pattern = '\\p{Han}{900}x'", "counts more than 100"),
+        ('pattern = "(.{0,30}){30}x"', "counts more than 100"),
+        (f'expression = "{"a" * 900} > 1"', "a{9,250}[^a]*: no such statistic"),
         ('pattern = "a"\nwhen = { rules.mine = { max = 1 } }', "rules.mine is a rule"),
         ('entry_point = "wenhai_no_such"', "give --allow-code"),
     ],
@@ -216,9 +224,15 @@ def short(table):
 def words(table):
     return ["a"] * len(table)
 
+def late(table):
+    print("printed")
+    if any(len(text) > 50 for text in table["text"].to_pylist()):
+        raise RuntimeError("长")
+    return np.zeros(len(table))
+
 breaks = 3
 """
-NAMES = ("long", "hosts", "raises", "short", "words", "breaks")
+NAMES = ("long", "hosts", "raises", "short", "words", "breaks", "late")
 
 
 @pytest.fixture
@@ -262,15 +276,25 @@ def test_an_installed_function_measures(tmp_path: Path, installed: Path) -> None
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("raises", "filter.rules.mine: raises raised RuntimeError: 电话<MOBILE>"),
-        ("short", r"returned float64\[1\] for 2 documents"),
-        ("words", "returned <U1"),
+        ("raises", "raises raised RuntimeError: 电话<MOBILE>"),
+        ("short", r"short returned float64\[1\] for 2 documents"),
+        ("words", "words returned <U1"),
         ("breaks", "breaks raised TypeError"),
     ],
 )
 def test_a_function_that_fails_loses_no_document(tmp_path: Path, installed: Path, name: str, words: str) -> None:
-    with pytest.raises(WenhaiError, match=words):
-        with_code(tmp_path, f'entry_point = "{name}"').apply(["一", "二"])
+    with pytest.raises(UsageError, match=f"filter.rules.mine: {words}"):
+        with_code(tmp_path, f'entry_point = "{name}"')
+
+
+def test_a_function_that_fails_later_stops_there_and_prints_nothing_among_the_data(
+    tmp_path: Path, installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judge = with_code(tmp_path, 'entry_point = "late"')
+    assert judge.apply(["一", "二"]).kept.tolist() == [True, True]
+    with pytest.raises(WenhaiError, match="late raised RuntimeError: 长"):
+        judge.apply(["一" * 100])
+    assert capsys.readouterr().out == ""
 
 
 def test_a_function_that_is_not_there(tmp_path: Path, installed: Path) -> None:

@@ -19,6 +19,7 @@ from corpus.filters.resources import built_in
 from corpus.filters.statistic import Batch
 from corpus.kernels import block_kernel, code_points, line_kernel, repetition_kernel, tables
 from tests.examples import examples
+from tests.linear import assert_linear
 
 LETTERS = '図広锟斤拷烫锛ÖÐ天地玄黄宇宙洪荒學説abZ19，。、；：！？…·-•\n \t\u3000。。"”)𠮷é\ue000\ufffdあア한👍'
 TEXTS = st.text(st.one_of(st.sampled_from(LETTERS), st.characters(codec="utf-8")), max_size=80)
@@ -125,13 +126,10 @@ def shape(line: str) -> list[str] | None:
 
 
 def mojibake_chars(text: str) -> int:
-    high = re.findall("[À-ÖØ-öø-ÿ]{4,}", text) + re.findall("[À-ÖØ-öø-ÿ][¡-¿]", text)
-    ends = [text[max(0, i - 2) : i + 1] for i in range(len(text))]
-    return (
-        sum(map(len, high))
-        + 2 * sum(c in "锛銆鈥" for c in text)
-        + 3 * sum(end in ("锟斤拷", "烫烫烫", "屯屯屯") for end in ends)
-    )
+    high = re.findall("[À-ÖØ-öø-ÿ]{4,}", text)
+    signs = [1 if len(run) >= 4 else 2 for run in re.findall("([À-ÖØ-öø-ÿ]+)[¡-¿]", text)]
+    suspects = [len(run) + 1 for run in re.findall("[锛銆鈥]+", text)]
+    return sum(map(len, [*high, *re.findall("锟斤拷|烫{3,}|屯{3,}", text)])) + sum(signs) + sum(suspects)
 
 
 def glosses(text: str) -> int:
@@ -140,7 +138,8 @@ def glosses(text: str) -> int:
         if c in "(（" and i >= 2 and is_han(text[i - 1]) and 0x3400 <= ord(text[i - 2]) < 0xA000:
             letters = "".join(itertools.takewhile(lambda d: class_of(d) == tables.LATIN, text[i + 1 :]))
             end = text[i + 1 + len(letters) : i + 2 + len(letters)]
-            found += len(letters) <= 6 and not letters.isascii() and end in (")", "）")
+            is_pinyin = len(letters) <= 6 and not letters.isascii() and max(letters) < "ɐ"
+            found += is_pinyin and end in (")", "）")
     return found
 
 
@@ -268,6 +267,24 @@ def test_entries_are_short() -> None:
     for length, twins in ((99, 1), (100, 0)):
         text = "1" + "天" * (length - 1) + "\n2" + "天" * (length - 1)
         assert batch([text]).lines[0, line_kernel.LIKE_LINES] == twins
+
+
+def test_no_share_of_mojibake_is_above_one() -> None:
+    texts = ["锛" * 5, "烫" * 100, "ÀÀÀÀ¡", "é¸", "锟斤拷"]
+    assert measure("characters.mojibake_ratio", texts).tolist() == [1] * 5
+
+
+def test_full_width_and_endless_letters_are_no_pinyin() -> None:
+    texts = ["中国（ＧＤＰ）的增长和美国（ＵＳＡ）" * 20, ("中文(" + "a" * 256 + ")") * 20, "中文(\nè)" * 20]
+    assert not measure("characters.pinyin_gloss_ratio", texts).any()
+
+
+def test_lines_that_differ_in_white_space_alone_take_linear_time() -> None:
+    def lines(count: int) -> list[str]:
+        made = ("".join("a " if number >> bit & 1 else "a" for bit in range(18)) + "b" for number in range(count))
+        return ["\n".join(made)]
+
+    assert_linear(lambda texts: batch(texts).lines, lines, 1 << 15)
 
 
 def test_many_lines() -> None:

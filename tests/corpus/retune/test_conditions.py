@@ -221,12 +221,51 @@ def test_a_source_with_rules_of_its_own_measures_no_others(inputs: Path, tmp_pat
     run_stages(stages(recipe, find_sources(recipe.sources, []))[:2], str(tmp_path / "out"), workers=0)
     folder = current(str(tmp_path / "out"), "filter")
     first, second = (read_table(fetch(file.url)) for file in folder.files("statistics"))
-    assert first.schema.equals(second.schema)
-    for table, name in ((first, "mail"), (second, "servers")):
-        assert table[f"rules.{name}"].null_count == table.num_rows
+    own = [[name for name in table.column_names if name.startswith("rules.")] for table in (first, second)]
+    assert own == [["rules.mail"], ["rules.servers", "rules.numbers"]] or own[::-1] == [["rules.mail"], own[0]]
     assert folder.counts.dropped["rules.mail"] and folder.counts.dropped["rules.servers"]
     assert {limit.name for tried in rules(folder).values() for limit in tried} >= {
         "rules.mail.max",
         "rules.servers.max",
     }
     assert measure(folder.files("statistics"), rules(folder)).kept == folder.counts.documents_out
+
+
+def test_a_rule_that_a_source_gains_changes_its_files_alone(inputs: Path, tmp_path: Path) -> None:
+    def run(out: str, own: str, parts: tuple[int, ...] = (0, 1)) -> Path:
+        named = {part: f'[[sources]]\npath = "{inputs}/{part}.jsonl"\nname = "{part}"\n' for part in parts}
+        tables = "".join(table + own * (part == 1) for part, table in named.items())
+        (tmp_path / "two.toml").write_text(tables + "[filter.length]\nnum_chars = { min = 9 }\n[dedup]\n")
+        assert main(["run", "--recipe", str(tmp_path / "two.toml"), "--out", str(tmp_path / out)]) == 0
+        return Path(current(str(tmp_path / out), "filter").url)
+
+    rule = 'filter = { rules = [{ name = "mail", reason = "mail", pattern = "邮箱" }] }\n'
+    run("grown", "")
+    grown, fresh, turned = run("grown", rule), run("fresh", rule), run("turned", rule, (1, 0))
+    assert grown.name == fresh.name == turned.name
+    for file in fresh.rglob("*.parquet"):
+        other = file.relative_to(fresh)
+        assert file.read_bytes() == (grown / other).read_bytes() == (turned / other).read_bytes()
+
+
+def test_a_rule_of_ones_own_is_taken_out_of_a_run(inputs: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "own.toml"
+    recipe.write_text(RECIPE + OWN)
+    arguments = ["--recipe", str(recipe), "--input", f"{inputs}/*.jsonl", "--out", str(tmp_path / "out")]
+    for name, other in (("servers", "numbers"), ("numbers", "servers")):
+        assert main(["run", *arguments, "--set", f"filter.rules.{name}=off"]) == 0
+        prediction, _ = retune(str(tmp_path / "out"), [f"filter.rules.{other}=off"], [], None)
+        assert f"rules.{other}" in {change.rule for change in prediction.rules}
+        with pytest.raises(UsageError, match="measures another thing then"):
+            retune(str(tmp_path / "out"), [f'filter.rules.{other}={{ name = "{other}", pattern = "x" }}'], [], None)
+
+
+def test_places_are_those_before_anything_is_taken_out(inputs: Path, tmp_path: Path) -> None:
+    (tmp_path / "listed.toml").write_text(LISTED)
+    run_filter(inputs, tmp_path / "out", str(tmp_path / "listed.toml"))
+    key = "filter.characters.latin_ratio"
+    found = [
+        retune(str(tmp_path / "out"), [], [f"{key}.{place}" for place in places], None)[0] for places in ("01", "10")
+    ]
+    assert found[0].after == found[1].after
+    assert [change.limits_after for change in found[0].rules if change.rule.endswith("latin_ratio")][-1] == {"max": 0.1}

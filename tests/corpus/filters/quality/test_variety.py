@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from corpus.engine.errors import WenhaiError
 from corpus.filters import measure
 from corpus.filters.quality import variety
 from corpus.filters.quality.model import load_model
@@ -71,27 +69,6 @@ def test_windows_never_cut_a_character(mark: str) -> None:
     assert set(read[3]) == {"𠮷", "a", "\n"}
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [lambda data: data[:-1], lambda data: data.replace(b"quality 1", b"quality 2", 1), lambda data: b""],
-    ids=["cut", "version", "empty"],
-)
-def test_models_that_are_not_whole_are_refused(damage: object, tmp_path: Path) -> None:
-    shipped = Path(variety.__file__).parent
-    for name in ("han.model", "letters.model"):
-        shutil.copy(shipped / name, tmp_path)
-    path = tmp_path / "letters.model"
-    path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
-    with pytest.raises(WenhaiError, match=r"not the models that were shipped.*letters\.model"):
-        variety.load_varieties(tmp_path)
-    shutil.copy(shipped / "letters.model", path)
-    shutil.copy(path, tmp_path / "han.model")
-    load_model.cache_clear()
-    with pytest.raises(WenhaiError, match="models of other varieties"):
-        variety.load_varieties(tmp_path)
-    load_model.cache_clear()
-
-
 def test_training_is_the_same_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in (*variety.WRITTEN, *variety.SPELLED):
         for source in ("one", "two", "two.converted"):
@@ -104,7 +81,7 @@ def test_training_is_the_same_twice(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert train_varieties.main(["--texts", str(tmp_path / "texts"), "--out", str(tmp_path / out)]) == 0
     for name in ("han.model", "letters.model"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    variety.load_varieties(tmp_path / "a")
+    assert load_model(str(tmp_path / "a" / "han.model")).classes == variety.WRITTEN
     rows = capsys.readouterr().out
     assert "\n50\tyue\tone\t" in rows
     assert "converted" not in rows
