@@ -262,7 +262,7 @@ def _look(
     elif han == 0:
         if is_code_before and length <= 8:
             return CODE, 0, 0
-    elif latin > 0 and signs >= 2 and 4 * han < length:
+    elif latin > 0 and signs >= 2 and 4 * han < length <= MAX_SIGN_GAP * signs:
         return CODE, 0, 0
     elif mark == 0x3C and last == 0x3E and data[start + 1] in (0x6C, 0x6D, 0x73):  # <link <meta <script
         return CODE, 0, 0

@@ -43,8 +43,8 @@ def test_shares_by_kind(found: Any) -> None:
     assert rows["good", "news", "real"][3:6] == ["10", "9", "90.0%"]
     assert rows["good", "news", "real"][8] == "length.num_chars 1"
     assert rows["bad", "tiny", "real"][3:6] == ["4", "4", "100.0%"]
-    assert rows["bad", "numbers", "derived"][3:6] == ["5", "4", "80.0% (below 95%)"]
-    assert rows["good", "ALL", "good"][5] == "90.0% (below 97%)"
+    assert rows["bad", "numbers", "derived"][3:6] == ["5", "4", "80.0% (below 98%)"]
+    assert rows["good", "ALL", "good"][5] == "90.0% (below 99%)"
     assert rows["bad", "ALL", "bad, real"][3:5] == ["4", "4"]
 
 

@@ -19,7 +19,7 @@ from corpus.filters.measure import STATISTICS
 from corpus.filters.rules.conditions import Measured, find_statistic
 
 MAX_TOKENS, MAX_DEPTH = 200, 32
-TOKEN = re.compile(r"(\d+(?:_\d+)*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_][\w.]*|[<>=!]=|[-+*/()<>,])|\s+|(.)", re.DOTALL)
+TOKEN = re.compile(r"(\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[A-Za-z_][\w.]*|[<>=!]=|[-+*/()<>,])|\s+|(.)", re.DOTALL)
 LEVELS = (("or",), ("and",), ("not",), ("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*", "/"))  # loosest first
 OPERANDS = {"": 1, "abs": 1, "min": 2, "max": 2}  # of what stands before a parenthesis
 
@@ -122,9 +122,12 @@ class _Parser:
 
 
 def _number(written: str | int) -> Expression:
-    value = np.float64(written)
+    try:
+        value = np.float64(written)
+    except ValueError:
+        value = np.float64(np.inf)
     if not np.isfinite(value):
-        raise ValueError(f"expression: {written} is beyond a float")
+        raise ValueError(f"expression: {written} is no number that a float holds")
     return Expression(False, frozenset(), lambda measured: value)
 
 
