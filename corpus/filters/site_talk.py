@@ -102,7 +102,7 @@ def find_talk(offsets: Array, data: Array, num_chars: Array, hits: Hits) -> npt.
     edges = np.searchsorted(hits.rows, np.arange(len(offsets)))
     groups, weights = (np.take(one, hits.words, axis=1) for one in (words.groups, words.weights))  # contiguous
     found = (edges, hits.starts, groups, weights)
-    seen = np.zeros(1 << PAIR_BITS, np.uint32)
+    seen = np.zeros(1 << PAIR_BITS, np.uint8)
     _talk(offsets, data, num_chars, *found, np.zeros((2, MAX_GROUPS), np.int64), seen, out)
     return out
 
@@ -130,12 +130,17 @@ def _talk(
     """Characters of each document as `find_talk` returns them; hits are sorted by document and place.
 
     Sums run from the front: the head is where the sum is largest, the foot begins where it is smallest. `best` is the
-    weight by group, `seen` by pair the last text that has it, from 1.
+    weight by group, `seen` by pair the last text that has it, from 1 to 255: it fits into a core's cache.
     """
+    text = 0
     for row in range(len(offsets) - 1):
         i, end, hit, last_hit = offsets[row], offsets[row + 1], edges[row], edges[row + 1]
         if hit == last_hit:
             continue
+        text += 1
+        if text > 255:
+            seen[:] = 0
+            text = 1
         half, core, place = num_chars[row] // 2, num_chars[row] * 3 // 4, 0
         total = chars = alone = length = score = 0
         highest = head_chars = head_alone = lowest = foot_chars = foot_alone = 0
@@ -165,9 +170,9 @@ def _talk(
                 slot = _slot(before, c)
                 if place > half:
                     pairs += 1
-                    old += seen[slot] == row + 1
+                    old += seen[slot] == text
                 if place <= core:
-                    seen[slot] = row + 1
+                    seen[slot] = text
             before = c if han else np.uint32(0)
             if not ends and i < end:
                 continue

@@ -160,6 +160,9 @@ def _look(
         if is_address:
             before = byte
             continue
+        if byte > 0x7E or _is_letter(byte) or 0x30 <= byte <= 0x39:  # most of a line, and no mark
+            before = byte
+            continue
         if byte == 0x3A and i + 2 < stop and data[i + 1] == data[i + 2] == 0x2F:  # ://
             is_address = True
         after = data[i + 1] if i + 1 < stop else np.uint8(10)

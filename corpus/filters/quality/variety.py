@@ -66,16 +66,17 @@ class Varieties:
         han, letters = batch.column(*HAN_CLASSES), batch.column(tables.LATIN, tables.OTHER)
         kana, hangul = batch.column(tables.KANA), batch.column(tables.HANGUL)
         whole = han + kana + hangul
-        sample = sample_windows(batch.offsets, batch.data)
-        english = (self.letters.measure(*sample)[:, 1] > SURE) & (letters >= MIN_LETTERS)
+        spelled = whole * LETTERS_PER_HAN < letters
+        written, in_letters = (sample_windows(batch.offsets, batch.data, rows) for rows in (~spelled, spelled))
+        english = (self.letters.measure(*in_letters)[:, 1] > SURE) & (letters >= MIN_LETTERS)
         return np.select(
             [
-                whole * LETTERS_PER_HAN < letters,
+                spelled,
                 hangul > OTHER_SCRIPT * whole,
                 (kana > OTHER_SCRIPT * whole) | (batch.column(JAPANESE_HAN) > JAPANESE_TITLE * han),
                 han >= MIN_HAN,
             ],
-            [np.where(english, ENGLISH, UNDETERMINED), KOREAN, JAPANESE, _chinese(self.han.measure(*sample), batch)],
+            [np.where(english, ENGLISH, UNDETERMINED), KOREAN, JAPANESE, _chinese(self.han.measure(*written), batch)],
             UNDETERMINED,
         ).astype(np.float64)
 
@@ -111,22 +112,27 @@ def variety(batch: Batch) -> Floats:
     return batch.resources.varieties.measure(batch)
 
 
-def sample_windows(offsets: Ints, data: npt.NDArray[np.uint8]) -> tuple[Ints, npt.NDArray[np.uint8]]:
-    """What the models read of each document, as offsets and bytes: all of a short one, else windows and newlines."""
+def sample_windows(
+    offsets: Ints, data: npt.NDArray[np.uint8], wanted: npt.NDArray[np.bool_]
+) -> tuple[Ints, npt.NDArray[np.uint8]]:
+    """What a model reads of the wanted documents, as offsets and bytes: all of a short one, else windows and
+    newlines; of others nothing."""
     places = np.zeros(len(offsets), np.int64)
     out = np.empty(int(np.minimum(np.diff(offsets), WINDOWS * (WINDOW_BYTES + 1)).sum()), np.uint8)
-    copy_windows(offsets, data, WINDOWS, WINDOW_BYTES, places, out)
+    copy_windows(offsets, data, wanted, WINDOWS, WINDOW_BYTES, places, out)
     return places, out[: places[-1]]
 
 
 @kernel()
-def copy_windows(offsets: Array, data: Array, windows: int, window_bytes: int, places: Array, out: Array) -> None:
-    """Copy the windows of each document to `out`, none beginning or ending inside a character."""
+def copy_windows(
+    offsets: Array, data: Array, wanted: Array, windows: int, window_bytes: int, places: Array, out: Array
+) -> None:
+    """Copy the windows of each wanted document to `out`, none beginning or ending inside a character."""
     length = 0
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
         whole = end - start <= windows * (window_bytes + 1)
-        for window in range(1 if whole else windows):
+        for window in range((1 if whole else windows) if wanted[row] else 0):
             first = start + (end - start) * window // windows
             last = end if whole else first + window_bytes
             while first < last and data[first] & 0xC0 == 0x80:

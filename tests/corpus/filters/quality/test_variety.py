@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -62,7 +63,9 @@ def test_neighbours_and_splits_change_nothing() -> None:
 @pytest.mark.parametrize("mark", ["", "a", "éa"])
 def test_windows_never_cut_a_character(mark: str) -> None:
     texts = [mark + "學而時習之" * 2_000, "短", "", "𠮷a" * 3_000]
-    offsets, data = variety.sample_windows(*buffers(pa.array(["前", *texts], pa.large_string()).slice(1)))
+    arrays = buffers(pa.array(["前", *texts], pa.large_string()).slice(1))
+    assert variety.sample_windows(*arrays, np.zeros(len(texts), np.bool_))[0].tolist() == [0] * (len(texts) + 1)
+    offsets, data = variety.sample_windows(*arrays, np.ones(len(texts), np.bool_))
     read = [data[start:end].tobytes().decode() for start, end in pairwise(offsets)]
     assert read[1:3] == ["短", ""]
     assert len(read[0].split("\n")) == len(read[3].split("\n")) == variety.WINDOWS + 1
