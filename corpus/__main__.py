@@ -80,7 +80,7 @@ python -m corpus status build/my
     ),
     "report": Command(
         "corpus.commands.report",
-        "write OUT/report.html, report.md and DATASET_CARD.md",
+        "write OUT/report.html, report.zh.html, report.md and DATASET_CARD.md",
         """
 python -m corpus report build/my
 """,

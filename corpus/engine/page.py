@@ -94,6 +94,7 @@ def document(
     style: str = "",
     after: Iterable[str] = (),
     script: str | None = None,
+    lang: str = "en",
 ) -> str:
     """The page: a heading, `body`, `footer`; `after` stands below all that. `script` is what a <script> of theirs may
     hold, whole.
@@ -101,6 +102,7 @@ def document(
     Args:
         about: what kind of page it is.
         style: rules of this kind of page alone.
+        lang: its language, a BCP 47 tag.
     """
     folder = resources.files("corpus.engine")
     sheet = "".join(folder.joinpath(name).read_text("utf-8") for name in ("chart.css", "page.css")) + style
@@ -110,7 +112,7 @@ def document(
     main = [tag("h1", title, " ", tag("small", kind)), *body, tag("footer", footer) if footer else ""]
     return "\n".join(
         [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<!DOCTYPE html>\n<html lang="{lang}">\n<head>\n<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="referrer" content="no-referrer">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',

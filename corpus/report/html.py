@@ -1,4 +1,5 @@
-"""`report.html`: one page without a single request, that opens from disk, light or dark.
+"""`report.html` and `report.zh.html`: a page without a single request, that opens from disk, light or dark, in two
+languages.
 
 The script moves the sliders; without it the page has everything but those.
 """
@@ -24,12 +25,12 @@ from corpus.report.card import CARD_NAME, render_card
 from corpus.report.distributions import NOT_A_NUMBER, Distribution, Limits, Measured, judged
 from corpus.report.examples import Sample
 from corpus.report.explain import aside, number
+from corpus.report.language import CHINESE, ENGLISH, Language
 from corpus.report.markdown import render_markdown
 from corpus.report.metadata import BuildMetadata, gather
-from corpus.report.summary import share, size
+from corpus.report.summary import BREACHES, share, size
 from corpus.report.tables import CODE_COLUMNS, TITLES, Table, describe_statistic, funnel_rows, tables
 
-HTML_NAME = "report.html"
 MARKDOWN_NAME = "report.md"
 STYLE, SCRIPT = "page.css", "page.js"
 ABOVE = ("reasons", "failures", "left_out", "templates", "edits", "statistics")  # sections, from margin to margin
@@ -49,23 +50,33 @@ HEIGHTS = (
     "full ones are decided by this limit. Heights are logarithms of counts."
 )
 MOVE = (
-    " Move a slider: the line at the foot of the page tells what the filter would then keep, and the command that "
+    "Move a slider: the line at the foot of the page tells what the filter would then keep, and the command that "
     "makes it so."
 )
 NEAR = (
     "Documents on both sides of each limit: the nearest ones, then others. The page says which of them the sliders "
     "would keep or drop. Judge the limits by them."
 )
-FOLLOW = (
-    "Any line of this page can be followed to its documents: ",
-    tag("code", "python -m corpus explain OUT ID|URL|SHARD:ROW"),
-    ". Texts are shortened, personal data in them masked.",
-)
+SENTENCES = {  # of the script, which fills them in
+    "recipe": "The recipe keeps {kept} of {documents} documents. Move a slider to try another limit.",
+    "one": "Would keep {kept} of {documents} documents ({change}; {characters} characters), exactly.",
+    "several": "Would keep {kept} of {documents} documents ({change}), exactly.",
+    "estimate": "Would keep about {kept} of {documents} documents ({change} ± {error}), estimated from {sampled} of "
+    "them; the command counts exactly.",
+    "alone": "alone: {change} documents kept",
+    "off": "off",
+    "kept": "kept",
+    "dropped": "dropped",
+    "would_keep": "would be kept",
+    "would_drop": "would be dropped",
+    "copy": "Copy",
+    "copied": "Copied",
+}
 
 
 def write_report(out: str) -> str:
-    """Write `report.html`, `report.md` and `DATASET_CARD.md` below `out`, each complete or not at all; returns where
-    the page is.
+    """Write `report.html`, `report.zh.html`, `report.md` and `DATASET_CARD.md` below `out`, each complete or not at
+    all; returns where the English page is.
 
     Raises:
         WenhaiError: `out` holds no run, a file is damaged, or the disk refuses.
@@ -74,72 +85,81 @@ def write_report(out: str) -> str:
     written = (
         (MARKDOWN_NAME, render_markdown(facts)),
         (CARD_NAME, render_card(out, facts)),
-        (HTML_NAME, render_html(facts)),
+        *((say.page, render_html(facts, say)) for say in (ENGLISH, CHINESE)),
     )
     for name, text in written:
         with storage.create(storage.join(out, name)) as path:
             path.write_text(text, encoding="utf-8")
-    return storage.join(out, HTML_NAME)
+    return storage.join(out, ENGLISH.page)
 
 
-def render_html(facts: BuildMetadata) -> str:
-    """The whole page."""
+def render_html(facts: BuildMetadata, say: Language = ENGLISH) -> str:
+    """The whole page in one language."""
     style, script = (resources.files("corpus.report").joinpath(name).read_text("utf-8") for name in (STYLE, SCRIPT))
-    after = _live(facts, script) if facts.measured.distributions else ()
-    return document("Corpus report", "", _body(facts), style=style, after=after, script=script)
+    after = _live(facts, script, say) if facts.measured.distributions else ()
+    title, body = say("Corpus report"), _body(facts, say)
+    return document(title, "", body, style=style, after=after, script=script, lang=say.tag)
 
 
-def _live(facts: BuildMetadata, script: str) -> Iterator[Html]:
+def _live(facts: BuildMetadata, script: str, say: Language) -> Iterator[Html]:
     """The panel of the sliders, the numbers behind it and the one script."""
     command = tag(
         "div",
-        tag("span", "exact, by rule, with examples:", class_="soft"),
-        tag("code", id="command", tabindex="0", aria_label="command"),
-        tag("button", "Copy", id="copy", type="button"),
-        tag("button", "Reset", id="reset", type="button"),
+        tag("span", say("exact, by rule, with examples:"), class_="soft"),
+        tag("code", id="command", tabindex="0", aria_label=say("command")),
+        tag("button", say(SENTENCES["copy"]), id="copy", type="button"),
+        tag("button", say("Reset"), id="reset", type="button"),
         class_="command",
     )
     answer = tag("p", id="answer", role="status", aria_live="polite")
-    yield tag("aside", answer, command, id="panel", class_="live", aria_label="Other limits")
-    numbers = _page_data(facts.measured, facts.samples, facts.limits)
+    yield tag("aside", answer, command, id="panel", class_="live", aria_label=say("Other limits"))
+    numbers = _page_data(facts.measured, facts.samples, facts.limits, say)
     yield tag("script", Html(numbers), type="application/json", id="data")
     yield tag("script", Html(script))
 
 
-def _body(facts: BuildMetadata) -> Iterator[Html]:
-    shown = {one.name: one for one in tables(facts)}
+def _body(facts: BuildMetadata, say: Language) -> Iterator[Html]:
+    shown = {one.name: one for one in tables(facts, say)}
     present = {*shown, "samples"} if facts.samples else set(shown)
-    yield tag("nav", *(tag("a", title, href=f"#{name}") for name, title in TITLES.items() if name in present))
+    other = CHINESE if say is ENGLISH else ENGLISH
+    link = tag("a", other.name, class_="language", href=other.page, hreflang=other.tag, lang=other.tag)
+    yield tag("nav", link, *(tag("a", say(TITLES[name]), href=f"#{name}") for name in TITLES if name in present))
     for breach in facts.funnel.breaches:
-        yield tag("p", tag("b", "Conservation broken."), f" {breach}", class_="warning")
-    yield cards(_figures(facts))
-    yield from (_heading("funnel"), _funnel(facts))
-    yield from (part for name in ABOVE if name in shown for part in _section(shown[name], facts))
+        told = say.made(breach, *BREACHES)
+        yield tag("p", tag("b", say("Conservation broken.")), f" {told}", class_="warning")
+    yield cards(_figures(facts, say))
+    yield from (_heading("funnel", say), _funnel(facts, say))
+    yield from (part for name in ABOVE if name in shown for part in _section(shown[name], facts, say))
     if facts.samples:
-        yield from (_heading("samples"), tag("p", NEAR), *_samples(facts.samples))
-    pairs = (tag("section", *_section(shown[name], facts)) for name in PAIRED if name in shown)
+        yield from (_heading("samples", say), tag("p", say(NEAR)), *_samples(facts.samples, say))
+    pairs = (tag("section", *_section(shown[name], facts, say)) for name in PAIRED if name in shown)
     yield tag("div", *pairs, class_="pair")
-    yield from (part for name in BELOW if name in shown for part in _section(shown[name], facts))
-    yield tag("footer", *FOLLOW)
+    yield from (part for name in BELOW if name in shown for part in _section(shown[name], facts, say))
+    yield tag(
+        "footer",
+        say("Any line of this page can be followed to its documents: "),
+        tag("code", "python -m corpus explain OUT ID|URL|SHARD:ROW"),
+        say(". Texts are shortened, personal data in them masked."),
+    )
 
 
-def _figures(facts: BuildMetadata) -> Iterator[tuple[str, str]]:
+def _figures(facts: BuildMetadata, say: Language) -> Iterator[tuple[str, str]]:
     funnel = facts.funnel
-    yield f"{funnel.documents_in:,}", f"documents read, {size(funnel.bytes_in)}"
-    yield f"{funnel.documents_kept:,}", f"kept, {size(funnel.bytes_kept)} of text"
-    yield share(funnel.documents_kept, funnel.documents_in) or "–", "of the documents kept"
-    yield f"{sum(funnel.duplicates.values()):,}", "duplicates dropped"
+    yield f"{funnel.documents_in:,}", say("documents read, {size}", size=size(funnel.bytes_in))
+    yield f"{funnel.documents_kept:,}", say("kept, {size} of text", size=size(funnel.bytes_kept))
+    yield share(funnel.documents_kept, funnel.documents_in) or "–", say("of the documents kept")
+    yield f"{sum(funnel.duplicates.values()):,}", say("duplicates dropped")
     if funnel.tokens:
-        yield f"{sum(funnel.tokens.values()):,}", "tokens"
+        yield f"{sum(funnel.tokens.values()):,}", say("tokens")
 
 
-def _heading(name: str) -> Html:
-    return tag("h2", TITLES[name], id=name)
+def _heading(name: str, say: Language) -> Html:
+    return tag("h2", say(TITLES[name]), id=name)
 
 
-def _funnel(facts: BuildMetadata) -> Html:
+def _funnel(facts: BuildMetadata, say: Language) -> Html:
     rows, whole = [], facts.funnel.documents_in
-    for label, stay, lost, num_bytes in funnel_rows(facts):
+    for label, stay, lost, num_bytes in funnel_rows(facts, say):
         of_text = f" · {size(num_bytes)}" if num_bytes else ""
         minus = f" (−{lost:,})" if lost else ""
         told = tag("span", f"{stay:,} · {share(stay, whole)}{of_text}{minus}", class_="soft")
@@ -149,33 +169,34 @@ def _funnel(facts: BuildMetadata) -> Html:
         )
         bar = tag("svg", *parts, viewBox="0 0 100 8", preserveAspectRatio="none", role="img", aria_label=label)
         rows.append(tag("li", tag("span", label), bar, told))
-    title = tag("p", "Documents after each step; ", tag("span", "lost there", class_="c1"), class_="soft")
+    title = tag("p", say("Documents after each step; "), tag("span", say("lost there"), class_="c1"), class_="soft")
     return tag("figure", title, tag("ul", *rows, class_="funnel"))
 
 
-def _section(one: Table, facts: BuildMetadata) -> Iterator[Html]:
-    yield _heading(one.name)
+def _section(one: Table, facts: BuildMetadata, say: Language) -> Iterator[Html]:
+    yield _heading(one.name, say)
     if one.name == "statistics":
-        yield from _statistics(one, facts)
+        yield from _statistics(one, facts, say)
         return
     if one.caption:
         yield tag("p", one.caption, class_="soft")
     counts = [reason.documents for reason in facts.reasons]
-    yield _table(one, [_cell_bar(count, max(counts)) for count in counts] if one.name == "reasons" else [])
+    yield _table(one, say, [_cell_bar(count, max(counts)) for count in counts] if one.name == "reasons" else [])
 
 
-def _statistics(one: Table, facts: BuildMetadata) -> Iterator[Html]:
-    charts = [(_chart(found, index), found) for index, found in enumerate(facts.measured.distributions)]
+def _statistics(one: Table, facts: BuildMetadata, say: Language) -> Iterator[Html]:
+    charts = [(_chart(found, index, say), found) for index, found in enumerate(facts.measured.distributions)]
     judged, others = ([chart for chart, found in charts if bool(found.limits) == ruled] for ruled in (True, False))
-    yield tag("p", f"{one.caption} {HEIGHTS}", tag("span", MOVE, class_="live"), class_="soft")
+    moving = tag("span", f"{say.space}{say(MOVE)}", class_="live")
+    yield tag("p", say.join(one.caption, say(HEIGHTS)), moving, class_="soft")
     yield tag("div", *judged, class_="charts")
     if others:
         folded = tag("div", *others, class_="charts")
-        yield tag("details", tag("summary", f"{len(others)} statistics without a rule"), folded)
-    yield tag("details", tag("summary", f"All {len(one.rows)} as a table"), _table(one))
+        yield tag("details", tag("summary", say("{number} statistics without a rule", number=len(others))), folded)
+    yield tag("details", tag("summary", say("All {number} as a table", number=len(one.rows))), _table(one, say))
 
 
-def _table(one: Table, bars: Sequence[Html] = ()) -> Html:
+def _table(one: Table, say: Language, bars: Sequence[Html] = ()) -> Html:
     """Names of ours as code, and a last column of bars."""
     rows = [
         [
@@ -184,10 +205,11 @@ def _table(one: Table, bars: Sequence[Html] = ()) -> Html:
         ]
         for row in one.rows
     ]
+    headings = [say(heading) for heading in one.headings]
     if not bars:
-        return table(one.headings, rows, numeric=one.numeric)
+        return table(headings, rows, numeric=one.numeric)
     beside = [[*row, bar] for row, bar in zip(rows, bars, strict=True)]
-    return table((*one.headings, ""), beside, numeric=one.numeric)
+    return table((*headings, ""), beside, numeric=one.numeric)
 
 
 def _cell_bar(part: int, whole: int) -> Html:
@@ -195,20 +217,23 @@ def _cell_bar(part: int, whole: int) -> Html:
     return tag("svg", bar, class_="cell", viewBox="0 0 100 8", role="img", aria_label=share(part, whole))
 
 
-def _chart(one: Distribution, index: int) -> Html:
+def _chart(one: Distribution, index: int, say: Language) -> Html:
     outside = one.num_below + one.num_above
     alone = one.passing_others - _inside(one)
-    unit, meaning = describe_statistic(one.key)
-    note = (
-        f"{outside:,} outside ({share(outside, one.num_documents)}), {alone:,} by this rule alone. "
-        if one.limits
-        else f"{one.num_documents:,} values. "
-    )
+    unit, meaning = map(say, describe_statistic(one.key))
+    note = say("{number} values. ", number=f"{one.num_documents:,}")
+    if one.limits:
+        note = say(
+            "{outside} outside ({share}), {alone} by this rule alone. ",
+            outside=f"{outside:,}",
+            share=share(outside, one.num_documents),
+            alone=f"{alone:,}",
+        )
     return tag(
         "figure",
-        tag("h3", tag("code", one.name), f" {aside(one.detail)}"),
-        tag("p", tag("b", unit), f". {meaning}", class_="soft unit") if unit else "",
-        histogram(one, index),
+        tag("h3", tag("code", one.name), f" {say.condition(aside(one.detail))}"),
+        tag("p", tag("b", unit), say(". "), meaning, class_="soft unit") if unit else "",
+        histogram(one, index, say),
         tag("div", *_sliders(one), class_="live"),
         tag("figcaption", note, tag("b", class_="effect")),
         id=f"f{index}",
@@ -216,7 +241,7 @@ def _chart(one: Distribution, index: int) -> Html:
     )
 
 
-def histogram(one: Distribution, index: int) -> Html:
+def histogram(one: Distribution, index: int, say: Language) -> Html:
     """One histogram, heights logarithms of counts: all documents pale, those that pass all other rules full.
 
     Both are drawn in the colour of what is lost, and over it, inside the limits, in that of what is kept; a slider of
@@ -253,7 +278,7 @@ def histogram(one: Distribution, index: int) -> Html:
     if one.bend:
         middle = one.grid[min(range(len(xs)), key=lambda i: abs(xs[i] - CHART_WIDTH / 2))]
         parts.append(words(CHART_WIDTH / 2, BASE + 13, number(middle), "middle"))
-    told, box = f"Histogram of {one.name}", f"0 0 {CHART_WIDTH} {CHART_HEIGHT}"
+    told, box = say("Histogram of {name}", name=one.name), f"0 0 {CHART_WIDTH} {CHART_HEIGHT}"
     return tag("svg", *parts, class_="histogram", viewBox=box, role="img", aria_label=told)
 
 
@@ -286,13 +311,19 @@ def _sliders(one: Distribution) -> Iterator[Html]:
             yield tag("label", tag("span", bound), slider, tag("output"), class_="slider")
 
 
-def _samples(samples: Sequence[Sample]) -> Iterator[Html]:
-    heads = tag("th", "verdict"), tag("th", "value", class_="num"), tag("th", "document"), tag("th", "text")
+def _samples(samples: Sequence[Sample], say: Language) -> Iterator[Html]:
+    heads = (
+        tag("th", say("verdict")),
+        tag("th", say("value"), class_="num"),
+        tag("th", say("document")),
+        tag("th", say("text")),
+    )
     by_limit: dict[Limit, list[Html]] = {}
     for index, one in enumerate(samples):
+        verdict = say(SENTENCES["dropped" if one.dropped else "kept"])
         url = [tag("br"), tag("span", one.url, class_="soft")] if one.url else []
         cells = (
-            tag("td", "dropped" if one.dropped else "kept", class_="tag lost" if one.dropped else "tag"),
+            tag("td", verdict, class_="tag lost" if one.dropped else "tag"),
             tag("td", number(one.value), class_="num"),
             tag("td", tag("code", one.name)),
             tag("td", one.text, *url, class_="text"),
@@ -300,20 +331,20 @@ def _samples(samples: Sequence[Sample]) -> Iterator[Html]:
         row = tag("tr", *cells, data_sample=str(index), data_dropped=str(int(one.dropped)))
         by_limit.setdefault(one.limit, []).append(row)
     for place, (limit, rows) in enumerate(by_limit.items()):
-        name = tag(
-            "summary", tag("code", limit.rule), f" {limit.bound} {number(limit.threshold)} {aside(limit.detail)}"
-        )
+        bound = f" {limit.bound} {number(limit.threshold)} {say.condition(aside(limit.detail))}"
+        name = tag("summary", tag("code", limit.rule), bound)
         whole = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="samples")
         yield tag("details", name, tag("div", whole, class_="scroll"), open=None if place else "")
 
 
-def _page_data(measured: Measured, samples: Sequence[Sample], limits: Limits) -> str:
+def _page_data(measured: Measured, samples: Sequence[Sample], limits: Limits, say: Language) -> str:
     """A JSON text that may stand in a `script` element: no `<` in it."""
     value = {
         "documents": measured.documents,
         "kept": measured.kept,
         "sampled": measured.sampled,
         "width": CHART_WIDTH,
+        "sentences": {key: say(sentence) for key, sentence in SENTENCES.items()},
         "statistics": [_statistic(index, one) for index, one in enumerate(measured.distributions)],
         "sample_places": _base64(b"".join(_places(sample, measured.distributions, limits) for sample in samples)),
     }

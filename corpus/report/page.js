@@ -9,6 +9,7 @@
   const whole = new Intl.NumberFormat("en");
   const short = (x) => (Math.abs(x) >= 1000 ? whole.format(Math.round(x)) : String(Number(x.toPrecision(4))));
   const signed = (x) => (x < 0 ? "−" : "+") + whole.format(Math.abs(x));
+  const say = (key, fields) => data.sentences[key].replace(/\{(\w+)\}/g, (_, name) => fields[name]);
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const sums = (steps) => { let total = 0; return steps.map((step) => (total += step)); };
 
@@ -57,18 +58,17 @@
 
   function keeps() {
     const changed = moved();
-    if (changed.length === 0) return `The recipe keeps ${whole.format(data.kept)} of ${whole.format(data.documents)} documents. Move a slider to try another limit.`;
+    const documents = whole.format(data.documents), kept = (change) => whole.format(data.kept + change);
+    if (changed.length === 0) return say("recipe", { kept: kept(0), documents });
     if (changed.length === 1) {
       const one = changed[0];
       const change = inside(one, one.now, 0, one.below, one.up_to) - inside(one, one.base, 0, one.below, one.up_to);
       const characters = inside(one, one.now, 0, one.characters_below, one.characters_up_to) - inside(one, one.base, 0, one.characters_below, one.characters_up_to);
-      return `Would keep ${whole.format(data.kept + change)} of ${whole.format(data.documents)} documents (${signed(change)}; ${signed(characters)} characters), exactly.`;
+      return say("one", { kept: kept(change), documents, change: signed(change), characters: signed(characters) });
     }
     const { change, error } = estimate();
-    const about = error ? `about ${whole.format(data.kept + change)}` : whole.format(data.kept + change);
-    const margin = error ? ` ± ${whole.format(Math.round(error))}` : "";
-    const end = error ? `, estimated from ${whole.format(data.sampled)} of them; the command counts exactly.` : ", exactly.";
-    return `Would keep ${about} of ${whole.format(data.documents)} documents (${signed(change)}${margin})${end}`;
+    const fields = { kept: kept(change), documents, change: signed(change), error: whole.format(Math.round(error)), sampled: whole.format(data.sampled) };
+    return say(error ? "estimate" : "several", fields);
   }
 
   function changes() {
@@ -100,14 +100,14 @@
     }
     for (const input of one.figure.querySelectorAll("input")) {
       const bound = input.dataset.bound, off = one.now[bound] === one.off[bound];
-      const text = off ? "off" : short(one.grid[one.now[bound]]);
+      const text = off ? say("off") : short(one.grid[one.now[bound]]);
       input.value = one.now[bound];
       input.setAttribute("aria-valuetext", text);
       input.parentElement.querySelector("output").textContent = text;
     }
     const change = inside(one, one.now, 0, one.below, one.up_to) - inside(one, one.base, 0, one.below, one.up_to);
     const note = one.figure.querySelector(".effect");
-    note.textContent = one.now.min === one.base.min && one.now.max === one.base.max ? "" : `alone: ${signed(change)} documents kept`;
+    note.textContent = one.now.min === one.base.min && one.now.max === one.base.max ? "" : say("alone", { change: signed(change) });
   }
 
   function tellSamples() {
@@ -115,7 +115,7 @@
       const start = Number(row.dataset.sample) * data.statistics.length;
       const dropped = data.statistics.some((one, i) => excludes(one, one.now, samplePlaces[start + i]));
       const tag = row.firstElementChild, before = row.dataset.dropped === "1";
-      tag.textContent = dropped ? (before ? "dropped" : "would be dropped") : before ? "would be kept" : "kept";
+      tag.textContent = say(dropped ? (before ? "dropped" : "would_drop") : before ? "would_keep" : "kept");
       tag.className = "tag" + (dropped ? " lost" : "") + (dropped !== before ? " changed" : "");
     }
   }
@@ -167,8 +167,8 @@
   document.getElementById("copy").addEventListener("click", async (event) => {
     getSelection().selectAllChildren(command);
     try { await navigator.clipboard.writeText(command.textContent); } catch { document.execCommand("copy"); }
-    event.target.textContent = "Copied";
-    setTimeout(() => { event.target.textContent = "Copy"; }, 1500);
+    event.target.textContent = say("copied");
+    setTimeout(() => { event.target.textContent = say("copy"); }, 1500);
   });
   window.addEventListener("hashchange", () => { if (location.hash.startsWith("#filter.")) read(); });
   document.documentElement.classList.add("js");

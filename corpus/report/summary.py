@@ -20,6 +20,11 @@ from corpus.engine.stage import Counts, Folder
 
 SUMMARY_COLUMNS = 80
 DUPLICATE_RULES = {"dedup.exact": "exact duplicates", "dedup.near": "near duplicates"}
+BREACHES = (
+    "{stage}: {documents} documents in, but {out} out and {gone} dropped or in error",
+    "{sender} let {sent} documents through, but {stage} received {received}",
+    "{sender} let {sent} bytes through, but {stage} received {received}",
+)
 CHOOSING_STAGES = {
     "mixture_totals",
     "mixture",
@@ -198,17 +203,15 @@ def _breaches(steps: tuple[Step, ...]) -> Iterator[str]:
         counts = step.counts
         gone = sum(counts.dropped.values()) + sum(counts.errors.values())
         if counts.documents_in != counts.documents_out + gone:
-            yield (
-                f"{step.stage}: {counts.documents_in:,} documents in, but {counts.documents_out:,} out and {gone:,} "
-                "dropped or in error"
-            )
+            sums = {"documents": f"{counts.documents_in:,}", "out": f"{counts.documents_out:,}", "gone": f"{gone:,}"}
+            yield BREACHES[0].format(stage=step.stage, **sums)
         provider = _provider(step, by_name) if step.moves_documents else None
         if provider is None:
             continue
-        for what in ("documents", "bytes"):
+        for what, breach in (("documents", BREACHES[1]), ("bytes", BREACHES[2])):
             sent, received = getattr(provider.counts, f"{what}_out"), getattr(counts, f"{what}_in")
             if sent != received:
-                yield f"{provider.stage} let {sent:,} {what} through, but {step.stage} received {received:,}"
+                yield breach.format(sender=provider.stage, sent=f"{sent:,}", stage=step.stage, received=f"{received:,}")
 
 
 def _provider(step: Step, by_name: Mapping[str, Step]) -> Step | None:

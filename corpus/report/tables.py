@@ -1,4 +1,7 @@
-"""The report's tables as data: headings and rows of plain strings, drawn by `html` and `markdown` alike."""
+"""The report's tables as data: headings and rows of plain strings, drawn by `html` and `markdown` alike.
+
+Captions and words of ours in rows are made in the language of the page; headings are English until they are drawn.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from corpus.filters.measure import STATISTICS
 from corpus.report import mixture
 from corpus.report.distributions import Group
 from corpus.report.explain import number
+from corpus.report.language import ENGLISH, Language
 from corpus.report.metadata import TOP_ROWS, BuildMetadata
 from corpus.report.summary import DUPLICATE_RULES, most_first, share, size
 from corpus.safe import snippet
@@ -52,6 +56,11 @@ MIXTURE_CAPTION = (
     "What the tokenizer takes of the text: how many times on average by bytes, and each group's share of the bytes "
     "before and after."
 )
+LEFT_OUT_CAPTIONS = {
+    "goes_on": "{number} articles go on on a page that did not follow (meta.next_page).",
+    "meta_left_out": "{number} documents had fields that sources.meta does not keep.",
+}
+RANGES = ("{low} to {high}", "below {high}", "not measured", "other documents")  # names of groups
 CODE_COLUMNS = {"build", "rule", "edit", "statistic", "document", "folder"}
 
 
@@ -87,71 +96,71 @@ def edit_counts(facts: BuildMetadata) -> dict[str, int]:
     return most_first(counts)
 
 
-def largest_only(groups: Sequence[Group]) -> str:
+def largest_only(groups: Sequence[Group], say: Language = ENGLISH) -> str:
     """Says that a list of groups was cut to its first rows, where it may have been."""
-    return f"The {TOP_ROWS} largest." if len(groups) == TOP_ROWS else ""
+    return say("The {number} largest.", number=TOP_ROWS) if len(groups) == TOP_ROWS else ""
 
 
-def funnel_rows(facts: BuildMetadata) -> list[tuple[str, int, int, int]]:
+def funnel_rows(facts: BuildMetadata, say: Language) -> list[tuple[str, int, int, int]]:
     """(label, documents that stay, documents lost here, bytes of text or 0), from what was read to what is kept."""
     funnel = facts.funnel
     steps = [
-        ("without errors", sum(funnel.errors.values())),
-        ("pass the filters", sum(funnel.filtered.values())),
-        *((f"without {DUPLICATE_RULES[rule]}", count) for rule, count in funnel.duplicates.items()),
+        (say("without errors"), sum(funnel.errors.values())),
+        (say("pass the filters"), sum(funnel.filtered.values())),
+        *((say(f"without {DUPLICATE_RULES[rule]}"), count) for rule, count in funnel.duplicates.items()),
     ]
-    rows, left = [("read", funnel.documents_in, 0, funnel.bytes_in)], funnel.documents_in
+    rows, left = [(say("read"), funnel.documents_in, 0, funnel.bytes_in)], funnel.documents_in
     for label, lost in steps:
         left -= lost
         if lost:
             rows.append((label, left, lost, 0))
-    return [*rows, ("kept", funnel.documents_kept, 0, funnel.bytes_kept)]
+    return [*rows, (say("kept"), funnel.documents_kept, 0, funnel.bytes_kept)]
 
 
-def tables(facts: BuildMetadata) -> Iterator[Table]:
+def tables(facts: BuildMetadata, say: Language = ENGLISH) -> Iterator[Table]:
     """All tables in reading order; empty ones are left out."""
     for table in (
-        _funnel(facts),
-        _reasons(facts),
-        _failures(facts),
-        _left_out(facts),
-        _templates(facts),
-        _edits(facts),
-        _statistics(facts),
-        *_groups(facts),
-        *_origins(facts),
-        _clusters(facts),
-        _items(facts),
-        _earlier(facts),
-        _mixture(facts),
-        _times(facts),
+        _funnel(facts, say),
+        _reasons(facts, say),
+        _failures(facts, say),
+        _left_out(facts, say),
+        _templates(facts, say),
+        _edits(facts, say),
+        _statistics(facts, say),
+        *_groups(facts, say),
+        *_origins(facts, say),
+        _clusters(facts, say),
+        _items(facts, say),
+        _earlier(facts, say),
+        _mixture(facts, say),
+        _times(facts, say),
     ):
         if table.rows:
             yield table
 
 
-def _funnel(facts: BuildMetadata) -> Table:
+def _funnel(facts: BuildMetadata, say: Language) -> Table:
     total = facts.funnel.documents_in
     rows = [
         (label, f"{stay:,}", f"{-lost:,}" if lost else "", share(stay, total), size(num_bytes) if num_bytes else "")
-        for label, stay, lost, num_bytes in funnel_rows(facts)
+        for label, stay, lost, num_bytes in funnel_rows(facts, say)
     ]
     return Table("funnel", "", ("step", "documents", "lost here", "share", "size"), rows, frozenset({1, 2, 3, 4}))
 
 
-def _reasons(facts: BuildMetadata) -> Table:
-    rows = [(one.rule, one.stage, one.limit, f"{one.documents:,}", one.share) for one in facts.reasons]
-    caption = "Every document that is not kept ended by exactly one of these; the share is of all that were read."
+def _reasons(facts: BuildMetadata, say: Language) -> Table:
+    rows = [(one.rule, one.stage, say.condition(one.limit), f"{one.documents:,}", one.share) for one in facts.reasons]
+    caption = say("Every document that is not kept ended by exactly one of these; the share is of all that were read.")
     return Table("reasons", caption, ("rule", "stage", "limit", "documents", "share"), rows, frozenset({3, 4}))
 
 
-def _failures(facts: BuildMetadata) -> Table:
+def _failures(facts: BuildMetadata, say: Language) -> Table:
     rows = [(one.rule, one.place, one.detail) for one in facts.failures]
-    caption = "The first few of each kind; explain takes the place as a key."
+    caption = say("The first few of each kind; explain takes the place as a key.")
     return Table("failures", caption, ("rule", "place", "detail"), rows, frozenset())
 
 
-def _left_out(facts: BuildMetadata) -> Table:
+def _left_out(facts: BuildMetadata, say: Language) -> Table:
     """What extraction did with the characters of pages; white space does not count."""
     counts: Counter[str] = Counter()
     kinds = ("characters_", "lines_", "goes_on", "meta_left_out")
@@ -164,35 +173,35 @@ def _left_out(facts: BuildMetadata) -> Table:
         for rule, count in most_first(found).items()
     ]
     kept = total - sum(found.values())
-    rows = [("kept", "", f"{kept:,}", share(kept, total)), *rows] if total else []
-    caption = "Characters of the pages that were read, white space aside; `corpus explain` has them for each document."
-    if counts["goes_on"]:
-        caption += f" {counts['goes_on']:,} articles go on on a page that did not follow (meta.next_page)."
-    if counts["meta_left_out"]:
-        caption += f" {counts['meta_left_out']:,} documents had fields that sources.meta does not keep."
-    return Table("left_out", caption, ("rule", "lines", "characters", "share"), rows, frozenset({1, 2, 3}))
+    rows = [(say("kept"), "", f"{kept:,}", share(kept, total)), *rows] if total else []
+    captions = [
+        say("Characters of the pages that were read, white space aside; `corpus explain` has them for each document.")
+    ]
+    for key, sentence in LEFT_OUT_CAPTIONS.items():
+        if counts[key]:
+            captions.append(say(sentence, number=f"{counts[key]:,}"))
+    return Table("left_out", say.join(*captions), ("rule", "lines", "characters", "share"), rows, frozenset({1, 2, 3}))
 
 
-def _templates(facts: BuildMetadata) -> Table:
+def _templates(facts: BuildMetadata, say: Language) -> Table:
     """What became of the templates of wikitext, of those left out the most frequent by name."""
     counts: Counter[str] = Counter()
     for step in facts.funnel.steps:
         counts.update({key: count for key, count in step.counts.extra.items() if key.startswith("wikitext.")})
     expanded, left_out = counts.pop("wikitext.expanded", 0), counts.pop("wikitext.left_out", 0)
     names = {f"{{{{{key.removeprefix('wikitext.left_out.')}}}}}": count for key, count in counts.items()}
-    found = [("expanded", expanded), ("left out", left_out), *list(most_first(names).items())[:TOP_ROWS]]
+    found = [(say("expanded"), expanded), (say("left out"), left_out), *list(most_first(names).items())[:TOP_ROWS]]
     rows = [(name, f"{count:,}", share(count, expanded + left_out)) for name, count in found if count]
-    return Table(
-        "templates", "Those of tables and references aside.", ("template", "times", "share"), rows, frozenset({1, 2})
-    )
+    caption = say("Those of tables and references aside.")
+    return Table("templates", caption, ("template", "times", "share"), rows, frozenset({1, 2}))
 
 
-def _edits(facts: BuildMetadata) -> Table:
+def _edits(facts: BuildMetadata, say: Language) -> Table:
     rows = [(kind, f"{count:,}") for kind, count in edit_counts(facts).items()]
-    return Table("edits", EDITS_CAPTION, ("edit", "times"), rows, frozenset({1}))
+    return Table("edits", say(EDITS_CAPTION), ("edit", "times"), rows, frozenset({1}))
 
 
-def _statistics(facts: BuildMetadata) -> Table:
+def _statistics(facts: BuildMetadata, say: Language) -> Table:
     rows = [
         (
             one.name,
@@ -200,70 +209,82 @@ def _statistics(facts: BuildMetadata) -> Table:
             number(one.limits["max"]) if "max" in one.limits else "",
             *(number(value) for value in one.quantiles),
             share(one.num_below + one.num_above, one.num_documents) if one.limits else "",
-            one.detail,
+            say.condition(one.detail),
         )
         for one in facts.measured.distributions
     ]
-    caption = (
-        f"Measured on {facts.measured.documents:,} documents. Outside counts a document under every rule that it "
-        "breaks; the ledger counts it once, under the first."
+    caption = say(
+        "Measured on {documents} documents. Outside counts a document under every rule that it breaks; the ledger "
+        "counts it once, under the first.",
+        documents=f"{facts.measured.documents:,}",
     )
     headings = ("statistic", "min", "max", "1 %", "median", "99 %", "outside", "detail")
     shown = len(headings) - (not any(one.detail for one in facts.measured.distributions))
     return Table("statistics", caption, headings[:shown], [row[:shown] for row in rows], frozenset(range(1, 7)))
 
 
-def _groups(facts: BuildMetadata) -> Iterator[Table]:
+def _groups(facts: BuildMetadata, say: Language) -> Iterator[Table]:
     measured = facts.measured
-    lengths = [(one.name, *one.cells) for one in measured.lengths]
+    lengths = [(say.made(one.name, *RANGES), *one.cells) for one in measured.lengths]
     headings: tuple[str, ...] = ("characters", "documents", "kept", "share")
-    yield Table("lengths", "After line edits; kept: by the filter.", headings, lengths, frozenset({1, 2, 3}))
-    labels = [(key, one.name, *one.cells) for key, groups in measured.labels.items() for one in groups]
+    yield Table("lengths", say("After line edits; kept: by the filter."), headings, lengths, frozenset({1, 2, 3}))
+    labels = [
+        (key, say.made(one.name, *RANGES), *one.cells) for key, groups in measured.labels.items() for one in groups
+    ]
     headings = ("statistic", "label", "documents", "kept", "share")
-    yield Table(
-        "labels", "By the statistics that are words; kept: by the filter.", headings, labels, frozenset({2, 3, 4})
-    )
+    caption = say("By the statistics that are words; kept: by the filter.")
+    yield Table("labels", caption, headings, labels, frozenset({2, 3, 4}))
 
 
-def _origins(facts: BuildMetadata) -> Iterator[Table]:
+def _origins(facts: BuildMetadata, say: Language) -> Iterator[Table]:
     for what, origins in facts.origins.items():
-        rows = [(one.name, *one.cells) for one in origins]
+        rows = [(say.made(one.name, "(none)"), *one.cells) for one in origins]
         named = [one for one in origins if one.name != "(none)"]
         total = sum(step.counts.documents_out for step in facts.funnel.steps if step.stage == "extract")
-        part = "" if facts.documents_read == total else f"Of {facts.documents_read:,} of {total:,} documents."
-        caption = " ".join(filter(None, (largest_only(origins), part)))
+        part = say("Of {read} of {total} documents.", read=f"{facts.documents_read:,}", total=f"{total:,}")
+        caption = say.join(largest_only(origins, say), "" if facts.documents_read == total else part)
         if named:
             headings = (what, "documents", "kept", "share")
             yield Table(f"{what}s", caption, headings, rows, frozenset({1, 2, 3}))
 
 
-def _clusters(facts: BuildMetadata) -> Table:
-    rows = [(label, f"{clusters:,}", f"{documents:,}") for label, clusters, documents in facts.clusters]
+def _clusters(facts: BuildMetadata, say: Language) -> Table:
+    rows = [
+        (say.made(label, *RANGES), f"{clusters:,}", f"{documents:,}") for label, clusters, documents in facts.clusters
+    ]
     read, total = facts.clusters_read
-    part = "" if read == total else f" Of {read:,} of {total:,} kept documents."
-    caption = "A cluster is a document that stayed and the duplicates that it stands for." + part
+    part = say("Of {read} of {total} kept documents.", read=f"{read:,}", total=f"{total:,}")
+    caption = say("A cluster is a document that stayed and the duplicates that it stands for.")
+    caption = say.join(caption, "" if read == total else part)
     return Table("clusters", caption, ("documents in a cluster", "clusters", "documents"), rows, frozenset({1, 2}))
 
 
-def _items(facts: BuildMetadata) -> Table:
-    rows = [(name, f"{count:,}", "a template?" if suspicious else "") for name, count, suspicious in facts.items]
-    return Table("items", ITEMS_CAPTION, ("item", "documents", ""), rows, frozenset({1}))
+def _items(facts: BuildMetadata, say: Language) -> Table:
+    rows = [(name, f"{count:,}", say("a template?") if suspicious else "") for name, count, suspicious in facts.items]
+    return Table("items", say(ITEMS_CAPTION), ("item", "documents", ""), rows, frozenset({1}))
 
 
-def _earlier(facts: BuildMetadata) -> Table:
+def _earlier(facts: BuildMetadata, say: Language) -> Table:
     rows = [(name, out, f"{documents:,}") for name, out, documents in facts.earlier]
-    return Table("earlier", EARLIER_CAPTION, ("build", "folder of the run", "duplicates of it"), rows, frozenset({2}))
+    return Table(
+        "earlier", say(EARLIER_CAPTION), ("build", "folder of the run", "duplicates of it"), rows, frozenset({2})
+    )
 
 
-def _mixture(facts: BuildMetadata) -> Table:
+def _mixture(facts: BuildMetadata, say: Language) -> Table:
     whole = mixture.wholes(facts.mixture)
     rows = [
-        (one.kind, snippet(one.name), *mixture.cells(one, whole[one.kind])) for one in mixture.top_groups(facts.mixture)
+        (
+            one.kind,
+            say.made(snippet(one.name), *([mixture.REST] if one.kind == mixture.SOURCE else RANGES)),
+            *mixture.cells(one, whole[one.kind]),
+        )
+        for one in mixture.top_groups(facts.mixture)
     ]
-    return Table("mixture", MIXTURE_CAPTION, ("by", "group", *mixture.HEADINGS), rows, frozenset(range(2, 8)))
+    return Table("mixture", say(MIXTURE_CAPTION), ("by", "group", *mixture.HEADINGS), rows, frozenset(range(2, 8)))
 
 
-def _times(facts: BuildMetadata) -> Table:
+def _times(facts: BuildMetadata, say: Language) -> Table:
     rows = [
         (
             step.folder,
@@ -279,10 +300,5 @@ def _times(facts: BuildMetadata) -> Table:
         for step in facts.funnel.steps
     ]
     headings = ("folder", "tasks", "documents in", "text in", "on disk", "CPU-s", "MB/s a core")
-    return Table(
-        "throughput",
-        "CPU time of the tasks that ran; text read for each second.",
-        headings,
-        rows,
-        frozenset(range(1, 7)),
-    )
+    caption = say("CPU time of the tasks that ran; text read for each second.")
+    return Table("throughput", caption, headings, rows, frozenset(range(1, 7)))

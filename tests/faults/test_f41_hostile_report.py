@@ -60,8 +60,9 @@ def test_nothing_printed_steers_a_terminal(out: Path) -> None:
         assert not UNSAFE.search(text), what
 
 
-def test_the_page_has_only_its_own_elements(out: Path) -> None:
-    page = (out / "report.html").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["report.html", "report.zh.html"])
+def test_the_page_has_only_its_own_elements(out: Path, name: str) -> None:
+    page = (out / name).read_text(encoding="utf-8")
     assert not UNSAFE.search(page)
     assert page.count("<script") == 2 == page.count("</script")
     assert "<img" not in page and "<!--" not in page and "&lt;script&gt;alert(1)" in page

@@ -91,6 +91,15 @@ def test_one_slider_counts_what_a_new_run_would_keep(page: str, built: Path, tmp
     assert "exactly" in seen.text("answer") and "would be kept" in seen.dom
 
 
+def test_the_chinese_page_counts_the_same(page: str, tmp_path: Path) -> None:
+    fragment = "#filter.length.num_chars.min=80"
+    seen = [Seen(one, tmp_path, fragment) for one in (page, page.replace("report.html", "report.zh.html"))]
+    seen[1].check()
+    english, chinese = (sorted(counts(one.text("answer"))) for one in seen)
+    assert english == chinese and "将留下" in seen[1].text("answer") and "将留下" in seen[1].dom.partition("<table")[2]
+    assert seen[0].text("command") == seen[1].text("command")
+
+
 def test_several_sliders_count_exactly_of_whole_pages(page: str, built: Path, tmp_path: Path) -> None:  # noqa: F811
     fragment = "#filter.length.num_chars.min=80&filter.characters.latin_ratio.max=0.05&filter.lines.num_lines.max=4"
     seen = Seen(page, tmp_path, fragment + "&filter.repetition.top_2_gram_ratio.max=off")

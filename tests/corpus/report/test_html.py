@@ -79,6 +79,7 @@ def test_a_breach_stands_on_the_page(tmp_path: Path) -> None:
 def test_all_files_are_written(copy: Path) -> None:
     path = Path(write_report(str(copy)))
     assert path == copy / "report.html"
-    assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    for page in (path, copy / "report.zh.html"):
+        assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert (copy / "report.md").read_text(encoding="utf-8").startswith("# Corpus report")
     assert (copy / "DATASET_CARD.md").read_text(encoding="utf-8").startswith("---\n")
