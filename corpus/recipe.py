@@ -204,3 +204,13 @@ def recorded_recipe(out: str) -> RecordedRecipe | None:
             "again; what is done is not repeated."
         ) from error
     return RecordedRecipe(record["name"], record["text"], base, tuple(overrides), values, dict(earlier))
+
+
+def recorded_models(out: str) -> list[str]:
+    """Where the recipe of the last finished run has its quality models; raises `WenhaiError` as it is read."""
+    recorded = recorded_recipe(out)
+    if recorded is None:
+        return []
+    recipe = parse(Recipe, _with_filters(recorded.values), storage.join(out, RECORD_NAME))
+    filters = (recipe.filter, *(source.filter for source in recipe.sources))
+    return list(dict.fromkeys(one.quality.model for one in filters if one is not None and one.quality.model))

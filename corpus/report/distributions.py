@@ -38,6 +38,10 @@ MAX_ROWS = 4_000_000
 LINEAR_REACH = 20.0  # an axis that reaches this many times further than the limit is bent
 QUANTILES = (0.01, 0.5, 0.99)
 CHARACTERS = "length.num_chars"
+SCORE = "quality.score"
+TENTHS = (*(tenth / 10 for tenth in range(1, 10)), math.inf)  # ends of its buckets; a NaN lies behind the last
+NOT_MEASURED = "not measured"
+BUCKETS = (*(f"{tenth / 10:.1f}-{(tenth + 1) / 10:.1f}" for tenth in range(10)), NOT_MEASURED)
 LENGTHS = (0, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000, 200_000)
 
 Floats = npt.NDArray[np.float64]
@@ -104,6 +108,7 @@ class Measured:
     distributions: list[Distribution]  # those under a rule first, in its order
     lengths: list[Group]
     labels: dict[str, list[Group]]  # of each labelled statistic
+    scores: list[Group]  # all of BUCKETS; empty where nothing has a score
 
 
 def measure(files: Sequence[File], limits: Limits) -> Measured:
@@ -126,6 +131,7 @@ def measure(files: Sequence[File], limits: Limits) -> Measured:
         distributions=[scale.distribution(ranges.sample(name), tally) for name, scale in scales.items()],
         lengths=tally.groups("lengths"),
         labels={key: found for key in sorted(STATISTICS) if (found := tally.groups(key))},
+        scores=tally.scores(),
     )
 
 
@@ -263,10 +269,16 @@ class _Tally:
             self._group("lengths", np.searchsorted(LENGTHS, characters, "right") - 1, _length_names(), kept)
         for key in filter(_labels, values):
             places = np.nan_to_num(values[key], nan=len(_labels(key))).astype(np.int64)
-            self._group(key, places, (*_labels(key), "not measured"), kept)
+            self._group(key, places, (*_labels(key), NOT_MEASURED), kept)
+        if SCORE in values:
+            self._group("scores", np.searchsorted(TENTHS, values[SCORE], "right"), BUCKETS, kept)
 
     def groups(self, what: str) -> list[Group]:
         return [Group(name, int(n), int(kept)) for name, (n, kept) in self._groups.get(what, {}).items() if n]
+
+    def scores(self) -> list[Group]:
+        found = {group.name: group for group in self.groups("scores")}
+        return [found.get(name, Group(name, 0, 0)) for name in BUCKETS] if found.keys() - {NOT_MEASURED} else []
 
     def _group(self, what: str, kinds: Ints, names: Sequence[str], kept: Bools) -> None:
         totals = self._groups.setdefault(what, {name: np.zeros(2, np.int64) for name in names})

@@ -1,7 +1,8 @@
-"""The stored samples of all shards, cut down to the few that a page shows on each side of a limit."""
+"""The stored samples of all shards, cut down to the few that a page shows: on each side of a limit, and by score."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +11,13 @@ from corpus.document import read_table
 from corpus.engine import storage
 from corpus.engine.stage import Folder, shard_name
 from corpus.filters.decide import Limit
-from corpus.report.distributions import spread
+from corpus.report.distributions import BUCKETS, SCORE, TENTHS, spread
 from corpus.report.ledger import is_statistic
+from corpus.report.rows import column_names
 
 NEAREST = 5  # a side of a limit
 ELSEWHERE = 5
+A_BUCKET = 3  # kept ones, and as many dropped ones
 MAX_ROWS = 200_000  # samples read
 
 
@@ -46,6 +49,24 @@ def read_samples(folder: Folder, limits: Mapping[str, Sequence[Limit]]) -> list[
                     found.setdefault((name, sample.dropped), []).append(sample)
         found = {key: _best(samples) for key, samples in found.items()}
     return [sample for name in order for dropped in (True, False) for sample in found.get((name, dropped), [])]
+
+
+def read_scored(folder: Folder) -> dict[str, list[Sample]]:
+    """By bucket of the quality score the first samples in the order of their ids, which are hashes; dropped ones
+    first, no two the same."""
+    found: dict[tuple[str, bool], list[tuple[bytes, str, Sample]]] = {}
+    for file in spread(folder.files("samples"), MAX_ROWS):
+        if SCORE not in column_names(file):
+            continue
+        table = read_table(storage.fetch(file.url), ["row", "id", "url", "excerpt", "failed", SCORE])
+        for row in table.filter(table[SCORE].is_valid()).to_pylist():
+            bucket = bisect_right(TENTHS, row[SCORE])
+            one = _sample(Limit(SCORE, "min", bucket / 10), shard_name(file), row)
+            found.setdefault((BUCKETS[bucket], one.dropped), []).append((row["id"], one.name, one))
+        for key, some in found.items():
+            found[key] = sorted({one[2].text: one for one in sorted(some, reverse=True)}.values())[:A_BUCKET]
+    order = {name: [*found.get((name, True), ()), *found.get((name, False), ())] for name in BUCKETS}
+    return {name: [one for _, _, one in some] for name, some in order.items() if some}
 
 
 def _sample(limit: Limit, shard: str, row: Mapping[str, Any]) -> Sample:

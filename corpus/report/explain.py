@@ -49,7 +49,7 @@ def explain_json(out: str, key: str) -> list[dict[str, Any]]:
             "title": snippet(document.title, TITLE_CHARS) if document.title else None,
             "ordinal": f"{document.shard}:{document.row}" if document.shard is not None else None,
             "snippet": _snippet(out, document),
-            "events": [_masked(event) for event in ledger.history(out, document)],
+            "events": [_masked(event) for event in _events(out, document)],
         }
         for document in find(out, key)
     ]
@@ -96,6 +96,16 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) or abs(value) >= 1000 else f"{value:.3g}"
 
 
+def _events(out: str, document: Document) -> Iterator[Event]:
+    """The history, and behind what was measured what the quality model saw."""
+    from corpus.report.model_view import scored
+
+    for event in ledger.history(out, document):
+        yield event
+        if event.what == "measured" and event.stage == "filter" and (seen := scored(out, document, event)):
+            yield seen
+
+
 def _block(out: str, document: Document) -> str:
     lines = [f"document {document.id}"]
     for label, value in (
@@ -107,7 +117,7 @@ def _block(out: str, document: Document) -> str:
             first, *rest = wrap_columns(value)
             lines.append(f"  {label:<10} {first}")
             lines.extend(f"  {'':<10} {line}" for line in rest)
-    for event in ledger.history(out, document):
+    for event in _events(out, document):
         first, *rest = _sentences(event)
         lines.append(f"  {event.stage:<10} {first}")
         lines.extend(f"  {'':<10} {line}" for line in rest)
@@ -150,6 +160,8 @@ def _sentences(event: Event) -> Iterator[str]:
             yield f"  and {len(values['edits']) - EDITS_SHOWN} more"
     elif event.what == "measured":
         yield from _measurements(values)
+    elif event.what == "scored":
+        yield from _scores(values)
     elif event.what == "error":
         origin = snippet(values.get("place") or values["source"])
         detail = f" ({snippet(values['detail'])})" if values.get("detail") else ""
@@ -175,6 +187,19 @@ def _measurements(values: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for name, item in sorted(judged.items(), key=lambda pair: (_slack(pair[1]), pair[0]))[:STATISTICS_SHOWN]:
         limits = ", ".join(f"{bound} {number(item[bound])}" for bound in ("min", "max") if bound in item)
         yield f"  {name:<40} {_shown(item['value']):>10}   {limits} {aside(item.get('detail'))}".rstrip()
+
+
+def _scores(values: Mapping[str, Any]) -> Iterator[str]:
+    """The classes of the model and the n-grams that weigh most, each with what it adds in nats."""
+    if "unknown" in values:
+        yield f"what the model saw cannot be told: {values['unknown']}"
+        return
+    yield "the model saw " + ", ".join(f"{name} {value:.3f}" for name, value in values["classes"].items())
+    part = f" (of the first {values['read_bytes']:,} bytes)" if "read_bytes" in values else ""
+    for side in ("for", "against"):
+        times = (f" ({one['count']:,} times)" if one["count"] > 1 else "" for one in values[side])
+        told = (f"{one['ngram']} {one['nats']:+.3g}{more}" for one, more in zip(values[side], times, strict=True))
+        yield f"  {side} {next(iter(values['classes']))}, nats{part}: " + (" · ".join(told) or "nothing")
 
 
 def _slack(item: Mapping[str, Any]) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from itertools import pairwise
 from typing import Any
@@ -132,6 +132,9 @@ def _body(facts: BuildMetadata, say: Language) -> Iterator[Html]:
     yield from (part for name in ABOVE if name in shown for part in _section(shown[name], facts, say))
     if facts.samples:
         yield from (_heading("samples", say), tag("p", say(NEAR)), *_samples(facts.samples, say))
+    if "quality" in shown:
+        yield from _section(shown["quality"], facts, say)
+        yield from (_folded((name,), (_row(one, say) for one in some), say) for name, some in facts.scored.items())
     pairs = (tag("section", *_section(shown[name], facts, say)) for name in PAIRED if name in shown)
     yield tag("div", *pairs, class_="pair")
     yield from (part for name in BELOW if name in shown for part in _section(shown[name], facts, say))
@@ -312,29 +315,37 @@ def _sliders(one: Distribution) -> Iterator[Html]:
 
 
 def _samples(samples: Sequence[Sample], say: Language) -> Iterator[Html]:
+    by_limit: dict[Limit, list[Html]] = {}
+    for index, one in enumerate(samples):
+        row = _row(one, say, data_sample=str(index), data_dropped=str(int(one.dropped)))
+        by_limit.setdefault(one.limit, []).append(row)
+    for place, (limit, rows) in enumerate(by_limit.items()):
+        bound = f" {limit.bound} {number(limit.threshold)} {say.condition(aside(limit.detail))}"
+        yield _folded((tag("code", limit.rule), bound), rows, say, is_open=not place)
+
+
+def _row(one: Sample, say: Language, **data: str) -> Html:
+    verdict = say(SENTENCES["dropped" if one.dropped else "kept"])
+    url = [tag("br"), tag("span", one.url, class_="soft")] if one.url else []
+    cells = (
+        tag("td", verdict, class_="tag lost" if one.dropped else "tag"),
+        tag("td", number(one.value), class_="num"),
+        tag("td", tag("code", one.name)),
+        tag("td", one.text, *url, class_="text"),
+    )
+    return tag("tr", *cells, **data)
+
+
+def _folded(name: Sequence[str], rows: Iterable[Html], say: Language, is_open: bool = False) -> Html:
+    """Documents under a line that opens and closes them."""
     heads = (
         tag("th", say("verdict")),
         tag("th", say("value"), class_="num"),
         tag("th", say("document")),
         tag("th", say("text")),
     )
-    by_limit: dict[Limit, list[Html]] = {}
-    for index, one in enumerate(samples):
-        verdict = say(SENTENCES["dropped" if one.dropped else "kept"])
-        url = [tag("br"), tag("span", one.url, class_="soft")] if one.url else []
-        cells = (
-            tag("td", verdict, class_="tag lost" if one.dropped else "tag"),
-            tag("td", number(one.value), class_="num"),
-            tag("td", tag("code", one.name)),
-            tag("td", one.text, *url, class_="text"),
-        )
-        row = tag("tr", *cells, data_sample=str(index), data_dropped=str(int(one.dropped)))
-        by_limit.setdefault(one.limit, []).append(row)
-    for place, (limit, rows) in enumerate(by_limit.items()):
-        bound = f" {limit.bound} {number(limit.threshold)} {say.condition(aside(limit.detail))}"
-        name = tag("summary", tag("code", limit.rule), bound)
-        whole = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="samples")
-        yield tag("details", name, tag("div", whole, class_="scroll"), open=None if place else "")
+    whole = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="samples")
+    return tag("details", tag("summary", *name), tag("div", whole, class_="scroll"), open="" if is_open else None)
 
 
 def _page_data(measured: Measured, samples: Sequence[Sample], limits: Limits, say: Language) -> str:

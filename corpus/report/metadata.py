@@ -23,7 +23,7 @@ from corpus.filters.decide import Limit
 from corpus.report import ledger
 from corpus.report import mixture as mixing
 from corpus.report.distributions import Group, Measured, measure, spread
-from corpus.report.examples import Sample, read_samples
+from corpus.report.examples import Sample, read_samples, read_scored
 from corpus.report.explain import aside, number
 from corpus.report.summary import (
     CHOOSING_STAGES,
@@ -84,6 +84,7 @@ class BuildMetadata:
     items: list[tuple[str, int, bool]]  # evaluation items that cost most documents, how many, and whether too many
     mixture: list[mixing.Group]  # by source, then by bucket; empty where each document is taken once
     samples: list[Sample]  # near the limits, on both sides of each
+    scored: dict[str, list[Sample]]  # some documents of each bucket of the quality score
     documents_read: int  # of how many documents the origins tell
     clusters_read: tuple[int, int]  # of how many kept documents the clusters tell, and all of them
 
@@ -102,12 +103,13 @@ def gather(out: str) -> BuildMetadata:
     sidecars = (folder.files("statistics") for folder in stages.values())
     statistics = spread(next(filter(None, sidecars), []))  # the filter's; a later stage measures what it changed anew
     read = spread(stages["extract"].files()) if "extract" in stages else []
+    measured = measure(statistics, limits)
     index = stages[LAST_STAGE].files("index") if LAST_STAGE in stages else []
     return BuildMetadata(
         funnel=summary,
         reasons=list(_reasons(summary, limits)),
         failures=_failures(spread(stages["extract"].files("fates")) if "extract" in stages else []),
-        measured=measure(statistics, limits),
+        measured=measured,
         limits=limits,
         origins=_origins(read, stages),
         clusters=_clusters(spread(index)),
@@ -115,6 +117,7 @@ def gather(out: str) -> BuildMetadata:
         items=_items(stages),
         mixture=mixing.read_groups(stages[MIXTURE_STAGE]) if MIXTURE_STAGE in stages else [],
         samples=read_samples(stages["filter"], limits) if "filter" in stages else [],
+        scored=read_scored(stages["filter"]) if measured.scores and "filter" in stages else {},
         documents_read=sum(file.rows for file in read),
         clusters_read=(sum(file.rows for file in spread(index)), sum(file.rows for file in index)),
     )

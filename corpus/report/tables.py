@@ -27,6 +27,7 @@ TITLES = {
     "edits": "What was changed in texts",
     "statistics": "Statistics",
     "samples": "Near the limits",
+    "quality": "Quality",
     "lengths": "Lengths",
     "labels": "Kinds of text",
     "domains": "Domains",
@@ -231,6 +232,10 @@ def _groups(facts: BuildMetadata, say: Language) -> Iterator[Table]:
     labels = [
         (key, say.made(one.name, *RANGES), *one.cells) for key, groups in measured.labels.items() for one in groups
     ]
+    scores = [(say.made(one.name, *RANGES), *one.cells) for one in measured.scores]
+    headings = ("score", "documents", "kept", "share")
+    caption = say("By quality.score, the probability of the model's first class; kept: by the filter.")
+    yield Table("quality", caption, headings, scores, frozenset({1, 2, 3}))
     headings = ("statistic", "label", "documents", "kept", "share")
     caption = say("By the statistics that are words; kept: by the filter.")
     yield Table("labels", caption, headings, labels, frozenset({2, 3, 4}))

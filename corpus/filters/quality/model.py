@@ -51,6 +51,7 @@ MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 / golden ratio
 SPACE = 32
 CHARACTER_BITS = np.uint64(21)
 CHARACTER_MASK = np.uint64((1 << 21) - 1)
+READ_BYTES = 64 << 10  # of a text whose n-grams are told one by one
 BLOCK = 1024  # buckets that wait for their weights: finding them first and loading then is faster than by turns
 
 Characters = Literal["folded", "han", "letters"]  # what n-grams are of, `feature_table`
@@ -115,6 +116,41 @@ class Model:
     def measure(self, offsets: Ints, data: npt.NDArray[np.uint8]) -> Floats:
         """float64[documents, classes]: probabilities. A text without an n-gram has those of the biases."""
         return softmax(self.logits(offsets, data) / self.header.temperature)
+
+    def contributions(self, text: str) -> dict[str, tuple[int, float]]:
+        """{n-gram as the model sees it: (how often, nats)} of the first `READ_BYTES`: what all of its places together
+        add to the log-odds of the first class.
+
+        With the bias they add up to the log-odds against one other class. Of several other classes each weighs as
+        much as the text looks like it, which is the gradient of the log-odds.
+        """
+        header = self.header
+        found: list[str] = []
+        counts, rows = [np.zeros(0, np.int64)], [np.zeros((0, len(self.classes) - 1), np.int16)]
+        codes = _seen(text.encode()[:READ_BYTES].decode("utf-8", "ignore"), feature_table(header.characters))
+        for order in header.orders:
+            if len(codes) < order:
+                break
+            shifts = np.uint64(21) * np.arange(order, dtype=np.uint64)[::-1]
+            packed = (np.lib.stride_tricks.sliding_window_view(codes, order) << shifts).sum(axis=1, dtype=np.uint64)
+            ngrams, times = np.unique(packed, return_counts=True)
+            places = bucket(ngrams, np.uint64(header.seed), np.uint64(64 - header.bits))
+            letters = (ngrams[:, None] >> shifts) & CHARACTER_MASK
+            found += ["".join(map(chr, ngram)) for ngram in letters.tolist()]
+            counts.append(times)
+            rows.append(self.weights[places])
+        times, weights = np.concatenate(counts), np.concatenate(rows) * header.unit
+        weights = weights * times[:, None] / max(1, times.sum()) / header.temperature
+        others = softmax((weights.sum(axis=0) + np.array(header.bias) / header.temperature)[None])[0]
+        return dict(zip(found, zip(times.tolist(), (-weights @ others).tolist(), strict=True), strict=True))
+
+
+def _seen(text: str, table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+    """uint64[characters]: a text as `next_buckets` reads it, folded, and of white space one SPACE, none at its head."""
+    codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    codes = np.where(codes < CODE_POINTS, table[np.minimum(codes, CODE_POINTS - 1)], codes)
+    blank = codes == SPACE
+    return np.asarray(codes[~(blank & np.append(True, blank)[:-1])], np.uint64)
 
 
 def softmax(logits: Floats) -> Floats:

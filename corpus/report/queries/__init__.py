@@ -24,5 +24,6 @@ COLUMNS = {
     "row": "its row in that shard: explain takes SHARD:ROW",
     "genre": "prose, verse, code, table, dialogue or list: blocks.genre; NULL for what the filter never read",
     "variety": "zh-Hans, zh-Hant-TW, yue, lzh, ja, ...: script.variety; NULL for what the filter never read",
+    "score": "quality.score of its model; a group has a tenth of it: 0.0-0.1, ..., not measured; NULL without a model",
     "bytes": "UTF-8 bytes of its text as it is kept, or as the filter left it; NULL where it never got there",
 }

@@ -31,6 +31,11 @@ MADE = {  # of columns of the stream, in DuckDB's SQL
     "position": r"try_cast(regexp_extract(place, ':offset (\d+)( part \d+)?$', 1) AS BIGINT)",
 }
 MADE_OF = {"kind": "rule", "file": "place", "member": "place", "position": "place"}
+TENTH = "least(floor(score * 10), 9)"
+GROUPED = {  # what a group has in place of a column's own values
+    "score": "CASE WHEN score IS NULL THEN 'not measured' "
+    f"ELSE printf('%.1f-%.1f', {TENTH} / 10, ({TENTH} + 1) / 10) END"
+}
 TABLE_COLUMNS = ("id", "stage", "rule", "value", "threshold", "source", "place")
 SINGLE_END = {"stage", "kind", "rule"}  # a group by one of these is kept, or is not
 SUMS = "count(*) AS documents, count(*) / sum(count(*)) OVER () AS share, sum(bytes)::BIGINT AS bytes"
@@ -100,6 +105,8 @@ def ask(out: str, where: str | None, group: Sequence[str], columns: Sequence[str
             rows = rows.filter(where)  # parsed as one expression: no second statement, nothing behind a bracket
         if group:
             names = ", ".join(group)
+            for name in GROUPED.keys() & set(group):
+                rows = rows.project(f"* REPLACE ({GROUPED[name]} AS {name})")
             kept = "" if SINGLE_END & set(group) else f", avg((kind = '{KEPT}')::INT) AS kept_share"
             rows = rows.aggregate(f"{names}, {SUMS}{kept}", names).order(f"documents DESC, {names}")
         target.write(rows if group else rows.project(", ".join(shown)))

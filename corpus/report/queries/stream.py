@@ -15,15 +15,17 @@ from corpus.document import FATE_SCHEMA, read_batches, read_table
 from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Folder, shard_name
+from corpus.report.distributions import SCORE
 from corpus.report.queries import KEPT
 from corpus.report.summary import FIRST_STAGE, folders
 
-MEASURED = {"genre": pa.string(), "variety": pa.string(), "bytes": pa.uint32()}
+MEASURED = {"genre": pa.string(), "variety": pa.string(), "score": pa.float64(), "bytes": pa.uint32()}
 TYPES = {"stage": pa.string()} | {field.name: field.type for field in FATE_SCHEMA} | MEASURED
 BY_ROW = {
     "place": (FIRST_STAGE, "places", "place"),
     "genre": ("filter", "statistics", "blocks.genre"),
     "variety": ("filter", "statistics", "script.variety"),
+    "score": ("filter", "statistics", SCORE),
     "bytes": ("filter", "statistics", "text_bytes"),
 }
 

@@ -10,13 +10,15 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from corpus.report import distributions
-from corpus.report.html import write_report
+from corpus.report.distributions import BUCKETS, Group
+from corpus.report.html import render_html, write_report
 from corpus.report.metadata import gather
 from corpus.retune.command import retune
 from tests.corpus.report.build import HOSTILE_TEXT
@@ -117,6 +119,29 @@ def test_hostile_text_does_nothing(copy: Path, tmp_path: Path) -> None:
     assert seen.dom.count("<script") == 2 and "&lt;script&gt;alert(3)" in seen.dom
     assert HOSTILE_TEXT not in seen.dom
     assert json.loads(re.search(r'id="data">(.*?)</script>', seen.dom, re.DOTALL)[1])  # type: ignore[index]
+
+
+NARROW = """<iframe id="f" width="390" height="900" src="{page}"></iframe><pre id="widths"></pre><script>
+f.onload = () => {{
+  const page = f.contentDocument, parts = page.querySelectorAll("#quality ~ details, #quality + p + .scroll");
+  const wide = [page.documentElement, ...parts];
+  for (const one of wide) {{ one.open = true; widths.textContent += `${{one.scrollWidth - one.clientWidth}} `; }}
+}};</script>"""
+
+
+def test_scores_do_not_scroll_on_a_phone(copy: Path, tmp_path: Path) -> None:
+    facts = gather(str(copy))
+    measured = replace(facts.measured, scores=[Group(name, 1_234_567, 123_456) for name in BUCKETS])
+    (tmp_path / "report.html").write_text(
+        render_html(replace(facts, measured=measured, scored={"0.3-0.4": facts.samples}))
+    )
+    (tmp_path / "narrow.html").write_text(NARROW.format(page="report.html"))
+    assert CHROMIUM
+    words = [*FLAGS, "--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    words += ["--virtual-time-budget=5000", f"file://{tmp_path / 'narrow.html'}"]
+    done = subprocess.run([CHROMIUM, *words], capture_output=True, text=True, timeout=80, check=True)
+    (widths,) = re.findall(r'id="widths">([^<]+)<', done.stdout)
+    assert set(widths.split()) == {"0"} and len(widths.split()) >= 3
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ import pytest
 
 from corpus.filters import STATISTICS
 from corpus.report import html, tables
-from corpus.report.distributions import Group
+from corpus.report.distributions import BUCKETS, Group
 from corpus.report.html import SENTENCES, render_html
 from corpus.report.language import CHINESE, ENGLISH, Language
 from corpus.report.metadata import TOP_ROWS, BuildMetadata, gather
@@ -97,6 +97,7 @@ def full(out: str) -> BuildMetadata:
     measured = replace(
         facts.measured,
         distributions=[replace(one, detail=DETAIL), *others],
+        scores=[Group(name, 2, 1) for name in BUCKETS],
         labels={"blocks.genre": [Group("verse", 2, 1), Group("not measured", 1, 1)]},
     )
     named = [Group(name, 2, 1) for name in NAMES]
@@ -106,6 +107,7 @@ def full(out: str) -> BuildMetadata:
         funnel=replace(facts.funnel, steps=tuple(steps), breaches=tuple(breaches)),
         reasons=[replace(facts.reasons[0], limit=f"min 80 ({DETAIL}); max 5"), *facts.reasons],
         measured=measured,
+        scored={"0.3-0.4": facts.samples[:2]},
         origins={**facts.origins, "source": named, "domain": domains},
         documents_read=7,
         clusters=[("5 to 9", 2, 12)],

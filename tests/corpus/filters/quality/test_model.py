@@ -105,6 +105,48 @@ def test_the_kernel_equals_the_definition(orders: tuple[int, ...], columns: int,
     assert logits[1].tolist() == pytest.approx(naive_logits(made, text))
 
 
+@pytest.mark.parametrize("columns", [1, 2, 3])
+@pytest.mark.parametrize("orders", [(1, 2), (1, 2, 3), (3,)])
+@given(text=st.text(st.sampled_from("学而 時\n\t　Ａa１２𠮷\0\x1b"), max_size=30))
+def test_contributions_add_up_to_the_score(orders: tuple[int, ...], columns: int, text: str) -> None:
+    made = random_model(orders, columns)
+    found = made.contributions(text)
+    logits = naive_logits(made, text)[1:]
+    total = sum(nats for _, nats in found.values())
+    if columns == 1:
+        assert total == pytest.approx(made.header.bias[0] - logits[0], abs=1e-9)
+    others = quality.softmax(np.array([logits]))[0]
+    assert total == pytest.approx(float(others @ (np.array(made.header.bias) - logits)), abs=1e-9)
+    seen = "".join(character for character in found if len(character) == 1)
+    assert not set(seen) & set("時\n\t　Ａ１２") and all(len(ngram) in orders for ngram in found)
+
+
+def test_contributions_of_a_small_case_by_hand() -> None:
+    weights = np.zeros((1 << 12, 1), np.int16)
+    header = Header(
+        classes=("good", "bad"), orders=(1, 2), bits=12, seed=5, unit=0.5, bias=(0.25,), temperature=2.0,
+        weights=digest(weights),
+    )  # fmt: skip
+    made = Model(header, weights)
+    place = int(quality.bucket(np.uint64(ord("学")), np.uint64(5), np.uint64(52)))
+    weights[place] = 12
+    found = made.contributions("學 学而")  # 学, space, 学, 而, and three pairs
+    assert found["学"] == (2, pytest.approx(-12 * 0.5 * 2 / 7 / 2.0))
+    assert {ngram: times for ngram, (times, _) in found.items()} == {
+        "学": 2, " ": 1, "而": 1, "学 ": 1, " 学": 1, "学而": 1,
+    }  # fmt: skip
+    probability = made.measure(*buffers(pa.array(["学 学而"], pa.large_string())))[0, 0]
+    assert np.log(probability / (1 - probability)) == pytest.approx(sum(n for _, n in found.values()) - 0.25 / 2.0)
+    assert made.contributions("") == {} and made.contributions(" \n") == {}
+
+
+def test_contributions_are_of_a_bounded_beginning() -> None:
+    made = random_model((1, 2), 1)
+    text = "学而时习之" * (quality.READ_BYTES // 15) + "不亦说乎"
+    found = made.contributions(text + "乐" * 10_000)
+    assert "乐" not in found and found["学"][0] == quality.READ_BYTES // 15
+
+
 def test_script_width_case_digits_and_spacing_are_no_sign_of_quality() -> None:
     made = random_model((1, 2), 2)
     same = ["開發 ABC12", "开发　abc 99".replace(" ", ""), "  开发\n\tABC４５"]
