@@ -64,10 +64,12 @@ python -m corpus filter --recipe web_zh --input 'data/*.parquet' --out kept --co
     ),
     "quality": Command(
         "corpus.quality.command",
-        "train a quality model for the filter, or try one",
+        "have a server label documents, train a quality model for the filter, or try one",
         """
 python -m corpus quality train --good good.jsonl --bad bad.jsonl --advertisement ads.jsonl --out quality.model
 python -m corpus quality train --from-build build/my --out quality.model
+python -m corpus quality label --input in.jsonl --endpoint http://127.0.0.1:8000/v1 --model NAME --out labels.jsonl
+python -m corpus quality train --labels labels.jsonl --input in.jsonl --out quality.model
 python -m corpus quality evaluate --model quality.model --good good.jsonl --bad bad.jsonl
 """,
     ),

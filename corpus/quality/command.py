@@ -1,4 +1,4 @@
-"""`python -m corpus quality`: train the linear quality model on labelled documents, and try one on others."""
+"""`python -m corpus quality`: label documents by a server, train the linear quality model, and try one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from corpus.engine.errors import UsageError
 from corpus.engine.inputs import list_inputs
 from corpus.engine.storage import File
 from corpus.filters.quality import model as quality
-from corpus.quality import training
+from corpus.quality import labelling, training
 from corpus.quality.assessment import Assessment, assess, render
 
 NAMED = {"good": "high", "bad": "low", "advertisement": quality.ADVERTISEMENT}
@@ -28,6 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     train = verbs.add_parser("train", help="fit a model; its quality on a held-out tenth is printed")
     evaluate = verbs.add_parser("evaluate", help="try a model on labelled documents")
+    label = verbs.add_parser("label", help="have a server judge documents by a rubric")
+    labelling.add_arguments(label)
     for verb in (train, evaluate):
         for option, name in NAMED.items():
             verb.add_argument(f"--{option}", nargs="+", metavar="GLOB", help=f"documents of the class {name!r}")
@@ -39,6 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         verb.add_argument("--json", action="store_true", help="print JSON")
     defaults = training.Options()
     train.add_argument("--from-build", metavar="OUT", help=f"instead of files: {WEAK}")
+    train.add_argument(
+        "--labels", type=Path, metavar="FILE", help="instead: what `label` wrote, of the documents --input"
+    )
+    train.add_argument("--input", nargs="+", default=[], metavar="GLOB", help="the documents of --labels")
     train.add_argument("--out", type=Path, required=True, metavar="FILE", help="the model file to write")
     train.add_argument("--orders", type=int, nargs="+", default=defaults.orders, metavar="N", help="n-gram lengths")
     train.add_argument(
@@ -58,6 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> None:
     """Run `python -m corpus quality`."""
+    if arguments.verb == "label":
+        labelling.label(arguments, _texts("documents", list_inputs(arguments.input), arguments.column))
+        return
     result = _train(arguments) if arguments.verb == "train" else _evaluate(arguments)
     print(json.dumps(result.as_json(), ensure_ascii=False, indent=1) if arguments.json else render(result))
 
@@ -71,7 +80,10 @@ def _train(arguments: argparse.Namespace) -> Assessment:
         max_documents=arguments.max_documents,
     )
     _check(options)
-    classes: Mapping[str, Iterable[str]] = _of_build(arguments) if arguments.from_build else _of_files(arguments)
+    if arguments.labels or arguments.input:
+        classes: Mapping[str, Iterable[str]] = _of_labels(arguments)
+    else:
+        classes = _of_build(arguments) if arguments.from_build else _of_files(arguments)
     labelled = training.gather(classes, options)
     names = tuple(classes)
     model, result = training.train(labelled, names, options)
@@ -118,10 +130,10 @@ def _of_files(arguments: argparse.Namespace) -> dict[str, Iterable[str]]:
     if len(patterns) < 2 or len(patterns) > quality.MAX_CLASSES:
         raise UsageError(f"give the documents of 2 to {quality.MAX_CLASSES} classes: --good and --bad, or --class.")
     files = {name: list_inputs(given) for name, given in patterns.items()}
-    return {name: _texts(name, found, arguments.column) for name, found in files.items()}
+    return {name: _texts(f"class {name}", found, arguments.column) for name, found in files.items()}
 
 
-def _texts(name: str, files: list[File], column: str) -> Iterator[str]:
+def _texts(what: str, files: list[File], column: str) -> Iterator[str]:
     """The texts of some files; a record that cannot be read is counted and left out."""
     from corpus.sources import read
     from corpus.sources.config import SourcesConfig
@@ -135,7 +147,16 @@ def _texts(name: str, files: list[File], column: str) -> Iterator[str]:
             else:
                 bad += 1
     if bad:
-        print(f"class {name}: {bad:,} records without a readable text left out", file=sys.stderr)
+        print(f"{what}: {bad:,} records without a readable text left out", file=sys.stderr)
+
+
+def _of_labels(arguments: argparse.Namespace) -> dict[str, list[str]]:
+    if arguments.from_build or arguments.more or any(getattr(arguments, option) for option in NAMED):
+        raise UsageError("--labels takes its documents from --input; leave the other classes out.")
+    if not (arguments.labels and arguments.input):
+        raise UsageError("--labels FILE and --input GLOB go together.")
+    texts = _texts("documents", list_inputs(arguments.input), arguments.column)
+    return _fold(labelling.classes_of_labels(arguments.labels, texts))
 
 
 def _of_build(arguments: argparse.Namespace) -> dict[str, list[str]]:
@@ -145,8 +166,11 @@ def _of_build(arguments: argparse.Namespace) -> dict[str, list[str]]:
         raise UsageError("--from-build takes its documents from the build; leave the other classes out.")
     print(f"{arguments.from_build}: {WEAK}", file=sys.stderr)
     classes = {name: list(texts) for name, texts in documents_of_build(arguments.from_build).items()}
-    few = len(classes[quality.ADVERTISEMENT]) < training.MIN_CLASS_DOCUMENTS
-    if few:
-        print(f"too few documents were dropped by block lists for a class {quality.ADVERTISEMENT}", file=sys.stderr)
+    return _fold(classes)
+
+
+def _fold(classes: dict[str, list[str]]) -> dict[str, list[str]]:
+    if len(classes[quality.ADVERTISEMENT]) < training.MIN_CLASS_DOCUMENTS:
+        print(f"too few documents for a class {quality.ADVERTISEMENT}", file=sys.stderr)
         classes["low"] += classes.pop(quality.ADVERTISEMENT)
     return classes

@@ -21,7 +21,9 @@ OPTIONS = {
     "corpus prune": "--json --recipe --set --yes",
     "corpus filter": "--column --dropped --input --out --pii-only --recipe --set --statistics --threads",
     "corpus quality train": "--advertisement --bad --bits --class --column --from-build --good --inverse-penalty "
-    "--json --max-documents --orders --out --seed",
+    "--input --json --labels --max-documents --orders --out --seed",
+    "corpus quality label": "--column --endpoint --input --max-characters --max-cost --max-documents --model --out "
+    "--parallel --price-in --price-out --rubric --timeout --yes",
     "corpus quality evaluate": "--advertisement --bad --class --column --good --json --model",
     "corpus status": "--json",
     "corpus report": "--json",
