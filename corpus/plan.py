@@ -52,7 +52,7 @@ class Rate:
 # memory is that of `corpus run --workers 1`, a worker grows as its shards do)
 DEFAULT_RATES: dict[str, Rate] = {
     "extract": Rate(2.3e-08, 0.60, 250_000_000),
-    "filter": Rate(6.0e-08, 0.51, 600_000_000),
+    "filter": Rate(6.7e-08, 0.51, 600_000_000),
     "line_keys": Rate(1.4e-08, 0.066, 600_000_000),
     "line_counts": Rate(1.4e-09, 1e-4, 600_000_000),
     "repeated_lines": Rate(1.5e-08, 0.46, 600_000_000),

@@ -18,6 +18,7 @@ from corpus.filters.blocklist import BUILT_IN
 from corpus.filters.decide import Rule, limits
 from corpus.filters.edits import ScriptPolicy
 from corpus.filters.measure import FAMILIES, STATISTICS
+from corpus.filters.quality.model import BUILT_IN as BUILT_IN_MODELS
 from corpus.filters.resources import load_resources
 from corpus.filters.rules.code import Function, load_function
 from corpus.filters.rules.conditions import Bounds, When, implies
@@ -72,12 +73,19 @@ class BlocklistOptions(Strict):
 
 
 class QualityOptions(Strict):
-    """[filter.quality]: files of a trained model (quality/model.py) and of a KenLM model (quality/language_model.py).
+    """[filter.quality]: a trained model (quality/model.py), "kinds" or a file, and a KenLM model's file
+    (quality/language_model.py).
 
-    Without a file its statistics are not measured.
+    Without one its statistics are not measured; "off" takes an extended recipe's out.
     """
 
-    model: RecipePath | None = None
+    model: Annotated[str, BesideRecipe((*BUILT_IN_MODELS, "off"))] | None = None
+
+    @pydantic.field_validator("model")
+    @classmethod
+    def _off(cls, value: str | None) -> str | None:
+        return None if value == "off" else value
+
     language_model: RecipePath | None = None
 
 

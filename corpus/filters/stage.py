@@ -51,7 +51,7 @@ class FilterStage(Stage):
     filters: Mapping[str, FilterConfig] = field(default_factory=dict)  # of sources with one of their own, by their keys
 
     name: ClassVar[str] = "filter"
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     upstream: ClassVar[tuple[str, ...]] = ("extract",)
 
     def config(self) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--labels", type=Path, metavar="FILE", help="instead: what `label` wrote, of the documents --input"
     )
     train.add_argument("--input", nargs="+", default=[], metavar="GLOB", help="the documents of --labels")
+    train.add_argument("--by-kind", action="store_true", help="with --labels: each kind is a class, as in `kinds`")
     train.add_argument("--out", type=Path, required=True, metavar="FILE", help="the model file to write")
     train.add_argument("--orders", type=int, nargs="+", default=defaults.orders, metavar="N", help="n-gram lengths")
     train.add_argument(
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-documents", type=int, default=defaults.max_documents, metavar="N",
         help="of one class, a fixed sample of more (default: %(default)s)",
     )  # fmt: skip
-    evaluate.add_argument("--model", required=True, metavar="FILE", help="the model file")
+    evaluate.add_argument("--model", required=True, metavar="FILE", help='the model file, or "kinds", which ships')
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -80,7 +81,7 @@ def _train(arguments: argparse.Namespace) -> Assessment:
         max_documents=arguments.max_documents,
     )
     _check(options)
-    if arguments.labels or arguments.input:
+    if arguments.labels or arguments.input or arguments.by_kind:
         classes: Mapping[str, Iterable[str]] = _of_labels(arguments)
     else:
         classes = _of_build(arguments) if arguments.from_build else _of_files(arguments)
@@ -156,7 +157,19 @@ def _of_labels(arguments: argparse.Namespace) -> dict[str, list[str]]:
     if not (arguments.labels and arguments.input):
         raise UsageError("--labels FILE and --input GLOB go together.")
     texts = _texts("documents", list_inputs(arguments.input), arguments.column)
-    return _fold(labelling.classes_of_labels(arguments.labels, texts))
+    classes = labelling.classes_of_labels(arguments.labels, texts, by_kind=arguments.by_kind)
+    if not arguments.by_kind:
+        return _fold(classes)
+    few = {name: len(found) for name, found in classes.items() if len(found) < training.MIN_CLASS_DOCUMENTS}
+    if few:
+        print("too few documents, left out: " + ", ".join(f"{name} {few[name]}" for name in few), file=sys.stderr)
+    classes = {name: found for name, found in classes.items() if name not in few}
+    if quality.GOOD not in classes or not 2 <= len(classes) <= quality.MAX_CLASSES:
+        raise UsageError(
+            f"--by-kind: {', '.join(classes) or 'no kind'} left; there must be 2 to {quality.MAX_CLASSES} kinds with "
+            f"{training.MIN_CLASS_DOCUMENTS} documents, and {quality.GOOD} among them."
+        )
+    return classes
 
 
 def _of_build(arguments: argparse.Namespace) -> dict[str, list[str]]:

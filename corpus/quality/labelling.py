@@ -36,7 +36,7 @@ from corpus import safe
 from corpus.engine import durable
 from corpus.engine.cli import add_examples
 from corpus.engine.errors import InputError, LockHeld, UsageError
-from corpus.filters.quality.model import ADVERTISEMENT
+from corpus.filters.quality.model import ADVERTISEMENT, GOOD, KINDS
 from corpus.normalize import normalize_with_changes
 from corpus.personal_data import find_personal_data
 from corpus.personal_data.window import Span
@@ -195,14 +195,19 @@ def read_labels(path: Path) -> Iterator[dict[str, Any]]:
             yield line
 
 
-def classes_of_labels(path: Path, texts: Iterable[str]) -> dict[str, list[str]]:
-    """Documents by the classes of a filter's model: `good` with a worth above 1 is high, advertisements their own."""
-    classes: dict[str, list[str]] = {"high": [], "low": [], ADVERTISEMENT: []}
+def classes_of_labels(path: Path, texts: Iterable[str], *, by_kind: bool = False) -> dict[str, list[str]]:
+    """Documents by the classes of a filter's model: `good` with a worth above 1 is high, advertisements their own.
+
+    By kind each kind is a class, those of the rubric of ours first and `good` before all.
+    """
+    classes: dict[str, list[str]] = {name: [] for name in (KINDS if by_kind else ("high", "low", ADVERTISEMENT))}
     lines = {line["id"]: line for line in read_labels(path) if "kind" in line}
     for text in texts:
         if line := lines.get(document_id(text)):
-            is_high = line["kind"] == "good" and line["worth"] > 1
-            classes[ADVERTISEMENT if line["kind"] == ADVERTISEMENT else "high" if is_high else "low"].append(text)
+            kind, is_high = line["kind"], line["kind"] == GOOD and line["worth"] > 1
+            if not by_kind and kind != ADVERTISEMENT:
+                kind = "high" if is_high else "low"
+            classes.setdefault(kind, []).append(text)
     return classes
 
 

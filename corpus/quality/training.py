@@ -147,7 +147,7 @@ def fit(training: Labelled, calibration: Labelled, names: tuple[str, ...], optio
     coefficients, bias = _logistic_regression(matrix / norm, np.array(training.labels), options)
     weights = np.zeros((1 << options.bits, len(names) - 1))
     weights[used] = coefficients.T * (scale / norm)[:, None]
-    unit = float(np.abs(weights).max()) / quality.MAX_WEIGHT or 1.0
+    unit = float(np.abs(weights).max()) / quality.MAX_WEIGHTS[quality.lanes_of(names)] or 1.0
     integers = np.rint(weights / unit).astype(np.int16)
     header = quality.Header(
         classes=names,

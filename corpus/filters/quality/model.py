@@ -1,4 +1,4 @@
-"""A linear quality model over hashed character n-grams, as Yuan's fine filter has it: high, low, advertisement.
+"""A linear quality model over hashed character n-grams: what kind of text a document is, and how surely a good one.
 
 The model is multinomial logistic regression on the mean of per-n-gram weights, so a document's score is one table
 lookup an n-gram and a class. A fastText classifier is the same sum after its embedding and output matrices are
@@ -6,8 +6,8 @@ multiplied, which its own `predict` never does. Weights are int16 and sums are i
 the text. Text is seen folded as word lists see it (half-width, lower case, Simplified), digits as one, a run of white
 space as one space: script and typing habits are no sign of quality.
 
-Only files that a recipe names are read, [filter.quality] model = "quality.model"; `python -m corpus quality train`
-makes them.
+A recipe names a file of its own, [filter.quality] model = "quality.model", or "kinds", which ships with the package
+(docs/quality.md). `python -m corpus quality train` makes the one, tools/train_kinds.py made the other.
 
 File: the line `wenhai quality 1`, a line of JSON (`Header`), then int16 weights, little endian, [buckets, classes - 1]:
 the first class is the reference with weight 0.
@@ -41,18 +41,30 @@ Array = npt.NDArray[Any]
 MAGIC = b"wenhai quality 1\n"
 MAX_HEADER_BYTES = 64 << 10
 MIN_BITS, MAX_BITS = 12, 22
-MAX_CLASSES = 8
+MAX_CLASSES = 13
 ORDERS = (1, 2, 3)
-ADVERTISEMENT = "advertisement"
-MODEL_STATISTICS = ("score", ADVERTISEMENT)
-MAX_WEIGHT = 32767
+GOOD, ADVERTISEMENT = "good", "advertisement"
+KINDS = (
+    GOOD, ADVERTISEMENT, "advertorial", "spun", "machine_translated", "generated", "error_login", "navigation",
+    "ocr_noise", "adult_gambling", "garbled",
+)  # fmt: skip  # of corpus/quality/rubric.md
+MODEL_STATISTICS = ("score", ADVERTISEMENT, "kind")
+BUILT_IN = {  # by name; sha256
+    "kinds": (
+        Path(__file__).with_name("kinds.model"),
+        "afff9fa17e12e5815b12ae0107f8fd08524f2f11dead0002da6133b0b7b02c47",
+    )
+}
+MAX_WEIGHTS = {2: 32767, 3: 2047}  # by lanes: of up to 9 classes, of more
 MAX_NATS = 1e6  # beyond anything trained; keeps logits finite: a NaN would read as "not measured" and pass every rule
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 / golden ratio
 SPACE = 32
+WORDS = 4  # of a bucket's weights in memory, each of 2 or 3 lanes, so that one addition serves all of a word's classes
+LANES = {2: 32, 3: 21}  # bits of each; a block's sum of weights, moved up to be positive, fits in
 CHARACTER_BITS = np.uint64(21)
 CHARACTER_MASK = np.uint64((1 << 21) - 1)
 READ_BYTES = 64 << 10  # of a text whose n-grams are told one by one
-BLOCK = 1024  # buckets that wait for their weights: finding them first and loading then is faster than by turns
+BLOCK = 512  # buckets that wait for their weights: finding them first and loading then is faster than by turns
 
 Characters = Literal["folded", "han", "letters"]  # what n-grams are of, `feature_table`
 
@@ -89,7 +101,14 @@ class Model:
         self.header = header
         self.classes = header.classes
         self.weights = weights
+        self._lanes = lanes_of(header.classes)
+        self._packed = _pack(weights, self._lanes)
         self.digest = hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A built-in one is read again by other processes; of another its file's content travels."""
+        built_in = [name for name, (_, sha256) in BUILT_IN.items() if sha256 == self.digest]
+        return (load_model, (built_in[0],)) if built_in else (Model, (self.header, self.weights))
 
     def to_bytes(self) -> bytes:
         """The file."""
@@ -104,13 +123,14 @@ class Model:
     def logits(self, offsets: Ints, data: npt.NDArray[np.uint8]) -> Floats:
         """float64[documents, classes]: log-odds against the first class, nats, before the temperature."""
         header = self.header
-        columns = len(self.classes) - 1
-        sums = np.zeros((len(offsets) - 1, columns + 1), np.int64)
+        sums = np.zeros((len(offsets) - 1, WORDS * self._lanes + 1), np.int64)
         score_ngrams(
             offsets, data, feature_table(header.characters), order_mask(header.orders), header.bits,
-            np.uint64(header.seed), self.weights.reshape(-1), columns, sums,
+            np.uint64(header.seed), self._packed, self._lanes, LANES[self._lanes], sums,
         )  # fmt: skip
-        mean = sums[:, :columns] * header.unit / np.maximum(sums[:, columns:], 1)
+        counts = sums[:, -1:]
+        weights = sums[:, : len(self.classes) - 1] - counts * (MAX_WEIGHTS[self._lanes] + 1)
+        mean = weights * header.unit / np.maximum(counts, 1)
         return np.hstack((np.zeros((len(mean), 1)), mean + np.array(header.bias)))
 
     def measure(self, offsets: Ints, data: npt.NDArray[np.uint8]) -> Floats:
@@ -145,6 +165,19 @@ class Model:
         return dict(zip(found, zip(times.tolist(), (-weights @ others).tolist(), strict=True), strict=True))
 
 
+def lanes_of(classes: Sequence[str]) -> int:
+    """How many of a model's classes share a word."""
+    return 2 if len(classes) - 1 <= 2 * WORDS else 3
+
+
+def _pack(weights: npt.NDArray[np.int16], lanes: int) -> npt.NDArray[np.uint64]:
+    """uint64[buckets * WORDS]: weights, moved up to be positive, in lanes of words."""
+    columns = np.zeros((len(weights), WORDS * lanes), np.uint64)
+    columns[:, : weights.shape[1]] = (weights.astype(np.int64) + MAX_WEIGHTS[lanes] + 1).astype(np.uint64)
+    shifts = np.arange(lanes, dtype=np.uint64) * np.uint64(LANES[lanes])
+    return np.ascontiguousarray((columns.reshape(-1, lanes) << shifts).sum(axis=1, dtype=np.uint64))
+
+
 def _seen(text: str, table: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
     """uint64[characters]: a text as `next_buckets` reads it, folded, and of white space one SPACE, none at its head."""
     codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
@@ -165,11 +198,15 @@ def softmax(logits: Floats) -> Floats:
 
 @lru_cache(maxsize=4)
 def load_model(path: str) -> Model:
-    """Read a model file, once a process.
+    """Read a model file, or the built-in one of a name, once a process.
 
     Raises:
         UsageError: it cannot be read, or is not a whole model file of this format.
+        WenhaiError: a built-in one is not as it was shipped.
     """
+    if path in BUILT_IN:
+        durable.read_shipped(*BUILT_IN[path])
+        path = str(BUILT_IN[path][0])
     try:
         with open(path, "rb") as file:
             magic = file.read(len(MAGIC))
@@ -186,7 +223,11 @@ def load_model(path: str) -> Model:
         raise UsageError(f"filter.quality.model: {path} has {reason}. {MAKE_ONE}") from error
     if len(payload) != size or hashlib.sha256(payload).hexdigest() != header.weights:
         raise UsageError(f"filter.quality.model: {path} is cut or damaged: its weights' sha256 differs. {MAKE_ONE}")
-    return Model(header, np.frombuffer(payload, "<i2").astype(np.int16).reshape(1 << header.bits, -1))
+    weights = np.frombuffer(payload, "<i2").astype(np.int16).reshape(1 << header.bits, -1)
+    most = MAX_WEIGHTS[lanes_of(header.classes)]
+    if weights.max() > most or weights.min() < -most - 1:
+        raise UsageError(f"filter.quality.model: {path} has weights beyond {most}. {MAKE_ONE}")
+    return Model(header, weights)
 
 
 MAKE_ONE = "Make one: python -m corpus quality train --help"
@@ -290,23 +331,33 @@ def score_ngrams(
     bits: int,
     seed: Any,
     weights: Array,
-    columns: int,
+    lanes: int,
+    lane_bits: int,
     out: Array,
 ) -> None:
-    """Sums of the weights of each document's n-grams, and their number, into int64[documents, columns + 1]."""
+    """Sums of the packed weights of each document's n-grams, and their number, into int64[documents, columns + 1]."""
     shift = np.uint64(64 - bits)
     block = np.empty(BLOCK, np.int64)
+    mask = (np.uint64(1) << np.uint64(lane_bits)) - np.uint64(1)
     for row in range(len(offsets) - 1):
         i, end = offsets[row], offsets[row + 1]
         earlier, known = np.uint64(SPACE), 0
         while i < end:
             count, i, earlier, known = next_buckets(data, i, end, earlier, known, table, orders, seed, shift, block)
-            out[row, columns] += count
-            for k in range(columns):
-                total = 0
-                for place in range(count):
-                    total += weights[block[place] * columns + k]
-                out[row, k] += total
+            out[row, -1] += count
+            a = b = c = d = np.uint64(0)
+            for place in range(count):
+                at = block[place] * WORDS
+                a += weights[at]
+                b += weights[at + 1]
+                c += weights[at + 2]
+                d += weights[at + 3]
+            for lane in range(lanes):
+                right = np.uint64(lane_bits * lane)
+                out[row, lane] += np.int64((a >> right) & mask)
+                out[row, lanes + lane] += np.int64((b >> right) & mask)
+                out[row, 2 * lanes + lane] += np.int64((c >> right) & mask)
+                out[row, 3 * lanes + lane] += np.int64((d >> right) & mask)
 
 
 @kernel()
@@ -346,9 +397,9 @@ def count_ngrams(
 
 @statistic(unit="probability", optional=True)
 def score(batch: Batch) -> Floats:
-    """The probability of the recipe's model that the text is of its first class, "high"; NaN without a model.
+    """The probability of the recipe's model that the text is of its first class, "good" or "high"; NaN without a model.
 
-    ChineseWebText keeps above 0.5 of a fastText model trained like this; there is no default.
+    ChineseWebText keeps above 0.5 of a fastText model trained like this.
 
     >>> from corpus.filters import measure
     >>> measure("quality.score", ["without a model nothing is measured"])
@@ -371,6 +422,22 @@ def advertisement(batch: Batch) -> Floats:
     if model is None or ADVERTISEMENT not in model.classes:
         return _probability(batch, None)
     return _probability(batch, model.classes.index(ADVERTISEMENT))
+
+
+@statistic(unit="label", labels=KINDS, optional=True)
+def kind(batch: Batch) -> Floats:
+    """The likeliest class of the recipe's model, where it is a kind of docs/quality.md; null without a model.
+
+    >>> from corpus.filters import measure
+    >>> measure("quality.kind", ["without a model nothing is measured"]).tolist()
+    [None]
+    """
+    model = batch.resources.quality
+    if model is None:
+        return _probability(batch, None)
+    places = [KINDS.index(name) if name in KINDS else np.nan for name in model.classes]
+    found: Floats = np.array(places, np.float64)[batch.quality.argmax(axis=1)]
+    return found
 
 
 def _probability(batch: Batch, index: int | None) -> Floats:

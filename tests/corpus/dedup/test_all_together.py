@@ -33,6 +33,9 @@ files = ["{folder}/items.jsonl"]
 [dedup.substrings]
 min_chars = 60
 min_left = 100
+[filter.quality]
+model = "off"
+score = "off"
 [[mixture.buckets]]
 statistic = "dedup.survivor"
 bounds = [1]

@@ -29,6 +29,15 @@ ANALECTS = (
     "子曰：「學而時習之，不亦說乎？有朋自遠方來，不亦樂乎？人不知而不慍，不亦君子乎？」有子曰：「其為人也孝弟，"
     "而好犯上者，鮮矣；不好犯上，而好作亂者，未之有也。君子務本，本立而道生。孝弟也者，其為仁之本與！」"
 )
+WORKSHOP = (
+    "华昌机械厂专业生产各种输送设备，主营皮带输送机、刮板输送机、斗式提升机。厂家直销，价格优惠，质量可靠，欢迎新老客户来电洽谈订购。"
+    "本公司秉承诚信为本、客户至上的经营理念，产品畅销全国各地，深受广大用户好评。热诚欢迎各界朋友前来参观、考察、洽谈业务。"
+    "公司拥有先进的生产设备和雄厚的技术力量，通过质量管理体系认证，可按客户要求定做，全国联保，免费送货上门安装，现货供应，量大从优。"
+)
+BETS = (
+    "注册即送彩金88元，真人百家乐、时时彩、北京赛车应有尽有，首存送百分之百，流水一倍即可提款，代理月返佣高达百分之六十。"
+    "尊敬的会员，每日签到领取红包，体育投注返水无上限，客服二十四小时在线，存款三十秒到账，大额无忧。"
+)
 FULL_WIDTH = (
     "（一）本办法所称“文海”，是指……；（二）收费标准为１２３元／次，详见《附录》——“另行通知”的除外！（三）其他情形：从其约定。"
     * 2
@@ -86,6 +95,7 @@ DROPPED = {
     "repetition.unigram_entropy": ["天地，人和。" * 2 + "天人，地和。和人天地，地天人和。人天地和，和地天人。天和地人，人和天地。地人和天，天地人和。"],
     "repetition.longest_run_ratio": [GOOD + "啊" * 200],
     "quality.bigram_association": [_shuffled(GOOD), _shuffled(ANALECTS)],
+    "quality.score": [WORKSHOP, BETS],
     "blocklist.blocklist_ratio": [GOOD[:200] + "需要代開發票的，加ＶＸ，量大从优，货到付款。"],
     "blocklist.dead_page_ratio": ["页面未找到\n抱歉，您访问的页面不存在或已被移除，请检查网址是否正确。\n您可以返回首页，或者稍后再试，谢谢您的支持与理解！\n返回首页"],
     "personal.total": [GOOD + "".join(f"王先生，138{number:08d}。" for number in range(201))],
@@ -121,6 +131,7 @@ KEPT = {
     "repetition.unigram_entropy": [TANG],
     "repetition.longest_run_ratio": [GOOD + "\n" + "=" * 40],
     "quality.bigram_association": [TANG, ANALECTS],
+    "quality.score": [GOOD, ANALECTS],
     "blocklist.blocklist_ratio": ["警方提醒：不要相信代开发票的广告。" + GOOD],
     "blocklist.dead_page_ratio": [GOOD + "访问的页面不存在时，服务器返回404错误，提示用户登录。"],
     "personal.total": [GOOD + "联系人王先生，手机13800138000，邮箱wang@example.com。"],

@@ -52,7 +52,7 @@ def test_train_and_evaluate(files: dict[str, str], tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--good", "{high}"], "2 to 8 classes"),
+        (["--good", "{high}"], "2 to 13 classes"),
         (["--good", "{high}", "--class", "low"], "NAME=GLOB"),
         (["--good", "{high}", "--bad", "none-*.jsonl"], "matches no file"),
         (["--good", "{high}", "--bad", "{low}", "--bits", "40"], "--bits"),

@@ -491,6 +491,13 @@ def test_labels_train_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert load_model(str(out)).classes == ("high", "low", "advertisement")
     assert main([*given, "--good", str(source)]) == 2 and main(given[:4] + given[6:]) == 2
     assert "go together" in capsys.readouterr().err
+    given[given.index(str(out))] = str(tmp_path / "kinds.model")
+    assert main([*given, "--by-kind"]) == 0
+    assert load_model(str(tmp_path / "kinds.model")).classes == ("good", "advertisement", "spun")
+    assert "left out: advertorial 0" in capsys.readouterr().err
+    labels.write_text("".join(json.dumps(line) + "\n" for line in stored if line.get("kind") != "good"), "utf-8")
+    assert main([*given, "--by-kind"]) == 2
+    assert "good among them" in capsys.readouterr().err
     labels.write_text('{"id": "x", "kind": "good"}\n')
     with pytest.raises(UsageError, match="no file of labels"):
         list(labelling.read_labels(labels))

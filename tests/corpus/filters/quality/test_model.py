@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corpus.engine.errors import UsageError
+from corpus.engine.errors import UsageError, WenhaiError
 from corpus.filters import load, measure
 from corpus.filters.quality import model as quality
 from corpus.filters.quality.model import Header, Model, load_model
@@ -57,9 +57,12 @@ def model() -> Model:
 
 
 def random_model(orders: tuple[int, ...], columns: int, bits: int = 12) -> Model:
-    weights = np.random.default_rng(3).integers(-32767, 32768, (1 << bits, columns)).astype(np.int16)
+    names = tuple("甲乙丙丁戊己庚辛壬癸子丑寅"[: columns + 1])
+    most = quality.MAX_WEIGHTS[quality.lanes_of(names)]
+    weights = np.random.default_rng(3).integers(-most - 1, most + 1, (1 << bits, columns)).astype(np.int16)
+    weights[::3] = most  # sums as large as they get
     header = Header(
-        classes=tuple("甲乙丙丁"[: columns + 1]), orders=orders, bits=bits, seed=5, unit=1e-3,
+        classes=names, orders=orders, bits=bits, seed=5, unit=1e-3,
         bias=(0.5,) * columns, temperature=1.0, weights=digest(weights),
     )  # fmt: skip
     return Model(header, weights)
@@ -95,8 +98,7 @@ def naive_logits(model: Model, text: str) -> list[float]:
     ]
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3])
-@pytest.mark.parametrize("orders", [(1, 2), (1, 2, 3), (3,)])
+@pytest.mark.parametrize(("orders", "columns"), [((1, 2), 3), ((1, 2), 10), ((1, 2, 3), 8), ((3,), 1), ((2, 3), 12)])
 @given(text=st.text(st.sampled_from("学而 時\n\t　Ａa１２𠮷"), max_size=30))
 @example(text="学而 時\n　Ａa１𠮷" * 300)  # more n-grams than a block
 def test_the_kernel_equals_the_definition(orders: tuple[int, ...], columns: int, text: str) -> None:
@@ -105,8 +107,7 @@ def test_the_kernel_equals_the_definition(orders: tuple[int, ...], columns: int,
     assert logits[1].tolist() == pytest.approx(naive_logits(made, text))
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3])
-@pytest.mark.parametrize("orders", [(1, 2), (1, 2, 3), (3,)])
+@pytest.mark.parametrize(("orders", "columns"), [((1, 2), 1), ((1, 2, 3), 3), ((3,), 10)])
 @given(text=st.text(st.sampled_from("学而 時\n\t　Ａa１２𠮷\0\x1b"), max_size=30))
 def test_contributions_add_up_to_the_score(orders: tuple[int, ...], columns: int, text: str) -> None:
     made = random_model(orders, columns)
@@ -127,9 +128,9 @@ def test_contributions_of_a_small_case_by_hand() -> None:
         classes=("good", "bad"), orders=(1, 2), bits=12, seed=5, unit=0.5, bias=(0.25,), temperature=2.0,
         weights=digest(weights),
     )  # fmt: skip
-    made = Model(header, weights)
     place = int(quality.bucket(np.uint64(ord("学")), np.uint64(5), np.uint64(52)))
     weights[place] = 12
+    made = Model(header, weights)
     found = made.contributions("學 学而")  # 学, space, 学, 而, and three pairs
     assert found["学"] == (2, pytest.approx(-12 * 0.5 * 2 / 7 / 2.0))
     assert {ngram: times for ngram, (times, _) in found.items()} == {
@@ -188,9 +189,12 @@ def test_a_recipe_with_a_model(model: Model, tmp_path: Path) -> None:
 
 def test_without_a_model_nothing_is_measured_and_a_rule_says_how_to_get_one(tmp_path: Path) -> None:
     assert np.isnan(measure("quality.score", ["学而时习之", ""])).all()
-    for name in quality.MODEL_STATISTICS:
+    off = ["filter.quality.model=off", "filter.quality.score=off"]
+    for name in ("score", "advertisement"):
         with pytest.raises(UsageError, match=rf"filter\.quality\.{name}.*model = "):
-            load("web_zh", [f"filter.quality.{name}.min=0.5"])
+            load("web_zh", [*off, f"filter.quality.{name}={{ min = 0.5 }}"])
+    with pytest.raises(UsageError, match=r"length\.num_chars.*quality\.kind needs a model"):
+        load("web_zh", [*off, "filter.length.num_chars=[{ min = 9, when = { kind = 'spun' } }, { min = 5 }]"])
 
 
 def test_a_model_without_the_class_refuses_its_rule(tmp_path: Path) -> None:
@@ -232,6 +236,67 @@ def test_a_damaged_file_is_refused(damage: object, tmp_path: Path) -> None:
     path.write_bytes(damage(random_model((1, 2), 1).to_bytes()))  # type: ignore[operator]
     with pytest.raises(UsageError, match=r"filter\.quality\.model.*quality\.model"):
         load_model(str(path))
+
+
+def test_weights_beyond_a_lane_are_refused(tmp_path: Path) -> None:
+    made = random_model((1,), 10)
+    made.weights[7, 3] = 2048  # of 13 classes at most three share a word of 64 bits
+    header = made.header.model_copy(update={"weights": digest(made.weights)})
+    made.header = header
+    made.save(tmp_path / "m")
+    with pytest.raises(UsageError, match="weights beyond 2047"):
+        load_model(str(tmp_path / "m"))
+
+
+GAMBLING = (
+    "注册即送彩金88元，真人百家乐、时时彩、北京赛车，首存送100%，流水一倍即可提款，代理月返佣高达60%，客服24小时在线。"
+)
+GOOD = (
+    "下雨天路滑，我把车停在桥头，走回去的。母亲在灶间烧水，听见门响，问是不是又没带伞。我说带了，她不信，摸摸我的肩膀。"
+    "灶膛里的火光映在墙上，她的影子比从前矮了许多。父亲去世以后，她还是每天把两双筷子摆在桌上，吃完了再收回去一双。"
+)
+DEAD = "404 抱歉，您访问的页面不存在或已被删除。请检查网址是否正确，或返回首页。登录 | 注册"
+
+
+def test_the_shipped_model_knows_the_plain_cases() -> None:
+    judged = load("web_zh", ["filter.length.num_chars=off", "filter.length.num_han=off"]).apply([GAMBLING, GOOD, DEAD])
+    kinds, scores = (judged.table[f"quality.{name}"].to_pylist() for name in ("kind", "score"))
+    assert kinds == ["adult_gambling", "good", "error_login"]
+    assert scores[1] > 0.5 > 0.05 > max(scores[0], scores[2])
+    assert load_model("kinds").classes == quality.KINDS and load_model("kinds").header.trained["counts"]["good"] > 1000
+
+
+def test_evasions_that_folding_knows_change_no_score() -> None:
+    opencc = pytest.importorskip("opencc")
+    wide = "".join(chr(ord(one) + 0xFEE0) if "!" <= one <= "~" else one for one in GAMBLING)
+    texts = [GAMBLING, wide, opencc.OpenCC("s2t").convert(GAMBLING), GAMBLING.replace("88", "77"), GAMBLING.upper()]
+    model = load_model("kinds")
+    assert len(set(model.measure(*buffers(pa.array(texts, pa.large_string())))[:, 0].tolist())) == 1
+
+
+def test_a_model_of_other_classes_has_no_kind(tmp_path: Path) -> None:
+    random_model((1,), 1).save(tmp_path / "m")
+    recipe = load("web_zh", [f"filter.quality.model={tmp_path / 'm'}"])
+    table = recipe.apply([GOOD]).table
+    assert table["quality.kind"].to_pylist() == [None] and table["quality.score"][0].as_py() is not None
+
+
+def test_a_kind_stands_in_conditions_and_the_model_can_be_taken_out() -> None:
+    strict = "filter.quality.score=[{ min = 1.0, when = { kind = 'good' } }, { min = 0.0 }]"
+    assert load("web_zh", [strict]).apply([GOOD]).table["rule"].to_pylist() == ["quality.score"]
+    off = load("web_zh", ["filter.quality.model=off", "filter.quality.score=off"]).apply([GOOD]).table
+    assert off["quality.score"].to_pylist() == off["quality.kind"].to_pylist() == [None]
+
+
+def test_a_shipped_model_that_was_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, sha256 = quality.BUILT_IN["kinds"]
+    changed = tmp_path / "kinds.model"
+    changed.write_bytes(path.read_bytes()[:-1] + b"x")
+    monkeypatch.setitem(quality.BUILT_IN, "kinds", (changed, sha256))
+    load_model.cache_clear()
+    with pytest.raises(WenhaiError, match=r"kinds\.model"):
+        load_model("kinds")
+    load_model.cache_clear()
 
 
 def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
