@@ -15,6 +15,7 @@ import pytest
 from corpus.__main__ import main
 from corpus.engine.run import current, read_run
 from corpus.filters import STATISTICS, Filter, load, measure
+from corpus.filters.quality.model import KINDS
 from tests.corpus.texts import document
 
 EMPTIES = ["", " ", "\n", "\u3000", " \n\t\n ", *"字a。", "，。！？", *"\u0301\ufe0f\u200b\x00\ufffd1👍"]
@@ -29,7 +30,7 @@ EDITORS = [
 @pytest.mark.parametrize("key", STATISTICS)
 def test_every_statistic_is_a_number_or_a_label(key: str) -> None:
     if STATISTICS[key].optional:
-        pytest.skip("measured with a model of one's own only")
+        pytest.skip("measured where a recipe names what measures it: the test below, and those of KenLM and jieba")
     values = measure(key, EMPTIES)
     entry = STATISTICS[key]
     known = np.isin(values, (*entry.labels, None)) if entry.labels else np.isfinite(values)
@@ -37,6 +38,13 @@ def test_every_statistic_is_a_number_or_a_label(key: str) -> None:
     assert measure(key, []).shape == (0,)
     if entry.unit.startswith("share"):
         assert ((values >= 0) & (values <= 1)).all()
+
+
+def test_the_shipped_model_has_a_score_and_a_kind_for_each() -> None:
+    table = load("web_zh").apply(EMPTIES).table
+    scores = np.array(table["quality.score"].to_pylist(), np.float64)
+    assert ((scores >= 0) & (scores <= 1)).all(), dict(zip(EMPTIES, scores.tolist(), strict=True))
+    assert set(table["quality.kind"].to_pylist()) <= set(KINDS)
 
 
 @pytest.mark.parametrize("overrides", EDITORS, ids=str)
