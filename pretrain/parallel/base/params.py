@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -31,7 +32,7 @@ LANES = 8  # 16-bit uniforms summed into one value
 WORDS_PER_VALUE = LANES // 4  # a Philox word has 64 bits
 WORDS_PER_BLOCK = 4  # and its counter counts blocks of 4 words
 LANE_VARIANCE = (2**32 - 1) / 12  # of a uniform integer in [0, 65536)
-SLAB_VALUES = 1 << 22  # values made at a time: bounds the memory to some 100 MB
+SLAB_VALUES = 1 << 20  # values made at a time by a thread: bounds its memory to some 25 MB
 
 
 @dataclass(frozen=True)
@@ -163,8 +164,13 @@ def _fill(local: torch.Tensor, offset: tuple[int, ...], spec: ParamSpec, seed: i
     rows, columns = spec.shape
     first, left = offset
     step = max(1, SLAB_VALUES // columns)
-    for start in range(0, local.shape[0], step):
+    std = np.float32(spec.init)
+
+    @torch.no_grad()  # a thread has a mode of its own
+    def fill(start: int) -> None:
         stop = min(start + step, local.shape[0])
         values = normal_rows(spec.name, (rows, columns), seed, first + start, first + stop)
-        values = values[:, left : left + local.shape[1]] * np.float32(spec.init)
-        local[start:stop].copy_(torch.from_numpy(values))
+        local[start:stop].copy_(torch.from_numpy(values[:, left : left + local.shape[1]] * std))
+
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # numpy lets other threads run while it draws
+        list(pool.map(fill, range(0, local.shape[0], step)))
