@@ -16,7 +16,7 @@ from corpus.engine import storage
 from corpus.engine.disk_budget import free_space, size
 from corpus.engine.run import TIMINGS_NAME, plan_stages, read_run
 from corpus.engine.running import duration
-from corpus.engine.stage import MANIFEST_NAME, Folder, Stage
+from corpus.engine.stage import Folder, Stage
 from corpus.engine.storage import File
 
 MIN_MEASURED_BYTES = 1_000_000  # the times of a smaller build are those of starting processes
@@ -142,10 +142,10 @@ def rates_by(out: str, num_bytes: int) -> dict[str, Rate]:
     timings = storage.read_json(storage.join(out, TIMINGS_NAME))
     rates = {}
     for name, entry in read_run(out)["stages"].items():
-        timing, url = timings.get(entry["folder"], {}), storage.join(out, entry["folder"])
-        if not timing.get("cpu_seconds") or not storage.exists(storage.join(url, MANIFEST_NAME)):
+        timing, folder = timings.get(entry["folder"], {}), Folder.find(storage.join(out, entry["folder"]))
+        if not timing.get("cpu_seconds") or folder is None:
             continue  # linked from another folder, not run
-        written = sum(int(file["bytes"]) for file in Folder.open(url).manifest["files"].values())
+        written = folder.num_bytes
         rates[name] = Rate(timing["cpu_seconds"] / num_bytes, written / num_bytes, int(timing.get("peak_bytes", 0)))
     return rates
 

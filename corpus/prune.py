@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from corpus.engine import storage, store_lock
+from corpus.engine.manifest import MANIFEST_NAME
 from corpus.engine.run import read_run, stage_folders
-from corpus.engine.stage import MANIFEST_NAME, Folder, Stage
+from corpus.engine.stage import Folder, Stage
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ def _is_needed(parts: Mapping[str, Any], configs: Mapping[str, Any], digests: Ma
 
 def _digest(out: str, name: str) -> str:
     """What later stages know a folder by; of an incomplete one they know nothing."""
-    url = storage.join(out, name)
-    return Folder.open(url).digest if storage.exists(storage.join(url, MANIFEST_NAME)) else ""
+    folder = Folder.find(storage.join(out, name))
+    return "" if folder is None else folder.digest
 
 
 def _freed(out: Path, sizes: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

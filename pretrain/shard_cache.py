@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from corpus.engine import durable, storage
 from corpus.engine.errors import DiskError, UsageError, WenhaiError
@@ -64,7 +64,7 @@ class RemoteCorpus:
 
     url: str
     files: tuple[RemoteFile, ...]
-    records: Mapping[str, Any]  # by name: small JSON files that are written, not fetched
+    records: Mapping[str, bytes]  # by name: small files that are written, not fetched
 
     @property
     def key(self) -> str:
@@ -125,9 +125,9 @@ class ShardCache:
                 for key, corpus in own.items():
                     entries[key] = Entry(self.folder / key)
                     files = {file.name: file.bytes for file in corpus.files}
-                    for name, value in {FILES: files, **corpus.records}.items():
+                    for name, data in {FILES: durable.json_bytes(files), **corpus.records}.items():
                         if not (self.folder / key / name).exists():  # the name of the folder says that it is the same
-                            durable.write_json(self.folder / key / name, value)
+                            durable.write_bytes(self.folder / key / name, data)
                 return entries
         except OSError as error:
             raise DiskError(

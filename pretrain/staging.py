@@ -4,7 +4,7 @@ Where a corpus' folder is a URL (`s3://...`, any fsspec store), its token shards
 tokenizer are copied below `data.cache` (see `pretrain.shard_cache`), as a small build that everything reads like any
 other:
 
-    run.json    tokens/MANIFEST.json    tokens/data/...    tokenizer/MANIFEST.json    tokenizer/model/...
+    run.json    tokens/MANIFEST.json    tokens/manifest/...    tokens/data/...    and the same of tokenizer/, model/...
 
 Or, of a folder of examples (see `pretrain.data.examples`), as what it is: MANIFEST.json, EXAMPLES.json, data/... and
 model/...
@@ -22,8 +22,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from corpus.engine import storage
+from corpus.engine import durable, manifest, storage
 from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.manifest import MANIFEST_NAME, Manifest
 from pretrain.config import DataConfig
 from pretrain.data.examples import COUNTED, RECORD
 from pretrain.shard_cache import GIB, GivenUp, RemoteCorpus, RemoteFile, ShardCache
@@ -115,37 +116,40 @@ def read_corpus(url: str, splits: Sequence[str]) -> RemoteCorpus:
     Raises:
         WenhaiError: there is no finished build, or its records are not ours.
     """
-    manifest = storage.join(url, "MANIFEST.json")
     wanted = tuple(f"-{split}{suffix}" for split in splits for suffix in SUFFIXES)
-    if storage.exists(manifest):
-        record = storage.read_json(manifest)
-        if RECORD in _table(record, "files", manifest):
-            return RemoteCorpus(url, _listed(url, record, (*wanted, ".model", RECORD)), {"MANIFEST.json": record})
+    if (found := manifest.read(url)) is not None:
+        if found["stage"] == "examples":
+            return RemoteCorpus(url, _listed(url, found, (*wanted, ".model", RECORD)), manifest.copied(url, found))
         folders = {"tokens": url}
     else:
         run = storage.join(url, "run.json")
         stages = _table(storage.read_json(run), "stages", run)
         if "tokens" not in stages:
             raise WenhaiError(f"{run}: the tokens stage is not complete. Run `python -m tokenizer run --out {url}`.")
-        found = [stage for stage in ("tokens", "tokenizer") if stage in stages]
-        folders = {stage: storage.join(url, _inside(_table(stages, stage, run).get("folder"), run)) for stage in found}
+        names = [stage for stage in ("tokens", "tokenizer") if stage in stages]
+        folders = {stage: storage.join(url, _inside(_table(stages, stage, run).get("folder"), run)) for stage in names}
     files: tuple[RemoteFile, ...] = ()
-    records: dict[str, Any] = {"run.json": {"format": 1, "stages": {stage: {"folder": stage} for stage in folders}}}
+    run_record = {"format": 1, "stages": {stage: {"folder": stage} for stage in folders}}
+    records = {"run.json": durable.json_bytes(run_record)}
     for stage, folder in folders.items():
-        record = records[f"{stage}/MANIFEST.json"] = storage.read_json(storage.join(folder, "MANIFEST.json"))
-        files += _listed(folder, record, wanted if stage == "tokens" else (".model",), f"{stage}/")
+        if (found := manifest.read(folder)) is None:
+            raise WenhaiError(
+                f"{storage.join(folder, MANIFEST_NAME)}: is missing, or of an earlier version. Run the command that built "
+                "it again: finished work is kept."
+            )
+        records |= manifest.copied(folder, found, f"{stage}/")
+        files += _listed(folder, found, wanted if stage == "tokens" else (".model",), f"{stage}/")
     return RemoteCorpus(url, files, records)
 
 
-def _listed(folder: str, record: Any, endings: tuple[str, ...], place: str = "") -> tuple[RemoteFile, ...]:
+def _listed(folder: str, found: Manifest, endings: tuple[str, ...], place: str = "") -> tuple[RemoteFile, ...]:
     """The files of a manifest whose names end so; they are to lie below `place`."""
-    manifest = storage.join(folder, "MANIFEST.json")
-    listed = _table(record, "files", manifest)
-    files = []
-    for name in sorted(name for name in listed if name.endswith(endings)):
-        entry, path = _table(listed, name, manifest), place + _inside(name, manifest)
-        files.append(RemoteFile(storage.join(folder, name), path, int(entry["bytes"]), str(entry["sha256"])))
-    return tuple(files)
+    where = storage.join(folder, MANIFEST_NAME)
+    return tuple(
+        RemoteFile(storage.join(folder, file.url), place + _inside(file.url, where), file.bytes, file.sha256)
+        for file in manifest.files(folder, found)
+        if file.url.endswith(endings)
+    )
 
 
 def _table(values: Any, key: str, source: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from corpus.engine import storage
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.inputs import list_inputs
 from corpus.engine.run import RUN_NAME, current
-from corpus.engine.stage import MANIFEST_NAME, Folder
+from corpus.engine.stage import Folder
 from corpus.engine.storage import File
 
 BATCH_ROWS = 1024
@@ -110,11 +110,11 @@ def _text_files(patterns: Sequence[str]) -> Iterator[File]:
     for pattern in patterns:
         if storage.exists(storage.join(pattern, RUN_NAME)):
             yield from current(pattern, "text").files()
-        elif storage.exists(storage.join(pattern, MANIFEST_NAME)):
-            yield from Folder.open(pattern).files()
+        elif (folder := Folder.find(pattern)) is not None:
+            yield from folder.files()
         else:
-            folder = not pattern.endswith(".parquet")
-            yield from list_inputs([storage.join(pattern, "*.parquet") if folder else pattern])
+            is_folder = not pattern.endswith(".parquet")
+            yield from list_inputs([storage.join(pattern, "*.parquet") if is_folder else pattern])
 
 
 def _batch(record: pa.RecordBatch, file_name: str) -> Batch:

@@ -22,7 +22,7 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,7 @@ from corpus.engine.cli import add_examples
 from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.run import current
 from corpus.engine.stage import Folder, Stage
+from corpus.engine.storage import File
 from corpus.plan import DEFAULT_RATES, Rate, default_rate, rates_by
 from corpus.recipe import Recipe, load_recipe
 from tokenizer.config import TokenizerConfig
@@ -182,7 +183,7 @@ def _work(
 ) -> Work:
     rate = rates.get(name) or default_rate(name)
     opened, kinds = SECTIONS.get(name, ("", 0))
-    entries = len(upstream[opened].manifest["files"]) if opened in upstream else 0
+    entries = upstream[opened].num_files if opened in upstream else 0
     per_kind = entries // len(FILES[opened]) if entries else 0
     reads = tasks * per_kind * kinds * READS_A_SECTION
     seconds = rate.cpu_seconds * corpus.text_bytes + reads * READ_SECONDS + tasks * entries * ENTRY_SECONDS
@@ -217,9 +218,18 @@ def manifest_of(name: str, corpus: Corpus, count: int) -> Folder:
     rows["buckets"] = int(SHARED * corpus.kept_documents) * bands // count
     documents = corpus.kept_documents // count
     kinds = FILES.get(name, ("data", "fates"))
-    entries = {kind: {"bytes": 1, "rows": rows.get(kind, documents), "sha256": SAMPLE_HASH} for kind in kinds}
-    files = {f"{kind}/{number:05d}-00000.x": entry for kind, entry in entries.items() for number in range(count)}
-    return Folder(name, name, {"files": files, "counts": {"extra": {}}, "stage": name})
+    sums = {kind: {"files": count, "bytes": count, "rows": rows.get(kind, documents)} for kind in sorted(kinds)}
+    return Projected(name, name, {"kinds": sums, "pieces": [], "counts": {"extra": {}}, "stage": name})
+
+
+class Projected(Folder):
+    """A stage that is nowhere; all files of a kind are alike."""
+
+    def listed(self, kind: str | None = None) -> Iterator[File]:
+        """As a manifest would list them."""
+        for name, sums in self.manifest["kinds"].items():
+            for number in range(sums["files"]) if kind in (None, name) else ():
+                yield File(f"{name}/{number:05d}-00000.x", 1, SAMPLE_HASH, sums["rows"])
 
 
 def rates_of(out: str) -> tuple[dict[str, Rate], float]:

@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from corpus.dedup import records
-from corpus.engine import durable
+from corpus.engine.manifest import commit_files
 from corpus.engine.run import run_stages
-from corpus.engine.stage import MANIFEST_FORMAT, MANIFEST_NAME, Counts, Folder, Output, Stage, Task
+from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
 from tools.bench.timing import timed
 from tools.projection import READS_A_SECTION, Corpus, manifest_of
@@ -57,9 +57,10 @@ def measure() -> str:
             records.write_sections(path, cuts, [np.zeros(8 * MEASURED_SECTIONS, records.RECORD_DTYPE)])
             files.append(File(str(path), path.stat().st_size, "", 8 * MEASURED_SECTIONS))
         read = timed(partial(_read_last_sections, files))[0] / MEASURED_FILES / READS_A_SECTION
-        manifest = manifest_of("signatures", Corpus(1, 1, MEASURED_FILES, 1.0), MEASURED_FILES).manifest
-        durable.write_json(Path(folder, MANIFEST_NAME), {**manifest, "format": MANIFEST_FORMAT})
-        opened = timed(lambda: Folder.open(folder).files("bands"))[0] / len(manifest["files"])
+        listed = manifest_of("signatures", Corpus(1, 1, MEASURED_FILES, 1.0), MEASURED_FILES).listed("bands")
+        entry = {file.url: {"bytes": file.bytes, "sha256": file.sha256, "rows": file.rows} for file in listed}
+        commit_files(folder, entry, "signatures")
+        opened = timed(lambda: Folder.open(folder).files("bands"))[0] / len(entry)
         spent, _ = timed(lambda: run_stages([Nothing()], f"{folder}/out", workers=1))  # its time is not this process's
     return f"READ_SECONDS {read:.1e}\nENTRY_SECONDS {opened:.1e}\nDRIVER_SECONDS {spent / MEASURED_TASKS:.1e}"
 

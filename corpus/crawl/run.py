@@ -35,9 +35,10 @@ from corpus.crawl.config import CrawlConfig
 from corpus.crawl.fates import KEPT, MOVED, Tally
 from corpus.crawl.folders import CRAWL, IDENTITY_NAME, STATUS_NAME
 from corpus.crawl.summary import PENDING, TOP_HOSTS, Status, read_status, render, status_of
-from corpus.engine import durable, storage
+from corpus.engine import durable, records, storage
 from corpus.engine.errors import Stopped, UsageError, WenhaiError
-from corpus.engine.stage import MANIFEST_NAME, Counts, manifest_of
+from corpus.engine.manifest import MANIFEST_NAME, Listing
+from corpus.engine.stage import Counts, Folder
 
 if TYPE_CHECKING:
     from corpus.crawl.archive.archive import ArchiveFile
@@ -122,7 +123,7 @@ def crawl(
 
 def _bring_to_end(session: Session, folder: Path, config: CrawlConfig, quiet: bool, advise: bool) -> Status:
     manifest = folder / MANIFEST_NAME
-    if session.frontier.done and manifest.exists():
+    if session.frontier.done and Folder.find(str(folder)) is not None:
         status = _finished_status(session, config)
         if not quiet:
             kept = sum(session.frontier.counts().get(fate, 0) for fate in KEPT)
@@ -208,8 +209,10 @@ def write_books(
         rows, counts.extra["hosts"] = write_ledger(path, urls)
         listed[LEDGER_NAME] = {"bytes": path.stat().st_size, "sha256": durable.sha256_file(path), "rows": rows}
     record = {"task": TASK, "digest": fingerprint, "counts": asdict(counts), "files": listed}
-    durable.write_json(folder / "done" / f"{TASK}.json", record)
-    durable.write_json(folder / MANIFEST_NAME, manifest_of(STAGE, VERSION, fingerprint, [record]))
+    records.write_record(str(folder), record)
+    listing = Listing()
+    listing.add(listed)
+    listing.commit(str(folder), records.manifest_head(STAGE, VERSION, fingerprint, 1, counts))
 
 
 def write_ledger(path: Path, urls: Iterable[dict[str, Any]]) -> tuple[int, int]:

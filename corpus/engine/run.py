@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from corpus.engine import durable, records, running, storage, store_lock
@@ -25,14 +26,11 @@ from corpus.engine.executor import Call, Executor, InlineExecutor, Outcome, Proc
 from corpus.engine.progress import Progress
 from corpus.engine.stage import (
     FINGERPRINT_LENGTH,
-    MANIFEST_NAME,
-    Counts,
     Folder,
     Stage,
     Task,
     fingerprint,
     run_task,
-    write_manifest,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +83,7 @@ def run_stages(
             executor = _executor(out, workers, address, stack)
             stack.callback(running.clear, out)
             stack.callback(storage.clear_scratch)
-            where = f"{workers} workers" if address is None else f"Ray at {address}"
+            where = running.here(f"{workers} workers" if address is None else f"Ray at {address}")
             folders = {name: folder for name, folder in _known(out).items() if name not in {s.name for s in stages}}
             for stage in stages:
                 asked = (resources or {}).get(stage.name)
@@ -128,14 +126,15 @@ def plan_stages(stages: Sequence[Stage], out: str) -> Iterator[tuple[Stage, str,
         name = folder_name(stage, folders)
         url = storage.join(out, name)
         tasks = stage.plan(folders)
-        done = set(records.done_records(url, tasks))
-        if len(done) < len(tasks):
-            for other in records.others(out, name, fingerprint(stage, folders)):
-                done |= records.done_records(other, tasks).keys()
-        yield stage, name, len(tasks), len(done)
-        if not storage.exists(storage.join(url, MANIFEST_NAME)):
+        todo = {task.name: task for task in tasks}
+        for place in chain([url], records.others(out, name, fingerprint(stage, folders))):
+            for record, _ in records.fitting(place, todo.copy(), storage.sizes(place)) if todo else ():
+                del todo[record["task"]]
+        yield stage, name, len(tasks), len(tasks) - len(todo)
+        folder = Folder.find(url)
+        if folder is None:
             return
-        folders[stage.name] = Folder.open(url)
+        folders[stage.name] = folder
 
 
 def stage_folders(out: str) -> list[str]:
@@ -172,99 +171,108 @@ def _run_stage(
         raise WenhaiError(f"{out}: stage {stage.name} needs {', '.join(missing)}, which is not complete here.")
     name = folder_name(stage, folders)
     url = storage.join(out, name)
-    if storage.exists(storage.join(url, MANIFEST_NAME)):
-        folder = Folder.open(url)
-        if records.in_place(folder.manifest["files"], storage.sizes(url)):
-            progress.skipped(stage.name, folder.counts)
-            stage.judge(folder.counts, url, is_complete=True)
-            return folder
+    if (complete := Folder.find(url)) and records.in_place(complete):
+        progress.skipped(stage.name, complete.counts)
+        stage.judge(complete.counts, url, is_complete=True)
+        return complete
     parts = fingerprint(stage, folders)
     storage.write_json(storage.join(url, "stage.json"), parts)
     tasks = sorted(stage.plan(folders), key=lambda task: task.name)
     if len({task.name for task in tasks}) != len(tasks):
         raise WenhaiError(f"stage {stage.name}: two tasks share a name; this is a bug of the stage.")
-    by_name = {task.name: task for task in tasks}
-    done = records.done_records(url, tasks)
-    if len(done) < len(tasks):
-        done |= records.take_over(out, name, parts, [task for task in tasks if task.name not in done])
-    room, no_room = DiskBudget(out), ""
-    sums = Counts()
-    for name_done, record in done.items():
-        room.finished(by_name[name_done], record)
-        sums.add(Counts(**record["counts"]))
+    done, room, no_room = records.Records(url, tasks), DiskBudget(out), ""
+    for record in chain(done.load(), records.take_over(out, name, parts, done)):
+        room.finished(done.task(record["task"]), record)
 
     def calls() -> Iterator[Call]:
         """One at a time, as workers get free."""
         nonlocal no_room
         cpus, memory_bytes = (asked.cpus, int(asked.memory_gb * 1e9)) if asked else (1.0, 0)
         worker_stage = stage.for_worker()
-        for task in [task for task in tasks if task.name not in done]:
+        for task in done.todo():
+            if task.name in failures:
+                continue
             if no_room := room.start(task):
                 return
             arguments, label = (worker_stage, task, url), f"{stage.name}/{task.name}"
             yield Call(task.name, timed_task, arguments, stage.timeout_seconds, label, cpus, memory_bytes)
 
-    failures: list[Outcome] = []
-    started, cpu_seconds, peak_bytes = time.monotonic(), 0.0, 0
-    running.mark(out, stage.name, name, len(tasks), len(done), where)
-    with progress.stage(stage.name, len(tasks), len(done)) as advance:
+    failures: dict[str, Outcome] = {}
+    failed_before = set(storage.names(storage.join(url, "failed"), ".json"))
+    cpu_seconds, peak_bytes = 0.0, 0
+    started, before, since, last = time.monotonic(), done.num_done, time.time(), time.time()
+
+    def look() -> running.Running:
+        bytes_in = done.counts.bytes_in
+        return running.Running(stage.name, name, len(tasks), before, since, where, done.num_done, bytes_in, last)
+
+    shown = running.marked(out, look)
+    with progress.stage(stage.name, len(tasks), before) as advance, _saved(done), shown:
         while True:
-            had = len(done)
+            had = done.num_done
             for outcome in executor.run(calls()):
                 check_lock()
+                task, last = done.task(outcome.name), time.time()
                 if outcome.kind == "done":
-                    record = done[outcome.name] = records.read_record(url, by_name[outcome.name])
-                    storage.remove(storage.join(url, "failed", f"{outcome.name}.json"))
-                    cpu_seconds += outcome.value[0]
-                    peak_bytes = max(peak_bytes, outcome.value[1])
-                    room.finished(by_name[outcome.name], record)
+                    seconds, peak, record = outcome.value
+                    done.add(record)
+                    if f"{task.name}.json" in failed_before:
+                        storage.remove(storage.join(url, "failed", f"{task.name}.json"))
+                    cpu_seconds += seconds
+                    peak_bytes = max(peak_bytes, peak)
+                    room.finished(task, record)
                     advance(record["counts"])
-                    sums.add(Counts(**record["counts"]))
-                    stage.judge(sums, url, is_complete=False)
+                    stage.judge(done.counts, url, is_complete=False)
                 else:
-                    failures.append(outcome)
-                    room.finished(by_name[outcome.name], None)
+                    failures[outcome.name] = outcome
+                    room.finished(task, None)
                     with suppress(DiskError):  # a full disk must not hide what failed because of it
-                        _record_failure(url, outcome, by_name[outcome.name])
+                        _record_failure(url, outcome, task)
                     advance(None)
                     if outcome.kind in ENDS_THE_STAGE:
                         break
-            if not no_room or failures or len(done) == had:
+            if not no_room or failures or done.num_done == had:
                 break  # else ask again: what the tasks under way had written by then was counted twice
-        with suppress(DiskError):
-            _add_timing(out, name, cpu_seconds, time.monotonic() - started, peak_bytes)
-        if failures:
-            raise WenhaiError(_failure_table(stage, url, failures, by_name))
-        if no_room:
-            todo = len(tasks) - len(done)
-            raise DiskError(
-                f"stage {stage.name} stopped before the disk is full: {no_room}. "
-                f"{todo} of {len(tasks)} tasks are left. "
-                "Free space, then run the same command again: finished work is kept."
-            )
-        folder = write_manifest(stage, durable.digest(parts), url, list(done.values()))
-        stage.judge(folder.counts, url, is_complete=True)
-        return folder
+    with suppress(DiskError):
+        _add_timing(out, name, cpu_seconds, time.monotonic() - started, peak_bytes)
+    if failures:
+        raise WenhaiError(_failure_table(stage, url, list(failures.values()), done))
+    if no_room:
+        raise DiskError(
+            f"stage {stage.name} stopped before the disk is full: {no_room}. "
+            f"{len(tasks) - done.num_done} of {len(tasks)} tasks are left. "
+            "Free space, then run the same command again: finished work is kept."
+        )
+    folder = done.commit(stage, durable.digest(parts))
+    stage.judge(folder.counts, url, is_complete=True)
+    return folder
 
 
-def timed_task(stage: Stage, task: Task, url: str) -> tuple[float, int]:
-    """Run one task in a worker; returns the CPU seconds it took and the worker's peak memory in bytes.
+@contextmanager
+def _saved(done: records.Records) -> Iterator[None]:
+    """However the tasks end: what is done has its record in storage."""
+    try:
+        yield
+    finally:
+        with suppress(DiskError):  # it would hide the failure that filled the disk
+            done.save()
 
-    Its record stays in storage, where the run reads it: what travels back is small, whatever the task wrote.
-    """
+
+def timed_task(stage: Stage, task: Task, url: str) -> tuple[float, int, records.Record]:
+    """Run one task in a worker; returns the CPU seconds it took, the worker's peak memory in bytes, and its record,
+    which the run need not ask the store for."""
     start = time.process_time()
-    run_task(stage, task, url)
+    record = run_task(stage, task, url)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return time.process_time() - start, peak if sys.platform == "darwin" else peak * 1024
+    return time.process_time() - start, peak if sys.platform == "darwin" else peak * 1024, record
 
 
 def _known(out: str) -> dict[str, Folder]:
     """Complete stages that `run.json` names."""
     found = {}
     for name, entry in _entries(out).items():
-        url = storage.join(out, entry["folder"])
-        if storage.exists(storage.join(url, MANIFEST_NAME)):
-            found[name] = Folder.open(url)
+        if folder := Folder.find(storage.join(out, entry["folder"])):
+            found[name] = folder
     return found
 
 
@@ -330,17 +338,17 @@ def _record_failure(url: str, outcome: Outcome, task: Task) -> None:
     storage.write_json(storage.join(url, "failed", f"{outcome.name}.json"), value)
 
 
-def _failure_table(stage: Stage, url: str, failures: Sequence[Outcome], tasks: Mapping[str, Task]) -> str:
+def _failure_table(stage: Stage, url: str, failures: Sequence[Outcome], done: records.Records) -> str:
     rows = []
     for outcome in failures[:FAILURES_SHOWN]:
-        inputs = [file.url.rsplit("/", 1)[-1] for file in tasks[outcome.name].inputs]
+        inputs = [file.url.rsplit("/", 1)[-1] for file in done.task(outcome.name).inputs]
         more = f" and {len(inputs) - INPUTS_SHOWN} more" if len(inputs) > INPUTS_SHOWN else ""
         rows.append(f"  {outcome.name}  {outcome.kind}: {outcome.failure} [{', '.join(inputs[:INPUTS_SHOWN])}{more}]")
     if len(failures) > FAILURES_SHOWN:
         rows.append(f"  and {len(failures) - FAILURES_SHOWN} more in {url}/failed")
     listing = "\n".join(rows)
     return (
-        f"stage {stage.name}: {len(failures)} of {len(tasks)} tasks failed\n{listing}\n"
+        f"stage {stage.name}: {len(failures)} of {len(done.tasks)} tasks failed\n{listing}\n"
         "Finished tasks are kept: mend the cause and run the same command again."
     )
 

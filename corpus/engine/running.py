@@ -1,34 +1,39 @@
 """`OUT/running.json`: what a run is at, for other shells to read; it stands only while a run is under way.
 
-One write a stage: the tasks that have finished meanwhile are counted by their records. The file says nothing of whether
-the run still lives: the lock of the folder does (in an object store, its last sign of life).
+The run writes it when it gets to a stage, and every few seconds while it is there. The file says nothing of whether the
+run still lives: the lock of the folder does (in an object store, its last sign of life).
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import time
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from corpus.engine import storage, store_lock
+from corpus.engine import durable, storage, store_lock
 from corpus.engine.errors import DiskError
 
 RUNNING_NAME = "running.json"
+MARK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Running:
-    """A run at a stage: `done` of its `tasks` were finished when it got there, at `since` (seconds of the epoch)."""
+    """A run at a stage: `before` of its `tasks` were finished when it got there, at `since`; times in seconds of the
+    epoch."""
 
     stage: str
     folder: str
     tasks: int
-    done: int
+    before: int
     since: float
     where: str  # "process 12 on host, 8 workers"
+    done: int
+    bytes_in: int  # of text, of all that is done
+    at: float  # when the last of them had ended
 
 
 @dataclass(frozen=True)
@@ -42,11 +47,41 @@ class Pace:
     seconds_left: float | None
 
 
-def mark(out: str, stage: str, folder: str, tasks: int, done: int, workers: str) -> None:
-    """Say where the run is."""
-    where = f"process {os.getpid()} on {socket.gethostname()}, {workers}"
-    value = asdict(Running(stage, folder, tasks, done, round(time.time(), 3), where))
-    storage.write_json(storage.join(out, RUNNING_NAME), value)
+def here(workers: str) -> str:
+    """This process, in words."""
+    return f"process {os.getpid()} on {socket.gethostname()}, {workers}"
+
+
+def mark(out: str, running: Running) -> None:
+    """Say where the run is; any thread may."""
+    url, data = storage.join(out, RUNNING_NAME), durable.json_bytes(asdict(running))
+    if storage.is_remote(out):
+        storage.put(url, data)
+    else:
+        durable.write_bytes(storage.local_path(url), data)
+
+
+@contextmanager
+def marked(out: str, look: Callable[[], Running]) -> Iterator[None]:
+    """Say where the run is, now and every few seconds, while the block lasts."""
+    last = look()
+    mark(out, last)
+    ended = threading.Event()
+
+    def go_on() -> None:
+        nonlocal last
+        while not ended.wait(MARK_SECONDS):
+            with suppress(Exception):  # the run itself meets a disk or store that refuses
+                if (now := look()) != last:
+                    mark(out, last := now)
+
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def clear(out: str) -> None:
@@ -56,24 +91,17 @@ def clear(out: str) -> None:
 
 
 def pace(out: str) -> Pace | None:
-    """How far the run on `out` is; None when there is none. Reads the records that this run has written.
-
-    Text is counted at the stage's entrance (`bytes_in` of the tasks' counts).
-    """
-    url = storage.join(out, RUNNING_NAME)
-    if not storage.exists(url):
+    """How far the run on `out` is; None when there is none."""
+    data = storage.read_if_there(url := storage.join(out, RUNNING_NAME))
+    if data is None:
         return None
-    value: Any = storage.read_json(url)
-    running = Running(**value)
+    one = Running(**durable.parse_json(data, url))
     is_alive = store_lock.holder(out) is not None
-    folder = storage.join(out, running.folder, "done")
-    names = storage.names(folder, ".json")
-    done, elapsed = len(names), max(time.time() - running.since, 1e-3)
-    total = sum(int(storage.read_json(storage.join(folder, name))["counts"]["bytes_in"]) for name in names)
-    finished = max(0, done - running.done)
-    text = total * finished // done if done else 0  # tasks are of about one size; records carry no times
-    left = (running.tasks - done) * elapsed / finished if finished else None
-    return Pace(running, is_alive, done, text / 1e6 / elapsed, left)
+    done, elapsed = one.done, max(one.at - one.since, 1e-3)
+    finished = done - one.before
+    text = one.bytes_in * finished // done if done else 0  # tasks are of about one size; records carry no times
+    left = (one.tasks - done) * elapsed / finished if finished else None
+    return Pace(one, is_alive, done, text / 1e6 / elapsed, left)
 
 
 def render(pace: Pace) -> str:

@@ -6,9 +6,11 @@ stage's code `version`, never on worker counts, order or time. Its record, writt
     OUT/<stage>-<fingerprint12>/
         stage.json            what went into the fingerprint, readable
         <kind>/<task>...      outputs: data/, fates/, statistics/, ...
-        done/<task>.json      the task's record: inputs, counts, sha256 and sizes of outputs
+        done/<task>.json      the task's record: inputs, counts, sha256 and sizes of outputs; soon with a thousand others
+                              in done/<range>.jsonl (`records`)
         failed/<task>.json    the last failure, removed on success
-        MANIFEST.json         all outputs and summed counts, written last: its existence means the stage is complete
+        MANIFEST.json         outputs and summed counts, written last: its existence means the stage is complete; the
+                              list of files is in manifest/ (`manifest`)
 
 Readers list records, never globs. Times and hosts stand in records and never in a manifest, so manifests compare
 byte for byte. What one stage costs: two fsyncs a file, 1 ms a task; nothing travels through the engine.
@@ -19,17 +21,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from corpus.engine import durable, storage
+from corpus.engine import durable, manifest, storage
 from corpus.engine.errors import WenhaiError
+from corpus.engine.manifest import MANIFEST_NAME, Manifest
 from corpus.engine.storage import File
 
-MANIFEST_NAME = "MANIFEST.json"
-MANIFEST_FORMAT = 1
 FINGERPRINT_LENGTH = 12
 
 
@@ -37,7 +38,7 @@ class ConservationError(WenhaiError):
     """A task lost or invented documents. It does not commit."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Task:
     """One unit of work: a name that orders it, the files it reads, and small JSON parameters."""
 
@@ -45,7 +46,7 @@ class Task:
     inputs: tuple[File, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """Identity by content: where the inputs lie does not matter, what they hold does."""
         inputs = [[file.label, file.bytes, file.sha256] for file in self.inputs]
@@ -132,15 +133,24 @@ class Folder:
 
     name: str
     url: str
-    manifest: Mapping[str, Any]
+    manifest: Manifest
 
     @classmethod
     def open(cls, url: str) -> Folder:
-        """Open a stage folder; raises `WenhaiError` when its manifest is missing or of another format."""
-        manifest = storage.read_json(storage.join(url, MANIFEST_NAME))
-        if not isinstance(manifest, dict) or manifest.get("format") != MANIFEST_FORMAT:
-            raise WenhaiError(f"{url}: its manifest is not of format {MANIFEST_FORMAT}. Rebuild it with this version.")
-        return cls(manifest["stage"], url, manifest)
+        """Open a stage folder; raises `WenhaiError` when its manifest is missing or of another version."""
+        found = cls.find(url)
+        if found is None:
+            raise WenhaiError(
+                f"{url}: the stage is not complete here, or was built by an earlier version. Run the command that built "
+                "it again: finished work is kept."
+            )
+        return found
+
+    @classmethod
+    def find(cls, url: str) -> Folder | None:
+        """The stage folder at `url`, or None where no complete stage of this version stands."""
+        found = manifest.read(url)
+        return None if found is None else cls(found["stage"], url, found)
 
     @classmethod
     def of(cls, manifest: File) -> Folder:
@@ -152,13 +162,28 @@ class Folder:
         """A whole stage as one input, its manifest: a task that reads a range of every file need not list them all."""
         return File(storage.join(self.url, MANIFEST_NAME), 0, self.digest)
 
+    def listed(self, kind: str | None = None) -> Iterator[File]:
+        """The files of one kind or all, sorted by kind and name, each by its name below the folder; read anew each
+        time."""
+        return manifest.files(self.url, self.manifest, kind)
+
     def files(self, kind: str = "data") -> list[File]:
-        """The files of one kind, sorted by name, with full URLs."""
-        return [
-            File(storage.join(self.url, name), entry["bytes"], entry["sha256"], entry["rows"])
-            for name, entry in sorted(self.manifest["files"].items())
-            if name.startswith(kind + "/")
-        ]
+        """The files of one kind, sorted by name, with full URLs; read anew each time."""
+        return [replace(file, url=storage.join(self.url, file.url)) for file in self.listed(kind)]
+
+    def number_of(self, kind: str) -> int:
+        """How many files of a kind there are."""
+        return int(self.manifest["kinds"].get(kind, {"files": 0})["files"])
+
+    @property
+    def num_files(self) -> int:
+        """Files of all kinds."""
+        return sum(int(sums["files"]) for sums in self.manifest["kinds"].values())
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all of them."""
+        return sum(int(sums["bytes"]) for sums in self.manifest["kinds"].values())
 
     @property
     def base_name(self) -> str:
@@ -173,7 +198,7 @@ class Folder:
     @cached_property
     def digest(self) -> str:
         """Identity of the outputs: equal outputs need no new work downstream, whatever produced them."""
-        return durable.digest({"files": self.manifest["files"], "counts": self.manifest["counts"]})
+        return durable.digest({name: self.manifest[name] for name in ("kinds", "pieces", "counts")})
 
 
 class Stage(ABC):
@@ -256,28 +281,3 @@ def run_task(stage: Stage, task: Task, folder: str) -> dict[str, Any]:
         return record
     finally:
         storage.clear_scratch()
-
-
-def write_manifest(stage: Stage, fingerprint_digest: str, folder: str, records: list[dict[str, Any]]) -> Folder:
-    """Write the manifest of a complete stage."""
-    manifest = manifest_of(stage.name, stage.version, fingerprint_digest, records)
-    storage.write_json(storage.join(folder, MANIFEST_NAME), manifest)
-    return Folder(stage.name, folder, manifest)
-
-
-def manifest_of(stage: str, version: int, fingerprint_digest: str, records: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the records of all tasks of a stage add up to, in task order."""
-    counts = Counts()
-    files: dict[str, Any] = {}
-    for record in sorted(records, key=lambda record: str(record["task"])):
-        counts.add(Counts(**record["counts"]))
-        files.update(record["files"])
-    return {
-        "format": MANIFEST_FORMAT,
-        "stage": stage,
-        "version": version,
-        "fingerprint": fingerprint_digest,
-        "tasks": len(records),
-        "counts": asdict(counts),
-        "files": files,
-    }

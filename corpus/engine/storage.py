@@ -11,9 +11,11 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +24,7 @@ from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.scratch import clear_scratch as clear_scratch
 
 READ_BLOCK_BYTES = 4 << 20
+READ_THREADS = 64
 
 
 @dataclass(frozen=True)
@@ -185,15 +188,44 @@ def read_json(url: str) -> Any:
     return durable.parse_json(read_bytes(url), url)
 
 
-def read_bytes(url: str) -> bytes:
+def read_bytes(url: str, max_bytes: int = durable.MAX_JSON_BYTES) -> bytes:
     """Read a small file whole; raises `WenhaiError` when it is missing or larger than a file of ours."""
     if not is_remote(url):
-        return durable.read_bytes(local_path(url))
+        return durable.read_bytes(local_path(url), max_bytes)
     filesystem, path = open_filesystem(url)
     try:
         return bytes(filesystem.cat_file(path))
     except FileNotFoundError as error:
         raise WenhaiError(f"{url}: does not exist.") from error
+
+
+def read_if_there(url: str) -> bytes | None:
+    """The bytes of a small file, or None where there is none: one request."""
+    try:
+        return read_bytes(url)
+    except WenhaiError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+
+
+def read_many(urls: Sequence[str], max_bytes: int = durable.MAX_JSON_BYTES) -> list[bytes]:
+    """The bytes of small files, in order; those of a store are asked for at once."""
+    if not urls or not is_remote(urls[0]):
+        return [read_bytes(url, max_bytes) for url in urls]
+    with ThreadPoolExecutor(READ_THREADS) as threads:
+        return list(threads.map(partial(read_bytes, max_bytes=max_bytes), urls))
+
+
+def remove_many(urls: Sequence[str]) -> None:
+    """Remove files, those that exist; in a store a thousand a request."""
+    if not urls or not is_remote(urls[0]):
+        for url in urls:
+            local_path(url).unlink(missing_ok=True)
+        return
+    filesystem, _ = open_filesystem(urls[0])
+    with suppress(FileNotFoundError):
+        filesystem.rm([open_filesystem(url)[1] for url in urls])
 
 
 def exists(url: str) -> bool:

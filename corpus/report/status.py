@@ -5,17 +5,16 @@ Reads manifests, records and folder listings only; whether bytes are right is th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from corpus.crawl.folders import CRAWL, crawl_folders
-from corpus.engine import storage
+from corpus.engine import records, storage
 from corpus.engine.run import read_run, stage_folders
-from corpus.engine.stage import MANIFEST_NAME, Folder
+from corpus.engine.stage import Folder
 from corpus.report.summary import size, stage_order
 from corpus.safe import snippet
 
-RECORD_KINDS = ("done", "failed")
 FAILURES_SHOWN = 5
 FAILURE_CHARS = 400
 
@@ -79,30 +78,29 @@ def _failures(url: str) -> Iterator[str]:
 
 def _status(out: str, name: str, is_current: bool) -> StageStatus:
     url = storage.join(out, name)
-    done, failed = (len(storage.names(storage.join(url, kind), ".json")) for kind in RECORD_KINDS)
-    if not storage.exists(storage.join(url, MANIFEST_NAME)):
-        records = [
-            storage.read_json(storage.join(url, "done", record))
-            for record in storage.names(storage.join(url, "done"), ".json")
-        ]
-        sizes = [entry["bytes"] for record in records for entry in record["files"].values()]
+    present, folder = storage.sizes(url), Folder.find(url)
+    failed = sum(file.startswith("failed/") for file in present)
+    if folder is None:
+        found = {record["task"]: record for record, _ in records.stored(url, present)}
+        sizes = [entry["bytes"] for record in found.values() for entry in record["files"].values()]
         stage = name.rpartition("-")[0]
         failures = tuple(_failures(url))
-        return StageStatus(stage, name, "incomplete", None, done, failed, None, len(sizes), sum(sizes), failures)
-    folder = Folder.open(url)
-    sizes = [entry["bytes"] for entry in folder.manifest["files"].values()]
+        return StageStatus(stage, name, "incomplete", None, len(found), failed, None, len(sizes), sum(sizes), failures)
     tasks = int(folder.manifest["tasks"])
     state = "complete" if is_current else "unreferenced"
-    missing = len(folder.manifest["files"].keys() - storage.sizes(url).keys())
-    return StageStatus(folder.name, name, state, tasks, done, failed, missing, len(sizes), sum(sizes))
+    missing = _missing(folder, present)
+    return StageStatus(folder.name, name, state, tasks, tasks, failed, missing, folder.num_files, folder.num_bytes)
+
+
+def _missing(folder: Folder, present: Mapping[str, int]) -> int:
+    return sum(file.url not in present for file in folder.listed())
 
 
 def _crawl_status(url: str) -> StageStatus:
     """A crawl is a stage of one task."""
-    if storage.exists(storage.join(url, MANIFEST_NAME)):
-        files = Folder.open(url).manifest["files"]
-        missing = len(files.keys() - storage.sizes(url).keys())
-        sizes = [entry["bytes"] for entry in files.values()]
-        return StageStatus(CRAWL, CRAWL, "complete", 1, 1, 0, missing, len(sizes), sum(sizes))
-    sizes = [size for name, size in storage.sizes(url).items() if name.endswith((".warc.gz", ".warc.gz.open"))]
+    present, folder = storage.sizes(url), Folder.find(url)
+    if folder is not None:
+        missing = _missing(folder, present)
+        return StageStatus(CRAWL, CRAWL, "complete", 1, 1, 0, missing, folder.num_files, folder.num_bytes)
+    sizes = [size for name, size in present.items() if name.endswith((".warc.gz", ".warc.gz.open"))]
     return StageStatus(CRAWL, CRAWL, "incomplete", None, 0, 0, None, len(sizes), sum(sizes))

@@ -170,15 +170,14 @@ def _steps(out: str) -> Iterator[Step]:
     timings = storage.read_json(timings_url) if storage.exists(timings_url) else {}
     for name, folder in folders(out).items():
         timing = timings.get(folder.base_name, {})
-        files = folder.manifest["files"].values()
         yield Step(
             stage=name,
             folder=folder.base_name,
             upstream=tuple(sorted(entries[name]["upstream"])),
             tasks=folder.manifest["tasks"],
-            files=len(files),
-            file_bytes=sum(file["bytes"] for file in files),
-            has_texts=bool(folder.files("data")),
+            files=folder.num_files,
+            file_bytes=folder.num_bytes,
+            has_texts=folder.number_of("data") > 0,
             counts=folder.counts,
             cpu_seconds=float(timing.get("cpu_seconds", 0.0)),
             wall_seconds=float(timing.get("wall_seconds", 0.0)),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,17 +19,20 @@ from corpus.crawl.folders import CRAWL, crawl_folders
 from corpus.crawl.folders import OWN_FILES as CRAWL_FILES
 from corpus.engine import durable, storage
 from corpus.engine.errors import WenhaiError
-from corpus.engine.executor import available_cpus
+from corpus.engine.executor import available_cpus, describe
+from corpus.engine.manifest import KEYS, MANIFEST_NAME, PIECES, Listing, json_lines, piece_url
 from corpus.engine.progress import Progress
+from corpus.engine.records import DONE, MAX_RANGE_BYTES, Record
 from corpus.engine.run import RUN_NAME, read_run
-from corpus.engine.stage import FINGERPRINT_LENGTH, MANIFEST_NAME, Counts, Folder, manifest_of
+from corpus.engine.stage import FINGERPRINT_LENGTH, Counts, Folder
 from corpus.report.summary import stage_order
 
 RECIPE_NAME = "stage.json"
 OWN_FILES = {MANIFEST_NAME, RECIPE_NAME, durable.LOCK_NAME, *CRAWL_FILES}
-OWN_KINDS = {"done", "failed"}
-MANIFEST_KEYS = {"format", "stage", "version", "fingerprint", "tasks", "counts", "files"}
+OWN_KINDS = {DONE, PIECES, "failed"}
+SUM_KEYS = {"files", "bytes", "rows"}
 ENTRY_KEYS = {"bytes", "sha256", "rows"}
+Entry = Mapping[str, Any]
 REPEAT = "Remove this file and run the same command again: only its task is repeated."
 REPEAT_MISSING = "Run the same command again: only its task is repeated."
 REPEAT_RECORD = (
@@ -39,7 +42,12 @@ REBUILD_MANIFEST = (
     "Remove this file and run the same command again: it is made from the records of the tasks, and one without a "
     "record is repeated."
 )
-REPEAT_BOTH = "Remove both and run the same command again: only this task is repeated."
+REBUILD_PIECE = f"Remove {MANIFEST_NAME} of its folder and run the same command again: both are made from the records."
+REPEAT_RANGE = (
+    f"Remove this file and {MANIFEST_NAME} of its folder and run the same command again: the tasks whose records stood "
+    "in it are repeated."
+)
+REPEAT_BOTH = "Remove both and run the same command again: tasks without a record are repeated."
 REBUILD = "Remove the stage folder and run the same command again."
 RERUN = "Run the same command again."
 REPEAT_CRAWL = "Restore it from a copy, or crawl again in another folder: pages are not fetched twice into one."
@@ -92,7 +100,7 @@ def verify(out: str, workers: int | None = None, progress: Progress | None = Non
             problems.append(opened)
             continue
         found = list(_verify_folder(name, opened, sound, recorded))
-        if not any(problem.path == storage.join(url, MANIFEST_NAME) for problem in found):
+        if not any(MANIFEST_NAME in problem.path + problem.detail for problem in found):
             sound[name] = opened  # with others, later stages are not compared: a fault is told once
         problems.extend(found)
     problems.extend(_hash(recorded, workers or available_cpus(), progress or Progress(quiet=True)))
@@ -136,37 +144,66 @@ def _verify_folder(
         yield parts
         return
     yield from _verify_recipe(folder, parts, before)
-    files: Mapping[str, Any] = folder.manifest["files"]
-    records = [_record(folder.url, name) for name in storage.names(storage.join(folder.url, "done"), ".json")]
-    readable = [record for record in records if not isinstance(record, Problem)]
-    agreed = files
-    if len(readable) < len(records):
-        yield from (record for record in records if isinstance(record, Problem))
-    else:
-        wrong, agreed = _compare(folder, readable)
-        yield from wrong
-    yield from _verify_files(folder, agreed, recorded)
+    files = _listed(folder)
+    if isinstance(files, Problem):
+        yield files
+        return
+    present = storage.sizes(folder.url)
+    found, places, wrong = _records(folder.url, present)
+    agreed: Mapping[str, Entry] = files
+    yield from wrong
+    if not wrong:
+        differing, agreed = _compare(folder, files, found, places)
+        yield from differing
+    yield from _verify_files(folder.url, present, files, agreed, recorded)
 
 
 def _verify_crawl(url: str, recorded: list[_Recorded]) -> Iterator[Problem]:
     """Check the folder of a crawl, a stage of one task, but for the bytes of its files."""
     folder = _open(url)
-    record = _record(url, f"{CRAWL}.json") if isinstance(folder, Folder) else folder
-    if isinstance(folder, Problem) or isinstance(record, Problem):
-        yield folder if isinstance(folder, Problem) else record  # type: ignore[misc]
+    files = _listed(folder) if isinstance(folder, Folder) else folder
+    record = _record(url, f"{CRAWL}.json") if not isinstance(files, Problem) else files
+    if isinstance(folder, Problem) or isinstance(files, Problem) or isinstance(record, Problem):
+        yield record if isinstance(record, Problem) else folder  # type: ignore[misc]
         return
-    wrong, agreed = _compare(folder, [record])
+    wrong, agreed = _compare(folder, files, {CRAWL: record}, {CRAWL: f"{DONE}/{CRAWL}.json"})
     yield from wrong
-    yield from _verify_files(folder, agreed, recorded, REPEAT_CRAWL)
+    yield from _verify_files(url, storage.sizes(url), files, agreed, recorded, REPEAT_CRAWL)
+
+
+def _listed(folder: Folder) -> dict[str, Entry] | Problem:
+    """What a manifest lists, by name, or the problem with one of its pieces."""
+    url = storage.join(folder.url, MANIFEST_NAME)
+    for number, sha256 in enumerate(folder.manifest["pieces"]):
+        piece = piece_url(folder.url, number)
+        if not storage.exists(piece):
+            return Problem("missing", piece, f"it is not there. {REBUILD_PIECE}")
+        if storage.sha256(piece) != sha256:
+            return Problem("record", piece, f"it is not what {MANIFEST_NAME} says of it. {REBUILD_PIECE}")
+    try:
+        files: dict[str, Entry] = {
+            file.url: {"bytes": file.bytes, "rows": file.rows, "sha256": file.sha256} for file in folder.listed()
+        }
+    except (WenhaiError, LookupError, TypeError) as error:
+        return Problem("record", url, f"its list of files cannot be read ({describe(error)}). {REBUILD_MANIFEST}")
+    sums = Listing()
+    sums.add(files)
+    if sums.kinds != folder.manifest["kinds"]:
+        return Problem("record", url, f"it does not say what its list of files adds up to. {REBUILD_MANIFEST}")
+    return files
 
 
 def _verify_files(
-    folder: Folder, agreed: Mapping[str, Any], recorded: list[_Recorded], advice: str = ""
+    folder: str,
+    present: Mapping[str, int],
+    files: Mapping[str, Entry],
+    agreed: Mapping[str, Entry],
+    recorded: list[_Recorded],
+    advice: str = "",
 ) -> Iterator[Problem]:
     """What is there against what is listed; files of the right size are added to `recorded`."""
-    present, files = storage.sizes(folder.url), folder.manifest["files"]
     for name, entry in sorted(agreed.items()):
-        url = storage.join(folder.url, name)
+        url = storage.join(folder, name)
         if name not in present:
             yield Problem("missing", url, f"it is not there. {advice or REPEAT_MISSING}")
         elif present[name] != entry["bytes"]:
@@ -176,7 +213,7 @@ def _verify_files(
             recorded.append(_Recorded(url, entry["bytes"], entry["sha256"], advice or REPEAT))
     for name in sorted(present.keys() - files.keys()) if agreed == files else ():
         if not _is_own(name):
-            url = storage.join(folder.url, name)
+            url = storage.join(folder, name)
             yield Problem("extra", url, "no manifest lists it and no reader opens it. Move it away.")
 
 
@@ -195,24 +232,27 @@ def _verify_recipe(folder: Folder, parts: Mapping[str, Any], before: Mapping[str
                 yield Problem("record", earlier, f"{folder.name} was built when it said something else. {RERUN}")
 
 
-def _compare(folder: Folder, records: list[dict[str, Any]]) -> tuple[list[Problem], Mapping[str, Any]]:
+def _compare(
+    folder: Folder, ours: Mapping[str, Entry], found: Mapping[str, Record], places: Mapping[str, str]
+) -> tuple[list[Problem], Mapping[str, Entry]]:
     """How the manifest is not what the tasks' records make, and the files of which both say the same."""
-    manifest, url = folder.manifest, storage.join(folder.url, MANIFEST_NAME)
-    expected = manifest_of(folder.name, manifest["version"], manifest["fingerprint"], records)
-    listed = {name: record["task"] for record in records for name in record["files"]}
-    ours, theirs = manifest["files"], expected["files"]
+    manifest, url, counts = folder.manifest, storage.join(folder.url, MANIFEST_NAME), Counts()
+    for record in found.values():
+        counts.add(Counts(**record["counts"]))
+    listed = {name: task for task, record in found.items() for name in record["files"]}
+    theirs = {name: entry for record in found.values() for name, entry in record["files"].items()}
     agreed = {name: entry for name, entry in ours.items() if theirs.get(name) == entry}
     tasks = sorted({listed[name] for name in theirs if name not in agreed})
     if tasks:
-        both = f"it and done/{tasks[0]}.json disagree about {next(n for n in theirs if n not in agreed)}"
+        both = f"it and {places[tasks[0]]} disagree about {next(n for n in theirs if n not in agreed)}"
         more = f", and {len(tasks) - 1} more" if len(tasks) > 1 else ""
         return [Problem("record", url, f"{both}{more}. {REPEAT_BOTH}")], agreed
-    if manifest["tasks"] != expected["tasks"]:
-        detail = f"it counts {manifest['tasks']} tasks, but there are {expected['tasks']} records. {REBUILD_MANIFEST}"
+    if manifest["tasks"] != len(found):
+        detail = f"it counts {manifest['tasks']} tasks, but there are {len(found)} records. {REBUILD_MANIFEST}"
         return [Problem("record", url, detail)], agreed
     if lost := sorted(ours.keys() - agreed.keys()):
         return [Problem("record", url, f"none of the records below done/ lists {lost[0]}. {REBUILD}")], agreed
-    if manifest["counts"] != expected["counts"]:
+    if manifest["counts"] != asdict(counts):
         return [Problem("record", url, f"its counts are not the sum of the records below done/. {REBUILD}")], agreed
     return [], agreed
 
@@ -247,7 +287,7 @@ def _open(url: str) -> Folder | Problem:
         return Problem("missing", manifest, f"the stage is not complete. {RERUN}")
     try:
         value = _read_written(manifest)
-        if value.keys() != MANIFEST_KEYS or not all(entry.keys() == ENTRY_KEYS for entry in value["files"].values()):
+        if value.keys() != KEYS or not all(sums.keys() == SUM_KEYS for sums in value["kinds"].values()):
             raise WenhaiError("it is of another form")
         return Folder.open(url)
     except WenhaiError as error:
@@ -266,21 +306,54 @@ def _written(folder: str, name: str) -> Any:
         return Problem("record", url, f"{_reason(error, url)} {what_next}")
 
 
-def _record(folder: str, name: str) -> dict[str, Any] | Problem:
+def _records(folder: str, present: Mapping[str, int]) -> tuple[dict[str, Record], dict[str, str], list[Problem]]:
+    """The records of a stage and the files they stand in, by task, and the problems with them: each must be as we write
+    it."""
+    found: dict[str, Record] = {}
+    places: dict[str, str] = {}
+    wrong: list[Problem] = []
+    for name in sorted(name for name in present if name.startswith(f"{DONE}/")):
+        url = storage.join(folder, name)
+        if name.endswith(".json"):
+            record = _record(folder, name.removeprefix(f"{DONE}/"))
+            if isinstance(record, Problem):
+                wrong.append(record)
+            else:
+                found[record["task"]], places[record["task"]] = record, name
+            continue
+        try:
+            data = storage.read_bytes(url, MAX_RANGE_BYTES)
+            values = json_lines(data, url)
+            if b"".join(durable.canonical_json(value) + b"\n" for value in values) != data:
+                raise WenhaiError(f"{url}: its bytes changed after it was written.")
+        except WenhaiError as error:
+            wrong.append(Problem("record", url, f"{_reason(error, url)} {REPEAT_RANGE}"))
+            continue
+        if not all(map(_is_record, values)):
+            wrong.append(Problem("record", url, f"it is of another form. {REPEAT_RANGE}"))
+            continue
+        found |= {record["task"]: record for record in values}
+        places |= {record["task"]: name for record in values}
+    return found, places, wrong
+
+
+def _record(folder: str, name: str) -> Record | Problem:
     """A task's record, or the problem with it."""
-    value = _written(folder, f"done/{name}")
+    value = _written(folder, f"{DONE}/{name}")
     if isinstance(value, Problem):
         return value
+    if not _is_record(value) or value["task"] != name.removesuffix(".json"):
+        return Problem("record", storage.join(folder, DONE, name), f"it is of another form. {REPEAT_RECORD}")
+    record: Record = value
+    return record
+
+
+def _is_record(value: Any) -> bool:
     try:
         Counts(**value["counts"])
-        files = value["files"].values()
-        is_record = value["task"] == name.removesuffix(".json") and all(entry.keys() == ENTRY_KEYS for entry in files)
+        return isinstance(value["task"], str) and all(entry.keys() == ENTRY_KEYS for entry in value["files"].values())
     except (KeyError, TypeError, AttributeError):
-        is_record = False
-    if not is_record:
-        return Problem("record", storage.join(folder, "done", name), f"it is of another form. {REPEAT_RECORD}")
-    record: dict[str, Any] = value
-    return record
+        return False
 
 
 def _read_written(url: str) -> Any:
@@ -300,5 +373,5 @@ def _reason(error: WenhaiError, url: str) -> str:
 def _is_own(name: str) -> bool:
     """Whether a file of a stage folder is none of its outputs but ours: its records, or being written."""
     kind = name.split("/", 1)[0]
-    is_record = name.endswith(".json") and kind in OWN_KINDS
+    is_record = name.endswith((".json", ".jsonl")) and kind in OWN_KINDS
     return name in OWN_FILES or is_record or bool(durable.TEMPORARY_NAME.match(Path(name).name))

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from corpus.engine import durable
+from corpus.engine import durable, manifest
 from corpus.engine.errors import UsageError
 from pretrain.chat.templates import Part, Template, parts
 from pretrain.data.examples import COUNTED, RECORD, BoolArray, Record, SplitRecord, read_record
@@ -36,7 +36,6 @@ CHARACTERS_TOGETHER = 1 << 20  # have so many characters: one line may have 64 M
 
 TooLong = Literal["error", "drop", "cut"]
 CONFIG, ORIGIN, EXAMPLES = "config.toml", "finetuning.json", "examples"  # below the folder of a run, see `start`
-MANIFEST = "MANIFEST.json"
 SHARD = "00000-00-{}"
 DOCS = ".docs.parquet"
 GROUP_ROWS = 1 << 16
@@ -138,7 +137,7 @@ def write_examples(folder: Path, plan: Plan) -> Record:
         UsageError: examples are longer than a row and not to be cut or dropped, or a split has none; the folder is of
             others.
     """
-    if (folder / MANIFEST).is_file():
+    if manifest.read(str(folder)) is not None:
         record = read_record(folder)
         if record is None or record.made_of != plan.digest:
             raise UsageError(
@@ -172,7 +171,7 @@ def write_examples(folder: Path, plan: Plan) -> Record:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-    durable.write_json(folder / MANIFEST, {"files": files})
+    manifest.commit_files(str(folder), files, "examples")
     return record
 
 

@@ -24,6 +24,7 @@ import tomlkit
 
 from corpus.engine import durable, storage
 from corpus.engine.errors import DiskError, UsageError, WenhaiError
+from corpus.engine.manifest import commit_files
 from pretrain import shard_cache, staging
 from pretrain.chat.templates import load_template
 from pretrain.config import DataConfig, ParallelConfig
@@ -55,7 +56,7 @@ def build(folder: Path, first: int = 0) -> Path:
     model = "model/tokenizer.model"
     path = folder / "tokenizer-1" / model
     entry = {"bytes": path.stat().st_size, "sha256": durable.sha256_file(path)}
-    durable.write_json(folder / "tokenizer-1/MANIFEST.json", {"files": {model: entry, "report/x.html": entry}})
+    commit_files(str(folder / "tokenizer-1"), {model: entry, "report/x.html": entry}, "tokenizer")
     stages = {stage: {"folder": f"{stage}-1"} for stage in ("tokens", "tokenizer", "text")}
     durable.write_json(folder / "run.json", {"format": 1, "stages": stages})
     (folder / "text-1").mkdir()
@@ -192,11 +193,11 @@ def test_what_is_no_build_is_told_by_its_url(store: Path, tmp_path: Path) -> Non
     with pytest.raises(WenhaiError, match=r"tokens stage is not complete"):
         staging.read_corpus(url(store), SPLITS)
     for name in ("../../x-train.bin", "/x-train.bin"):
-        durable.write_json(store / "b/tokens-1/MANIFEST.json", {"files": {name: {"bytes": 1, "sha256": ""}}})
+        commit_files(str(store / "b/tokens-1"), {name: {"bytes": 1, "sha256": ""}}, "tokens")
         with pytest.raises(WenhaiError, match="lies outside its folder"):
             staging.read_corpus(url(store, "b"), SPLITS)
     durable.write_json(store / "c/tokens-1/MANIFEST.json", [])
-    with pytest.raises(WenhaiError, match="no table 'files'"):
+    with pytest.raises(WenhaiError, match="not a manifest of format"):
         staging.read_corpus(url(store, "c"), SPLITS)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from corpus.engine import durable
+from corpus.engine.manifest import commit_files
 from tests.tokenizer.shard_files import write
 from tokenizer.shards import MAPPED_SHARDS, open_split
 from tokenizer.shards.record import ShardError
@@ -23,7 +24,7 @@ def stage_folder(out: Path, shards: dict[str, tuple[str, list[list[int]]]], **id
         f"data/{path.name}": {"bytes": path.stat().st_size, "sha256": durable.sha256_file(path), "rows": 0}
         for path in sorted((folder / "data").iterdir())
     }
-    durable.write_json(folder / "MANIFEST.json", {"format": 1, "stage": "tokens", "files": files})
+    commit_files(str(folder), files, "tokens")
     durable.write_json(out / "run.json", {"format": 1, "stages": {"tokens": {"folder": folder.name, "upstream": {}}}})
     return folder
 
@@ -108,7 +109,7 @@ def test_a_file_that_is_truncated_before_it_is_mapped_is_refused(tmp_path: Path,
 @pytest.mark.parametrize("name", ["../elsewhere-train.meta.json", "/tmp/x-train.meta.json", "a\0b-train.meta.json"])
 def test_manifest_cannot_name_files_outside(tmp_path: Path, name: str) -> None:
     folder = stage_folder(tmp_path, {"a-train": ("train", [[2]])})
-    durable.write_json(folder / "MANIFEST.json", {"files": {name: {"bytes": 1}}})
+    commit_files(str(folder), {name: {"bytes": 1, "sha256": ""}}, "tokens")
     with pytest.raises(ShardError, match="outside its folder"):
         open_split(tmp_path, "train")
 

@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from corpus.engine import durable
+from corpus.engine import durable, manifest
+from corpus.engine.manifest import MANIFEST_NAME
+from corpus.engine.storage import File
 from tokenizer.shards.record import MEND, ShardError
 
 
 def listed_shards(folder: Path, split: str) -> list[tuple[Path, str]]:
     """The shards of a split that the tokens stage lists: (prefix, SHA-256 of its record), sorted by name."""
     folder = tokens_folder(folder)
-    manifest = folder / "MANIFEST.json"
-    files = _table(durable.read_json(manifest), "files", manifest)
-    names = [name.removesuffix(".meta.json") for name in sorted(files) if name.endswith(f"-{split}.meta.json")]
+    end = f"-{split}.meta.json"
     return [
-        (_inside(folder, name, manifest), str(_table(files, f"{name}.meta.json", manifest).get("sha256")))
-        for name in names
+        (_inside(folder, file.url.removesuffix(".meta.json"), folder / MANIFEST_NAME), file.sha256)
+        for file in _listed(folder)
+        if file.url.endswith(end)
     ]
 
 
 def listed_files(folder: Path) -> dict[str, str]:
     """All files that the manifest in a folder lists, and their SHA-256."""
-    manifest = folder / "MANIFEST.json"
-    files = _table(durable.read_json(manifest), "files", manifest)
-    return {name: str(_table(files, name, manifest).get("sha256")) for name in files}
+    return {file.url: file.sha256 for file in _listed(folder)}
+
+
+def _listed(folder: Path) -> Iterator[File]:
+    found = manifest.read(str(folder))
+    if found is None:
+        raise ShardError(
+            f"{folder}: holds no {MANIFEST_NAME} of this version. Run the command that built it again: finished work is "
+            "kept."
+        )
+    return manifest.files(str(folder), found)
 
 
 def tokens_folder(folder: Path) -> Path:
     """The folder of the tokens stage: `folder` itself, or the current one of the build in `folder`."""
-    if (folder / "MANIFEST.json").is_file():
+    if (folder / MANIFEST_NAME).is_file():
         return folder
     run = folder / "run.json"
     if not run.is_file():
         raise ShardError(
-            f"{folder}: holds neither MANIFEST.json nor run.json, so there is no finished build here. Give the output "
+            f"{folder}: holds neither {MANIFEST_NAME} nor run.json, so there is no finished build here. Give the output "
             "folder of `python -m tokenizer run`."
         )
     stages = _table(durable.read_json(run), "stages", run)

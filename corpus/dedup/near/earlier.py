@@ -36,8 +36,9 @@ from corpus.dedup.near.signing import SignaturesStage
 from corpus.dedup.records import Array, Ordinals, cuts_of, map_array, pick
 from corpus.engine import durable, storage
 from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.manifest import MANIFEST_NAME
 from corpus.engine.run import RUN_NAME, read_run
-from corpus.engine.stage import MANIFEST_NAME, Folder
+from corpus.engine.stage import Folder
 from corpus.engine.storage import File, join
 
 NAME_DIGITS = 12  # of a build's digest, as clusters.BUILD_DTYPE
@@ -178,9 +179,8 @@ def _open(url: str) -> EarlierBuild:
 
 def _open_stage(url: str, folder: str, kinds: Sequence[str]) -> Folder:
     """A stage whose files are all in place."""
-    present = storage.sizes(folder)
-    if MANIFEST_NAME in present:
-        opened = Folder.open(folder)
+    present, opened = storage.sizes(folder), Folder.find(folder)
+    if opened is not None:
         files = [file for kind in kinds for file in opened.files(kind)]
         lost = [file.url for file in files if present.get(file.url.removeprefix(folder + "/")) != file.bytes]
         if not lost:

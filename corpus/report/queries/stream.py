@@ -45,7 +45,7 @@ def stream(out: str, wanted: Collection[str]) -> pa.RecordBatchReader:
 
 
 def _tables(stages: Mapping[str, Folder], schema: pa.Schema) -> Iterator[pa.Table]:
-    first, *others = [folder for folder in stages.values() if folder.files("fates")]
+    first, *others = [folder for folder in stages.values() if folder.number_of("fates")]
     last, names = [first, *others][-1], [*schema.names, "row"]
     for file in first.files("fates"):  # of what never became a document
         for table in read_batches(storage.fetch(file.url), names):
@@ -59,7 +59,7 @@ def _tables(stages: Mapping[str, Folder], schema: pa.Schema) -> Iterator[pa.Tabl
         for folder in others:
             yield _under(schema, _read(folder, "fates", shard, names), by_row, stage=folder.name)
         kept = _read(last, "data", shard, names)
-        if "bytes" in by_row and last.files("index"):  # they may have been cut after the filter
+        if "bytes" in by_row and last.number_of("index"):  # they may have been cut after the filter
             del by_row["bytes"]
             kept = kept.append_column("bytes", _read(last, "index", shard, ["text_bytes"])[0])
         yield _under(schema, kept, by_row, stage=KEPT, shard=shard)
@@ -68,8 +68,16 @@ def _tables(stages: Mapping[str, Folder], schema: pa.Schema) -> Iterator[pa.Tabl
 def _read(folder: Folder, kind: str, shard: str, columns: list[str]) -> pa.Table:
     """Some columns of a sidecar, those that it has."""
     name = f"{kind}/{shard}.parquet"
-    known = name in folder.manifest["files"]
+    known = name in _names(folder, kind)
     return read_table(storage.fetch(storage.join(folder.url, name)), columns) if known else pa.table({})
+
+
+def _names(folder: Folder, kind: str) -> set[str]:
+    """The names of a kind's files; kept for the next shards."""
+    if kind not in (known := folder.__dict__.setdefault("_names", {})):
+        known[kind] = {file.url for file in folder.listed(kind)}
+    found: set[str] = known[kind]
+    return found
 
 
 def _under(schema: pa.Schema, table: pa.Table, by_row: Mapping[str, pa.Table], **same: str) -> pa.Table:

@@ -14,6 +14,7 @@ import pytest
 
 from corpus.__main__ import main
 from corpus.engine import durable
+from corpus.engine.stage import Folder
 from corpus.report.verify import verify
 from tests.corpus.crawl.small_site import Answer, Child, Site, command, crawl, page, run, serve, tree
 
@@ -91,14 +92,24 @@ def test_the_books_balance_and_every_file_is_as_it_was_written(finished: Finishe
     assert counts["errors"] == {"http_404": 1, "content_type": 1}
     assert counts["extra"]["answers"] == 8 and counts["extra"]["robots"] == 1 and counts["extra"]["hosts"] == 1
     assert counts["extra"]["chinese_bytes"] > 0.9 * counts["extra"]["text_bytes"] > 0
-    files = value["files"]
-    assert isinstance(files, dict)
-    assert files.keys() == {"data/00000.warc.gz", "robots/00000.warc.gz", "urls.parquet"}
+    assert {file.url for file in Folder.open(str(out)).listed()} == {
+        "data/00000.warc.gz",
+        "robots/00000.warc.gz",
+        "urls.parquet",
+    }
     assert verify(str(out)) == []
 
 
 @pytest.mark.parametrize(
-    "name", ["data/00000.warc.gz", "robots/00000.warc.gz", "urls.parquet", "MANIFEST.json", "done/crawl.json"]
+    "name",
+    [
+        "data/00000.warc.gz",
+        "robots/00000.warc.gz",
+        "urls.parquet",
+        "MANIFEST.json",
+        "manifest/00000.jsonl",
+        "done/crawl.json",
+    ],
 )
 def test_verify_sees_a_changed_byte_a_lost_and_a_foreign_file(finished: Finished, name: str) -> None:
     path = finished[0] / name

@@ -151,7 +151,7 @@ def test_in_an_object_store_an_added_input_costs_only_its_own_task_too(
     store = fsspec.filesystem("memory")
     run_stages([Lines(files[:4]), Joined()], "memory://added", workers=0)
     damaged = next(name for name in store.find("/added") if name.endswith("data/00002.txt"))
-    store.pipe_file(damaged, bytes(byte ^ 1 for byte in store.cat_file(damaged)))  # of the same size: not taken over
+    store.pipe_file(damaged, store.cat_file(damaged)[:-1])  # not taken over
     with pytest.raises(WenhaiError, match=r"1 of 6 tasks failed\n  00002 "):
         run_stages([Lines(files, fault="00002:error")], "memory://added", workers=0)
     with pytest.raises(WenhaiError, match=r"stage lines: 1 of 6"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_a_run_is_seen_from_outside_and_its_end_too(files: tuple[File, ...], tmp
     out = tmp_path / "out"
     assert running.pace(str(out)) is None
     process = start(tmp_path, out, "00005:hang")
-    wait_for(lambda: len(list(out.glob("lines-*/done/*.json"))) >= 5)
+    wait_for(lambda: (pace := running.pace(str(out))) is not None and pace.done >= 5)
     pace = running.pace(str(out))
     assert pace is not None and pace.is_alive and (pace.running.stage, pace.running.tasks, pace.done) == ("lines", 6, 5)
     assert pace.seconds_left is not None and pace.seconds_left > 0
@@ -50,13 +50,18 @@ def test_a_failed_run_is_not_running(files: tuple[File, ...], tmp_path: Path) ->
     assert running.pace(str(tmp_path / "out")) is None
 
 
-def test_the_pace_is_of_this_run_only(files: tuple[File, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = str(tmp_path / "out")
-    run_stages([Lines(files)], out, workers=0)
-    folder = next((tmp_path / "out").glob("lines-*")).name
-    clock = iter([1000.0, 1010.0])
-    monkeypatch.setattr(running, "time", SimpleNamespace(time=lambda: next(clock)))
-    running.mark(out, "lines", folder, tasks=8, done=4, workers="2 workers")
-    pace = running.pace(out)
+def test_the_pace_is_of_this_run_only(tmp_path: Path) -> None:
+    one = running.Running("lines", "lines-0", 8, 4, 1000.0, "process 1 on host", done=6, bytes_in=60, at=1010.0)
+    running.mark(str(tmp_path), one)
+    pace = running.pace(str(tmp_path))
     assert pace is not None and pace.done == 6
     assert pace.seconds_left == 10  # two tasks took 10 s, two are left
+    assert pace.mb_per_second == pytest.approx(20 / 1e6 / 10)  # a third of the text was read by this run
+
+
+def test_it_is_told_again_while_tasks_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "MARK_SECONDS", 0.01)
+    at = running.Running("lines", "lines-0", 8, 4, 1000.0, "process 1 on host", done=4, bytes_in=0, at=1000.0)
+    with running.marked(str(tmp_path), lambda: at):
+        at = replace(at, done=7)
+        wait_for(lambda: (pace := running.pace(str(tmp_path))) is not None and pace.done == 7)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from corpus import prune
-from corpus.engine import durable, running, stage, storage, store_lock
+from corpus.engine import durable, records, running, storage, store_lock
 from corpus.engine.errors import LockHeld
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Output, Task
@@ -235,13 +235,13 @@ def test_a_run_whose_lock_is_taken_stops_after_the_task_under_way(
 def test_a_run_whose_lock_is_taken_at_the_end_of_a_stage_names_no_folder(
     files: tuple[File, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = stage.write_manifest
+    real = records.Records.commit
 
-    def write_manifest(*arguments: Any) -> Any:
+    def commit(*arguments: Any) -> Any:
         lay()  # nobody has given a sign of life since
         return real(*arguments)
 
-    monkeypatch.setattr("corpus.engine.run.write_manifest", write_manifest)
+    monkeypatch.setattr(records.Records, "commit", commit)
     with pytest.raises(LockHeld, match="works here now"):
         run_stages([Lines(files)], OUT, workers=0)
     assert not storage.exists(f"{OUT}/run.json") and storage.exists(URL)
@@ -250,7 +250,7 @@ def test_a_run_whose_lock_is_taken_at_the_end_of_a_stage_names_no_folder(
 def test_status_tells_a_living_run_from_a_dead_one(files: tuple[File, ...]) -> None:
     run_stages([Lines(files)], OUT, workers=0)
     folder = next(name for name in storage.names(OUT, "") if name.startswith("lines-"))
-    running.mark(OUT, "lines", folder, tasks=8, done=0, workers="2 workers")
+    running.mark(OUT, running.Running("lines", folder, 8, 0, 1000.0, "process 1 on host", 0, 0, 1000.0))
     for silent, alive in ((1, True), (10_000, False)):
         lay(heard=time.time() - silent)
         pace = running.pace(OUT)

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 
 from corpus.engine import durable
+from corpus.engine.manifest import commit_files
 from pretrain.data import Batch, Blend, Loader, ShardReader, Stream
 from pretrain.data.reader import MAX_OPEN_FILES
 from tests.pretrain.data.shards import HugeShard, needs_proc, num_descriptors, num_maps, resident_kib
 from tests.pretrain.data.test_reader import numbered, write_folder
 from tests.pretrain.ranks import run_ranks
 from tokenizer.shards import TokenShard, open_split
+from tokenizer.shards.manifest import listed_files
 from tokenizer.shards.record import BLOCK_BYTES
 
 NUM_CORPORA, NUM_SHARDS = 10, 1000
@@ -30,13 +32,16 @@ SUFFIXES = (".bin", ".idx", ".meta.json", ".docs.parquet")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A thousand shards: one written, and its files under other names."""
     folder = write_folder(tmp_path_factory.mktemp("bounded") / "tokens", {"00000-00-train": numbered(300, 0)})
-    files = durable.read_json(folder / "MANIFEST.json")["files"]
+    files = {
+        name: {"bytes": (folder / name).stat().st_size, "sha256": sha256}
+        for name, sha256 in listed_files(folder).items()
+    }
     for number in range(1, NUM_SHARDS):
         for suffix in SUFFIXES:
             name = f"data/{number:05}-00-train{suffix}"
             os.link(folder / f"data/00000-00-train{suffix}", folder / name)
             files[name] = files[f"data/00000-00-train{suffix}"]
-    durable.write_json(folder / "MANIFEST.json", {"files": files})
+    commit_files(str(folder), files, "tokens")
     return folder
 
 

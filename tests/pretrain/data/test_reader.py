@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpus.engine import durable
+from corpus.engine.manifest import commit_files
 from pretrain.data import Loader, ShardReader, data_digest
 from pretrain.data import reader as reader_module
 from pretrain.data.reader import FilePool
@@ -64,7 +65,7 @@ def write_folder(
         f"data/{path.name}": {"bytes": path.stat().st_size, "sha256": durable.sha256_file(path)}
         for path in sorted((folder / "data").iterdir())
     }
-    durable.write_json(folder / "MANIFEST.json", {"files": files})
+    commit_files(str(folder), files, "tokens")
     return folder
 
 

@@ -4,7 +4,6 @@ for."""
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tests.pretrain.texts import small_tokenizer
 from tokenizer.commands import verify
 from tokenizer.model import Ids, Tokenizer
 from tokenizer.shards import open_split
+from tokenizer.shards.manifest import listed_files
 from tokenizer.shards.provenance import find_rows, verify_docs
 
 
@@ -172,23 +172,20 @@ def test_it_is_the_same_after_any_death(tokenizer: Tokenizer, tmp_path: Path, mo
     write_examples(tmp_path / "whole", plan)
     whole = files_of(tmp_path / "whole")
     out = tmp_path / "examples"
-    write_json = store.durable.write_json
-    for name in ("EXAMPLES.json", "MANIFEST.json"):
 
-        def die(path: Path, value: Any, last: str = name) -> None:
-            if path.name == last:
-                raise KeyboardInterrupt
-            write_json(path, value)
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
 
-        monkeypatch.setattr(store.durable, "write_json", die)
+    for module, name in ((store.durable, "write_json"), (store.manifest, "commit_files")):
+        monkeypatch.setattr(module, name, die)
         with pytest.raises(KeyboardInterrupt):
             write_examples(out, plan_of(path, tokenizer))
         monkeypatch.undo()
         assert not (out / "MANIFEST.json").exists()
     record = write_examples(out, plan_of(path, tokenizer))
     assert files_of(out) == whole
-    listed = json.loads(whole["MANIFEST.json"])["files"]
-    assert set(listed) == set(whole) - {"MANIFEST.json"}
+    listed = listed_files(out)
+    assert set(listed) == set(whole) - {"MANIFEST.json", "manifest/00000.jsonl"}
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     assert write_examples(out, plan_of(path, tokenizer)) == record
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before

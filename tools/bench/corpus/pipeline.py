@@ -163,7 +163,7 @@ def costs_of(folders: Mapping[str, Folder], out: str) -> dict[str, Cost]:
     return {
         name: Cost(
             timings[folder.url.rsplit("/", 1)[-1]]["cpu_seconds"],
-            sum(entry["bytes"] for entry in folder.manifest["files"].values()),
+            folder.num_bytes,
         )
         for name, folder in folders.items()
     }

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from corpus.engine import durable
+from corpus.engine.manifest import commit_files
 from pretrain.data import Blend, Loader, ShardReader, Stream
 from pretrain.data.megatron import open_megatron
 from tokenizer.shards import open_split
@@ -212,4 +213,4 @@ def writing(folder: Path) -> Iterator[Path]:
         if status.st_ino not in known:
             known[status.st_ino] = durable.sha256_file(path)
         files[f"data/{path.name}"] = {"bytes": status.st_size, "sha256": known[status.st_ino]}
-    durable.write_json(folder / "MANIFEST.json", {"files": files})
+    commit_files(str(folder), files, "tokens")
