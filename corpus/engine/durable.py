@@ -33,6 +33,7 @@ MAX_JSON_BYTES = 64 << 20
 HASH_BLOCK_BYTES = 1 << 20
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG, errno.EACCES, errno.ENOTDIR}
 NO_LOCKS_HERE = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
+CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
 TEMPORARY_NAME = re.compile(r"^\..+\.\d+\.[0-9a-f]{8}\.tmp$")
 
 
@@ -116,7 +117,7 @@ def parse_json(data: bytes, where: str) -> Any:
 
 def canonical_json(value: Any) -> bytes:
     """The one byte string of a JSON value: sorted keys, no spaces, UTF-8, no NaN."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    return CANONICAL.encode(value).encode()
 
 
 def digest(value: Any) -> str:
