@@ -42,7 +42,12 @@ class Attend(Protocol):
 
 
 def _sdpa(q_BHTK: Tensor, k_BGPK: Tensor, v_BGPK: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-    grouped = q_BHTK.shape[1] > k_BGPK.shape[1]
+    group_size = q_BHTK.shape[1] // k_BGPK.shape[1]
+    grouped = group_size > 1
+    if grouped and q_BHTK.is_cuda and (mask is not None or q_BHTK.dtype.itemsize > 2):
+        # the one fused kernel that takes a mask, or fp32, takes no groups: SDPA would hold all scores
+        k_BGPK, v_BGPK = (x.repeat_interleave(group_size, dim=1) for x in (k_BGPK, v_BGPK))
+        grouped = False
     return F.scaled_dot_product_attention(q_BHTK, k_BGPK, v_BGPK, mask, is_causal=causal, enable_gqa=grouped)
 
 

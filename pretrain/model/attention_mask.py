@@ -57,7 +57,8 @@ class Visibility:
 
     def to(self, device: torch.device | str) -> Visibility:
         """The same with its marks on a device."""
-        return Visibility(*(None if mark is None else mark.to(device, non_blocking=True) for mark in self.marks))
+        ahead = torch.device(device).type != "cpu"  # what comes to the host is read at once
+        return Visibility(*(None if mark is None else mark.to(device, non_blocking=ahead) for mark in self.marks))
 
     def sees(self, b: Tensor, q: Tensor, k: Tensor) -> Tensor:
         """`attention_mask` of the places `q` and `k` of window `b`: indices that broadcast, on the device of the

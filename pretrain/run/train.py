@@ -210,8 +210,6 @@ def _introduce(run: Run, corpora: Corpora, newest: str | None, metrics: Metrics)
         f"{training.num_steps:,} steps of {batch}{training.global_batch_size} x "
         f"{config.model.sequence_length} tokens{epochs}"
     )
-    attention = backend_of(config, run.world.device.type, ITEM_BYTES[training.precision])
-    log_message(f"attention: {attention.backend} ({attention.reason})")
     for share in shares if len(shares) > 1 else []:
         log_message(
             f"corpus {share.name}: {share.num_tokens:,} tokens, {float(share.weight):.2%} of the samples, "
@@ -219,6 +217,8 @@ def _introduce(run: Run, corpora: Corpora, newest: str | None, metrics: Metrics)
         )
     if newest is not None:
         log_message(f"resuming from {newest} (step {run.state.step})")
+    attention = backend_of(config, run.world.device.type, ITEM_BYTES[training.precision])
+    log_message(f"attention: {attention.backend} ({attention.reason})")
     values = {
         "ranks": run.world.size,
         "num_steps": training.num_steps,
