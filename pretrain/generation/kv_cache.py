@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from pretrain.generation.generate import Text
 from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.model import GPT
-from pretrain.model.attention_mask import dense_attention_mask
+from pretrain.model.attention_mask import Visibility
 
 PADDING = -1  # the document of the places before a row: they see each other, so that no softmax is empty
 
@@ -159,11 +159,9 @@ class KVCachedModel:
         self._rows += rows
         return logits_BV[places]
 
-    def _padded(
-        self, windows: Sequence[tuple[tuple[int, ...], int]], length: int
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Tokens and positions [B, T] and the mask of windows that are padded on the left, each as `EvaluationBatcher`
-        reads it."""
+    def _padded(self, windows: Sequence[tuple[tuple[int, ...], int]], length: int) -> tuple[Tensor, Tensor, Visibility]:
+        """Tokens and positions [B, T] of windows that are padded on the left, and who sees whom in them, each as
+        `EvaluationBatcher` reads it."""
         tokens, positions, documents, ends = [], [], [], []
         for window, prefix in windows:
             array = np.array([window])
@@ -172,17 +170,16 @@ class KVCachedModel:
             plain = torch.arange(len(window), device=self._device)[None]
             tokens.append(F.pad(batch.tokens, (missing, 0)))
             positions.append(F.pad(plain if batch.positions is None else batch.positions, (missing, 0)))
-            ids = torch.zeros_like(plain) if batch.document_ids is None else batch.document_ids
+            ids = torch.zeros(array.shape, dtype=torch.int32) if batch.document_ids is None else batch.document_ids
             documents.append(F.pad(ids, (missing, 0), value=PADDING))
             if batch.prefix_ends is not None:
                 ends.append(F.pad(batch.prefix_ends + missing, (missing, 0)))
         is_padded = any(len(window) < length for window, _ in windows)
-        mask_BTT = dense_attention_mask(
-            torch.arange(length, device=self._device),
+        visibility = Visibility(
             torch.cat(documents) if is_padded or self._batcher.document_mask else None,
             torch.cat(ends) if ends else None,
         )
-        return torch.cat(tokens), torch.cat(positions), mask_BTT
+        return torch.cat(tokens), torch.cat(positions), visibility
 
     def _row(self, text: Text) -> _Row:
         """What the tokens to come see, and where their positions begin: at the text's last document, or at its

@@ -47,7 +47,8 @@ class EvaluationBatcher:
         device: torch.device | str = "cpu",
         prefix_lengths_B: NDArray[Any] | None = None,
     ) -> MicroBatch:
-        """Windows of tokens with their targets (IGNORED_TARGET where none is asked for), as tensors on the device.
+        """Windows of tokens with their targets (IGNORED_TARGET where none is asked for), as tensors on the device; who
+        sees whom on the host.
 
         A prefix LM sees the first `prefix_lengths_B` tokens of a window both ways; without them it has no prefix.
         """
@@ -56,16 +57,14 @@ class EvaluationBatcher:
         if self.prefix_lm and prefix_lengths_B is not None:
             ends_BT = np.broadcast_to(prefix_lengths_B[:, None], tokens_BT.shape)
 
-        def on_device(array: NDArray[Any] | None, wanted: bool = True) -> Tensor | None:
-            return torch.from_numpy(np.array(array)).to(device) if wanted and array is not None else None
+        def tensor(array: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(np.array(array))
 
-        tokens, targets = on_device(tokens_BT.astype(np.int64)), on_device(targets_BT.astype(np.int64))
-        assert tokens is not None and targets is not None
         return MicroBatch(
-            tokens,
-            targets,
-            on_device(ids_BT, self.document_mask),
-            on_device(ends_BT),
-            on_device(positions(ids_BT), self.reset_positions),
+            tensor(tokens_BT.astype(np.int64)).to(device),
+            tensor(targets_BT.astype(np.int64)).to(device),
+            tensor(ids_BT) if self.document_mask else None,
+            None if ends_BT is None else tensor(ends_BT),
+            tensor(positions(ids_BT)).to(device) if self.reset_positions else None,
             int((targets_BT != IGNORED_TARGET).sum()),
         )

@@ -195,14 +195,14 @@ def _micro_batch(
     for place, row in enumerate(rows):
         marks[:, place, : row.num_tokens] = _laid_out(row, requests[row.request], batcher)
     ends = np.repeat([[row.trunk + 1] for row in rows] or [[0]], length, axis=1)
-    tokens, targets, ids, positions, branches, ends = torch.from_numpy(np.concatenate((marks, ends[None]))).to(device)
+    tokens, targets, ids, positions, branches, ends = torch.from_numpy(np.concatenate((marks, ends[None])))
     has_branches = any(row.stop - row.first > 1 for row in rows)  # a row of one is plainly causal
     return MicroBatch(
-        tokens,
-        targets,
+        tokens.to(device),
+        targets.to(device),
         ids if batcher.document_mask else None,
         ends if batcher.prefix_lm else None,
-        positions,
+        positions.to(device),
         sum(row.num_targets for row in rows),
         branches if has_branches else None,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -29,22 +31,51 @@ def attention_mask(
     return sees
 
 
-def dense_attention_mask(
-    places_T: Tensor,
-    document_ids_BT: Tensor | None,
-    prefix_ends_BT: Tensor | None,
-    branches_BT: Tensor | None = None,
-) -> Tensor | None:
-    """`attention_mask` as bool [B or 1, T, T]; None means plainly causal, which back-ends know without a mask."""
-    if document_ids_BT is None and prefix_ends_BT is None and branches_BT is None:
-        return None
-    same_BTT = None if document_ids_BT is None else document_ids_BT[:, :, None] == document_ids_BT[:, None, :]
-    ends_BT1 = None if prefix_ends_BT is None else prefix_ends_BT[:, :, None]
-    branch_BTT: Tensor | None = None
-    if branches_BT is not None:
-        of_k_B1T = branches_BT[:, None, :]
-        branch_BTT = (of_k_B1T == 0) | (of_k_B1T == branches_BT[:, :, None])
-    return attention_mask(places_T[None, :, None], places_T[None, None, :], same_BTT, ends_BT1, branch_BTT)
+@dataclass(frozen=True)
+class Visibility:
+    """Who sees whom in B windows of T places: integers [B, T], on the host or the device; None of all: causal.
+
+    Args:
+        document_ids_BT: a place sees its own document only.
+        prefix_ends_BT: it also sees what lies before its prefix's end.
+        branches_BT: it sees its own branch and the trunk, branch 0.
+    """
+
+    document_ids_BT: Tensor | None = None
+    prefix_ends_BT: Tensor | None = None
+    branches_BT: Tensor | None = None
+
+    @property
+    def marks(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """All three."""
+        return self.document_ids_BT, self.prefix_ends_BT, self.branches_BT
+
+    @property
+    def shape(self) -> tuple[int, int] | None:
+        """Windows and places; None without a mark."""
+        return next(((mark.shape[0], mark.shape[1]) for mark in self.marks if mark is not None), None)
+
+    def to(self, device: torch.device | str) -> Visibility:
+        """The same with its marks on a device."""
+        ahead = torch.device(device).type != "cpu"  # what comes to the host is read at once
+        return Visibility(*(None if mark is None else mark.to(device, non_blocking=ahead) for mark in self.marks))
+
+    def sees(self, b: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        """`attention_mask` of the places `q` and `k` of window `b`: indices that broadcast, on the device of the
+        marks."""
+        ids, ends, branches = self.marks
+        same_branch: Tensor | None = None
+        if branches is not None:
+            of_k = branches[b, k]
+            same_branch = (of_k == 0) | (of_k == branches[b, q])
+        same_document = None if ids is None else ids[b, q] == ids[b, k]
+        return attention_mask(q, k, same_document, None if ends is None else ends[b, q], same_branch)
+
+    def mask(self, windows: range, rows: range, keys: range) -> Tensor:
+        """`sees` as bool [windows, rows, keys], for places that have marks."""
+        device = next(mark.device for mark in self.marks if mark is not None)
+        b, q, k = (torch.arange(places.start, places.stop, device=device) for places in (windows, rows, keys))
+        return self.sees(b[:, None, None], q[:, None], k)
 
 
 def target_rows(targets_BT: Tensor) -> Tensor:

@@ -32,7 +32,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pretrain.config import ModelConfig, Recompute
-from pretrain.model.attention_mask import dense_attention_mask, target_rows
+from pretrain.model.attention import Attend, Dense, attention_for
+from pretrain.model.attention_mask import Visibility, target_rows
 from pretrain.model.layers import (
     ColumnParallelLinear,
     Norm,
@@ -73,6 +74,7 @@ class GPT(nn.Module):
         vocabulary, width = config.padded_vocab_size, config.hidden_size
         learned = config.positions == "learned"
         self.config, self.stage, self.axis = config, stage, axis
+        self.is_compiled = False  # whether a training step goes through compiled layers
         self.embedding = VocabParallelEmbedding(vocabulary, width, axis) if stage.is_first else None
         self.position_embedding = (
             PositionEmbedding(config.sequence_length, width, axis) if stage.is_first and learned else None
@@ -112,7 +114,7 @@ class GPT(nn.Module):
         With document ids a token sees its own document only. With prefix ends it also sees what lies before its
         prefix's end, to its right too. With branches it sees its own branch and the trunk, branch 0. Positions
         (default: the places 0, 1, ..., T - 1 of the window) turn the rotary angles or choose the learned embeddings;
-        who sees whom is a matter of places.
+        who sees whom is a matter of places. All marks but positions may be on the host: on a device they are read back.
 
         Raises:
             ValueError: more tokens than learned positions, and no positions are given.
@@ -124,21 +126,21 @@ class GPT(nn.Module):
         if is_learned and positions_BT is None and num_tokens > self.config.sequence_length:
             raise ValueError(f"{num_tokens} tokens, but positions are learned for {self.config.sequence_length}")
         places_T = torch.arange(num_tokens, device=x.device)
-        mask_BTT = dense_attention_mask(places_T, document_ids_BT, prefix_ends_BT, branches_BT)
-        return self._through(x, places_T[None] if positions_BT is None else positions_BT, mask_BTT, rows_N)
+        visibility = Visibility(document_ids_BT, prefix_ends_BT, branches_BT)
+        return self._through(x, places_T[None] if positions_BT is None else positions_BT, visibility, rows_N)
 
     def extend(
-        self, tokens_BT: Tensor, positions_BT: Tensor, mask_BTP: Tensor | None, past: Mapping[int, Past]
+        self, tokens_BT: Tensor, positions_BT: Tensor, mask: Tensor | Visibility | None, past: Mapping[int, Past]
     ) -> Tensor:
         """Logits [B, 1, V] of the last of some new tokens [B, T], after those whose keys and values `past` holds, by
         layer.
 
-        `mask_BTP`, bool [B, T, P]: which of the P tokens, old and new, each new one sees. None: a single new token sees
-        all of them, and several see what lies before them, where nothing is past. For a model that is whole.
+        `mask`, bool [B, T, P]: which of the P tokens, old and new, each new one sees. None: a single new token sees all
+        of them. Where nothing is past, the visibility of the new ones. For a model that is whole.
         """
         num_samples, num_tokens = tokens_BT.shape
         rows_N = torch.arange(1, num_samples + 1, device=tokens_BT.device) * num_tokens - 1
-        return self._through(tokens_BT, positions_BT, mask_BTP, rows_N, past)
+        return self._through(tokens_BT, positions_BT, mask, rows_N, past)
 
     def token_losses(self, batch: MicroBatch) -> Tensor:
         """-ln p(target) [B, T] in fp32 at least, 0 where there is no target; for a model that is whole."""
@@ -157,18 +159,22 @@ class GPT(nn.Module):
         self,
         x: Tensor,
         positions: Tensor,
-        mask_BTP: Tensor | None,
+        mask: Tensor | Visibility | None,
         rows_N: Tensor | None,
         past: Mapping[int, Past] | None = None,
     ) -> Tensor:
-        """Through what this stage has, with each layer's mask and past."""
+        """Through what this stage has, with each layer's past, and one back-end of attention for all of them."""
         if self.embedding is not None:
             x = self.embedding(x)
         if self.position_embedding is not None:
             x = x + self.position_embedding(positions)
         angles = rotary_angles(positions, self.config, x.dtype) if self.config.positions == "rope" else None
+        if isinstance(mask, Visibility):
+            attend = attention_for(mask, x, self.config.head_size, self.is_compiled)
+        else:
+            attend = Dense(mask)
         for index, layer in self.layers.items():
-            x = layer(x, angles, mask_BTP, None if past is None else past[int(index)])
+            x = layer(x, angles, attend, None if past is None else past[int(index)])
         if self.final_norm is not None:
             x = self.final_norm(x)
         if self.head is not None:
@@ -197,17 +203,15 @@ class Block(nn.Module):
         self.mlp = MLP(config, axis)
         self.recompute = recompute
 
-    def forward(
-        self, x_BTD: Tensor, angles: Angles | None, mask_BTP: Tensor | None, past: Past | None = None
-    ) -> Tensor:
-        return recompute(self.recompute, "full", self.residuals, x_BTD, angles, mask_BTP, past)
+    def forward(self, x_BTD: Tensor, angles: Angles | None, attend: Attend, past: Past | None = None) -> Tensor:
+        return recompute(self.recompute, "full", self.residuals, x_BTD, angles, attend, past)
 
-    def residuals(self, x_BTD: Tensor, angles: Angles | None, mask_BTP: Tensor | None, past: Past | None) -> Tensor:
-        x_BTD = x_BTD + recompute(self.recompute, "selective", self.attend, x_BTD, angles, mask_BTP, past)
+    def residuals(self, x_BTD: Tensor, angles: Angles | None, attend: Attend, past: Past | None) -> Tensor:
+        x_BTD = x_BTD + recompute(self.recompute, "selective", self.attend, x_BTD, angles, attend, past)
         return x_BTD + recompute(self.recompute, "selective", self.feed, x_BTD)
 
-    def attend(self, x_BTD: Tensor, angles: Angles | None, mask_BTP: Tensor | None, past: Past | None) -> Tensor:
-        y_BTD: Tensor = self.attention(self.attention_norm(x_BTD), angles, mask_BTP, past)
+    def attend(self, x_BTD: Tensor, angles: Angles | None, attend: Attend, past: Past | None) -> Tensor:
+        y_BTD: Tensor = self.attention(self.attention_norm(x_BTD), angles, attend, past)
         return y_BTD
 
     def feed(self, x_BTD: Tensor) -> Tensor:
@@ -226,9 +230,7 @@ class Attention(nn.Module):
         self.qkv = ColumnParallelLinear(config.hidden_size, width, config.bias, axis)
         self.out = RowParallelLinear(config.num_heads * config.head_size, config.hidden_size, config.bias, axis)
 
-    def forward(
-        self, x_BTD: Tensor, angles: Angles | None, mask_BTP: Tensor | None, past: Past | None = None
-    ) -> Tensor:
+    def forward(self, x_BTD: Tensor, angles: Angles | None, attend: Attend, past: Past | None = None) -> Tensor:
         qkv = self.qkv(x_BTD).unflatten(-1, (-1, self.group_size + 2, self.head_size))
         q_BTHK = qkv[:, :, :, :-2].flatten(2, 3)
         k_BTGK, v_BTGK = qkv[:, :, :, -2], qkv[:, :, :, -1]
@@ -237,14 +239,7 @@ class Attention(nn.Module):
         k_BGPK, v_BGPK = k_BTGK.transpose(1, 2), v_BTGK.transpose(1, 2)
         if past is not None:
             k_BGPK, v_BGPK = past.extend(k_BGPK, v_BGPK)
-        y_BHTK = F.scaled_dot_product_attention(
-            q_BTHK.transpose(1, 2),
-            k_BGPK,
-            v_BGPK,
-            attn_mask=None if mask_BTP is None else mask_BTP[:, None],
-            is_causal=mask_BTP is None and (past is None or x_BTD.shape[1] > 1),
-            enable_gqa=self.group_size > 1,
-        )
+        y_BHTK = attend(q_BTHK.transpose(1, 2), k_BGPK, v_BGPK)
         out_BTD: Tensor = self.out(y_BHTK.transpose(1, 2).flatten(2))
         return out_BTD
 

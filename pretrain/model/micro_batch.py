@@ -18,7 +18,11 @@ from pretrain.parallel.base.mesh import World
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Tensors [B, T]; all ranks of one data-parallel position, every stage of a pipeline, hold the same."""
+    """Tensors [B, T]; all ranks of one data-parallel position, every stage of a pipeline, hold the same.
+
+    What says who sees whom (document ids, prefix ends, branches) is on the host, where the back-ends of attention read
+    it without waiting for the device.
+    """
 
     tokens: Tensor
     targets: Tensor
@@ -52,18 +56,21 @@ def read_micro_batches(
 def read_micro_batch(loader: Loader, first: int, size: int, config: RunConfig, device: torch.device) -> MicroBatch:
     """The `size` samples from `first` on."""
 
-    def on_device(array: NDArray[Any]) -> Tensor:
+    def on_host(array: NDArray[Any]) -> Tensor:
         tensor = torch.from_numpy(array.copy())
         if device.type == "cuda":  # from pinned memory the copy goes on while the GPU is busy with other things
             tensor = tensor.pin_memory()
-        return tensor.to(device, non_blocking=True)
+        return tensor
+
+    def on_device(array: NDArray[Any]) -> Tensor:
+        return on_host(array).to(device, non_blocking=True)
 
     batch = loader.batch(first, size)
     return MicroBatch(
         on_device(batch.tokens),
         on_device(batch.targets),
-        on_device(batch.document_ids) if config.model.document_mask else None,
-        None if batch.prefix_ends is None else on_device(batch.prefix_ends),
+        on_host(batch.document_ids) if config.model.document_mask else None,
+        None if batch.prefix_ends is None else on_host(batch.prefix_ends),
         None if batch.positions is None else on_device(batch.positions),
         int((batch.targets >= 0).sum()),
     )

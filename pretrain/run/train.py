@@ -15,6 +15,7 @@ from pathlib import Path
 from corpus.engine import durable
 from corpus.engine.errors import Stopped, UsageError
 from pretrain import checkpoint
+from pretrain.attention_backend import backend_of
 from pretrain.checkpoint import Saver
 from pretrain.checkpoint.places import Place
 from pretrain.config import RunConfig, corpus_folders, to_json, with_vocab_size
@@ -35,6 +36,7 @@ from pretrain.staging import stage_on_all_ranks
 from pretrain.training.optim import learning_rate
 from pretrain.training.state import State
 from pretrain.training.step import Run, new_run, note_order, train_step
+from pretrain.workload.memory import ITEM_BYTES
 
 _Origin = tuple[str, RunConfig]  # the checkpoint that a run goes on from, and its own configuration
 
@@ -215,6 +217,8 @@ def _introduce(run: Run, corpora: Corpora, newest: str | None, metrics: Metrics)
         )
     if newest is not None:
         log_message(f"resuming from {newest} (step {run.state.step})")
+    attention = backend_of(config, run.world.device.type, ITEM_BYTES[training.precision])
+    log_message(f"attention: {attention.backend} ({attention.reason})")
     values = {
         "ranks": run.world.size,
         "num_steps": training.num_steps,

@@ -14,7 +14,11 @@ e is the size of a number, h the hidden size, a and k the widths of the queries 
 | rotated queries and keys | e (a + k) | attention |
 | attention's result and log-sum-exps | e a + 4 heads | attention, the product after it |
 | gate, up, silu(gate), their product | 4 e f | SwiGLU and the product after it; with GELU 2 e f |
-| a dense mask in e bytes a pair, T of them a token | e T | attention, in each layer, with document masks or prefixes |
+| back-end `dense`: its mask in e bytes a pair, T of them a token | e T | attention, in each layer |
+| back-end `parts`: the results of the parts beside the whole | e a | attention |
+| back-end `varlen` with groups: keys and values for each query head | e 3 a for e (2 a + 3 k), if that is more | attention |
+
+Which back-end computes attention under document masks or prefixes says `pretrain.attention_backend`.
 
 On a CPU RMSNorm is no fused operation and saves its input and its normalised input in fp32.
 """
@@ -24,6 +28,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from pretrain.attention_backend import Backend
 from pretrain.config import ModelConfig, Recompute
 
 INT64 = 8
@@ -51,14 +56,14 @@ def activations_of(
     sequence_parallel: bool,
     recompute: Recompute,
     item: int,
-    has_mask: bool,
+    backend: Backend,
     on_cpu: bool = False,
 ) -> Activations:
     """Once for many layouts.
 
     Args:
         item: bytes of a number of the forward.
-        has_mask: whether attention is given one, document masks or prefixes.
+        backend: of attention.
     """
     hidden, wide = model.hidden_size, max(item, 4)  # wide: where the forward takes fp32 at least
     token_ranks = tp if sequence_parallel else 1
@@ -68,7 +73,7 @@ def activations_of(
     log_sum_exps = wide * model.num_heads // tp
     num_wide = 2 if model.activation == "swiglu" else 1
     of_mlp = num_wide * model.ffn_size // tp
-    mask = model.sequence_length if has_mask else 0
+    mask = model.sequence_length if backend == "dense" else 0
 
     if model.norm == "layernorm":
         norm = 2 * item * hidden + 2 * wide
@@ -80,7 +85,11 @@ def activations_of(
     rotated = keys + queries if model.positions == "rope" else 0
     if model.positions == "learned" and model.num_heads > model.kv_heads > tp:
         rotated = queries  # those of several groups are no view of the product
-    attention = item * (qkv + rotated + queries + mask) + log_sum_exps
+    inputs = qkv + rotated
+    if backend == "varlen" and queries > keys:
+        inputs = max(inputs, 3 * queries)
+    results = 2 * queries if backend == "parts" else queries
+    attention = item * (inputs + results + mask) + log_sum_exps
     whole_block = 2 * norm + attention + 2 * num_wide * item * model.ffn_size // tp
     first_block = {
         "none": whole_block,

@@ -26,6 +26,7 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from pretrain.attention_backend import backend_of
 from pretrain.batch_size import local_batches
 from pretrain.config import ModelConfig, Precision, RunConfig, ScheduleKind
 from pretrain.parallel.base.mesh import layout
@@ -204,9 +205,9 @@ class _Run:
         self.stages = stages_of(config.model, parallel.num_stages, parallel.layers_per_stage)
         self.own = own_stages(parallel.schedule, parallel.pp, parallel.chunks)
         self.is_split = parallel.splits_backward
-        has_mask, on_cpu = config.model.document_mask or config.data.prefix_lm, device == "cpu"
         kind = (parallel.tp, parallel.sequence_parallel, parallel.recompute)
-        self.kept = activations_of(config.model, *kind, self.item, has_mask, on_cpu)
+        backend = backend_of(config, device, self.item).backend
+        self.kept = activations_of(config.model, *kind, self.item, backend, device == "cpu")
         self.block = self.group("layer")
         self.places: dict[tuple[object, ...], _Place] = {}
 
@@ -335,8 +336,9 @@ class _Place:
     def _batch(self) -> int:
         """Tokens and targets of the step's micro-batches, and messages between stages."""
         run, config = self.run, self.run.config
-        extra = (config.model.document_mask, config.data.prefix_lm, config.data.reset_positions)
-        numbers = run.num_samples * config.model.sequence_length * (2 * 8 + 4 * sum(extra))
+        on_host = config.model.document_mask + config.data.prefix_lm if run.device == "cpu" else 0
+        num_extra = config.data.reset_positions + on_host
+        numbers = run.num_samples * config.model.sequence_length * (2 * 8 + 4 * num_extra)
         return numbers + (MESSAGES * run.tokens * run.kept.message if run.parallel.pp > 1 else 0)
 
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from pretrain.attention_backend import Backend
 from pretrain.config import ModelConfig
 
 FUSED_ATTENTION = 0.6  # of the rate of large products, about: Dao 2023 reports 225 of 312 TFLOP/s on A100 at most
@@ -62,7 +63,7 @@ class Shape(NamedTuple):
     token_ranks: int  # ranks that share the tokens between products
     item: int  # bytes of a number
     samples: int = 1  # of a micro-batch
-    has_mask: bool = False  # attention is given a dense one: document masks, prefixes
+    backend: Backend = "causal"  # of attention
     is_compiled: bool = False
     on_cpu: bool = False
 
@@ -185,22 +186,24 @@ def _norm(shape: Shape) -> tuple[Operation, Operation]:
 
 def fused_attention(shape: Shape) -> tuple[list[Operation], list[Operation]]:
     """Rotary positions and one kernel that keeps scores to itself (Dao 2023), which computes them again in the
-    backward."""
+    backward; of documents as if a window were one."""
     model, item, tokens = shape.model, shape.item, shape.tokens
     queries, keys, _ = _widths(shape)
     seen, rate = model.sequence_length / 2, FUSED_ATTENTION
-    mask = 0.0
-    if shape.has_mask:  # as biases: made of bits in each layer, read by each head, and what they hide is computed too
+    mask, is_dense = 0.0, shape.backend == "dense"
+    if shape.backend == "flex":  # prefixes: of a uniform length they add a third
+        seen *= 4 / 3
+    if is_dense:  # as biases: made of bits in each layer, read by each head, and what they hide is computed too
         seen = model.sequence_length
         mask = item * tokens * model.sequence_length
-    if (shape.has_mask or item > 2) and not shape.on_cpu:
+    if (is_dense or item > 2) and not shape.on_cpu:
         rate = MASKED_ATTENTION
     flops = 4.0 * tokens * queries * seen
     read = mask * model.num_heads / shape.tensor
     moved = item * tokens * (2 * queries + 2 * keys)
     forward = [Operation("attention", flops, moved + read, rate)]
     backward = [Operation("attention backward", 2.5 * flops, 2 * moved + read, 0.8 * rate)]
-    if shape.has_mask:
+    if is_dense:
         forward.append(Operation("mask", bytes=1.5 * mask, kernels=2))
     if model.positions == "rope":
         own, back = _rotary(shape, tokens * (queries + keys))

@@ -81,6 +81,7 @@ PRIVATE = {  # file: {private name of torch: what for, where there is no public 
         "_scaled_dot_product_efficient_attention": "attention",
         "_scaled_dot_product_flash_attention": "attention",
         "_scaled_dot_product_flash_attention_for_cpu": "attention",
+        "_varlen_attn": "attention",
     },
     "tools/bench/pretrain/offload.py": {
         "_python_dispatch": "sees every allocation; torch documents its dispatch mode under this name"

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from pretrain.data import IGNORED_TARGET
-from pretrain.model.attention_mask import dense_attention_mask
+from pretrain.model.attention_mask import Visibility
 from pretrain.model.gpt import (
     GPT,
     rotary_angles,
@@ -48,10 +48,8 @@ def test_the_dense_mask_is_visible_pair_by_pair(places: list[tuple[int, int, int
     """Against the rule in words, for any documents, any prefix end of any token and any branches, and any of these."""
     columns = [list(column) for column in zip(*places, strict=True)]
     documents, ends, branches = columns
-    mask = dense_attention_mask(
-        torch.arange(len(places)), *(torch.tensor([c]) if n in given else None for n, c in enumerate(columns))
-    )
-    assert mask is not None
+    visibility = Visibility(*(torch.tensor([c]) if n in given else None for n, c in enumerate(columns)))
+    mask = visibility.mask(range(1), range(len(places)), range(len(places)))
     for q in range(len(places)):
         for k in range(len(places)):
             allowed = k <= q or (1 in given and k < ends[q])

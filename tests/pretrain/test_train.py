@@ -189,6 +189,7 @@ def test_a_run_on_two_corpora_while_its_batch_grows(data: Path, tmp_path: Path) 
     assert first[0].endswith("6 steps of 4 to 8 x 16 tokens")
     assert first[1].startswith("corpus tokens: ") and "75.00% of the samples, 0.0" in first[1]
     assert second[:3] == first[:3] and second[3].startswith("resuming from ")
+    assert first[3] == second[4] == "attention: causal (nothing is hidden but what comes later)"
     assert printed[0] == f"held-out bits per character: {summary['held_out_bits_per_character']:.3f}"
     assert [line.partition(":")[0] for line in printed[1:3]] == ["  of tokens", "  of more"]
 

@@ -72,6 +72,20 @@ def test_speed_has_ours_beside_the_plain_loop(quick: None) -> None:
     assert [bool(row[8]) for row in found[:2]] == [True, False]  # a plan is of ours
 
 
+def test_masks_have_the_choice_beside_a_dense_one(quick: None) -> None:
+    found = rows(section("masks"))
+    assert [row[0].partition(", ")[2] for row in found[:5]] == [
+        "plainly causal",
+        "documents: dense",
+        "documents: chosen",
+        "documents and prefixes: dense",
+        "documents and prefixes: chosen",
+    ]
+    assert len(found) == 2 * 5 and all(float(row[2]) > 0 for row in found)
+    chosen = "dense" if torch.cuda.is_available() else "parts"
+    assert [row[1] for row in found[:5]] == ["causal", "dense", chosen, "dense", chosen]
+
+
 def test_the_other_sections(quick: None) -> None:
     published, whole, offloaded = rows(section("asc22"))
     assert published[:3] == ["NCUSCC, four V100, offload (published)", "4,100", "67.75"]

@@ -23,6 +23,8 @@ from typing import Any, Literal, TypeVarTuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention import flex_attention as _flex  # noqa: F401  # brings its operator
+from torch.nn.attention import varlen as _varlen  # noqa: F401
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts, noop_context_fn
 
 from pretrain.config import Recompute
@@ -36,6 +38,8 @@ KEPT = frozenset(
         _aten._scaled_dot_product_flash_attention.default,
         _aten._scaled_dot_product_efficient_attention.default,
         _aten._scaled_dot_product_cudnn_attention.default,
+        torch.ops.torch_attn._varlen_attn.default,
+        torch.ops.higher_order.flex_attention,  # in a compiled block; what is compiled alone is computed again
     }
 )  # what selective recompute keeps the results of
 

@@ -132,6 +132,7 @@ def _compile_blocks(part: GPT) -> None:
     FSDP2's hooks and full recompute, which runs the graph twice, lie around it. The first step of each shape of a
     micro-batch takes a minute or so longer. Evaluation and generation, whose shapes change, are not compiled.
     """
+    part.is_compiled = True
     for block in part.layers.values():
         assert isinstance(block, Block)
         block.residuals = partial(_call, block.residuals, torch.compile(block.residuals))  # type: ignore[method-assign]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from pretrain.attention_backend import backend_of
 from pretrain.batch_size import local_batches
 from pretrain.config import RunConfig
 from pretrain.parallel.base.mesh import layout
@@ -70,7 +71,7 @@ class StepTime:
             token_ranks=self.tp if parallel.sequence_parallel else 1,
             item=self.machine.item,
             samples=self.micro_batch_size,
-            has_mask=self.model.document_mask or config.data.prefix_lm,
+            backend=backend_of(config, "cpu" if self.machine.on_cpu else "cuda", self.machine.item).backend,
             is_compiled=training.compile,
             on_cpu=self.machine.on_cpu,
         )

@@ -27,7 +27,9 @@ def predicted_bytes(config: RunConfig) -> int:
     model, training, parallel = config.model, config.training, config.parallel
     item = ITEM_BYTES[training.precision]
     wide = max(item, 4)
-    kept = activations_of(model, parallel.tp, parallel.sequence_parallel, parallel.recompute, item, False, on_cpu=True)
+    kept = activations_of(
+        model, parallel.tp, parallel.sequence_parallel, parallel.recompute, item, "causal", on_cpu=True
+    )
     blocks = [
         kept.whole_block if index % parallel.recompute_every else kept.first_block for index in range(model.num_layers)
     ]

@@ -101,7 +101,7 @@ def test_attention_sees_half_and_computes_scores_again() -> None:
     tokens, width, window = 2 * model.sequence_length, model.hidden_size, model.sequence_length
     assert own["attention"].flops == 2 * tokens * width * window  # 4, of the half that a token sees
     assert own["attention backward"].flops == 2.5 * own["attention"].flops
-    masked = {one.name: one for one in operations.layer(shape(model, has_mask=True)).forward}
+    masked = {one.name: one for one in operations.layer(shape(model, backend="dense")).forward}
     assert masked["attention"].flops == 2 * own["attention"].flops
     assert masked["attention"].rate < own["attention"].rate
     assert masked["mask"].bytes == 1.5 * 2 * tokens * window

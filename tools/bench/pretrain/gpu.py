@@ -8,6 +8,7 @@
 |---|---|
 | parity | the first steps of three runs on the GPU beside the CPU's: loss and gradient norm |
 | speed | bf16 and compile: a 1.7 B and a 7 B-class shape, two contexts, beside a plain loop of torch.compile and SDPA |
+| masks | attention alone under documents and prefixes: a dense mask, what the model takes, plainly causal |
 | asc22 | the 4.7 B shape of ASC22 with and without offload: hours for 1 B tokens, beside the team's 67.75 |
 | host | host memory over 500 offloaded steps of the 1.7 B shape |
 | loader | token shards on disk beside the same tokens in memory |
@@ -38,10 +39,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from pretrain.config import RunConfig, load_config
 from pretrain.hardware import device_name, peak_flops
+from pretrain.model.attention import Attend, Dense, attention_for
+from pretrain.model.attention_mask import Visibility
 from pretrain.parallel.base import mesh
 from pretrain.training.step import train_step
 from pretrain.workload import memory
@@ -303,6 +307,87 @@ def _timed(step: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - start
 
 
+# ------------------------------------------------------------------------------------------------------------- masks
+
+MASK_TOKENS = (2048, 8192, 32_768)
+MASK_HEADS = (32, 8, 128)  # of queries, of keys and values, and the numbers of each
+DENSE_AT_MOST = 8192
+DOCUMENT_TOKENS = 410  # on average
+
+
+def masks(args: argparse.Namespace) -> Rows:
+    """For each length attention that hides nothing, and under marks a dense mask and the model's choice."""
+    heads = (4, 2, 16) if args.tiny else MASK_HEADS
+    for num_tokens in (64, 96) if args.tiny else MASK_TOKENS:
+        shape = {"num_tokens": num_tokens, "heads": heads, "seconds": args.seconds / 20}
+        for marked, contender in (
+            ("", "plainly causal"),
+            ("documents", "dense"),
+            ("documents", "chosen"),
+            ("documents and prefixes", "dense"),
+            ("documents and prefixes", "chosen"),
+        ):
+            if contender != "dense" or num_tokens <= DENSE_AT_MOST:
+                found = row(masks_row, args.seconds, marked=marked, contender=contender, **shape)
+                yield f"{num_tokens:,}, {f'{marked}: ' if marked else ''}{contender}", found
+
+
+def masks_cells(found: Row) -> list[str]:
+    """Milliseconds and MiB."""
+    times = (f"{1e3 * found[name]:.2f}" for name in ("step_seconds", "made_seconds"))
+    return [found["back_end"], *times, f"{found['peak_bytes'] / 2**20:,.0f}"]
+
+
+def masks_row(marked: str, contender: str, num_tokens: int, heads: Sequence[int], seconds: float) -> Row:
+    """Forward and backward of one window's attention, and what a forward makes once for all layers."""
+    on_gpu = torch.cuda.is_available()
+    device, dtype = torch.device("cuda" if on_gpu else "cpu"), torch.bfloat16 if on_gpu else torch.float32
+    queries, groups, size = heads
+    q, k, v = (
+        torch.randn(1, num_tokens, number, size, device=device, dtype=dtype).transpose(1, 2).requires_grad_()
+        for number in (queries, groups, groups)
+    )
+    gradient = torch.randn_like(q)
+    visibility = _documents(num_tokens, "prefixes" in marked) if marked else Visibility()
+
+    def make() -> Attend:
+        if contender != "dense":
+            return attention_for(visibility, q, size, is_compiled=False)
+        return Dense(visibility.to(device).mask(range(1), range(num_tokens), range(num_tokens)))
+
+    def step() -> None:
+        torch.autograd.grad(attend(q, k, v), (q, k, v), gradient)
+
+    make()
+    start = time.perf_counter()
+    attend = make()
+    if on_gpu:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    made = time.perf_counter() - start
+    held = torch.cuda.memory_allocated() if on_gpu else status("VmRSS")
+    _timed(step, device)
+    times, deadline = [_timed(step, device)], time.perf_counter() + seconds
+    while len(times) < 50 and time.perf_counter() < deadline:
+        times.append(_timed(step, device))
+    peak = torch.cuda.max_memory_allocated() if on_gpu else status("VmHWM")
+    return {
+        "back_end": type(attend).__name__.lower(),
+        "step_seconds": statistics.median(times),
+        "made_seconds": made,
+        "peak_bytes": max(0, peak - held),
+    }
+
+
+def _documents(num_tokens: int, has_prefixes: bool) -> Visibility:
+    """One window of documents that end at random, on the host; with prefixes each sees half of itself both ways."""
+    random = np.random.default_rng(1)
+    ids = np.cumsum(random.random(num_tokens) < 1 / DOCUMENT_TOKENS).astype(np.int32)
+    first, length = np.searchsorted(ids, ids), np.bincount(ids)[ids]
+    ends = (first + length // 2).astype(np.int32)
+    return Visibility(torch.from_numpy(ids)[None], torch.from_numpy(ends)[None] if has_prefixes else None)
+
+
 # ------------------------------------------------------------------------------------------------------------- asc22
 
 
@@ -405,12 +490,17 @@ SECTIONS: dict[str, tuple[Callable[[argparse.Namespace], Rows], Cells, str]] = {
         speed_cells,
         "run|tokens/s|TFLOP/s|MFU|target|s a step|first step|peak GiB|planned GiB",
     ),
+    "masks": (
+        masks,
+        masks_cells,
+        "tokens|back-end|ms forward and backward|ms of what is made once for all layers|peak MiB above q, k, v",
+    ),
     "asc22": (asc22, asc22_cells, "run|tokens/s|hours for 1 B tokens|MFU|peak GiB|planned GiB"),
     "host": (host, host_cells, "run|steps|GiB of the process, ten times|from the tenth step to the last"),
     "loader": (loader, loader_cells, "tokens from|tokens/s|s a step"),
 }
 WORK: dict[str, Callable[..., Row]] = {
-    function.__name__: function for function in (parity_row, ours, plain, asc22_row, host_row, loader_row)
+    function.__name__: function for function in (parity_row, ours, plain, masks_row, asc22_row, host_row, loader_row)
 }
 
 if __name__ == "__main__":
