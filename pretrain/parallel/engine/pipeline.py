@@ -59,6 +59,7 @@ class Pipeline:
         self._parts = parts
         self._world = world
         self._parallel = parallel
+        self._zero = parallel.zero_over(world.mesh["dp_shard"].size())
         self._num_stages = parallel.num_stages
         self._channels = Channels(stage_ranks(parallel.schedule, parallel.pp, parallel.chunks), world)
         self._model = model
@@ -163,13 +164,13 @@ class Pipeline:
             self._channels.send(outgoing, y, taken_at=plan.taken_at[outgoing])
         if _reduces_after_sending(step, action):
             with self.phases("backward"):
-                fsdp.reduce_deferred(self._parts[action.stage], self._parallel.zero, is_last=True)
+                fsdp.reduce_deferred(self._parts[action.stage], self._zero, is_last=True)
 
     def _gather(self) -> None:
         """Begin to gather the weights of this rank's parts, in the order in which their forwards begin."""
         if self._parallel.pp > 1:
             for stage in sorted(self._parts):
-                fsdp.begin_to_gather(self._parts[stage], self._parallel.zero)
+                fsdp.begin_to_gather(self._parts[stage], self._zero)
 
     def _forward(self, step: _Step, action: Action, x: Tensor | None) -> Tensor:
         """From the stage before's output to this one's, or to the loss."""
@@ -189,10 +190,10 @@ class Pipeline:
         part = self._parts[action.stage]
         held = step.held.pop((action.stage, action.micro_batch))
         if action.kind == "I":
-            fsdp.before_backward_of_inputs(part, self._parallel.zero)
+            fsdp.before_backward_of_inputs(part, self._zero)
         else:
             is_last = action == step.plan.last[action.stage] and not _reduces_after_sending(step, action)
-            fsdp.before_backward(part, self._parallel.zero, is_last, pipelined=self._parallel.pp > 1)
+            fsdp.before_backward(part, self._zero, is_last, pipelined=self._parallel.pp > 1)
         torch.autograd.backward(held.output, gradient)
         if action.kind == "I":
             left = self._left[action.stage]
@@ -204,7 +205,7 @@ class Pipeline:
         """Add the gradients of weights that this backward's first half has left."""
         weight_gradients.accumulate_weight_gradients(step.left.pop((action.stage, action.micro_batch)))
         is_last = action == step.plan.last[action.stage]
-        fsdp.reduce_deferred(self._parts[action.stage], self._parallel.zero, is_last)
+        fsdp.reduce_deferred(self._parts[action.stage], self._zero, is_last)
 
     def _forward_all(self, batch: MicroBatch, rows_N: Tensor) -> Tensor | None:
         """The local logits [N, 1, V/t] of a forward through all stages, on the rank of the last stage."""

@@ -385,6 +385,19 @@ def test_products_of_few_tokens_wait_for_their_weights() -> None:
     assert slow.seconds(product) == slow.spent([product]).products == product.flops / 1e6
 
 
+@pytest.mark.parametrize("micro_batches, replicas", [(1, 1), (4, 1), (4, 4)])
+def test_zero_2_over_one_rank_takes_as_long_as_zero_1(micro_batches: int, replicas: int) -> None:
+    first, second = (
+        predict(
+            config(zero=zero, global_batch_size=micro_batches * replicas, dp_replicate=replicas), replicas, cluster()
+        )
+        for zero in (1, 2)
+    )
+    assert first.seconds == second.seconds and first.memory_bytes == second.memory_bytes
+    other = predict(config(zero=2, offload=True, global_batch_size=micro_batches), 1, cluster())
+    assert other.memory_bytes < first.memory_bytes
+
+
 def test_recompute_of_a_block_exchanges_again() -> None:
     """With sequence parallelism full repeats 2 gathers and a scatter, selective 2 gathers; without it an all-reduce."""
     own = cluster()

@@ -139,6 +139,7 @@ MODERATE: list[tuple[int, dict[str, Any]]] = [
     (1, {}),
     (2, {"parallel": {"zero": 3}}),
     (2, {"parallel": {"zero": 1, "recompute": "full"}, "training": {"precision": "bf16"}}),
+    (1, {"training": {"precision": "bf16"}}),
     (2, {"parallel": {"tp": 2}}),
     (2, {"parallel": {"pp": 2, "schedule": "zbv", "zero": 2}, "model": {**WIDE, "num_layers": 4}}),
 ]
@@ -186,7 +187,30 @@ def test_a_published_example() -> None:
     (sharded,) = estimate(load_config("llama-2-7b", ["parallel.zero=3", "training.global_batch_size=128"]), 64)
     assert sharded.gathered < 0.15 * many.gathered
     (whole,) = estimate(load_config("llama-2-7b", ["parallel.zero=1", "training.global_batch_size=128"]), 64)
-    assert (many.unreduced, sharded.unreduced, whole.unreduced) == (0, 0, 4 * count)
+    assert (many.unreduced, sharded.unreduced) == (0, 0)
+    assert whole.unreduced + whole.gradients == 4 * count  # a gradient that is reduced makes room for its shard
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_zero_2_over_one_rank_is_zero_1(replicas: int) -> None:
+    """But not where the device has no room for what 1 keeps whole; and 3 keeps no copies in bf16."""
+    first, second, third = (
+        estimate(
+            tiny_config(
+                model={"num_layers": 4},
+                parallel={"zero": zero, "dp_replicate": replicas},
+                training={"precision": "bf16"},
+            ),
+            replicas,
+        )
+        for zero in (1, 2, 3)
+    )
+    assert first == second and third[0].gathered < first[0].gathered
+    first, second = (
+        estimate(tiny_config(parallel={"zero": zero, "offload": True, "dp_replicate": replicas}), replicas)
+        for zero in (1, 2)
+    )
+    assert first[0].unreduced == first[0].weights > second[0].unreduced == 0
 
 
 @pytest.mark.parametrize(
