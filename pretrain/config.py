@@ -192,6 +192,9 @@ class TrainingConfig(Strict):
     precision: Precision = "fp32"
     loss_scale: LossScaleConfig = LossScaleConfig()
     compile: bool | Literal["auto"] = "auto"  # each block by torch.compile; auto: `RunConfig.compiles_blocks`
+    z_loss: NonNegative = (
+        0.0  # times the mean of (ln Z)^2, added to the loss: keeps logits from drifting (1e-4 in PaLM)
+    )
     fused_kernels: bool = True  # False, to compare: attention writes its scores, AdamW goes tensor by tensor
     device: Literal["auto", "cpu", "cuda"] = "auto"
     seed: Seed = 1234

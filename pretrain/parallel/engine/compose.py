@@ -116,6 +116,7 @@ def _part(config: RunConfig, stage: Stage, axis: TensorAxis, world: World) -> GP
     parallel, precision = config.parallel, config.training.precision
     with torch.device("meta"):
         part = GPT(config.model, stage, axis, parallel.recompute, parallel.recompute_every)
+    part.z_loss = config.training.z_loss
     if precision == "fp64":
         part.double()
     if axis.size > 1:

@@ -104,12 +104,11 @@ class Pipeline:
         The length of the samples must divide over the ranks that share the tokens.
         """
         rows_N = target_rows(batch.targets)
-        logits = self._forward_all(batch, rows_N)
-        if logits is None:
-            dtype = torch.promote_types(self._dtype, torch.float32)
-            losses_BT = torch.empty(batch.targets.shape, dtype=dtype, device=self._world.device)
-        else:
-            losses_BT = self._parts[self._num_stages - 1].losses_of_rows(logits, batch.targets, rows_N)
+        losses_N = self._forward_all(batch, rows_N, batch.targets)
+        dtype = torch.promote_types(self._dtype, torch.float32)
+        losses_BT = torch.zeros(batch.targets.shape, dtype=dtype, device=self._world.device)
+        if losses_N is not None:
+            losses_BT.view(-1)[rows_N] = losses_N
         return self._from_last(losses_BT)
 
     @torch.no_grad()
@@ -177,9 +176,10 @@ class Pipeline:
         part, batch = self._parts[action.stage], step.micro_batches[action.micro_batch]
         if x is not None:
             x = x.detach().requires_grad_()  # the leaf whose gradient the stage before waits for
-        y: Tensor = part(batch.tokens if x is None else x, *batch.marks)
-        if action.stage == self._num_stages - 1:
-            y = part.cross_entropy_sum(y, batch.targets) / step.num_tokens
+        is_last = action.stage == self._num_stages - 1
+        y: Tensor = part(batch.tokens if x is None else x, *batch.marks, targets_BT=batch.targets if is_last else None)
+        if is_last:
+            y = y / step.num_tokens
             step.losses[action.micro_batch] = y.detach()
             y = y * step.loss_scale
         step.held[action.stage, action.micro_batch] = _Held(x, get_gradient_edge(y))
@@ -207,8 +207,9 @@ class Pipeline:
         is_last = action == step.plan.last[action.stage]
         fsdp.reduce_deferred(self._parts[action.stage], self._zero, is_last)
 
-    def _forward_all(self, batch: MicroBatch, rows_N: Tensor) -> Tensor | None:
-        """The local logits [N, 1, V/t] of a forward through all stages, on the rank of the last stage."""
+    def _forward_all(self, batch: MicroBatch, rows_N: Tensor, targets_BT: Tensor | None = None) -> Tensor | None:
+        """The local logits [N, 1, V/t] of a forward through all stages, or, with targets, the losses [N] of the rows,
+        on the rank of the last stage."""
         y: Tensor | None = None
         try:
             for stage in sorted(self._parts):
@@ -221,7 +222,7 @@ class Pipeline:
                 if incoming is not None:
                     self._expect(incoming, [batch])
                     x = self._channels.take(incoming, sent_at=stage - 1)
-                y = self._parts[stage](x, *batch.marks, rows_N)
+                y = self._parts[stage](x, *batch.marks, rows_N, targets_BT=targets_BT)
                 if outgoing is not None:
                     self._channels.send(outgoing, y, taken_at=stage + 1)
             self._channels.finish()

@@ -71,7 +71,7 @@ class StepTime:
             item=self.machine.item,
             samples=self.micro_batch_size,
             has_mask=self.model.document_mask or config.data.prefix_lm,
-            is_compiled=software.operations == "ours" and config.compiles_blocks(on_gpu=not self.machine.on_cpu),
+            is_compiled=software.operations == "ours" and config.compiles_blocks(not self.machine.on_cpu),
             on_cpu=self.machine.on_cpu,
         )
         self.places = places_of(self.model, parallel)
