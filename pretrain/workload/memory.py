@@ -6,7 +6,7 @@
 | unreduced gradients | 4 | zero 1 with several micro-batches: of its stages what is not in the shard; else none |
 | gathered weights | 2 or 4 | zero 1 and 2: its stages; zero 3: what lies outside of the blocks, and two blocks |
 | activations | 2 or 4 | `workload.activations`, of as many micro-batches as the schedule's own lists hold at once |
-| logits | 4 | the softmax that the loss keeps, in fp32; on the last stage |
+| logits | 4 | the softmax that the loss keeps, in fp32; on the last stage; none of a loss in chunks |
 | working memory | | the largest of what the moments of a step need in passing |
 
 With `offload` the first row lies in host memory; with a GPU in pinned blocks, which torch rounds up to powers of two
@@ -28,6 +28,7 @@ from typing import Literal, NamedTuple
 
 from pretrain.batch_size import local_batches
 from pretrain.config import ModelConfig, Precision, RunConfig, ScheduleKind
+from pretrain.parallel.base import linear_cross_entropy
 from pretrain.parallel.base.mesh import layout
 from pretrain.parallel.base.stages import Stage
 from pretrain.schedules import SCHEDULES
@@ -208,6 +209,12 @@ class _Run:
         has_mask, on_cpu = config.model.document_mask or config.data.prefix_lm, device == "cpu"
         kind = (parallel.tp, parallel.sequence_parallel, parallel.recompute)
         self.kept = activations_of(config.model, *kind, self.item, has_mask, on_cpu)
+        self.loss_in_chunks = 0  # bytes that pass
+        entries, hidden = config.model.padded_vocab_size // parallel.tp, config.model.hidden_size
+        if linear_cross_entropy.is_chunked(self.tokens, entries, self.is_split):
+            self.kept = self.kept._replace(logits=0, logits_in_passing=0)
+            numbers = linear_cross_entropy.CHUNK_LOGITS + self.tokens * hidden  # of a chunk; of the gradient of x
+            self.loss_in_chunks = (self.wide + 2 * self.item) * numbers + self.item * entries * hidden
         self.block = self.group("layer")
         self.places: dict[tuple[object, ...], _Place] = {}
 
@@ -320,7 +327,7 @@ class _Place:
         run, kept, tokens, block = self.run, self.run.kept, self.run.tokens, self.run.block.whole
         outside = max(group.whole for group in self.outside)
         is_last = any(stage.is_last for stage in self.stages)
-        at_logits = tokens * kept.logits_in_passing if is_last else 0
+        at_logits = tokens * kept.logits_in_passing + run.loss_in_chunks if is_last else 0
         gathering = 2 * run.item * block if run.shards > 1 else 0
         in_block = tokens * kept.block_in_backward
         if not run.is_wrapped:

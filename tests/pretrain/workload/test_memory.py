@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig, load_config
 from pretrain.model import GPT
 from pretrain.model.micro_batch import read_micro_batches
+from pretrain.parallel.base import linear_cross_entropy
 from pretrain.parallel.base.mesh import layout
 from pretrain.parallel.base.params import num_parameters, param_specs
 from pretrain.training.step import train_step
@@ -154,6 +157,35 @@ def test_the_worst_moment_of_a_step(num_ranks: int, sections: dict[str, Any]) ->
         one = estimates[pp_rank]
         assert 0.66 * one.device_bytes <= measured <= one.device_bytes
         assert one.host_bytes_at_least - one.snapshot <= measured
+
+
+def few_logits() -> ExitStack:
+    """The loss goes in chunks of two rows."""
+    patches = ExitStack()
+    for name, number in (("MOST_DENSE_LOGITS", 0), ("CHUNK_LOGITS", 2 * 4096)):
+        patches.enter_context(mock.patch.object(linear_cross_entropy, name, number))
+    return patches
+
+
+def chunked_peak(config: RunConfig) -> tuple[int, int]:
+    with few_logits():
+        return peak_of_step(config)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_loss_in_chunks_keeps_no_logits(precision: str) -> None:
+    """Never more than predicted, and two thirds of it at least; schedules that split the backward keep them."""
+    model = {**WIDE, "padded_vocab_size": 4096}
+    config = tiny_config(model=model, training={"precision": precision})
+    (dense,) = estimate(config, 1, "cpu")
+    pipeline = tiny_config(model={**model, "num_layers": 4}, parallel={"pp": 2, "schedule": "zero-bubble"})
+    with few_logits():
+        (chunked,) = estimate(config, 1, "cpu")
+        assert chunked.logits == 0 < estimate(pipeline, 2, "cpu")[-1].logits
+    assert dense.logits == 4 * 4096 * 2 * 64
+    assert dense.device_bytes - chunked.device_bytes > dense.logits / 2
+    ((_, measured),) = reused_ranks(chunked_peak, 1, config)
+    assert 0.66 * chunked.device_bytes <= measured <= chunked.device_bytes
 
 
 def test_no_number_is_lost_or_counted_twice() -> None:
