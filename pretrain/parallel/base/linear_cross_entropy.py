@@ -1,11 +1,11 @@
 """The output matrix and the loss in one, for logits too many to keep: of a micro-batch none are.
 
-Dense, 8,192 tokens of a vocabulary of 152k keep a softmax of 5 GB in fp32. Here the forward keeps the input, and the
-log-sum-exp and the target's logit of each row, which it takes from some rows' logits at a time. The backward walks over
-entries of the vocabulary instead, and computes the logits of some entries and all rows again: a fourth product beside
-three. In return the gradient of each entry's weights is one product over all rows, as exact as the dense one (added up
-over parts of the rows in bf16 it would be rounded again with each part, in fp32 it would take twice the memory), nothing
-of the size of the weights waits for the backward, and the loss scale of fp16 is known.
+Dense, 8,192 tokens of a vocabulary of 152k keep a softmax of 5 GB in fp32. Here the forward keeps the input and the
+log-sum-exp of each row, for which it takes some rows' logits at a time. The backward walks over entries of the
+vocabulary instead, and computes the logits of some entries and all rows again: a fourth product beside three. In return
+the gradient of each entry's weights is one product over all rows, as exact as the dense one (added up over parts of the
+rows in bf16 it would be rounded with each part, in fp32 it would take twice the memory), nothing of the size of the
+weights waits for the backward, and the loss scale of fp16 is known.
 
 Ranks that share the vocabulary exchange two numbers a row, once. Zero-bubble schedules leave the gradients of weights
 for later, and keep the dense path.

@@ -131,8 +131,8 @@ class TensorAxis:
         """Sum of -ln p(target) over targets that count, from this rank's logits [B, T, V/t]; the same on every rank.
 
         In fp32 or wider. With `z_loss`, plus that times the square of each row's log-sum-exp, which keeps logits near
-        0 (PaLM; Chowdhery et al. 2022, section 5). Entries of the vocabulary from `vocab_size` on are padding, whose logits become -inf in place:
-        a target there has an infinite loss.
+        0 (PaLM; Chowdhery et al. 2022, section 5). Entries of the vocabulary from `vocab_size` on are padding, whose
+        logits become -inf in place: a target there has an infinite loss.
         """
         first, all_padding = self.mask_padding(logits_BTV, vocab_size)
         function: Any = _CrossEntropy

@@ -272,7 +272,7 @@ def test_a_gpu_waits_for_the_host_only_where_launches_take_longer() -> None:
         return step_seconds(config(micro_batch_size=size), 1, cluster(launch=launch), software)
 
     assert seconds(1, 1e-6).launches == 0
-    few, many = seconds(64, 1e-3), seconds(1, 1e-3)
+    few, many = seconds(8, 1e-3), seconds(1, 1e-3)
     assert many.launches > few.launches >= 0
     assert many.products == pytest.approx(few.products, rel=0.01)
     busy = many.total - many.optimizer - many.launches
