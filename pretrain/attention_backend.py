@@ -87,5 +87,5 @@ def backend_of(config: RunConfig, device: str, item: int) -> Choice:
         model.sequence_length,
         model.head_size,
         has_flash=training.fused_kernels,
-        is_compiled=training.compile,
+        is_compiled=config.compiles_blocks(device == "cuda"),
     )

@@ -191,7 +191,10 @@ class TrainingConfig(Strict):
     rampup: RampupConfig | None = None
     precision: Precision = "fp32"
     loss_scale: LossScaleConfig = LossScaleConfig()
-    compile: bool = False  # each block by torch.compile
+    compile: bool | Literal["auto"] = "auto"  # each block by torch.compile; auto: `RunConfig.compiles_blocks`
+    z_loss: NonNegative = (
+        0.0  # times the mean of (ln Z)^2, added to the loss: keeps logits from drifting (1e-4 in PaLM)
+    )
     fused_kernels: bool = True  # False, to compare: attention writes its scores, AdamW goes tensor by tensor
     device: Literal["auto", "cpu", "cuda"] = "auto"
     seed: Seed = 1234
@@ -261,6 +264,14 @@ class ParallelConfig(Strict):
     def splits_backward(self) -> bool:
         """Whether the gradients of weights are computed apart from those of inputs."""
         return self.pp > 1 and self.schedule_spec.splits_backward
+
+    def zero_over(self, num_shards: int) -> Zero:
+        """What `zero` comes to over that many shards.
+
+        Over one, 2 would cast the weights anew for each micro-batch and keep no less: it is 1. Not where the device's
+        memory is what counts: 3 keeps no copy of the weights there, and with `offload` 2 keeps no whole gradients.
+        """
+        return 1 if self.zero == 2 and num_shards == 1 and not self.offload else self.zero
 
     @model_validator(mode="before")
     @classmethod
@@ -378,7 +389,7 @@ class RunConfig(Strict):
                 f"training.global_batch_size {self.training.global_batch_size} must be a multiple of "
                 f"training.micro_batch_size {self.training.micro_batch_size}"
             )
-        if self.training.compile and self.parallel.splits_backward:
+        if self.training.compile is True and self.parallel.splits_backward:
             whole = [name for name, spec in SCHEDULES.items() if spec.searched_chunks and not spec.splits_backward]
             raise ValueError(
                 f"training.compile: schedule {self.parallel.schedule} leaves gradients of weights for later, "
@@ -386,6 +397,12 @@ class RunConfig(Strict):
             )
         _check_layout(self.model, self.parallel)
         return self
+
+    def compiles_blocks(self, on_gpu: bool) -> bool:
+        """Whether each block goes through torch.compile; "auto": on a GPU, where the schedule allows it."""
+        if self.training.compile == "auto":
+            return on_gpu and not self.parallel.splits_backward
+        return self.training.compile
 
 
 def _known_schedule(name: str) -> str:

@@ -7,14 +7,27 @@ editions of a document differ (fp32 of Blackwell boards) there is no figure.
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import platform
 import re
+import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 from pretrain.config import Precision
 
 if TYPE_CHECKING:
     import torch
+
+
+def compiler_missing(on_gpu: bool) -> str:
+    """What torch.compile lacks here, in words; "" where it can work. Triton compiles its launchers in C."""
+    if on_gpu and not importlib.util.find_spec("triton"):
+        return "torch.compile needs triton, which is not installed"
+    language, variable, compilers = ("C", "CC", ("gcc", "clang")) if on_gpu else ("C++", "CXX", ("g++", "clang++"))
+    if any(compiler and shutil.which(compiler) for compiler in (os.environ.get(variable, ""), *compilers)):
+        return ""
+    return f"torch.compile needs a {language} compiler, and there is no {' or '.join(compilers)}"
 
 
 class Device(NamedTuple):

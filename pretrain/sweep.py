@@ -25,10 +25,8 @@ On a cluster each cell is a job of its own, started with all ranks; `--list` pri
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,7 +41,7 @@ from corpus.engine.executor import available_cpus
 from pretrain.batch_size import local_batches
 from pretrain.config import ParallelConfig, RunConfig, load_config, named_configs, to_json
 from pretrain.console import log_message
-from pretrain.hardware import processor_name
+from pretrain.hardware import compiler_missing, processor_name
 from pretrain.plan import auto, naming
 from pretrain.plan.cost import Prediction, predict
 from pretrain.plan.machines.cluster import load_cluster
@@ -140,7 +138,8 @@ def cells_of(
     """
     places: list[Place] = []
     refused: dict[str, list[str]] = {}
-    missing = compiler_missing(config) if "compiled" in kernels else ""
+    on_gpu = config.training.device != "cpu" and torch.cuda.is_available()
+    missing = compiler_missing(on_gpu) if "compiled" in kernels else ""
     if missing:
         refused[missing] = ["kernels=compiled"]
     able = [kind for kind in kernels if kind != "compiled" or not missing]
@@ -186,16 +185,6 @@ def _configured(config: RunConfig, num_ranks: int, layout: str, kernels: Kernels
     if micro_batch_size < training.micro_batch_size:
         raise UsageError(f"a rank has {samples} samples, fewer than a micro-batch")
     return config
-
-
-def compiler_missing(config: RunConfig) -> str:
-    """What torch.compile lacks here, in words; "" where it can work."""
-    if config.training.device != "cpu" and torch.cuda.is_available():
-        return "" if importlib.util.find_spec("triton") else "torch.compile needs triton, which is not installed"
-    compilers = [os.environ.get("CXX", ""), "g++", "clang++"]
-    if any(compiler and shutil.which(compiler) for compiler in compilers):
-        return ""
-    return "torch.compile needs a C++ compiler, and there is no g++ or clang++"
 
 
 def _measure_here(places: Sequence[Place], grid: Grid, config: RunConfig, args: argparse.Namespace) -> None:

@@ -120,7 +120,7 @@ def load_checkpoint(args: argparse.Namespace) -> Iterator[LoadedCheckpoint]:
 
             timeout = config.training.timeout_minutes
             world = stack.enter_context(mesh.start(config.parallel, args.device, timeout))
-            built = compose.build(config, world)
+            built = compose.build(config, world, fill=False)
             load_weights(folder, built, world)
             model, device = built, world.device
         with nullcontext() if world is None else world.propagate_errors():

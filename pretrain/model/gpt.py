@@ -43,6 +43,7 @@ from pretrain.model.layers import (
     column_parallel,
 )
 from pretrain.model.micro_batch import MicroBatch
+from pretrain.parallel.base.linear_cross_entropy import is_chunked, linear_cross_entropy_sum, linear_losses
 from pretrain.parallel.base.recompute import recompute
 from pretrain.parallel.base.stages import Stage, whole
 from pretrain.parallel.base.tensor import ALONE, TensorAxis
@@ -75,6 +76,7 @@ class GPT(nn.Module):
         learned = config.positions == "learned"
         self.config, self.stage, self.axis = config, stage, axis
         self.is_compiled = False  # whether a training step goes through compiled layers
+        self.z_loss = 0.0  # `training.z_loss`
         self.embedding = VocabParallelEmbedding(vocabulary, width, axis) if stage.is_first else None
         self.position_embedding = (
             PositionEmbedding(config.sequence_length, width, axis) if stage.is_first and learned else None
@@ -105,11 +107,15 @@ class GPT(nn.Module):
         positions_BT: Tensor | None = None,
         branches_BT: Tensor | None = None,
         rows_N: Tensor | None = None,
+        targets_BT: Tensor | None = None,
     ) -> Tensor:
         """From tokens [B, T], or the x [B, T/s, D] of the stage before, to logits [B, T, V], or this stage's x.
 
         With `rows_N`, logits [N, 1, V] of those of the B x T places alone, numbered sample after sample: generation
         asks for the last of each sample, scoring for those that have a target.
+
+        With `targets_BT` no logits but the sum of `cross_entropy_sum`; with `rows_N` too, -ln p(target) [N] of these
+        rows, without a gradient.
 
         With document ids a token sees its own document only. With prefix ends it also sees what lies before its
         prefix's end, to its right too. With branches it sees its own branch and the trunk, branch 0. Positions
@@ -127,7 +133,8 @@ class GPT(nn.Module):
             raise ValueError(f"{num_tokens} tokens, but positions are learned for {self.config.sequence_length}")
         places_T = torch.arange(num_tokens, device=x.device)
         visibility = Visibility(document_ids_BT, prefix_ends_BT, branches_BT)
-        return self._through(x, places_T[None] if positions_BT is None else positions_BT, visibility, rows_N)
+        positions = places_T[None] if positions_BT is None else positions_BT
+        return self._through(x, positions, visibility, rows_N, targets_BT=targets_BT)
 
     def extend(
         self, tokens_BT: Tensor, positions_BT: Tensor, mask: Tensor | Visibility | None, past: Mapping[int, Past]
@@ -145,14 +152,9 @@ class GPT(nn.Module):
     def token_losses(self, batch: MicroBatch) -> Tensor:
         """-ln p(target) [B, T] in fp32 at least, 0 where there is no target; for a model that is whole."""
         rows_N = target_rows(batch.targets)
-        return self.losses_of_rows(self(*batch.inputs, rows_N), batch.targets, rows_N)
-
-    def losses_of_rows(self, logits_N1V: Tensor, targets_BT: Tensor, rows_N: Tensor) -> Tensor:
-        """-ln p(target) [B, T] from the local logits of the rows that have one; without a gradient."""
-        targets_N1 = targets_BT.flatten()[rows_N][:, None]
-        losses_N1 = self.axis.losses(logits_N1V, targets_N1, self.config.vocab_size)
-        losses_BT = torch.zeros(targets_BT.shape, dtype=losses_N1.dtype, device=losses_N1.device)
-        losses_BT.view(-1)[rows_N] = losses_N1[:, 0]
+        losses_N = self(*batch.inputs, rows_N, targets_BT=batch.targets)
+        losses_BT = torch.zeros(batch.targets.shape, dtype=losses_N.dtype, device=losses_N.device)
+        losses_BT.view(-1)[rows_N] = losses_N
         return losses_BT
 
     def _through(
@@ -162,6 +164,7 @@ class GPT(nn.Module):
         mask: Tensor | Visibility | None,
         rows_N: Tensor | None,
         past: Mapping[int, Past] | None = None,
+        targets_BT: Tensor | None = None,
     ) -> Tensor:
         """Through what this stage has, with each layer's past, and one back-end of attention for all of them."""
         if self.embedding is not None:
@@ -177,6 +180,8 @@ class GPT(nn.Module):
             x = layer(x, angles, attend, None if past is None else past[int(index)])
         if self.final_norm is not None:
             x = self.final_norm(x)
+        if self.head is not None and targets_BT is not None:
+            return self._loss(self.head, x, targets_BT, rows_N)
         if self.head is not None:
             x = (
                 self.head(x)
@@ -188,7 +193,17 @@ class GPT(nn.Module):
 
     def cross_entropy_sum(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
         """Sum of -ln p(target) over targets that count, of the logits of all tensor-parallel ranks; fp32 at least."""
-        return self.axis.cross_entropy_sum(logits_BTV, targets_BT, self.config.vocab_size)
+        return self.axis.cross_entropy_sum(logits_BTV, targets_BT, self.config.vocab_size, self.z_loss)
+
+    def _loss(self, head: ColumnParallelLinear, x_BTD: Tensor, targets_BT: Tensor, rows_N: Tensor | None) -> Tensor:
+        """The sum of the loss, in chunks where a micro-batch has too many logits; or the losses of some rows."""
+        weight_VD, entries = self.axis.weight(head), self.config.vocab_size or self.config.padded_vocab_size
+        if rows_N is not None:
+            x_ND = self.axis.all_gather(x_BTD)().flatten(0, 1)[rows_N]
+            return linear_losses(x_ND, weight_VD, targets_BT.flatten()[rows_N], entries, self.axis)
+        if is_chunked(targets_BT.numel(), len(weight_VD), head.deferred is not None):
+            return linear_cross_entropy_sum(x_BTD, weight_VD, targets_BT, entries, self.z_loss, self.axis)
+        return self.cross_entropy_sum(head(x_BTD), targets_BT)
 
 
 class Block(nn.Module):

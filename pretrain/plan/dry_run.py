@@ -90,7 +90,7 @@ def dry_run(config: RunConfig, world_size: int, device: str | None = None) -> di
         "world_size": world_size,
         "mesh": mesh,
         "schedule": parallel.schedule,
-        "zero": parallel.zero,
+        "zero": parallel.zero_over(mesh["dp_shard"]),
         "recompute": parallel.recompute,
         "precision": training.precision,
         "parameters": numbers,

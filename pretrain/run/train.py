@@ -28,6 +28,7 @@ from pretrain.monitor.profile import Profiler
 from pretrain.parallel.base import mesh
 from pretrain.parallel.base.mesh import World
 from pretrain.parallel.base.params import num_parameters
+from pretrain.parallel.engine import compose
 from pretrain.run.datasets import Corpora, open_datasets
 from pretrain.run.evaluation import evaluate_run, final_evaluation
 from pretrain.run.incidents import Incidents
@@ -103,7 +104,7 @@ def _begin(
             done = State() if newest is None else checkpoint.read_state(newest)
             corpora = open_datasets(config, data, tokenizer_path, done.step, done.num_samples, folders)
             config = with_vocab_size(config, corpora.tokenizer.vocab_size)
-        run = new_run(config, world, corpora.loader, corpora.order)
+        run = new_run(config, world, corpora.loader, corpora.order, fill=newest is None)
         if newest is None:
             return run, corpora, None
         run.state = checkpoint.load(newest, run.model, run.optimizer, config, corpora.identity, world)
@@ -253,6 +254,9 @@ def _layout(run: Run) -> str:
     world, parallel = run.world, run.config.parallel
     lengths = {"tp": world.tp_size, "pp": world.pp_size, "dp": world.dp_size}
     words = [" x ".join(f"{axis} {length}" for axis, length in lengths.items() if length > 1)]
-    words += [parallel.schedule if parallel.pp > 1 else "", f"zero {parallel.zero}"]
+    zero = parallel.zero_over(world.mesh["dp_shard"].size())
+    as_other = f" as {zero}: one rank shards" if zero != parallel.zero else ""
+    words += [parallel.schedule if parallel.pp > 1 else "", f"zero {parallel.zero}{as_other}"]
     words += ["" if parallel.recompute == "none" else f"recompute {parallel.recompute}"]
+    words += ["compiled blocks" if compose.compiles_blocks(run.config, world) else ""]
     return ", ".join(word for word in words if word)

@@ -97,14 +97,14 @@ class Run:
         return self.state.orders[-1]
 
 
-def new_run(config: RunConfig, world: World, loader: Loader, order: Order) -> Run:
-    """A model with its first weights, laid out over the ranks, and its optimizer.
+def new_run(config: RunConfig, world: World, loader: Loader, order: Order, fill: bool = True) -> Run:
+    """A model with its first weights (or, without `fill`, any), laid out over the ranks, and its optimizer.
 
     Raises:
         UsageError: a batch of the run does not divide over the ranks.
     """
     check_batch_sizes(config.training, world.dp_size)
-    model = compose.build(config, world)
+    model = compose.build(config, world, fill)
     fused = config.training.fused_kernels
     optimizer = new_optimizer(model.parameters, model.copies, config.model, config.optimizer, fused)
     create_state(optimizer)

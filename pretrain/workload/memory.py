@@ -3,10 +3,10 @@
 | part | bytes of a number | of which numbers (ZeRO: Rajbhandari et al. 2020, section 3) |
 |---|---|---|
 | weights, gradients, optimizer | 4, 4, 8 (fp64 twice) | a shard of its stages: 16 bytes each where nothing is shared |
-| unreduced gradients | 4 | zero 1 with several micro-batches: all of its stages; else of what a backward is at |
+| unreduced gradients | 4 | zero 1 with several micro-batches: of its stages what is not in the shard; else none |
 | gathered weights | 2 or 4 | zero 1 and 2: its stages; zero 3: what lies outside of the blocks, and two blocks |
 | activations | 2 or 4 | `workload.activations`, of as many micro-batches as the schedule's own lists hold at once |
-| logits | 4 | the softmax that the loss keeps, in fp32; on the last stage |
+| logits | 4 | the softmax that the loss keeps, in fp32; on the last stage; none of a loss in chunks |
 | working memory | | the largest of what the moments of a step need in passing |
 
 With `offload` the first row lies in host memory; with a GPU in pinned blocks, which torch rounds up to powers of two
@@ -29,6 +29,7 @@ from typing import Literal, NamedTuple
 from pretrain.attention_backend import backend_of
 from pretrain.batch_size import local_batches
 from pretrain.config import ModelConfig, Precision, RunConfig, ScheduleKind
+from pretrain.parallel.base import linear_cross_entropy
 from pretrain.parallel.base.mesh import layout
 from pretrain.parallel.base.stages import Stage
 from pretrain.schedules import SCHEDULES
@@ -195,6 +196,7 @@ class _Run:
         self.config, self.parallel, self.device = config, parallel, device
         _, self.replicas, self.shards, _ = layout(parallel, world_size)
         data_ranks = self.replicas * self.shards
+        self.zero = parallel.zero_over(self.shards)
         self.item = ITEM_BYTES[training.precision]
         self.wide = max(4, self.item)
         is_low = training.precision in ("bf16", "fp16")
@@ -208,6 +210,12 @@ class _Run:
         kind = (parallel.tp, parallel.sequence_parallel, parallel.recompute)
         backend = backend_of(config, device, self.item).backend
         self.kept = activations_of(config.model, *kind, self.item, backend, device == "cpu")
+        self.loss_in_chunks = 0  # bytes that pass
+        entries, hidden = config.model.padded_vocab_size // parallel.tp, config.model.hidden_size
+        if linear_cross_entropy.is_chunked(self.tokens, entries, self.is_split):
+            self.kept = self.kept._replace(logits=0, logits_in_passing=0)
+            numbers = linear_cross_entropy.CHUNK_LOGITS + self.tokens * hidden  # of a chunk; of the gradient of x
+            self.loss_in_chunks = (self.wide + 2 * self.item) * numbers + self.item * entries * hidden
         self.block = self.group("layer")
         self.places: dict[tuple[object, ...], _Place] = {}
 
@@ -232,6 +240,7 @@ class _Place:
         self.num_layers = sum(len(stage.layers) for stage in stages)
         self.outside = [run.group(*rooms_outside(run.config.model, stage.is_first, stage.is_last)) for stage in stages]
         self.whole = self.num_layers * run.block.whole + sum(group.whole for group in self.outside)
+        self.shard = self.num_layers * run.block.shard + sum(group.shard for group in self.outside)
         self.kept = [self._kept_of(stage) for stage in stages]
         self.logits = [run.tokens * run.kept.logits if stage.is_last else 0 for stage in stages]
         self.empty = self._empty()
@@ -256,7 +265,7 @@ class _Place:
         """Before the first micro-batch."""
         run = self.run
         groups = [(1, group) for group in self.outside] + [(self.num_layers, run.block)]
-        weights = run.wide * sum(times * group.shard for times, group in groups)
+        weights = run.wide * self.shard
         num_tensors = sum(times * len(group.shards) for times, group in groups)
         optimizer = 2 * weights + num_tensors * STEP_BYTES
         offload, is_gpu = run.parallel.offload, run.device == "cuda"
@@ -296,16 +305,19 @@ class _Place:
         return run.tokens * max(token, deferred if run.is_split else 0)
 
     def _unreduced(self) -> int:
-        """Whole gradients that one micro-batch leaves to the next."""
+        """Whole gradients that one micro-batch leaves to the next, beyond what they are reduced to, which replaces
+        them."""
         run = self.run
-        keeps = run.is_wrapped and run.parallel.zero == 1 and run.num_micro_batches > 1
-        return run.wide * self.whole if keeps else 0
+        if not (run.is_wrapped and run.zero == 1 and run.num_micro_batches > 1):
+            return 0
+        replaced = 0 if run.parallel.offload and run.device == "cuda" else self.shard
+        return run.wide * (self.whole - replaced)
 
     def _gathered(self) -> int:
         run = self.run
         if not run.is_wrapped:
             return 0
-        if run.parallel.zero < 3:
+        if run.zero < 3:
             return run.item * self.whole
         outside = sum(group.whole for group in self.outside)
         return run.item * (outside + 2 * run.block.whole)  # one in use, and the next one on its way
@@ -316,7 +328,7 @@ class _Place:
         run, kept, tokens, block = self.run, self.run.kept, self.run.tokens, self.run.block.whole
         outside = max(group.whole for group in self.outside)
         is_last = any(stage.is_last for stage in self.stages)
-        at_logits = tokens * kept.logits_in_passing if is_last else 0
+        at_logits = tokens * kept.logits_in_passing + run.loss_in_chunks if is_last else 0
         gathering = 2 * run.item * block if run.shards > 1 else 0
         in_block = tokens * kept.block_in_backward
         if not run.is_wrapped:

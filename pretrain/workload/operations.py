@@ -17,6 +17,7 @@ between products.
 | cutting q, k and v out of their product | views | 11 e T (a + 2 k): three gradients of the whole, mostly zeros |
 | SwiGLU | 5 e T f | 9 e T f, and 3 e T h where the gradients of its two inputs meet |
 | loss | (3 e + 2 w) T V | (w + e) T V |
+| loss in chunks (`linear_cross_entropy`) | (3 e + 2 w) T V | (2 e + 4 w) T V, and the product of the logits again |
 
 torch.compile fuses what lies between products into one kernel, which reads its inputs and writes its result. On the CPU
 RMSNorm is no fused kernel, and its parts work in fp32.
@@ -66,6 +67,7 @@ class Shape(NamedTuple):
     backend: Backend = "causal"  # of attention
     is_compiled: bool = False
     on_cpu: bool = False
+    loss_in_chunks: bool = False
 
     @property
     def between(self) -> float:
@@ -109,6 +111,9 @@ def head(shape: Shape) -> Work:
     loss = Operation("loss", bytes=(3 * shape.item + 2 * shape.wide) * numbers, kernels=20)
     back = Operation("loss backward", bytes=(shape.wide + shape.item) * numbers, kernels=8)
     norm, norm_back = _norm(shape)
+    if shape.loss_in_chunks:
+        back = Operation("loss backward", bytes=(2 * shape.item + 4 * shape.wide) * numbers, kernels=10)
+        return Work((norm, logits, loss), (logits, back, gradient, norm_back), (of_weight,))
     return Work((norm, logits, loss), (back, gradient, norm_back), (of_weight,))
 
 

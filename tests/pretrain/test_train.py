@@ -26,6 +26,7 @@ from pretrain.checkpoint import saving
 from pretrain.checkpoint.shards import write_shard
 from pretrain.config import RunConfig, load_config, to_json
 from pretrain.corpora import order_from
+from pretrain.parallel.engine import compose
 from pretrain.run import evaluation, train
 from pretrain.training import step
 from pretrain.training.optim import GradNorms
@@ -280,7 +281,7 @@ def test_a_run_on_tensor_and_pipeline_ranks_stops_and_goes_on(data: Path, whole:
     config = run_config(parallel={"tp": 2, "pp": 2})
     assert len(set(reused_ranks(stopped_train, 4, config, data, tmp_path, 3))) == 1
     said, *silent = reused_ranks(told, 4, config, data, tmp_path)
-    assert "4 x cpu, fp32, tp 2 x pp 2, 1f1b, zero 2; " in said[0]
+    assert "4 x cpu, fp32, tp 2 x pp 2, 1f1b, zero 2 as 1: one rank shards; " in said[0]
     assert said[1].startswith("resuming from ") and said[1].endswith("(step 2)")
     assert silent == [[], [], []]
     assert losses(tmp_path) == pytest.approx(losses(whole), rel=1e-3)
@@ -345,10 +346,18 @@ def skipped_and_stopped(config: RunConfig, data: Path, out: Path) -> None:
         train_here(config, data, out)
 
 
+def resumed(config: RunConfig, data: Path, out: Path) -> None:
+    """Without first weights, which the checkpoint's would replace."""
+    with mock.patch.object(compose, "init_parameters", side_effect=AssertionError):
+        train_here(config, data, out)
+
+
 def test_a_checkpoint_before_the_first_good_step_is_resumed(data: Path, tmp_path: Path) -> None:
+    """With any choice of `training.compile`, and of `parallel.zero`."""
     reused_ranks(skipped_and_stopped, 1, run_config(), data, tmp_path)
     assert [folder.name for folder in checkpoint.committed_checkpoints(tmp_path)] == ["step-00000001"]
-    reused_ranks(train_here, 1, run_config(), data, tmp_path)
+    training = {"num_steps": NUM_STEPS, "compile": False}
+    reused_ranks(resumed, 1, run_config(training=training, parallel={"zero": 1}), data, tmp_path)
     assert list(recorded(tmp_path)) == list(range(1, NUM_STEPS + 1))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from tests.pretrain.ranks import reused_ranks
 from tools.bench.pretrain import gpu
@@ -60,6 +61,14 @@ def test_parity_on_the_same_device_is_exact(quick: None) -> None:
 def test_a_difference_beyond_the_limit_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "row", lambda *_, **__: {"device": "H100", "off": [2e-5, 0.0]})
     assert [row[-1] for row in rows(section("parity"))] == ["**no**", "**no**", "yes"]
+
+
+def test_the_loss_in_chunks_stands_beside_others(quick: None) -> None:
+    found = rows(section("loss"))
+    names = [row[0] for row in found]
+    assert names == [f"1,000 entries: {kind}" for kind in ("dense", "in chunks", "F.linear_cross_entropy")]
+    for _, milliseconds, gib in found if hasattr(F, "linear_cross_entropy") else found[:2]:
+        assert float(milliseconds.replace(",", "")) > 0 and float(gib) >= 0
 
 
 def test_speed_has_ours_beside_the_plain_loop(quick: None) -> None:

@@ -187,6 +187,13 @@ def use_one_gloo_worker() -> None:
     gloo.__init__ = create_with_one_worker
 
 
+def use_expandable_segments() -> None:
+    """Let blocks of the GPU's memory grow where they lie, so that sizes that change leave no holes; to be called before
+    CUDA is initialised. What the environment says stands."""
+    if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the older name, which torch reads first
+        os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+
+
 @contextmanager
 def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks: Path | None = None) -> Iterator[World]:
     """Join the run that torchrun or `--nproc` started (or a run of one), and leave it at the end.
@@ -239,7 +246,11 @@ def start(parallel: ParallelConfig, device: str, timeout_minutes: float, stacks:
 
 
 def _meet(backend: str, timeout: datetime.timedelta) -> None:
-    """Form the group of all ranks where the environment says they meet; without an environment, a group of one."""
+    """Form the group of all ranks where the environment says they meet; without an environment, a group of one.
+
+    It is bound to no device (`device_id`): torch would split the mesh's groups off from it, their gloo ones with two
+    workers each (`use_one_gloo_worker`), and one GPU alone would hold a communicator for each axis.
+    """
     use_one_gloo_worker()
     if "RANK" not in os.environ:
         store = dist.HashStore()  # type: ignore[attr-defined]
@@ -340,6 +351,7 @@ def choose_device(name: str) -> torch.device:
         raise UsageError("training.device is cuda, but torch sees no GPU here. Use --set training.device=cpu")
     if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
+    use_expandable_segments()
     number, local_rank = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", "0"))
     local_size = max(local_rank + 1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))  # so that all of them say so
     if 1 < number < local_size:

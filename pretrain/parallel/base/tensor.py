@@ -125,23 +125,20 @@ class TensorAxis:
         x_BTD = F.embedding(rows_BT.masked_fill(elsewhere_BT, 0), weight_VD)
         return self.reduce_scatter(x_BTD.masked_fill(elsewhere_BT[..., None], 0))
 
-    def cross_entropy_sum(self, logits_BTV: Tensor, targets_BT: Tensor, vocab_size: int | None = None) -> Tensor:
+    def cross_entropy_sum(
+        self, logits_BTV: Tensor, targets_BT: Tensor, vocab_size: int | None = None, z_loss: float = 0.0
+    ) -> Tensor:
         """Sum of -ln p(target) over targets that count, from this rank's logits [B, T, V/t]; the same on every rank.
 
-        In fp32 or wider. Entries of the vocabulary from `vocab_size` on are padding, whose logits become -inf in place:
-        a target there has an infinite loss.
+        In fp32 or wider. With `z_loss`, plus that times the square of each row's log-sum-exp, which keeps logits near
+        0 (PaLM; Chowdhery et al. 2022, section 5). Entries of the vocabulary from `vocab_size` on are padding, whose
+        logits become -inf in place: a target there has an infinite loss.
         """
         first, all_padding = self.mask_padding(logits_BTV, vocab_size)
         function: Any = _CrossEntropy
-        total: Tensor = function.apply(logits_BTV.flatten(0, 1), targets_BT.flatten(), first, all_padding, self)
+        logits_NV = logits_BTV.flatten(0, 1)
+        total: Tensor = function.apply(logits_NV, targets_BT.flatten(), first, all_padding, z_loss, self)
         return total
-
-    @torch.no_grad()
-    def losses(self, logits_BTV: Tensor, targets_BT: Tensor, vocab_size: int | None = None) -> Tensor:
-        """The addends [B, T] of `cross_entropy_sum`, without a gradient."""
-        first, all_padding = self.mask_padding(logits_BTV, vocab_size)
-        parts = _losses(logits_BTV.flatten(0, 1), targets_BT.flatten(), first, all_padding, self)
-        return parts.losses_N.view(targets_BT.shape)
 
     @torch.no_grad()  # the gradient of padding is zero without a word to autograd, which would copy all logits
     def mask_padding(self, logits_BTV: Tensor, vocab_size: int | None) -> tuple[int, bool]:
@@ -231,17 +228,17 @@ class _Collect(torch.autograd.Function):
         return ctx.axis.all_gather(gradient_BTD)(), None
 
 
-class _Losses(NamedTuple):
-    """What N rows of logits cost, and what their gradient is made of."""
+class PartLosses(NamedTuple):
+    """What this rank's part of N rows of logits says of their losses, and what their gradient is made of."""
 
-    losses_N: Tensor
-    p_NV: Tensor  # the softmax of this rank's part
-    weights_N: Tensor  # which share of the whole it is; 0 where no target counts
-    rows_N1: Tensor  # the target as an entry of this part; 0 where it is none
+    p_NV: Tensor  # the softmax of the part
+    lse_N: Tensor  # its log-sum-exp
+    target_logits_N: Tensor  # -inf where the target is no entry of the part
+    rows_N1: Tensor  # the target as an entry of the part; 0 where it is none
     own_N: Tensor  # whether it is one
 
 
-def _losses(logits_NV: Tensor, targets_N: Tensor, first: int, all_padding: bool, axis: TensorAxis) -> _Losses:
+def part_losses(logits_NV: Tensor, targets_N: Tensor, first: int, all_padding: bool) -> PartLosses:
     """-ln p(target) = ln sum exp(logits) - the target's logit, where ranks hold parts of each row of logits.
 
     Each rank softmaxes its part, which is one fused kernel, and the log-sum-exps of all parts say what each part
@@ -252,36 +249,51 @@ def _losses(logits_NV: Tensor, targets_N: Tensor, first: int, all_padding: bool,
     if all_padding:  # -inf alone has no softmax; with these the part weighs nothing
         p_NV = torch.ones_like(p_NV)
     # the largest entry's softmax is 1 / sum exp(logits - the largest)
-    part_lse_N = lse_N = logits_NV.amax(-1).to(dtype) - p_NV.amax(-1).log()
+    lse_N = logits_NV.amax(-1).to(dtype) - p_NV.amax(-1).log()
     rows_N = targets_N - first
     own_N = (rows_N >= 0) & (rows_N < logits_NV.shape[1])  # a target that does not count is nobody's
     rows_N1 = rows_N.masked_fill(~own_N, 0)[:, None]
     target_logits_N = logits_NV.gather(1, rows_N1)[:, 0].to(dtype).masked_fill(~own_N, -torch.inf)
-    if axis.group is not None:
-        numbers = _all_gather(torch.stack((lse_N, target_logits_N)), axis)
-        lse_N, target_logits_N = numbers[:, 0].logsumexp(0), numbers[:, 1].amax(0)
-    counts_N = targets_N != IGNORED_TARGET
-    weights_N = (part_lse_N - lse_N).exp().masked_fill(~counts_N, 0)
-    return _Losses((lse_N - target_logits_N).masked_fill(~counts_N, 0), p_NV, weights_N, rows_N1, own_N)
+    return PartLosses(p_NV, lse_N, target_logits_N, rows_N1, own_N)
+
+
+def reduce_losses(numbers_2N: Tensor, axis: TensorAxis) -> tuple[Tensor, Tensor]:
+    """Log-sum-exps [N] and the target's logits [N], of the parts of all ranks."""
+    if axis.group is None:
+        return numbers_2N[0], numbers_2N[1]
+    numbers = _all_gather(numbers_2N, axis)
+    return numbers[:, 0].logsumexp(0), numbers[:, 1].amax(0)
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """The sum of `_losses`. Kept for the backward: the part's softmax, as large as the local logits, in fp32 at
-    least."""
+    """The sum of losses. Kept for the backward: the part's softmax, as large as the local logits, in fp32 at least."""
 
     @staticmethod
     def forward(
-        ctx: Any, logits_NV: Tensor, targets_N: Tensor, first: int, all_padding: bool, axis: TensorAxis
+        ctx: Any,
+        logits_NV: Tensor,
+        targets_N: Tensor,
+        first: int,
+        all_padding: bool,
+        z_loss: float,
+        axis: TensorAxis,
     ) -> Tensor:
-        losses_N, *kept = _losses(logits_NV, targets_N, first, all_padding, axis)
-        ctx.save_for_backward(*kept)
+        part = part_losses(logits_NV, targets_N, first, all_padding)
+        lse_N, target_logits_N = reduce_losses(torch.stack((part.lse_N, part.target_logits_N)), axis)
+        ignored_N = targets_N == IGNORED_TARGET
+        weights_N = (part.lse_N - lse_N).exp()  # which share of the whole the part is
+        losses_N = lse_N - target_logits_N
+        if z_loss:
+            losses_N = losses_N + z_loss * lse_N.square()
+            weights_N = weights_N * (1 + 2 * z_loss * lse_N)
+        ctx.save_for_backward(part.p_NV, weights_N.masked_fill(ignored_N, 0), part.rows_N1, part.own_N)
         ctx.dtype = logits_NV.dtype
-        return losses_N.sum()
+        return losses_N.masked_fill(ignored_N, 0).sum()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         p_NV, weights_N, rows_N1, own_N = ctx.saved_tensors
         weights_N1 = (weights_N * gradient)[:, None]
         gradient_NV = torch.mul(p_NV, weights_N1, out=torch.empty_like(p_NV, dtype=ctx.dtype))
         at_targets_N1 = p_NV.gather(1, rows_N1) * weights_N1 - own_N[:, None] * gradient
-        return gradient_NV.scatter_(1, rows_N1, at_targets_N1.to(ctx.dtype)), None, None, None, None
+        return gradient_NV.scatter_(1, rows_N1, at_targets_N1.to(ctx.dtype)), None, None, None, None, None

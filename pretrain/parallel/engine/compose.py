@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from pretrain.config import RunConfig
+from pretrain.hardware import compiler_missing
 from pretrain.model import GPT
 from pretrain.model.gpt import Block
 from pretrain.model.micro_batch import MicroBatch
@@ -83,8 +84,11 @@ class ParallelModel:
                 dist.all_reduce(held[0], group=self.tie_group)
 
 
-def build(config: RunConfig, world: World) -> ParallelModel:
-    """This rank's part of a model, with its first weights: bit for bit the same on any layout."""
+def build(config: RunConfig, world: World, fill: bool = True) -> ParallelModel:
+    """This rank's part of a model, with its first weights: bit for bit the same on any layout.
+
+    `fill`: False leaves all weights as memory has them, to be read from a checkpoint.
+    """
     model, parallel, precision = config.model, config.parallel, config.training.precision
     _choose_attention(config.training.fused_kernels)
     axis = TensorAxis.of(world.mesh["tp"], parallel.sequence_parallel, world.phases)
@@ -101,7 +105,7 @@ def build(config: RunConfig, world: World) -> ParallelModel:
         if model.tied and part.stage.is_last and not part.stage.is_first:
             copies[EMBEDDING] = named.pop("head.weight")
         parameters |= named
-    for storage in (parameters, copies):
+    for storage in (parameters, copies) if fill else ():
         init_parameters(storage, model, config.training.seed)
     pipeline = Pipeline(parts, world, parallel, model, precision)
     return ParallelModel(parts, parameters, copies, _tie_group(world, ranks[0], ranks[-1], model.tied), pipeline)
@@ -112,16 +116,24 @@ def _part(config: RunConfig, stage: Stage, axis: TensorAxis, world: World) -> GP
     parallel, precision = config.parallel, config.training.precision
     with torch.device("meta"):
         part = GPT(config.model, stage, axis, parallel.recompute, parallel.recompute_every)
+    part.z_loss = config.training.z_loss
     if precision == "fp64":
         part.double()
     if axis.size > 1:
         distribute(part, part_specs(config.model), world.mesh["tp"], axis.sequence_parallel)
-    if config.training.compile:
+    if compiles_blocks(config, world):
         _compile_blocks(part)
-    fsdp.shard(part, world, parallel.zero, precision, parallel.offload, always=axis.size > 1)
+    zero = parallel.zero_over(world.mesh["dp_shard"].size())
+    fsdp.shard(part, world, zero, precision, parallel.offload, always=axis.size > 1)
     part.to_empty(device="cpu" if parallel.offload else world.device)
     part.tie()
     return part
+
+
+def compiles_blocks(config: RunConfig, world: World) -> bool:
+    """Whether each block goes through torch.compile here: "auto" asks for no compiler that is not there."""
+    on_gpu = world.device.type == "cuda"
+    return config.compiles_blocks(on_gpu) and (config.training.compile is True or not compiler_missing(on_gpu))
 
 
 def _compile_blocks(part: GPT) -> None:

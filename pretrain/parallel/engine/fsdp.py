@@ -6,9 +6,10 @@
 | 2 | stay whole | every micro-batch | once a micro-batch | once: they stay whole until the stage's last backward |
 | 3 | sharded again after each block | every micro-batch | twice a micro-batch | the same |
 
-Optimizer state is sharded in all three. What is not in a block (embeddings, final norm, head) is gathered once a
-micro-batch with zero 3 too: used last in the forward, it is used first in the backward; in a pipeline a backward that
-lies between the two gives it up, and it is gathered again.
+Optimizer state is sharded in all three. Where one rank shards, 2 is carried out as 1 (`ParallelConfig.zero_over`). What
+is not in a block (embeddings, final norm, head) is gathered once a micro-batch with zero 3 too: used last in the
+forward, it is used first in the backward; in a pipeline a backward that lies between the two gives it up, and it is
+gathered again.
 
 In a pipeline FSDP2's own order would let the exchanges of its stages follow one another: it gathers in a part's first
 forward, behind the arrival of its input, and ends the last backward, whose result the stage before waits for, when all
@@ -76,9 +77,9 @@ def shard(
         fully_shard(module, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy, offload_policy=where)
     for module in modules:
         assert isinstance(module, FSDPModule)
-        module.set_gradient_divide_factor(1.0)
         module.set_force_sum_reduction_for_comms(True)  # gloo has no scaled sum
-        if world.dp_size > 1:
+        if world.dp_size > 1:  # alone there is no mean to undo, and FSDP2 would copy all gradients to divide them by 1
+            module.set_gradient_divide_factor(1.0)
             _count_communication(module, world.phases)
 
 

@@ -59,6 +59,7 @@ class Pipeline:
         self._parts = parts
         self._world = world
         self._parallel = parallel
+        self._zero = parallel.zero_over(world.mesh["dp_shard"].size())
         self._num_stages = parallel.num_stages
         self._channels = Channels(stage_ranks(parallel.schedule, parallel.pp, parallel.chunks), world)
         self._model = model
@@ -103,12 +104,11 @@ class Pipeline:
         The length of the samples must divide over the ranks that share the tokens.
         """
         rows_N = target_rows(batch.targets)
-        logits = self._forward_all(batch, rows_N)
-        if logits is None:
-            dtype = torch.promote_types(self._dtype, torch.float32)
-            losses_BT = torch.empty(batch.targets.shape, dtype=dtype, device=self._world.device)
-        else:
-            losses_BT = self._parts[self._num_stages - 1].losses_of_rows(logits, batch.targets, rows_N)
+        losses_N = self._forward_all(batch, rows_N, batch.targets)
+        dtype = torch.promote_types(self._dtype, torch.float32)
+        losses_BT = torch.zeros(batch.targets.shape, dtype=dtype, device=self._world.device)
+        if losses_N is not None:
+            losses_BT.view(-1)[rows_N] = losses_N
         return self._from_last(losses_BT)
 
     @torch.no_grad()
@@ -163,22 +163,23 @@ class Pipeline:
             self._channels.send(outgoing, y, taken_at=plan.taken_at[outgoing])
         if _reduces_after_sending(step, action):
             with self.phases("backward"):
-                fsdp.reduce_deferred(self._parts[action.stage], self._parallel.zero, is_last=True)
+                fsdp.reduce_deferred(self._parts[action.stage], self._zero, is_last=True)
 
     def _gather(self) -> None:
         """Begin to gather the weights of this rank's parts, in the order in which their forwards begin."""
         if self._parallel.pp > 1:
             for stage in sorted(self._parts):
-                fsdp.begin_to_gather(self._parts[stage], self._parallel.zero)
+                fsdp.begin_to_gather(self._parts[stage], self._zero)
 
     def _forward(self, step: _Step, action: Action, x: Tensor | None) -> Tensor:
         """From the stage before's output to this one's, or to the loss."""
         part, batch = self._parts[action.stage], step.micro_batches[action.micro_batch]
         if x is not None:
             x = x.detach().requires_grad_()  # the leaf whose gradient the stage before waits for
-        y: Tensor = part(batch.tokens if x is None else x, *batch.marks)
-        if action.stage == self._num_stages - 1:
-            y = part.cross_entropy_sum(y, batch.targets) / step.num_tokens
+        is_last = action.stage == self._num_stages - 1
+        y: Tensor = part(batch.tokens if x is None else x, *batch.marks, targets_BT=batch.targets if is_last else None)
+        if is_last:
+            y = y / step.num_tokens
             step.losses[action.micro_batch] = y.detach()
             y = y * step.loss_scale
         step.held[action.stage, action.micro_batch] = _Held(x, get_gradient_edge(y))
@@ -189,10 +190,10 @@ class Pipeline:
         part = self._parts[action.stage]
         held = step.held.pop((action.stage, action.micro_batch))
         if action.kind == "I":
-            fsdp.before_backward_of_inputs(part, self._parallel.zero)
+            fsdp.before_backward_of_inputs(part, self._zero)
         else:
             is_last = action == step.plan.last[action.stage] and not _reduces_after_sending(step, action)
-            fsdp.before_backward(part, self._parallel.zero, is_last, pipelined=self._parallel.pp > 1)
+            fsdp.before_backward(part, self._zero, is_last, pipelined=self._parallel.pp > 1)
         torch.autograd.backward(held.output, gradient)
         if action.kind == "I":
             left = self._left[action.stage]
@@ -204,10 +205,11 @@ class Pipeline:
         """Add the gradients of weights that this backward's first half has left."""
         weight_gradients.accumulate_weight_gradients(step.left.pop((action.stage, action.micro_batch)))
         is_last = action == step.plan.last[action.stage]
-        fsdp.reduce_deferred(self._parts[action.stage], self._parallel.zero, is_last)
+        fsdp.reduce_deferred(self._parts[action.stage], self._zero, is_last)
 
-    def _forward_all(self, batch: MicroBatch, rows_N: Tensor) -> Tensor | None:
-        """The local logits [N, 1, V/t] of a forward through all stages, on the rank of the last stage."""
+    def _forward_all(self, batch: MicroBatch, rows_N: Tensor, targets_BT: Tensor | None = None) -> Tensor | None:
+        """The local logits [N, 1, V/t] of a forward through all stages, or, with targets, the losses [N] of the rows,
+        on the rank of the last stage."""
         y: Tensor | None = None
         try:
             for stage in sorted(self._parts):
@@ -220,7 +222,7 @@ class Pipeline:
                 if incoming is not None:
                     self._expect(incoming, [batch])
                     x = self._channels.take(incoming, sent_at=stage - 1)
-                y = self._parts[stage](x, *batch.marks, rows_N)
+                y = self._parts[stage](x, *batch.marks, rows_N, targets_BT=targets_BT)
                 if outgoing is not None:
                     self._channels.send(outgoing, y, taken_at=stage + 1)
             self._channels.finish()

@@ -226,7 +226,7 @@ class Space:
         tried = spec.searched_chunks or ((spec.fewest_chunks,) if chosen.schedule is not None else ())
         if not tried or not _allowed(schedule, chosen.schedule):
             return []
-        if spec.splits_backward and (not self.is_ours or self.config.training.compile):
+        if spec.splits_backward and (not self.is_ours or self.config.training.compile is True):
             return []
         if spec.fewest_chunks > 1 and not self.is_ours and self.micro_batches(shape) % shape.pp:
             return []

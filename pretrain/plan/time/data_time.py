@@ -94,7 +94,7 @@ class DataTime:
         self.wide = max(4, machine.item)
         is_low = machine.item < self.wide
         self.is_wrapped = self.num_ranks > 1 or is_low or parallel.offload or parallel.tp > 1  # as `fsdp.shard` decides
-        self.zero = parallel.zero
+        self.zero = parallel.zero_over(self.shards)
         self.is_pipeline = parallel.pp > 1
         self.gathers_each_forward = self.zero == 3 or (self.zero == 2 and not self.is_pipeline)
         self.offloads = parallel.offload and not machine.on_cpu

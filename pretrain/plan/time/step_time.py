@@ -8,6 +8,7 @@ from functools import cached_property
 from pretrain.attention_backend import backend_of
 from pretrain.batch_size import local_batches
 from pretrain.config import RunConfig
+from pretrain.parallel.base.linear_cross_entropy import is_chunked
 from pretrain.parallel.base.mesh import layout
 from pretrain.plan.machines.cluster import Cluster
 from pretrain.plan.machines.collectives import Group
@@ -64,16 +65,19 @@ class StepTime:
         samples, self.micro_batch_size = local_batches(training, training.global_batch_size, ranks)
         self.micro_batches = samples // self.micro_batch_size
         self.machine = machine_of(cluster, software, training.precision, devices)
+        tokens, entries = self.micro_batch_size * self.model.sequence_length, self.model.padded_vocab_size // self.tp
+        is_ours = software.operations == "ours"
         self.shape = Shape(
             model=self.model,
-            tokens=self.micro_batch_size * self.model.sequence_length,
+            tokens=tokens,
             tensor=self.tp,
             token_ranks=self.tp if parallel.sequence_parallel else 1,
             item=self.machine.item,
             samples=self.micro_batch_size,
             backend=backend_of(config, "cpu" if self.machine.on_cpu else "cuda", self.machine.item).backend,
-            is_compiled=training.compile,
+            is_compiled=is_ours and config.compiles_blocks(not self.machine.on_cpu),
             on_cpu=self.machine.on_cpu,
+            loss_in_chunks=is_ours and is_chunked(tokens, entries, parallel.splits_backward),
         )
         self.places = places_of(self.model, parallel)
         self.stage_time = stage_time(self.shape, parallel.recompute, parallel.splits_backward, self.machine)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn import functional as F
 
 from pretrain.data import IGNORED_TARGET
 from pretrain.evaluation import bits
@@ -21,7 +22,6 @@ from pretrain.evaluation.held_out import Document, HeldOut, split_documents
 from pretrain.inference.batcher import EvaluationBatcher
 from pretrain.model.micro_batch import MicroBatch
 from pretrain.parallel.base.mesh import World
-from pretrain.parallel.base.tensor import ALONE
 from tests.pretrain.tiny import EOD, VOCAB_SIZE, tiny_held_out
 
 CPU = torch.device("cpu")
@@ -34,7 +34,8 @@ class Priced:
         self.logits = logits
 
     def token_losses(self, batch: MicroBatch) -> torch.Tensor:
-        return ALONE.losses(self.logits(*batch.inputs), batch.targets)
+        logits_BVT = self.logits(*batch.inputs).transpose(1, 2)
+        return F.cross_entropy(logits_BVT, batch.targets, ignore_index=IGNORED_TARGET, reduction="none")
 
 
 def batcher(sequence_length: int = 4, **marks: bool) -> EvaluationBatcher:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest import mock
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 
 from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig
+from pretrain.parallel.engine import compose
 from tests.pretrain.ranks import reused_ranks, run_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps, whole_weights
 
@@ -125,6 +127,22 @@ def evaluated(config: RunConfig) -> int:
 def test_what_has_no_gradient_is_not_compiled() -> None:
     """Windows of generation have another length each."""
     assert run_ranks(evaluated, 1, tiny_config(training={"compile": True})) == [0]
+
+
+def test_blocks_are_compiled_by_default_on_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the schedule and what is installed allow it; what is asked for is done, or fails."""
+
+    def compiles(device: str, **sections: dict[str, Any]) -> bool:
+        world = SimpleNamespace(device=torch.device(device))
+        return compose.compiles_blocks(tiny_config(**sections), cast(Any, world))
+
+    monkeypatch.setattr(compose, "compiler_missing", lambda on_gpu: "")
+    pipeline: dict[str, dict[str, Any]] = {"model": {"num_layers": 4}, "parallel": {"pp": 2, "schedule": "zbv"}}
+    assert (compiles("cuda"), compiles("cpu"), compiles("cuda", **pipeline)) == (True, False, False)
+    monkeypatch.setattr(compose, "compiler_missing", lambda on_gpu: "no compiler")
+    assert not compiles("cuda")
+    for choice in (True, False):
+        assert compiles("cuda", training={"compile": choice}) is compiles("cpu", training={"compile": choice}) is choice
 
 
 @pytest.mark.parametrize("schedule", ["zero-bubble", "zbv"])

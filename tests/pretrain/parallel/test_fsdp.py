@@ -17,6 +17,7 @@ from pretrain.parallel.engine import pipeline
 from pretrain.parallel.engine.channels import Channels
 from pretrain.parallel.engine.pipeline import Pipeline
 from tests.pretrain.checkpoints import assert_equal, contents
+from tests.pretrain.operations import Operations
 from tests.pretrain.ranks import reused_ranks
 from tests.pretrain.tiny import tiny_config, tiny_run, train_steps
 
@@ -92,6 +93,53 @@ def test_no_stage_waits_for_what_another_exchanges(parallel: dict[str, Any], fir
     wait."""
     orders = reused_ranks(order_of_a_step, 4, {"pp": 2, **parallel})
     assert orders == [first_rank] * 2 + [last_rank] * 2
+
+
+class Divisions(Operations):
+    """Numbers divided one by one."""
+
+    num = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        self.num += result.numel() if "aten.div" in str(func) else 0
+        return result
+
+
+def alone(parallel: dict[str, Any]) -> tuple[int, int, list[float], dict[str, Any]]:
+    """How often a step of four micro-batches on one rank makes weights whole, and what its reductions divide; losses
+    of two steps, and what these leave."""
+    fsdp2: Any = _fsdp_param_group
+    gather, reduce = fsdp2.FSDPParamGroup._to_unsharded, fsdp2.foreach_reduce
+    divisions, gathered = Divisions(), []
+
+    def reduced(*args: Any) -> Any:
+        with divisions:
+            return reduce(*args)
+
+    def whole(group: Any) -> None:
+        gathered.append(group)
+        gather(group)
+
+    with (
+        mock.patch.object(fsdp2.FSDPParamGroup, "_to_unsharded", whole),
+        mock.patch.object(fsdp2, "foreach_reduce", reduced),
+        tiny_run(tiny_config(parallel=parallel, training={"precision": "bf16"})) as run,
+    ):
+        losses, _ = train_steps(run, 2)
+        return len(gathered) // 2, divisions.num, losses, contents(run)
+
+
+def test_one_rank_casts_its_weights_once_a_step() -> None:
+    """Zero 2 too, and neither divides a gradient by one: to the bit what zero 1 trains."""
+    (first, second, third) = (reused_ranks(alone, 1, {"zero": zero})[0] for zero in (1, 2, 3))
+    groups = 3  # two blocks, and what is in none
+    assert (first[0], second[0], third[0]) == (groups, groups, 4 * (2 * groups - 1))
+    assert first[1] == second[1] == third[1] == 0
+    assert first[2] == second[2]
+    assert_equal(first[3], second[3])
+    (offloaded,) = reused_ranks(alone, 1, {"zero": 2, "offload": True})
+    assert offloaded[0] == 4 * groups, "whose memory on a GPU is what counts"
 
 
 def trained(config: RunConfig, by_fsdp2: bool) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import io
+import os
 import socket
 import sys
+from unittest import mock
 
 import pytest
 import torch
@@ -63,6 +65,7 @@ def test_a_rank_takes_the_gpu_of_its_local_number_or_the_only_one_that_it_sees(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
     monkeypatch.setenv("LOCAL_RANK", str(local_rank))
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     if local_size is not None:
         monkeypatch.setenv("LOCAL_WORLD_SIZE", str(local_size))
@@ -72,6 +75,27 @@ def test_a_rank_takes_the_gpu_of_its_local_number_or_the_only_one_that_it_sees(
         return
     assert mesh.choose_device("auto") == torch.device("cuda", expected)
     assert taken == [torch.device("cuda", expected)]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
+        ({"PYTORCH_ALLOC_CONF": "backend:native"}, {"PYTORCH_ALLOC_CONF": "backend:native"}),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "backend:native"}, {"PYTORCH_CUDA_ALLOC_CONF": "backend:native"}),
+    ],
+)
+def test_segments_of_gpu_memory_grow_unless_the_environment_says_otherwise(
+    given: dict[str, str], expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    with mock.patch.dict(os.environ, given, clear=True):
+        mesh.choose_device("cpu")
+        assert dict(os.environ) == given
+        mesh.choose_device("auto")
+        assert dict(os.environ) == expected
 
 
 @pytest.mark.parametrize("stderr", [io.StringIO(), None])

@@ -36,7 +36,8 @@ class Ops(Operations):
         result = super().__torch_dispatch__(func, types, args, kwargs)
         for tensor in pytree.tree_leaves(result):
             if isinstance(tensor, Tensor):
-                storage = tensor.untyped_storage()
+                local = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+                storage = local.untyped_storage()
                 self._storages[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
         return result
 

@@ -37,6 +37,7 @@ def config(
                 "global_batch_size": global_batch_size,
                 "micro_batch_size": micro_batch_size,
                 "precision": "bf16",
+                "compile": False,
             }
             | (training or {}),
             "parallel": parallel,

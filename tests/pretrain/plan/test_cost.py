@@ -272,7 +272,7 @@ def test_a_gpu_waits_for_the_host_only_where_launches_take_longer() -> None:
         return step_seconds(config(micro_batch_size=size), 1, cluster(launch=launch), software)
 
     assert seconds(1, 1e-6).launches == 0
-    few, many = seconds(64, 1e-3), seconds(1, 1e-3)
+    few, many = seconds(8, 1e-3), seconds(1, 1e-3)
     assert many.launches > few.launches >= 0
     assert many.products == pytest.approx(few.products, rel=0.01)
     busy = many.total - many.optimizer - many.launches
@@ -383,6 +383,19 @@ def test_products_of_few_tokens_wait_for_their_weights() -> None:
     assert fast.seconds(product) == fast.spent([product]).products == 2 * 4096**2 / 1e12
     slow = Machine(cluster(peak=1e6, memory_bandwidth=1e12), OURS, "bf16", 1)
     assert slow.seconds(product) == slow.spent([product]).products == product.flops / 1e6
+
+
+@pytest.mark.parametrize("micro_batches, replicas", [(1, 1), (4, 1), (4, 4)])
+def test_zero_2_over_one_rank_takes_as_long_as_zero_1(micro_batches: int, replicas: int) -> None:
+    first, second = (
+        predict(
+            config(zero=zero, global_batch_size=micro_batches * replicas, dp_replicate=replicas), replicas, cluster()
+        )
+        for zero in (1, 2)
+    )
+    assert first.seconds == second.seconds and first.memory_bytes == second.memory_bytes
+    other = predict(config(zero=2, offload=True, global_batch_size=micro_batches), 1, cluster())
+    assert other.memory_bytes < first.memory_bytes
 
 
 def test_recompute_of_a_block_exchanges_again() -> None:

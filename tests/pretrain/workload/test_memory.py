@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from corpus.engine.errors import UsageError
 from pretrain.config import RunConfig, load_config
 from pretrain.model import GPT
 from pretrain.model.micro_batch import read_micro_batches
+from pretrain.parallel.base import linear_cross_entropy
 from pretrain.parallel.base.mesh import layout
 from pretrain.parallel.base.params import num_parameters, param_specs
 from pretrain.training.step import train_step
@@ -139,6 +142,7 @@ MODERATE: list[tuple[int, dict[str, Any]]] = [
     (1, {}),
     (2, {"parallel": {"zero": 3}}),
     (2, {"parallel": {"zero": 1, "recompute": "full"}, "training": {"precision": "bf16"}}),
+    (1, {"training": {"precision": "bf16"}}),
     (2, {"parallel": {"tp": 2}}),
     (2, {"parallel": {"pp": 2, "schedule": "zbv", "zero": 2}, "model": {**WIDE, "num_layers": 4}}),
 ]
@@ -153,6 +157,35 @@ def test_the_worst_moment_of_a_step(num_ranks: int, sections: dict[str, Any]) ->
         one = estimates[pp_rank]
         assert 0.66 * one.device_bytes <= measured <= one.device_bytes
         assert one.host_bytes_at_least - one.snapshot <= measured
+
+
+def few_logits() -> ExitStack:
+    """The loss goes in chunks of two rows."""
+    patches = ExitStack()
+    for name, number in (("MOST_DENSE_LOGITS", 0), ("CHUNK_LOGITS", 2 * 4096)):
+        patches.enter_context(mock.patch.object(linear_cross_entropy, name, number))
+    return patches
+
+
+def chunked_peak(config: RunConfig) -> tuple[int, int]:
+    with few_logits():
+        return peak_of_step(config)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_loss_in_chunks_keeps_no_logits(precision: str) -> None:
+    """Never more than predicted, and two thirds of it at least; schedules that split the backward keep them."""
+    model = {**WIDE, "padded_vocab_size": 4096}
+    config = tiny_config(model=model, training={"precision": precision})
+    (dense,) = estimate(config, 1, "cpu")
+    pipeline = tiny_config(model={**model, "num_layers": 4}, parallel={"pp": 2, "schedule": "zero-bubble"})
+    with few_logits():
+        (chunked,) = estimate(config, 1, "cpu")
+        assert chunked.logits == 0 < estimate(pipeline, 2, "cpu")[-1].logits
+    assert dense.logits == 4 * 4096 * 2 * 64
+    assert dense.device_bytes - chunked.device_bytes > dense.logits / 2
+    ((_, measured),) = reused_ranks(chunked_peak, 1, config)
+    assert 0.66 * chunked.device_bytes <= measured <= chunked.device_bytes
 
 
 def test_no_number_is_lost_or_counted_twice() -> None:
@@ -186,7 +219,30 @@ def test_a_published_example() -> None:
     (sharded,) = estimate(load_config("llama-2-7b", ["parallel.zero=3", "training.global_batch_size=128"]), 64)
     assert sharded.gathered < 0.15 * many.gathered
     (whole,) = estimate(load_config("llama-2-7b", ["parallel.zero=1", "training.global_batch_size=128"]), 64)
-    assert (many.unreduced, sharded.unreduced, whole.unreduced) == (0, 0, 4 * count)
+    assert (many.unreduced, sharded.unreduced) == (0, 0)
+    assert whole.unreduced + whole.gradients == 4 * count  # a gradient that is reduced makes room for its shard
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_zero_2_over_one_rank_is_zero_1(replicas: int) -> None:
+    """But not where the device has no room for what 1 keeps whole; and 3 keeps no copies in bf16."""
+    first, second, third = (
+        estimate(
+            tiny_config(
+                model={"num_layers": 4},
+                parallel={"zero": zero, "dp_replicate": replicas},
+                training={"precision": "bf16"},
+            ),
+            replicas,
+        )
+        for zero in (1, 2, 3)
+    )
+    assert first == second and third[0].gathered < first[0].gathered
+    first, second = (
+        estimate(tiny_config(parallel={"zero": zero, "offload": True, "dp_replicate": replicas}), replicas)
+        for zero in (1, 2)
+    )
+    assert first[0].unreduced == first[0].weights > second[0].unreduced == 0
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,14 @@ def test_kernels_are_as_many_as_torch_runs(shaped: dict[str, Any], dtype: torch.
     assert sum(views for _, views in of_layer) == pytest.approx(sum(table), rel=0.35, abs=40)
 
 
+def test_a_loss_in_chunks_multiplies_once_more() -> None:
+    """And only where there are many logits."""
+    model = config().model
+    dense, chunked = (operations.head(shape(model, loss_in_chunks=each)) for each in (False, True))
+    flops = [sum(one.flops for part in work for one in part) for work in (dense, chunked)]
+    assert flops[1] == pytest.approx(4 / 3 * flops[0])
+
+
 def test_attention_sees_half_and_computes_scores_again() -> None:
     model = config().model
     own = {one.name: one for one in (*operations.layer(shape(model)).forward, *operations.layer(shape(model)).inputs)}

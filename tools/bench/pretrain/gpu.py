@@ -12,6 +12,7 @@
 | asc22 | the 4.7 B shape of ASC22 with and without offload: hours for 1 B tokens, beside the team's 67.75 |
 | host | host memory over 500 offloaded steps of the 1.7 B shape |
 | loader | token shards on disk beside the same tokens in memory |
+| loss | output matrix and loss of 8,192 tokens, forward and backward: dense, in chunks, torch's own (from 2.13 on) |
 
 Each row is a process of its own, ended after `--seconds`: one that runs out of memory or time says so in its row and
 leaves the others a clean device. TFLOP/s are the model's (6 N + 12 L H K T a token, attention counted whole, nothing
@@ -41,12 +42,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from pretrain.config import RunConfig, load_config
 from pretrain.hardware import device_name, peak_flops
 from pretrain.model.attention import Attend, Dense, attention_for
 from pretrain.model.attention_mask import Visibility
 from pretrain.parallel.base import mesh
+from pretrain.parallel.base.linear_cross_entropy import linear_cross_entropy_sum
+from pretrain.parallel.base.tensor import ALONE
 from pretrain.training.step import train_step
 from pretrain.workload import memory
 from pretrain.workload.flops import flops_per_token
@@ -483,6 +487,63 @@ def loader_row(sections: Sections, on_disk: bool, tiny: bool, seconds: float) ->
         return measure_step(lambda: train_step(run), config, world.device, seconds)
 
 
+# -------------------------------------------------------------------------------------------------------------- loss
+
+
+def loss(args: argparse.Namespace) -> Rows:
+    """Each way of each vocabulary."""
+    tokens, width = (64, 32) if args.tiny else (MICRO_BATCH_TOKENS, 2304)
+    for vocabulary in (1000,) if args.tiny else LOSS_VOCABULARIES:
+        for kind in LOSSES:
+            options = {"kind": kind, "tokens": tokens, "width": width, "vocabulary": vocabulary}
+            yield f"{vocabulary:,} entries: {kind}", row(loss_row, args.seconds, **options, seconds=args.seconds / 9)
+
+
+def loss_cells(found: Row) -> list[str]:
+    """Time, and memory."""
+    return [f"{1e3 * found['step_seconds']:,.1f}", f"{found['beyond_bytes'] / 2**30:.2f}"]
+
+
+def loss_row(kind: str, tokens: int, width: int, vocabulary: int, seconds: float) -> Row:
+    """In bf16 on a GPU, in fp32 on a CPU; memory beyond weights, input and their gradients."""
+    if kind == "F.linear_cross_entropy" and not hasattr(F, "linear_cross_entropy"):
+        return {"failed": f"torch {torch.__version__} has none"}
+    is_gpu = torch.cuda.is_available()
+    device = torch.device("cuda" if is_gpu else "cpu")
+    like: dict[str, Any] = {"device": device, "dtype": torch.bfloat16 if is_gpu else torch.float32}
+    x = torch.randn(1, tokens, width, **like).requires_grad_()
+    weight = torch.randn(vocabulary, width, **like).mul_(0.02).requires_grad_()
+    targets = torch.randint(0, vocabulary, (1, tokens), device=device)
+    x.grad, weight.grad = torch.zeros_like(x), torch.zeros_like(weight)
+    before = torch.cuda.memory_allocated() if is_gpu else status("VmRSS")
+
+    def step() -> None:
+        x.grad = weight.grad = None
+        LOSSES[kind](x, weight, targets).backward()  # type: ignore[no-untyped-call]
+
+    times: list[float] = []
+    _timed(step, device)
+    deadline = time.perf_counter() + seconds
+    while len(times) < 3 or (len(times) < 30 and time.perf_counter() < deadline):
+        times.append(_timed(step, device))
+    most = torch.cuda.max_memory_allocated() if is_gpu else status("VmHWM")
+    return {"step_seconds": statistics.median(times), "beyond_bytes": max(0, most - before)}
+
+
+def torchs_loss(x_ND: torch.Tensor, weight_VD: torch.Tensor, targets_1N: torch.Tensor) -> torch.Tensor:
+    """Of torch 2.13."""
+    functional: Any = F
+    total: torch.Tensor = functional.linear_cross_entropy(x_ND, weight_VD, targets_1N[0], reduction="sum")
+    return total
+
+
+LOSS_VOCABULARIES = (32_000, 128_256, 151_936)  # of Llama 2, Llama 3 and Qwen 2.5
+LOSSES: dict[str, Callable[..., torch.Tensor]] = {
+    "dense": lambda x, weight, targets: ALONE.cross_entropy_sum(F.linear(x, weight), targets),
+    "in chunks": lambda x, weight, targets: linear_cross_entropy_sum(x, weight, targets, len(weight), 0.0, ALONE),
+    "F.linear_cross_entropy": lambda x, *others: torchs_loss(x[0], *others),
+}
+
 SECTIONS: dict[str, tuple[Callable[[argparse.Namespace], Rows], Cells, str]] = {  # the last: the columns
     "parity": (parity, parity_cells, "run|device|loss, relative difference to the CPU|gradient norm|within"),
     "speed": (
@@ -498,9 +559,11 @@ SECTIONS: dict[str, tuple[Callable[[argparse.Namespace], Rows], Cells, str]] = {
     "asc22": (asc22, asc22_cells, "run|tokens/s|hours for 1 B tokens|MFU|peak GiB|planned GiB"),
     "host": (host, host_cells, "run|steps|GiB of the process, ten times|from the tenth step to the last"),
     "loader": (loader, loader_cells, "tokens from|tokens/s|s a step"),
+    "loss": (loss, loss_cells, "loss|ms forward and backward|GiB beyond weights, input and gradients"),
 }
 WORK: dict[str, Callable[..., Row]] = {
-    function.__name__: function for function in (parity_row, ours, plain, masks_row, asc22_row, host_row, loader_row)
+    function.__name__: function
+    for function in (parity_row, ours, plain, masks_row, asc22_row, host_row, loader_row, loss_row)
 }
 
 if __name__ == "__main__":

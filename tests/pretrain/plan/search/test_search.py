@@ -36,7 +36,8 @@ MODEL = {
 
 
 def config_of(model: dict[str, Any] | None = None, **training: Any) -> RunConfig:
-    training = {"num_steps": 10, "global_batch_size": 16, "micro_batch_size": 1, "precision": "bf16", **training}
+    usual = {"num_steps": 10, "global_batch_size": 16, "micro_batch_size": 1, "precision": "bf16", "compile": False}
+    training = {**usual, **training}
     sections: dict[str, Any] = {"model": MODEL | (model or {}), "training": training}
     sections |= {
         "optimizer": {"learning_rate": 1e-4},
