@@ -3,8 +3,8 @@
 | back-end | what it computes | what it saves besides q, k, v and the result |
 |---|---|---|
 | causal | one SDPA call, nothing hidden but what comes later | log-sum-exps |
-| varlen | one flash kernel over the documents of all windows | log-sum-exps; k, v for each query head with torch < 2.13 |
-| flex | one compiled kernel, block by block of the mask | log-sum-exps |
+| varlen | one flash kernel over the documents of all windows | the same; k, v for each query head with torch < 2.13 |
+| flex | one compiled kernel, block by block of the mask | the same |
 | parts | one SDPA call a document, two with a prefix; else blocks of rows with a small mask each | the parts' results |
 | dense | one SDPA call with a mask of every pair, as biases | B x T x T numbers in each layer |
 

@@ -16,7 +16,7 @@ e is the size of a number, h the hidden size, a and k the widths of the queries 
 | gate, up, silu(gate), their product | 4 e f | SwiGLU and the product after it; with GELU 2 e f |
 | back-end `dense`: its mask in e bytes a pair, T of them a token | e T | attention, in each layer |
 | back-end `parts`: the results of the parts beside the whole | e a | attention |
-| back-end `varlen` with groups: keys and values for each query head | e 3 a for e (2 a + 3 k), if that is more | attention |
+| back-end `varlen` with groups: keys, values for each query head | e 3 a for e (2 a + 3 k), if more | attention |
 
 Which back-end computes attention under document masks or prefixes says `pretrain.attention_backend`.
 

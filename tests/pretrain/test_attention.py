@@ -1,4 +1,4 @@
-"""Every back-end of attention against a dense mask made of the one definition: outputs, gradients, and what it holds."""
+"""Every back-end of attention against a dense mask of the one definition: outputs, gradients, and what it holds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pretrain.attention_backend import choose_backend
-from pretrain.model import gpt
+from pretrain.model import attention, gpt
 from pretrain.model.attention import (
     Attend,
     Blocks,
@@ -64,6 +64,7 @@ CASES: dict[str, tuple[Visibility, type[Attend]]] = {
     "a document in two pieces": (Visibility(AGAIN), Blocks),
     "pieces and prefixes": (Visibility(AGAIN, BOTH[1]), Blocks),
     "an end at each place": (Visibility(None, UNEVEN), Blocks),
+    "a prefix that grows": (Visibility(None, marks([(12, 0, 7), (8, 0, 18)], [(20, 0, 3)])[1]), Blocks),
     "branches": (Visibility(None, None, BRANCHES), Blocks),
     "documents and branches": (Visibility(DOCUMENTS, None, BRANCHES), Blocks),
 }
@@ -221,7 +222,10 @@ def test_cuts_are_where_documents_begin_in_all_windows_together() -> None:
 
 @pytest.mark.parametrize("groups", [4, 2])
 @pytest.mark.parametrize("name", ["documents", "documents of one token", "one document"])
-def test_varlen_is_the_dense_mask(name: str, groups: int) -> None:
+@pytest.mark.parametrize("takes_groups", {False, attention._takes_groups})
+def test_varlen_is_the_dense_mask(name: str, groups: int, takes_groups: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by the interface of torch 2.11, which takes no groups."""
+    monkeypatch.setattr(attention, "_takes_groups", takes_groups)
     visibility = CASES[name][0]
     inputs = queries_keys_values(2, 20, groups, torch.float64)
     assert_alike(with_gradients(forced("varlen", visibility), inputs), with_gradients(dense_of(visibility), inputs))
