@@ -21,6 +21,11 @@ class SetupError(WenhaiError):
     """What all tasks of a stage need is not there (a server does not answer): the stage ends. Exit code 1."""
 
 
+class TransientError(WenhaiError):
+    """A store or the network failed again and again, in a way that passes: repeated later, the work may go on. Exit
+    code 1."""
+
+
 class UsageError(WenhaiError):
     """The command line, recipe or configuration is wrong. Exit code 2."""
 
