@@ -1,4 +1,4 @@
-"""One layer of repeated requests for all stores: what may pass is tried again for a bounded time, the rest leaves at once.
+"""One layer of repeated requests for all stores: what may pass is tried again for a bounded time, the rest leaves.
 
 Pauses are "full jitter": uniform between 0 and `BASE_SECONDS * 2**tries`, at most `MAX_PAUSE_SECONDS` (Brooker,
 "Exponential backoff and jitter", AWS Architecture Blog, 2015): many workers that were refused together do not come back
@@ -145,8 +145,8 @@ def patient(call_s3: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[A
                 request.begin()
                 result = await call_s3(method, *arguments, **options)
             except Exception as error:
-                if method.endswith("_multipart_upload"):  # made twice, its end says that there is no such upload:
-                    raise  # the whole is repeated
+                if method in ("complete_multipart_upload", "abort_multipart_upload"):
+                    raise  # made twice, it finds no such upload: the whole is repeated
                 pause = request.pause(error)
             else:
                 request.has_ended()
@@ -185,8 +185,7 @@ class _Request:
     """One request and its tries."""
 
     def __init__(self, operation: str, url: str) -> None:
-        self._what = f"{redacted(url)}: {operation}"
-        self._store = redacted("/".join(url.split("/", 3)[:3]))
+        self._operation, self._url = operation, url
         self._began, self._tries = time.monotonic(), 0
 
     def begin(self, is_counted: bool = True) -> None:
@@ -205,14 +204,15 @@ class _Request:
             self._refuse(error)
         if _leaving.get().is_set():
             raise error
-        seconds = random.SystemRandom().uniform(0, min(MAX_PAUSE_SECONDS, BASE_SECONDS * 2 ** min(self._tries - 1, 30)))
-        now = time.monotonic()
-        most = DEADLINE_SECONDS if _has_answered else FIRST_DEADLINE_SECONDS
+        what = f"{redacted(self._url)}: {self._operation} failed"
         said = f"{type(error).__name__}: {redacted(str(error))[:300]}"
-        if now + seconds > min(self._began + most, _deadline.get()):
+        most = min(MAX_PAUSE_SECONDS, BASE_SECONDS * 2 ** min(self._tries - 1, 30))
+        seconds, now = random.SystemRandom().uniform(0, most), time.monotonic()
+        last = self._began + (DEADLINE_SECONDS if _has_answered else FIRST_DEADLINE_SECONDS)
+        if now + seconds > min(last, _deadline.get()):
             raise TransientError(
-                f"{self._what}: failed {self._tries} times in {now - self._began:.0f} s, the last time with {said}. Look "
-                "at the store and the network, then run the same command again: finished work is kept."
+                f"{what} {self._tries} times in {now - self._began:.0f} s, the last time with {said}. Look at the "
+                "store and the network, then run the same command again: finished work is kept."
             ) from None
         with _lock:
             repeats, requests = sum(_counts.repeated.values()), _counts.requests
@@ -221,28 +221,24 @@ class _Request:
                 _counts.paused_seconds += seconds
                 return seconds
         raise TransientError(
-            f"{self._what}: failed with {said}, and {repeats:,} of the task's {requests:,} requests were repeats before "
-            "it. The store refuses too many: run the same command again later or with fewer workers; finished work is "
-            "kept."
-        )
+            f"{what} {self._tries} times, the last time with {said}, and {repeats:,} of the task's {requests:,} "
+            "requests were repeats. Run the same command again later or with fewer workers: finished work is kept."
+        ) from None
 
     def _refuse(self, error: Exception) -> NoReturn:
         self.has_ended()
-        text = redacted(str(error))
-        if isinstance(error, WenhaiError) or (text == str(error) and not _has_ended_credentials(error)):
+        text, (code, status) = redacted(str(error)), _answer(error)
+        if isinstance(error, WenhaiError):
             raise error
-        if _has_ended_credentials(error):
+        if status == 401 or {code, type(error).__name__} & ENDED:
             raise SetupError(
-                f"{self._store}: does not take these credentials, or no longer ({type(error).__name__}: {text}). Renew "
-                "them, then run the same command again: finished work is kept."
+                f"{redacted('/'.join(self._url.split('/', 3)[:3]))}: does not take these credentials, or no longer "
+                f"({type(error).__name__}: {text}). Renew them, then run the same command again: finished work is kept."
             ) from None
+        if text == str(error):
+            raise error
         kinds = (FileNotFoundError, FileExistsError, PermissionError, OSError)
         raise next((kind for kind in kinds if isinstance(error, kind)), OSError)(text) from None
-
-
-def _has_ended_credentials(error: Exception) -> bool:
-    code, status = _answer(error)
-    return status == 401 or code in ENDED or type(error).__name__ in ENDED
 
 
 def _answer(error: BaseException) -> tuple[str, int]:

@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -353,8 +353,8 @@ class Store:
     def _take_over_retries(self) -> None:
         """s3fs 2026.9 tries five times what botocore has tried five times before, without jitter, and so 25 times what
         says SlowDown; but it does not try 500 again, nor a range of a large download. Its `_call_s3` is the one door
-        of all its requests, so each page of a listing and part of an upload is repeated there by itself. (gcsfs' six
-        tries in a minute cannot be turned off: ten of those are our deadline.)"""
+        of all its requests, so each page of a listing and part of an upload is repeated there by itself. What stays
+        below: aiohttp asks once more, at once, where a connection ends; gcsfs tries six times in a minute."""
         with self._one_at_a_time:
             if "_call_s3" not in vars(self._filesystem):
                 no_more = {"retries": {"total_max_attempts": 1}}
@@ -364,14 +364,12 @@ class Store:
 
 
 class _Stream(io.RawIOBase):
-    """A file of a store that is opened again where it was cut."""
+    """A file of a store by ranges: one that is cut is asked for again, of the same object where the store can tell."""
 
     def __init__(self, url: str) -> None:
-        self._url, self._at = url, 0
-        self._file: Any = None
-        self._version: Any = None
-        self._filesystem, self._path = open_filesystem(url)
-        self._call("open", self._open)
+        store, path = open_filesystem(url)
+        self._url, self._is_counted = url, store.is_counted
+        self._file = retries.call(partial(store.open, path), "open", url, is_counted=self._is_counted)
 
     def readable(self) -> bool:
         return True
@@ -380,48 +378,26 @@ class _Stream(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
+        return int(self._file.seek(offset, whence))
 
     def readinto(self, target: Any) -> int:
-        data = self._call("read", partial(self._read, len(target)))
+        read = partial(self._read, self._file.tell(), len(target))
+        data = retries.call(read, "read", self._url, is_counted=self._is_counted)
         target[: len(data)] = data
-        self._at += len(data)
         return len(data)
 
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        super().close()
-
-    def _call(self, operation: str, function: Callable[[], Any]) -> Any:
-        return retries.call(function, operation, self._url, is_counted=self._filesystem.is_counted)
-
-    def _open(self) -> None:
-        file = self._filesystem.open(self._path)
-        self._size: int = file.size
-        version = getattr(file, "details", self._size)
-        if self._version not in (None, version):
-            raise self._has_changed()
-        self._file, self._version = file, version
-
-    def _read(self, num_bytes: int) -> bytes:
+    def _read(self, offset: int, num_bytes: int) -> bytes:
+        self._file.seek(offset)
         try:
-            if self._file is None:
-                self._open()
-            self._file.seek(self._at)
             data: bytes = self._file.read(num_bytes)
-            if not data and num_bytes and self._at < self._size:
-                raise ConnectionError(f"no byte came at {self._at:,} of {self._size:,}")
-            return data
-        except Exception as error:
-            self._file = None
-            if type(error).__name__ == "FileExpired":
-                raise self._has_changed() from None
+        except OSError as error:
+            if type(error).__name__ == "FileExpired":  # the ETag that s3fs asks for is another one now
+                url = retries.redacted(self._url)
+                raise WenhaiError(f"{url}: has changed while it was read. Run the same command again.") from None
             raise
-
-    def _has_changed(self) -> WenhaiError:
-        return WenhaiError(f"{retries.redacted(self._url)}: has changed while it was read. Run the same command again.")
+        if not data and num_bytes and offset < self._file.size:
+            raise ConnectionError(f"no byte came at {offset:,} of {self._file.size:,}")
+        return data
 
 
 def _size(url: str) -> int:
