@@ -48,7 +48,6 @@ NAMES = {  # by names of classes and of those they derive from, in libraries tha
     "connection": {"ConnectionError", "HTTPClientError", "ClientConnectionError", "ResponseParserError"}
     | {"ServiceRequestError", "ServiceResponseError", "TransportError"},
 }
-NEVER = (WenhaiError, FileNotFoundError, FileExistsError, PermissionError, ssl.SSLCertVerificationError)
 # Credentials have ended: S3's codes ("400" is its answer to HEAD, which has no body), and errors of libraries.
 ENDED = set("ExpiredToken ExpiredTokenException InvalidAccessKeyId InvalidToken TokenRefreshRequired 400".split())
 ENDED |= {"NoCredentialsError", "PartialCredentialsError", "TokenRetrievalError", "RefreshError"}
@@ -159,12 +158,11 @@ def patient(call_s3: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[A
 def kind_of(error: BaseException) -> str | None:
     """What may pass by itself: a status ("503"), "timeout", "connection" or "cut"; None for what will not."""
     code, status = _answer(error)
-    if status and not isinstance(error, WenhaiError):
+    is_certificate = any(isinstance(one, ssl.SSLCertVerificationError) for one in (error, error.__context__))
+    if isinstance(error, WenhaiError) or is_certificate or type(error).__name__ == "FileExpired":  # s3fs: has changed
+        return None
+    if status:
         return str(status) if status in STATUSES or code in CODES else None
-    if isinstance(error, NEVER) or isinstance(error.__context__, ssl.SSLCertVerificationError):
-        return None
-    if type(error).__name__ == "FileExpired":  # s3fs' name for an object that is another one now
-        return None
     names = {base.__name__ for base in type(error).__mro__}
     found = next((kind for kind, known in NAMES.items() if names & known), None)
     return found or ERRNOS.get(getattr(error, "errno", None) or 0)
