@@ -381,13 +381,12 @@ class _Stream(io.RawIOBase):
         return int(self._file.seek(offset, whence))
 
     def readinto(self, target: Any) -> int:
-        read = partial(self._read, self._file.tell(), len(target))
-        data = retries.call(read, "read", self._url, is_counted=self._is_counted)
+        data = retries.call(partial(self._read, len(target)), "read", self._url, is_counted=self._is_counted)
         target[: len(data)] = data
         return len(data)
 
-    def _read(self, offset: int, num_bytes: int) -> bytes:
-        self._file.seek(offset)
+    def _read(self, num_bytes: int) -> bytes:
+        offset = self._file.tell()  # which an error leaves as it was
         try:
             data: bytes = self._file.read(num_bytes)
         except OSError as error:

@@ -94,9 +94,13 @@ def test_no_request_more_than_it_takes(sky: Sky) -> None:
 
 
 def test_a_name_with_a_star_is_no_pattern() -> None:
-    for name in ("a*c", "abc", "[d]"):
+    for name in ("a*c", "abc", "[d]", "e", "f"):
         storage.put(f"memory://stars/{name}", b"")
-    storage.remove_many(["memory://stars/a*c", "memory://stars/[d]", "memory://stars/none"])
+    storage.remove_many(["memory://stars/a*c", "memory://stars/[d]"])
+    assert storage.names("memory://stars", "") == ["abc", "e", "f"]
+    storage.remove_many(
+        [f"memory://stars/{name}" for name in ("e", "none", "f")]
+    )  # which stops at the one in the middle
     assert storage.names("memory://stars", "") == ["abc"]
     storage.remove_tree("memory://stars")
 
@@ -115,6 +119,15 @@ def test_a_stream_goes_on_where_it_was_cut(sky: Sky, monkeypatch: pytest.MonkeyP
     assert storage.fetch("weather://b/data").read_bytes() == DATA
     end = bytearray(50)
     assert storage.read_into("weather://b/data", len(DATA) - 20, memoryview(end)) == 20 and end[:20] == DATA[-20:]
+
+
+def test_no_bytes_are_no_end(sky: Sky) -> None:
+    sky.becomes(short=0.5)
+    for number in range(20):
+        storage.put(f"weather://b/{number}", b"1")
+        with storage.open_stream(f"weather://b/{number}") as stream:
+            assert stream.read() == b"1"
+    assert "short" in [one.fault for one in sky.made]
 
 
 @pytest.mark.parametrize("cut", [0.0, 0.5])
@@ -301,14 +314,13 @@ def test_s3_parts_of_an_upload_are_repeated_by_themselves(
     s3: Sky, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("s3fs.core.calculate_chunksize", lambda *_, **__: 5 << 20)
-    data = random.Random(2).randbytes(32 << 20)
+    data = random.Random(2).randbytes(11 << 20)
     (tmp_path / "large").write_bytes(data)
-    s3.becomes(slow_down=0.2, reset=0.2, seed=7, only="^put")
-    storage.upload(tmp_path / "large", "s3://bucket/large")
+    for seed in range(8):  # some of them lose the answer to the end of an upload
+        s3.becomes(slow_down=0.1, reset=0.3, seed=seed, only="^put")
+        storage.upload(tmp_path / "large", "s3://bucket/large")
     storage.download("s3://bucket/large", tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == data
-    faulty = [one for one in s3.made if one.kind == "put" and one.fault]
-    assert faulty and len([one for one in s3.made if one.kind == "put"]) < 3 * 9  # start, seven parts, end
 
 
 def test_nothing_below_repeats_requests_too(s3: Sky, monkeypatch: pytest.MonkeyPatch) -> None:
