@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import http.client
 import ssl
@@ -258,3 +259,21 @@ def test_requests_of_many_threads_are_all_counted(pauses: list[float]) -> None:
         assert set(pool.map(one, range(150))) == {2}
     counts = retries.take_request_counts()
     assert (counts.requests, counts.repeated) == (300, {"timeout": 150})
+
+
+def test_the_end_of_an_upload_is_not_made_twice_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer was lost: a second try would find no such upload, for ever."""
+    monkeypatch.setattr(retries, "BASE_SECONDS", 0.0)
+    made: list[str] = []
+
+    async def call_s3(method: str, **options: str) -> str:
+        made.append(method)
+        if len(made) < 3:
+            raise ConnectionResetError
+        return f"{method} of {options['Key']}"
+
+    call = retries.patient(call_s3)
+    with pytest.raises(ConnectionResetError):
+        asyncio.run(call("complete_multipart_upload", Bucket="bucket", Key="a"))  # type: ignore[arg-type]
+    assert asyncio.run(call("upload_part", Bucket="bucket", Key="a")) == "upload_part of a"  # type: ignore[arg-type]
+    assert made == ["complete_multipart_upload", "upload_part", "upload_part"]
