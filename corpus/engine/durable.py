@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from corpus.engine.errors import DiskError, LockHeld, UsageError, WenhaiError
+from corpus.engine.errors import DiskError, LockHeld, Missing, UsageError, WenhaiError
 
 LOCK_NAME = ".lock"
 MAX_JSON_BYTES = 64 << 20
@@ -101,7 +101,8 @@ def read_bytes(path: Path, max_bytes: int = MAX_JSON_BYTES) -> bytes:
         with open(path, "rb") as file:
             data = file.read(max_bytes + 1)
     except OSError as error:
-        raise WenhaiError(f"{path}: cannot be read ({error.strerror}).") from error
+        kind = Missing if isinstance(error, FileNotFoundError) else WenhaiError
+        raise kind(f"{path}: cannot be read ({error.strerror}).") from error
     if len(data) > max_bytes:
         raise WenhaiError(f"{path}: larger than {max_bytes:,} bytes; this is not a file of ours.")
     return data

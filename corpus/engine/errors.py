@@ -13,12 +13,21 @@ class WenhaiError(Exception):
     exit_code = 1
 
 
+class Missing(WenhaiError):
+    """A file that is asked for does not exist. Exit code 1."""
+
+
 class DiskError(WenhaiError):
     """The disk refused to take a file (full, read-only, I/O error): more work would end the same way. Exit code 1."""
 
 
 class SetupError(WenhaiError):
     """What all tasks of a stage need is not there (a server does not answer): the stage ends. Exit code 1."""
+
+
+class TransientError(WenhaiError):
+    """A store or the network failed again and again, in a way that passes: repeated later, the work may go on. Exit
+    code 1."""
 
 
 class UsageError(WenhaiError):

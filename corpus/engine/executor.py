@@ -26,9 +26,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from corpus.engine.errors import DiskError, SetupError, WenhaiError
+from corpus.engine.errors import DiskError, SetupError, TransientError, WenhaiError
 
 DEATHS_BEFORE_GIVING_UP = 2  # the first may be another task's fault: the kernel's victim is whoever is large just then
+TRIES_OF_TRANSIENT = 3  # by any worker, by any again, by another
 SECONDS_TO_DIE = 5.0
 MEMBERSHIP, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 SINGLE_THREADED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -64,7 +65,7 @@ def _quotas(mount: Path, place: str, *names: str) -> Iterator[float]:
 class Outcome:
     """What became of a call: `value`, or `failure` in words with its `kind`.
 
-    Kinds: done; error; disk (it takes no more); killed and timeout (the worker died, or had to); setup (this machine of
+    Kinds: done; error; disk (it takes no more); transient (a store refused too often, `retries`); killed and timeout (the worker died, or had to); setup (this machine of
     a cluster cannot do the work at all: other code, or another disk; or a server that all tasks need is gone).
     """
 
@@ -72,6 +73,7 @@ class Outcome:
     value: Any = None
     kind: str = "done"
     failure: str = ""
+    machine: str = ""  # of a cluster, where it was transient
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,15 @@ class InlineExecutor:
 
     def run(self, calls: Iterable[Call]) -> Iterator[Outcome]:
         """Yield one outcome a call, in order."""
-        for call in calls:
-            yield attempt(call)
+        for number in range(1, TRIES_OF_TRANSIENT + 1):
+            again: list[Call] = []
+            for call in calls:
+                outcome = attempt(call)
+                if outcome.kind == "transient" and number < TRIES_OF_TRANSIENT:
+                    again.append(call)
+                else:
+                    yield outcome
+            calls = again
 
 
 class ProcessExecutor:
@@ -132,14 +141,21 @@ class ProcessExecutor:
         """Yield one outcome a call, as they finish; a call whose worker died is tried once more.
 
         That is done last, in a fresh worker and with no other beside it: what took too much memory among others may
-        have enough of it alone.
+        have enough of it alone. What a store refused is tried again behind all others, and then in other workers.
         """
         died: list[Call] = []
-        for call, outcome in self._run(calls, self.workers):
-            if outcome.kind == "killed":
-                died.append(call)
-            else:
-                yield outcome
+        for number in range(1, TRIES_OF_TRANSIENT + 1):
+            again: list[Call] = []
+            for call, outcome in self._run(calls, self.workers):
+                if outcome.kind == "killed":
+                    died.append(call)
+                elif outcome.kind == "transient" and number < TRIES_OF_TRANSIENT:
+                    again.append(call)
+                else:
+                    yield outcome
+            calls = again
+            while number > 1 and again and self._idle:
+                self._idle.pop().close()
         for call in died:
             while self._idle:
                 self._idle.pop().close()
@@ -245,7 +261,8 @@ def attempt(call: Call) -> Outcome:
     try:
         return Outcome(call.name, call.function(*call.arguments))
     except (Exception, SystemExit) as error:
-        kind = "disk" if isinstance(error, DiskError) else "setup" if isinstance(error, SetupError) else "error"
+        kinds = {DiskError: "disk", SetupError: "setup", TransientError: "transient"}
+        kind = next((kind for each, kind in kinds.items() if isinstance(error, each)), "error")
         return Outcome(call.name, kind=kind, failure=describe(error))
 
 

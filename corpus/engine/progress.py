@@ -24,6 +24,12 @@ class Progress:
         """Say that a stage was complete already."""
         self._line(f"{name:<12} up to date: {_flow(counts)}")
 
+    def repeated(self, name: str, kinds: dict[str, int]) -> None:
+        """Say what a store refused, and was asked for again."""
+        if kinds:
+            listed = ", ".join(f"{count:,} of {kind}" for kind, count in sorted(kinds.items()))
+            self._line(f"{name:<12} {sum(kinds.values()):,} requests to the store were repeated ({listed})")
+
     @contextmanager
     def stage(self, name: str, tasks: int, done: int) -> Iterator[Advance]:
         """Show a stage of `tasks` tasks, `done` of them finished earlier; yields `advance(counts or None)`."""

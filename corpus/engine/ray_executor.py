@@ -33,7 +33,7 @@ from typing import Any
 
 from corpus.engine import durable, storage
 from corpus.engine.errors import UsageError
-from corpus.engine.executor import DEATHS_BEFORE_GIVING_UP, SINGLE_THREADED, Call, Outcome, attempt
+from corpus.engine.executor import DEATHS_BEFORE_GIVING_UP, SINGLE_THREADED, TRIES_OF_TRANSIENT, Call, Outcome, attempt
 
 CALLS_A_CPU = 2  # under way at a time: one that runs and one that is placed already when it ends
 LOOK_SECONDS = 2.0  # how often the size of the cluster is asked for
@@ -144,8 +144,10 @@ class RayExecutor:
                 for reference in ready:
                     one = pending.pop(reference)
                     outcome = self._outcome(reference, one)
-                    if outcome.kind == "killed" and one.attempt < DEATHS_BEFORE_GIVING_UP:
-                        self._start(pending, one.call, one.attempt + 1)
+                    tries = {"killed": DEATHS_BEFORE_GIVING_UP, "transient": TRIES_OF_TRANSIENT}
+                    if one.attempt < tries.get(outcome.kind, 0):
+                        elsewhere = outcome.machine if one.attempt > 1 else ""
+                        self._start(pending, one.call, one.attempt + 1, elsewhere)
                     else:
                         yield outcome
         finally:  # the caller has had enough: a full disk, Ctrl-C
@@ -153,12 +155,18 @@ class RayExecutor:
                 with suppress(Exception):
                     self._ray.cancel(reference, force=True)
 
-    def _start(self, pending: dict[Any, _Pending], call: Call, number: int) -> None:
+    def _start(self, pending: dict[Any, _Pending], call: Call, number: int, not_on: str = "") -> None:
+        """Hand a call to Ray; `not_on`: the machine where it failed twice, if there is another."""
         self._require_machine(call)
         options: dict[str, Any] = {"name": call.label or call.name, "num_cpus": call.cpus}
         if call.memory_bytes:
             options["memory"] = call.memory_bytes
-        reference = self._task.options(scheduling_strategy="SPREAD", **options).remote(call, self._witness)
+        strategy: Any = "SPREAD"
+        nodes = self._ray.nodes() if not_on else []
+        if others := [node["NodeID"] for node in nodes if node["Alive"] and node["NodeID"] != not_on]:
+            affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+            strategy = affinity(others[number % len(others)], soft=True)
+        reference = self._task.options(scheduling_strategy=strategy, **options).remote(call, self._witness)
         pending[reference] = _Pending(call, number, time.monotonic())
 
     def _outcome(self, reference: Any, one: _Pending) -> Outcome:
@@ -226,6 +234,10 @@ def _work(call: Call, witness: Witness) -> Outcome:
     print(
         f"{call.label or call.name}: {outcome.kind}: {outcome.failure}", file=sys.stderr, flush=True
     )  # Ray's task log
+    if outcome.kind == "transient":
+        import ray
+
+        outcome = replace(outcome, machine=ray.get_runtime_context().get_node_id())
     return replace(outcome, failure=f"{outcome.failure} (on {here})")
 
 

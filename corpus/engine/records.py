@@ -20,6 +20,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from corpus.engine import durable, manifest, storage
+from corpus.engine.errors import TransientError
 from corpus.engine.stage import Counts, Folder, Stage, Task
 
 SAME_WORK = ("stage", "version", "config")  # of `stage.json`: with equal inputs these make equal bytes
@@ -242,7 +243,7 @@ def _copy(folder: str, target: str, record: Record) -> bool:
             return False
         for name in files:
             storage.copy(storage.join(folder, name), storage.join(target, name))
-    except (OSError, NotImplementedError):  # it cannot be read, or the store makes no copies
+    except (OSError, NotImplementedError, TransientError):  # it cannot be read, or the store makes no copies
         return False
     return True
 

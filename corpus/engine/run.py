@@ -24,6 +24,7 @@ from corpus.engine.disk_budget import DiskBudget
 from corpus.engine.errors import DiskError, Stopped, WenhaiError
 from corpus.engine.executor import Call, Executor, InlineExecutor, Outcome, ProcessExecutor, available_cpus
 from corpus.engine.progress import Progress
+from corpus.engine.retries import RequestCounts
 from corpus.engine.stage import (
     FINGERPRINT_LENGTH,
     Folder,
@@ -198,6 +199,7 @@ def _run_stage(
             yield Call(task.name, timed_task, arguments, stage.timeout_seconds, label, cpus, memory_bytes)
 
     failures: dict[str, Outcome] = {}
+    requests = RequestCounts()
     failed_before = set(storage.names(storage.join(url, "failed"), ".json"))
     cpu_seconds, peak_bytes = 0.0, 0
     started, before, since, last = time.monotonic(), done.num_done, time.time(), time.time()
@@ -214,7 +216,8 @@ def _run_stage(
                 check_lock()
                 task, last = done.task(outcome.name), time.time()
                 if outcome.kind == "done":
-                    seconds, peak, record = outcome.value
+                    seconds, peak, of_task, record = outcome.value
+                    requests.add(of_task)
                     done.add(record)
                     if f"{task.name}.json" in failed_before:
                         storage.remove(storage.join(url, "failed", f"{task.name}.json"))
@@ -234,7 +237,9 @@ def _run_stage(
             if not no_room or failures or done.num_done == had:
                 break  # else ask again: what the tasks under way had written by then was counted twice
     with suppress(DiskError):
-        _add_timing(out, name, cpu_seconds, time.monotonic() - started, peak_bytes)
+        requests.add(storage.take_request_counts())
+        _add_timing(out, name, cpu_seconds, time.monotonic() - started, peak_bytes, requests)
+    progress.repeated(stage.name, requests.repeated)
     if failures:
         raise WenhaiError(_failure_table(stage, url, list(failures.values()), done))
     if no_room:
@@ -258,13 +263,15 @@ def _saved(done: records.Records) -> Iterator[None]:
             done.save()
 
 
-def timed_task(stage: Stage, task: Task, url: str) -> tuple[float, int, records.Record]:
-    """Run one task in a worker; returns the CPU seconds it took, the worker's peak memory in bytes, and its record,
-    which the run need not ask the store for."""
+def timed_task(stage: Stage, task: Task, url: str) -> tuple[float, int, RequestCounts, records.Record]:
+    """Run one task in a worker; returns the CPU seconds it took, the worker's peak memory in bytes, its requests to
+    stores, and its record, which the run need not ask the store for."""
     start = time.process_time()
+    storage.take_request_counts()
     record = run_task(stage, task, url)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return time.process_time() - start, peak if sys.platform == "darwin" else peak * 1024, record
+    peak = peak if sys.platform == "darwin" else peak * 1024
+    return time.process_time() - start, peak, storage.take_request_counts(), record
 
 
 def _known(out: str) -> dict[str, Folder]:
@@ -317,7 +324,9 @@ def _is_stale(entry: Mapping[str, Any], entries: Mapping[str, Any]) -> bool:
     return any(name not in entries or entries[name]["folder"] != folder for name, folder in entry["upstream"].items())
 
 
-def _add_timing(out: str, folder: str, cpu_seconds: float, wall_seconds: float, peak_bytes: int) -> None:
+def _add_timing(
+    out: str, folder: str, cpu_seconds: float, wall_seconds: float, peak_bytes: int, requests: RequestCounts
+) -> None:
     """Times stand apart from manifests and `run.json`, which are equal for equal inputs."""
     url = storage.join(out, TIMINGS_NAME)
     timings = storage.read_json(url) if storage.exists(url) else {}
@@ -329,6 +338,11 @@ def _add_timing(out: str, folder: str, cpu_seconds: float, wall_seconds: float, 
             before.get("peak_bytes", 0), peak_bytes
         ),  # of one worker; it may have grown in a stage before
     }
+    if requests.requests:
+        timings[folder] |= {
+            "requests": before.get("requests", 0) + requests.requests,
+            "repeated_requests": before.get("repeated_requests", 0) + sum(requests.repeated.values()),
+        }
     storage.write_json(url, timings)
 
 

@@ -52,8 +52,8 @@ def clear_scratch() -> None:
         _lock = None
 
 
-def copy_of(url: str, size: Callable[[], int], download: Callable[[Path], None]) -> Path:
-    """The local copy of a remote file, made by `download(path)` where there is none yet.
+def copy_of(url: str, size: Callable[[], int], download: Callable[[Path, int], None]) -> Path:
+    """The local copy of a remote file, made by `download(path, size)` where there is none yet.
 
     Raises:
         DiskError: there is no room for it.
@@ -75,7 +75,7 @@ def copy_of(url: str, size: Callable[[], int], download: Callable[[Path], None])
             "Set TMPDIR to a larger disk, then run the same command again: finished work is kept."
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    download(target)
+    download(target, num_bytes)
     _copies[target] = num_bytes
     return target
 

@@ -25,12 +25,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
-from corpus.engine import durable, storage
-from corpus.engine.errors import LockHeld, WenhaiError
+from corpus.engine import durable, retries, storage
+from corpus.engine.errors import LockHeld, SetupError, TransientError, WenhaiError
 
 LOCK_NAME = "lock.json"
 BEAT_SECONDS = 60.0
 STALE_SECONDS = 600.0
+CONFIRM_SECONDS = 300.0  # of patience with the store; well below the above: a late sign must not hit another's lock
 SETTLE_SECONDS = 2.0  # between reading a free lock and removing it, of whoever else is at it
 ATTEMPTS = 5  # a free lock is removed, taken and looked at again; more often others are at it, too
 
@@ -102,7 +103,8 @@ class StoreLock:
 
     def confirm(self) -> None:
         """Ask the store who holds the lock; raise `LockHeld` when it is another run."""
-        self.beat()
+        with retries.within(CONFIRM_SECONDS):
+            self.beat()
         self.check()
 
     def beat(self) -> None:
@@ -136,14 +138,14 @@ class StoreLock:
         raise LockHeld(f"{self.url}: other runs are starting at this moment, or it is no lock of ours. Look at it.")
 
     def _give_back(self) -> None:
-        with suppress(Exception):  # the store is gone: the lock grows old
+        with suppress(Exception), retries.within(SETTLE_SECONDS):  # the store is gone: the lock grows old
             found = read(self.out)
             if found is not None and found.token == self._holder.token:
                 storage.remove(self.url)
 
     def _keep_beating(self) -> None:
         while self._taken_by is None and not self._ends.wait(BEAT_SECONDS):
-            with suppress(Exception):  # a store out of reach: the next one may come through
+            with suppress(Exception), retries.within(BEAT_SECONDS, self._ends):  # the next one may come through
                 self.beat()
 
     def _data(self) -> bytes:
@@ -175,6 +177,8 @@ def read(out: str) -> Holder | None:
     try:
         value = storage.read_json(storage.join(out, LOCK_NAME))
         return Holder(**value | {"process": int(value["process"]), "heard": float(value["heard"])})
+    except (TransientError, SetupError):  # whether there is one is not known
+        raise
     except (WenhaiError, KeyError, TypeError, ValueError):
         return None
 

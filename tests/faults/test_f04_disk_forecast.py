@@ -57,7 +57,7 @@ def test_the_forecast_learns_what_a_stage_writes(
         os, "statvfs", FakeDisk(out, 25_000)
     )  # room for one task as large as its input, or six empty ones
     run_stages([Lines(files, min_chars=100)], str(out), workers=0)
-    assert len(list(out.glob("lines-*/done/*"))) == 6
+    assert len(list(out.glob("lines-*/data/*"))) == 6
 
 
 def test_a_file_system_without_inodes_is_named(
