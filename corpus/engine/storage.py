@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,13 +22,15 @@ from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.scratch import clear_scratch as clear_scratch
 
 READ_BLOCK_BYTES = 4 << 20
+Blocks = tuple[tuple[int, bytes], ...]  # digests of blocks of a file in a row, behind the number of the first
 
 
 @dataclass(frozen=True)
 class File:
     """A committed file: where it is, its size, the SHA-256 of its bytes and, for tables, its rows.
 
-    `name` is what an input is called below the folder or glob that it was found by: `2024/a.jsonl`.
+    `name` is what an input is called below the folder or glob that it was found by: `2024/a.jsonl`. `blocks` are
+    what a task compares that reads an input (input_digests.py).
     """
 
     url: str
@@ -36,6 +38,7 @@ class File:
     sha256: str
     rows: int = 0
     name: str = ""
+    blocks: Blocks = field(default=(), repr=False)
 
     @property
     def label(self) -> str:
