@@ -20,7 +20,7 @@ import hashlib
 import io
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -145,11 +145,11 @@ def hash_file(real: str, hint: str) -> Digest:
     return Digest(real, hint, num_bytes, whole.hexdigest(), bytes(blocks))
 
 
-def tag_of(url: str, entry: dict[str, Any] | None = None) -> tuple[int, str]:
+def tag_of(url: str, entry: Mapping[str, Any] | None = None) -> tuple[int, str]:
     """Size and digest of a file in a store, by its tag; asks for it where the `entry` of a listing has none."""
     filesystem, path = storage.open_filesystem(url)
     if entry is None or entry.get("size") is None or not any(entry.get(name) for name in TAGS):
-        entry = cast("dict[str, Any]", filesystem.info(path))
+        entry = cast("Mapping[str, Any]", filesystem.info(path))
     tag = next((str(entry[name]).strip('"') for name in TAGS if entry.get(name)), "")
     size = int(entry["size"])
     return size, durable.digest({"checksum": tag or str(filesystem.checksum(path)), "bytes": size})

@@ -11,40 +11,33 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from corpus.engine import storage
 from corpus.engine.errors import UsageError
-from corpus.engine.input_digests import Digest, Digests, hash_file, tag_of
+from corpus.engine.input_digests import Digests, hash_file, tag_of
 from corpus.engine.storage import Blocks, File
 
 HASH_THREADS = 4
-STAT_THREADS = 16  # which wait for a network's disk
-BATCH_FILES, BATCH_BYTES = 256, 64 << 20  # hashed by one call of a thread
+STAT_THREADS = 16  # which wait for a network's disk, or a store
+Item = TypeVar("Item")
+CHUNKS = 1000  # of what threads do, so that small files cost none a call of its own
 LeftOut = dict[str, list[str]]  # why: which
+Place = tuple[str, str, str, bool]  # what is no folder: its path, label, the real folder above, whether it is a link
 
 
 class Found(NamedTuple):
     """A file that a pattern names: `real` is what links lead to, `hint` what changes with its bytes if nothing lies.
 
-    One in a store has no hint, but the entry of its listing.
+    One in a store has no hint, but a digest.
     """
 
     url: str
     label: str
     real: str
-    bytes: int = 0
+    bytes: int
     hint: str = ""
-    entry: dict[str, Any] | None = None
-
-
-class Place(NamedTuple):
-    """What is no folder, before it was looked at: `folder` is the real one that it stands in."""
-
-    path: str
-    label: str
-    folder: str
-    is_link: bool
+    digest: str = ""
 
 
 def list_inputs(patterns: Sequence[str], left_out: LeftOut | None = None, digests: Digests | None = None) -> list[File]:
@@ -75,47 +68,30 @@ def list_inputs(patterns: Sequence[str], left_out: LeftOut | None = None, digest
 
 
 def _identified(files: Sequence[Found], digests: Digests) -> Iterator[File]:
-    """The files with their digests; what is not known is hashed, small files many at a time."""
-    stored = [file for file in files if storage.is_remote(file.url)]
-    local = [file for file in files if not storage.is_remote(file.url)] if stored else files
+    """The files with their digests; what is not known is hashed."""
+    local = [file for file in files if not file.digest]
     known = {one.real: one for file in local if (one := digests.find(file.real, file.hint)) is not None}
-    unknown = [file for file in local if file.real not in known]
+    unknown = _chunks([file for file in local if file.real not in known])
     with ThreadPoolExecutor(HASH_THREADS) as threads:
         try:
-            for hashed in threads.map(_hash_batch, _batches(unknown)):
+            for hashed in threads.map(lambda chunk: [hash_file(file.real, file.hint) for file in chunk], unknown):
                 digests.add(hashed)
                 known |= {one.real: one for one in hashed}
         except BaseException:  # a person has stopped it
             digests.save()
             raise
-        tags = dict(zip((file.url for file in stored), threads.map(_tag, stored), strict=True))
     for file in files:
-        if file.url in tags:
-            yield File(file.url, *tags[file.url], name=file.label)
+        if file.digest:
+            yield File(file.url, file.bytes, file.digest, name=file.label)
         else:
             one = known[file.real]
             blocks: Blocks = ((0, one.blocks),) if one.blocks else ()
             yield File(file.url, one.num_bytes, one.sha256, name=file.label, blocks=blocks)
 
 
-def _tag(file: Found) -> tuple[int, str]:
-    return tag_of(file.url, file.entry)
-
-
-def _hash_batch(files: Sequence[Found]) -> list[Digest]:
-    return [hash_file(file.real, file.hint) for file in files]
-
-
-def _batches(files: Iterable[Found]) -> Iterator[list[Found]]:
-    batch, num_bytes = list[Found](), 0
-    for file in files:
-        if batch and (len(batch) >= BATCH_FILES or num_bytes + file.bytes > BATCH_BYTES):
-            yield batch
-            batch, num_bytes = [], 0
-        batch.append(file)
-        num_bytes += file.bytes
-    if batch:
-        yield batch
+def _chunks(items: Sequence[Item]) -> list[Sequence[Item]]:
+    size = len(items) // CHUNKS + 1
+    return [items[at : at + size] for at in range(0, len(items), size)]
 
 
 def common_labels(files: Sequence[File], taken: Collection[str] = ()) -> dict[str, str]:
@@ -157,64 +133,57 @@ def _expand_remote(pattern: str, left_out: LeftOut) -> list[Found]:
         path_in_store = path_in_store.rstrip("/") + "/**"
     found = filesystem.glob(path_in_store, detail=True)
     above = re.split(r"[*?\[]", path_in_store)[0].rpartition("/")[0].lstrip("/") or "."
-    files = []
-    for name, entry in found.items():
-        if entry["type"] == "file" and _is_shown(name, left_out):
-            name = name.lstrip("/")
-            url = f"{scheme}://{name}"
-            files.append(Found(url, os.path.relpath(name, above), storage.real_url(url), entry=entry))
-    return files
+    shown = {name.lstrip("/"): entry for name, entry in found.items() if entry["type"] == "file"}
+    names = [name for name in shown if _is_shown(name, left_out)]
+    urls = [f"{scheme}://{name}" for name in names]
+    with ThreadPoolExecutor(STAT_THREADS) as threads:
+        tags = threads.map(tag_of, urls, map(shown.__getitem__, names))
+        return [
+            Found(url, os.path.relpath(name, above), storage.real_url(url), size, digest=digest)
+            for url, name, (size, digest) in zip(urls, names, tags, strict=True)
+        ]
 
 
 def _expand(pattern: str, left_out: LeftOut) -> Iterator[Place]:
     """What a pattern names and is no folder, with names below the part of the pattern that is no glob."""
     path = Path(os.path.abspath(storage.local_path(pattern)))
     if path.is_file():
-        yield Place(str(path), path.name, os.path.realpath(path.parent), path.is_symlink())
+        yield str(path), path.name, os.path.realpath(path.parent), path.is_symlink()
         return
     base, relative = (path, "**/*") if path.is_dir() else _split_glob(path)
     parts, start = relative.split("/"), len(os.path.join(base, ""))
     if "**" in parts:
         for place in _walk(str(base), start, left_out):
-            if relative == "**/*" or _matches(place.label.split("/"), parts):
+            if relative == "**/*" or _matches(place[1].split("/"), parts):
                 yield place
         return
     real = cache(os.path.realpath)
     for found in map(str, base.glob(relative)):
-        yield Place(found, found[start:], real(os.path.dirname(found)), os.path.islink(found))
+        yield found, found[start:], real(os.path.dirname(found)), os.path.islink(found)
 
 
 def _looked_at(places: Iterable[Place], left_out: LeftOut) -> list[Found]:
-    shown = [place for place in places if _is_shown(place.path, left_out)]
-    files = []
-    chunks = (shown[at : at + BATCH_FILES] for at in range(0, len(shown), BATCH_FILES))
+    chunks = _chunks([place for place in places if _is_shown(place[0], left_out)])
     with ThreadPoolExecutor(STAT_THREADS) as threads:
-        for chunk in threads.map(_look_at, chunks) if len(shown) > BATCH_FILES else map(_look_at, chunks):
-            for file, reason in chunk:
-                if not reason:
-                    files.append(file)
-                elif reason != "folders":
-                    left_out.setdefault(reason, []).append(file.url)
-    return files
+        looks = [look for chunk in threads.map(lambda chunk: [*map(_look_at, chunk)], chunks) for look in chunk]
+    for file, reason in looks:
+        if reason and reason != "folders":
+            left_out.setdefault(reason, []).append(file.url)
+    return [file for file, reason in looks if not reason]
 
 
-def _look_at(places: Sequence[Place]) -> list[tuple[Found, str]]:
-    """Files with their hints, and why others are none."""
-    found = []
-    for path, label, folder, is_link in places:
-        reason, size, hint = "", 0, ""
-        try:
-            status = os.stat(path)
-        except OSError:
-            reason = "broken links" if is_link else "files that cannot be read"
-        else:
-            size = status.st_size
-            hint = f"{size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino} {status.st_dev}"
-            if not stat.S_ISREG(status.st_mode):
-                reason = "folders" if stat.S_ISDIR(status.st_mode) else "pipes, sockets and devices"
-        real = os.path.realpath(path) if is_link else os.path.join(folder, os.path.basename(path))
-        found.append((Found(path, label, real, size, hint), reason))
-    return found
+def _look_at(place: Place) -> tuple[Found, str]:
+    """A file with its hint, and why it is none."""
+    path, label, folder, is_link = place
+    real = os.path.realpath(path) if is_link else os.path.join(folder, os.path.basename(path))
+    try:
+        status = os.stat(path)
+    except OSError:
+        return Found(path, label, real, 0), "broken links" if is_link else "files that cannot be read"
+    size, mode = status.st_size, status.st_mode
+    hint = f"{size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino} {status.st_dev}"
+    reason = "" if stat.S_ISREG(mode) else "folders" if stat.S_ISDIR(mode) else "pipes, sockets and devices"
+    return Found(path, label, real, size, hint), reason
 
 
 def _is_shown(name: str, left_out: LeftOut) -> bool:
@@ -250,7 +219,7 @@ def _walk(base: str, start: int, left_out: LeftOut) -> Iterator[Place]:
                     elif is_link and os.path.isdir(entry.path):
                         links.append(entry.path)
                     else:
-                        yield Place(entry.path, entry.path[start:], real, is_link)
+                        yield entry.path, entry.path[start:], real, is_link
         waiting = sorted(links)
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from corpus.engine import storage
+from corpus.engine import storage, versions
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Task
 
@@ -82,8 +82,8 @@ def _is_same_work(folder: str, parts: Mapping[str, Any]) -> bool:
     url = storage.join(folder, "stage.json")
     if not storage.exists(url):
         return False
-    theirs = storage.read_json(url)
-    return all(theirs.get(key) == parts[key] for key in SAME_WORK)
+    theirs, ours = storage.read_json(url), versions.written_with()
+    return all(theirs.get(key) == parts[key] for key in SAME_WORK) and theirs.get(versions.WRITTEN_WITH, ours) == ours
 
 
 def _copy(folder: str, target: str, record: Record) -> bool:

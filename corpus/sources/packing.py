@@ -100,12 +100,8 @@ def find_sources(
         while key in sources:
             number += 1
             key = f"{letters}_{number}"
-        sources[key] = Source(key, config, tuple(_called(file, labels[file.url]) for file in some))
+        sources[key] = Source(key, config, tuple(replace(file, name=labels[file.url]) for file in some))
     return tuple(sources.values())
-
-
-def _called(file: File, label: str) -> File:
-    return file if file.name == label else replace(file, name=label)
 
 
 def pack(source: Source, limits: InputConfig) -> Iterator[Task]:

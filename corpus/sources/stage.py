@@ -13,6 +13,8 @@ formats can only be read from their front: give a build at least as many of thos
 
 from __future__ import annotations
 
+import platform
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -28,6 +30,7 @@ from corpus.engine.errors import InputError
 from corpus.engine.input_digests import check_file, forgets_changed, open_checked
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
+from corpus.engine.versions import data_digest, version_of
 from corpus.extract import ExtractConfig
 from corpus.extract.child import Extracted
 from corpus.sources import DAMAGE_KINDS, LEFT_OUT, BadRecord, Record, SourcesConfig, read
@@ -55,6 +58,18 @@ MAX_COUNTED = 300  # things that a task counts by name; of further templates onl
 MAX_FIELD_CHARS = 4096  # of a url, title or date; longer ones are cut
 
 _META = msgspec.json.Encoder(order="sorted", enc_hook=str)
+
+
+LIBRARIES = ("fastwarc", "faust-cchardet", "mwparserfromhell", "pypdfium2", "resiliparse")
+TRAFILATURA = ("courlan", "htmldate", "justext", "lxml", "trafilatura")  # and those in which it decides
+
+
+def libraries(backend: str) -> dict[str, str]:
+    """What decides a document's text beside our code: the versions of parsers and detectors of charsets, of Python
+    (codecs, entities, CSV, XML) up to its minor number, and the digest of the model that judges lines."""
+    names = LIBRARIES + (TRAFILATURA if backend == "trafilatura" else ())
+    python = {"python": ".".join(platform.python_version_tuple()[:2]), "unicode": unicodedata.unidata_version}
+    return {name: version_of(name) for name in names} | python | {"lines": data_digest("corpus.extract", ".table")}
 
 
 @dataclass
@@ -91,9 +106,9 @@ class ExtractStage(Stage):
     texts: TextConfig = field(default_factory=TextConfig)
 
     def config(self) -> dict[str, Any]:
-        """What counts for every source, each of which has its own options beside it."""
+        """What counts for every source, each of which has its own options beside it, and what reads text."""
         sections = {"extract": self.extraction.model_dump(), "text": self.texts.model_dump()}
-        return {"shard_bytes": self.limits.shard_bytes, **sections}
+        return {"shard_bytes": self.limits.shard_bytes, **sections, "libraries": libraries(self.extraction.backend)}
 
     def parameters(self) -> dict[str, Any]:
         """How each source is read; its tasks carry the digest of that."""

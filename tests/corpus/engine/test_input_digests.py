@@ -133,7 +133,6 @@ def test_what_was_hashed_before_ctrl_c_stays_hashed(
 ) -> None:
     for index in range(4):
         write(f"{index}.jsonl", [document(index)])
-    monkeypatch.setattr("corpus.engine.inputs.BATCH_FILES", 1)
     monkeypatch.setattr("corpus.engine.inputs.HASH_THREADS", 1)
     noted: Callable[[str, str], input_digests.Digest] = vars(inputs)["hash_file"]
 
