@@ -33,6 +33,7 @@ from corpus.engine import durable, storage
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Counts, Folder, Output, Task
 from corpus.engine.storage import File
+from corpus.engine.versions import version_of
 from tokenizer.config import MIXTURE_STAGE
 from tokenizer.documents import ID_BYTES, Batch, damage_message, document_keys, is_below, read_documents
 from tokenizer.model import Tokenizer
@@ -138,7 +139,7 @@ class TokensStage(TextInputStage):
         return (*super().upstream, MIXTURE_STAGE) if self.mixed else super().upstream
 
     def config(self) -> dict[str, Any]:
-        return self.recipe.of_stage(self.name)
+        return self.recipe.of_stage(self.name) | {"sentencepiece": version_of("sentencepiece")}
 
     def files_beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
         """The vocabulary, and the file's copies where there is a mixture."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from corpus.engine import storage
 from corpus.engine.errors import UsageError
+from corpus.engine.input_digests import check_file
 from corpus.engine.inputs import list_inputs
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
@@ -40,6 +41,7 @@ class PretrainedTokenizerStage(Stage):
         Tokenizer(storage.fetch(model.url))  # refuses what is no model
         with out.create("model/tokenizer.model") as path:
             shutil.copyfile(storage.fetch(model.url), path)
+            check_file(model)
         return Counts()
 
 

@@ -25,7 +25,7 @@ from corpus.engine.stage import Counts, Folder, Output, Task
 from corpus.engine.storage import File
 from tokenizer.documents import BATCH_ROWS, UNIT, Keys, damage_message, document_keys
 from tokenizer.sources import Group, TextInputStage, count_input, read_groups, read_shares
-from tokenizer.traditional import is_traditional
+from tokenizer.traditional import is_traditional, script_table
 
 REPORT_SOURCES = 100  # the largest, of a corpus with thousands
 ROW_GROUP_BYTES = 32 << 20  # of text in memory while a shard is sampled
@@ -49,7 +49,7 @@ class SampleStage(TextInputStage):
     beside: ClassVar[tuple[str, ...]] = ("shares",)
 
     def config(self) -> dict[str, Any]:
-        return self.recipe.of_stage(self.name)
+        return self.recipe.of_stage(self.name) | script_table(self.recipe.by_script)
 
     def files_beside(self, upstream: Mapping[str, Folder], num_files: int) -> Sequence[tuple[File, ...]]:
         """The shares."""

@@ -28,7 +28,7 @@ from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import File
 from tokenizer.config import TokenizerConfig
 from tokenizer.documents import Batch, read_documents
-from tokenizer.traditional import is_traditional
+from tokenizer.traditional import is_traditional, script_table
 
 MAX_CHARACTERS = 100_000  # of one document: no book may be the sample
 MAX_SOURCES = 100_000  # some 100 bytes of JSON and 500 of memory each
@@ -98,7 +98,7 @@ class SourcesStage(TextInputStage):
     version: ClassVar[int] = 1
 
     def config(self) -> dict[str, Any]:
-        return {"by_script": self.recipe.by_script}
+        return {"by_script": self.recipe.by_script, **script_table(self.recipe.by_script)}
 
     def run(self, task: Task, out: Output) -> Counts:
         counts, totals = Counts(), Totals()

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 from numpy.typing import NDArray
 
 READ_CHARACTERS = 2000  # of a document: enough to tell, and a bound on memory for a batch of books
@@ -38,6 +39,12 @@ def is_traditional(texts: pa.LargeStringArray) -> NDArray[np.bool_]:
     first = np.searchsorted(leads, bounds)
     traditional: NDArray[np.bool_] = sums[first[1:]] > sums[first[:-1]]
     return traditional
+
+
+def script_table(by_script: bool) -> dict[str, str]:
+    """The digest of the table that tells scripts apart, as OpenCC and the standards made it here, for stages that do;
+    nothing for others."""
+    return {"scripts": xxhash.xxh3_128_hexdigest(_sides().tobytes())} if by_script else {}
 
 
 @lru_cache(maxsize=1)

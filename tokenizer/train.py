@@ -19,6 +19,7 @@ import hashlib
 import io
 import logging
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -28,6 +29,7 @@ from typing import Any, ClassVar
 from corpus.engine import durable
 from corpus.engine.errors import WenhaiError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
+from corpus.engine.versions import data_digest, version_of
 from tokenizer.config import TokenizerConfig, control_pieces
 from tokenizer.model import EOD_PIECE, SPACE_MARK, Tokenizer
 from tokenizer.pieces import TooSmallError, Trimmed, on_grid, parse_model, trim
@@ -180,8 +182,11 @@ class TokenizerStage(Stage):
     upstream: ClassVar[tuple[str, ...]] = ("sample", "shares")
 
     def config(self) -> dict[str, Any]:
-        found = self.recipe.of_stage(self.name)
+        found = self.recipe.of_stage(self.name) | {"sentencepiece": version_of("sentencepiece")}
+        if self.recipe.segmentation == "jieba":
+            found["jieba"] = [version_of("jieba"), data_digest("jieba", ".txt")]
         if self.recipe.reject == "suspicious":
+            found["unicode"] = unicodedata.unidata_version
             words = resources.files("tokenizer.report").joinpath("spam_words.txt").read_bytes()
             found["spam_words"] = hashlib.sha256(words).hexdigest()
         return found

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from corpus.crawl.folders import CRAWL
 from corpus.engine.errors import UsageError
+from corpus.engine.input_digests import Digests
 from corpus.engine.inputs import LeftOut
 from corpus.engine.storage import is_remote, join, local_path, names
 from corpus.sources.config import SourcesConfig
@@ -37,7 +38,10 @@ def add_build_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def build_sources(
-    arguments: argparse.Namespace, configs: Sequence[SourcesConfig], crawled: Sequence[str] | None
+    arguments: argparse.Namespace,
+    configs: Sequence[SourcesConfig],
+    crawled: Sequence[str] | None,
+    digests: Digests,
 ) -> tuple[Source, ...]:
     """The sources of a build with their files, those of a crawl among them.
 
@@ -50,7 +54,7 @@ def build_sources(
             "section [crawl]."
         )
     left_out: LeftOut = {}
-    sources = find_sources(configs, arguments.input, crawled or (), left_out)
+    sources = find_sources(configs, arguments.input, crawled or (), left_out, digests)
     if left_out:
         told = (f"{len(found):,} {why} ({min(found)}{', ...' * (len(found) > 1)})" for why, found in left_out.items())
         print(f"left out of the inputs: {', '.join(told)}", file=sys.stderr)

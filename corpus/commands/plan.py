@@ -33,13 +33,15 @@ def main(arguments: argparse.Namespace) -> None:
     """Print the sources and the plan."""
     from corpus.build import stages
     from corpus.dedup.near.earlier import check_earlier
+    from corpus.engine.input_digests import Digests
     from corpus.plan import plan, render
     from corpus.recipe import load_recipe
     from corpus.sources.preview import preview
 
     recipe = load_recipe(arguments.recipe, arguments.set, allow_code=arguments.allow_code)
     check_earlier(recipe.dedup, arguments.out)
-    sources = build_sources(arguments, recipe.sources, None if recipe.crawl is None else crawled_so_far(arguments.out))
+    crawled = None if recipe.crawl is None else crawled_so_far(arguments.out)
+    sources = build_sources(arguments, recipe.sources, crawled, Digests(arguments.out))
     pipeline = stages(recipe, sources)
     check_late_failures(pipeline, recipe.mixture, sources)
     filters = recipe.own_filters(sources)

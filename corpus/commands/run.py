@@ -32,6 +32,7 @@ def main(arguments: argparse.Namespace) -> None:
     """Run the stages, write the report, print the funnel."""
     from corpus.build import OPTIONAL_STAGES, check_recipe_resources, stages
     from corpus.dedup.near.earlier import check_earlier
+    from corpus.engine.input_digests import Digests
     from corpus.engine.progress import Progress
     from corpus.engine.run import run_stages
     from corpus.recipe import load_recipe, record_recipe
@@ -44,10 +45,13 @@ def main(arguments: argparse.Namespace) -> None:
     recipe = load_recipe(arguments.recipe, arguments.set, allow_code=arguments.allow_code)
     check_recipe_resources(recipe, arguments.recipe)
     earlier = check_earlier(recipe.dedup, arguments.out)
-    sources = build_sources(arguments, recipe.sources, _crawled(arguments, recipe.crawl))
+    crawled = _crawled(arguments, recipe.crawl)
+    digests = Digests(arguments.out, saves=True)
+    sources = build_sources(arguments, recipe.sources, crawled, digests)
     pipeline = stages(recipe, sources)
     check_late_failures(pipeline, recipe.mixture, sources)
     check_fields(sources)
+    digests.save()
     run_stages(
         pipeline,
         arguments.out,

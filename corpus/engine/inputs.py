@@ -5,43 +5,93 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import stat
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
-from corpus.engine import durable, storage
+from corpus.engine import storage
 from corpus.engine.errors import UsageError
-from corpus.engine.storage import File
+from corpus.engine.input_digests import Digests, hash_file, tag_of
+from corpus.engine.storage import Blocks, File
 
 HASH_THREADS = 4
+STAT_THREADS = 16  # which wait for a network's disk, or a store
+Item = TypeVar("Item")
+CHUNKS = 1000  # of what threads do, so that small files cost none a call of its own
 LeftOut = dict[str, list[str]]  # why: which
+Place = tuple[str, str, str, bool]  # what is no folder: its path, label, the real folder above, whether it is a link
 
 
-def list_inputs(patterns: Sequence[str], left_out: LeftOut | None = None) -> list[File]:
+class Found(NamedTuple):
+    """A file that a pattern names: `real` is what links lead to, `hint` what changes with its bytes if nothing lies.
+
+    One in a store has no hint, but a digest.
+    """
+
+    url: str
+    label: str
+    real: str
+    bytes: int
+    hint: str = ""
+    digest: str = ""
+
+
+def list_inputs(patterns: Sequence[str], left_out: LeftOut | None = None, digests: Digests | None = None) -> list[File]:
     """Expand globs into files with their digests, sorted by URL.
 
     Links are followed, to folders too, each of which is read once. What is found and is no input is added to
     `left_out`: hidden files, broken links, links to folders that are read already.
 
-    A local file is hashed whole (one more read of the input: contents decide what is rerun, never times); a remote
-    one is identified by its size and the store's checksum.
+    A local file is hashed whole, unless `digests` knows it (contents decide what is rerun, never times); a remote one
+    is identified by its size and the store's tag.
 
     Raises:
         UsageError: a pattern matches nothing, or two patterns name the same file.
+        LockHeld: another run works on the folder of `digests`.
     """
-    labels: list[tuple[str, str]] = []
+    files: list[Found] = []
     for pattern in patterns:
         found = _listed(pattern, {} if left_out is None else left_out)
         if not found:
             raise UsageError(f"{pattern}: matches no file. Quote globs, and check the path.")
-        labels += [(storage.spellable(url), label) for url, label in found]
-    urls = [url for url, _ in labels]
-    repeated = [url for url, count in Counter(map(storage.real_url, urls)).items() if count > 1]
+        files += found
+    for file in files:
+        storage.spellable(file.url)
+    repeated = [real for real, count in Counter(file.real for file in files).items() if count > 1]
     if repeated:
         raise UsageError(f"{min(repeated)}: listed twice among the inputs. Name each file once.")
+    return list(_identified(sorted(files, key=lambda file: file[:2]), digests or Digests()))
+
+
+def _identified(files: Sequence[Found], digests: Digests) -> Iterator[File]:
+    """The files with their digests; what is not known is hashed."""
+    local = [file for file in files if not file.digest]
+    known = {one.real: one for file in local if (one := digests.find(file.real, file.hint)) is not None}
+    unknown = _chunks([file for file in local if file.real not in known])
     with ThreadPoolExecutor(HASH_THREADS) as threads:
-        return list(threads.map(_identify, *zip(*sorted(labels), strict=True)) if labels else [])
+        try:
+            for hashed in threads.map(lambda chunk: [hash_file(file.real, file.hint) for file in chunk], unknown):
+                digests.add(hashed)
+                known |= {one.real: one for one in hashed}
+        except BaseException:  # a person has stopped it
+            digests.save()
+            raise
+    for file in files:
+        if file.digest:
+            yield File(file.url, file.bytes, file.digest, name=file.label)
+        else:
+            one = known[file.real]
+            blocks: Blocks = ((0, one.blocks),) if one.blocks else ()
+            yield File(file.url, one.num_bytes, one.sha256, name=file.label, blocks=blocks)
+
+
+def _chunks(items: Sequence[Item]) -> list[Sequence[Item]]:
+    size = len(items) // CHUNKS + 1
+    return [items[at : at + size] for at in range(0, len(items), size)]
 
 
 def common_labels(files: Sequence[File], taken: Collection[str] = ()) -> dict[str, str]:
@@ -64,46 +114,76 @@ def common_labels(files: Sequence[File], taken: Collection[str] = ()) -> dict[st
     return labels
 
 
-def _listed(pattern: str, left_out: LeftOut) -> list[tuple[str, str]]:
+def _listed(pattern: str, left_out: LeftOut) -> list[Found]:
+    if not storage.is_remote(pattern):
+        return _looked_at(_expand(pattern, left_out), left_out)
     try:
-        return _expand(pattern, left_out)
+        return _expand_remote(pattern, left_out)
     except Exception as error:  # of a store, each library has its own: no credentials, no such bucket, no network
-        if not storage.is_remote(pattern):
-            raise
         raise UsageError(
             f"{pattern}: cannot be listed ({type(error).__name__}: {error}). Check the address, the network and the "
             "credentials of the store."
         ) from error
 
 
-def _expand(pattern: str, left_out: LeftOut) -> list[tuple[str, str]]:
-    """(URL, name below the part of the pattern that is no glob) of each file."""
-    if storage.is_remote(pattern):
-        filesystem, path_in_store = storage.open_filesystem(pattern)
-        scheme = pattern.split("://", 1)[0]
-        if not filesystem.isfile(path_in_store) and filesystem.isdir(path_in_store):
-            path_in_store = path_in_store.rstrip("/") + "/**"
-        found = filesystem.glob(path_in_store, detail=True)
-        above = re.split(r"[*?\[]", path_in_store)[0].rpartition("/")[0]
+def _expand_remote(pattern: str, left_out: LeftOut) -> list[Found]:
+    filesystem, path_in_store = storage.open_filesystem(pattern)
+    scheme = pattern.split("://", 1)[0]
+    if not filesystem.isfile(path_in_store) and filesystem.isdir(path_in_store):
+        path_in_store = path_in_store.rstrip("/") + "/**"
+    found = filesystem.glob(path_in_store, detail=True)
+    above = re.split(r"[*?\[]", path_in_store)[0].rpartition("/")[0].lstrip("/") or "."
+    shown = {name.lstrip("/"): entry for name, entry in found.items() if entry["type"] == "file"}
+    names = [name for name in shown if _is_shown(name, left_out)]
+    urls = [f"{scheme}://{name}" for name in names]
+    with ThreadPoolExecutor(STAT_THREADS) as threads:
+        tags = threads.map(tag_of, urls, map(shown.__getitem__, names))
         return [
-            (f"{scheme}://{name.lstrip('/')}", os.path.relpath(name.lstrip("/"), above.lstrip("/") or "."))
-            for name, entry in found.items()
-            if entry["type"] == "file" and _is_shown(name, left_out)
+            Found(url, os.path.relpath(name, above), storage.real_url(url), size, digest=digest)
+            for url, name, (size, digest) in zip(urls, names, tags, strict=True)
         ]
-    path = storage.local_path(pattern)
+
+
+def _expand(pattern: str, left_out: LeftOut) -> Iterator[Place]:
+    """What a pattern names and is no folder, with names below the part of the pattern that is no glob."""
+    path = Path(os.path.abspath(storage.local_path(pattern)))
     if path.is_file():
-        return [(os.path.abspath(path), path.name)]
+        yield str(path), path.name, os.path.realpath(path.parent), path.is_symlink()
+        return
     base, relative = (path, "**/*") if path.is_dir() else _split_glob(path)
-    parts = relative.split("/")
+    parts, start = relative.split("/"), len(os.path.join(base, ""))
     if "**" in parts:
-        entries = (entry for entry in _walk(base, left_out) if _matches(entry.relative_to(base).parts, parts))
-    else:
-        entries = (entry for entry in base.glob(relative) if not entry.is_dir())
-    return [
-        (os.path.abspath(entry), entry.relative_to(base).as_posix())
-        for entry in entries
-        if _is_shown(str(entry), left_out) and _is_file(entry, left_out)
-    ]
+        for place in _walk(str(base), start, left_out):
+            if relative == "**/*" or _matches(place[1].split("/"), parts):
+                yield place
+        return
+    real = cache(os.path.realpath)
+    for found in map(str, base.glob(relative)):
+        yield found, found[start:], real(os.path.dirname(found)), os.path.islink(found)
+
+
+def _looked_at(places: Iterable[Place], left_out: LeftOut) -> list[Found]:
+    chunks = _chunks([place for place in places if _is_shown(place[0], left_out)])
+    with ThreadPoolExecutor(STAT_THREADS) as threads:
+        looks = [look for chunk in threads.map(lambda chunk: [*map(_look_at, chunk)], chunks) for look in chunk]
+    for file, reason in looks:
+        if reason and reason != "folders":
+            left_out.setdefault(reason, []).append(file.url)
+    return [file for file, reason in looks if not reason]
+
+
+def _look_at(place: Place) -> tuple[Found, str]:
+    """A file with its hint, and why it is none."""
+    path, label, folder, is_link = place
+    real = os.path.realpath(path) if is_link else os.path.join(folder, os.path.basename(path))
+    try:
+        status = os.stat(path)
+    except OSError:
+        return Found(path, label, real, 0), "broken links" if is_link else "files that cannot be read"
+    size, mode = status.st_size, status.st_mode
+    hint = f"{size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino} {status.st_dev}"
+    reason = "" if stat.S_ISREG(mode) else "folders" if stat.S_ISDIR(mode) else "pipes, sockets and devices"
+    return Found(path, label, real, size, hint), reason
 
 
 def _is_shown(name: str, left_out: LeftOut) -> bool:
@@ -113,41 +193,43 @@ def _is_shown(name: str, left_out: LeftOut) -> bool:
     return not hidden
 
 
-def _is_file(path: Path, left_out: LeftOut) -> bool:
-    """Whether a path that is no folder is a file, or a link to one."""
-    if path.is_file():
-        return True
-    reason = "broken links" if path.is_symlink() and not path.exists() else "pipes, sockets and devices"
-    left_out.setdefault(reason, []).append(str(path))
-    return False
-
-
-def _walk(base: Path, left_out: LeftOut) -> Iterator[Path]:
-    """What is no folder below a folder. Links to folders are followed when the folders themselves are done, so that a
-    loop ends, and a file goes by its own name rather than by that of a link."""
-
-    def unreadable(error: OSError) -> None:
-        left_out.setdefault("folders that cannot be read", []).append(str(error.filename))
-
+def _walk(base: str, start: int, left_out: LeftOut) -> Iterator[Place]:
+    """What is no folder below a folder; names begin at `start` of a path. Links to folders are followed when the
+    folders themselves are done, so that a loop ends, and a file goes by its own name rather than by that of a link."""
     seen: set[str] = set()
-    waiting = [str(base)]
+    waiting = [base]
     while waiting:
         links = []
-        for start in waiting:
-            real = os.path.realpath(start)
-            above = os.path.realpath(os.path.dirname(start)) if seen else ""  # of a link
+        for top in waiting:
+            real = os.path.realpath(top)
+            above = os.path.realpath(os.path.dirname(top)) if seen else ""  # of a link
             if real in seen or os.path.join(above, "").startswith(os.path.join(real, "")):
-                left_out.setdefault("links to folders that are read already", []).append(start)
+                left_out.setdefault("links to folders that are read already", []).append(top)
                 continue
-            for parent, folders, names in os.walk(start, onerror=unreadable):
-                here = os.path.realpath(parent)
-                if here in seen:
-                    folders.clear()
+            folders = [(top, real)]
+            while folders:
+                folder, real = folders.pop()
+                if real in seen:
                     continue
-                seen.add(here)
-                links += [path for name in folders if os.path.islink(path := os.path.join(parent, name))]
-                yield from (Path(parent, name) for name in names)
+                seen.add(real)
+                for entry in _entries(folder, left_out):
+                    is_link = entry.is_symlink()
+                    if not is_link and entry.is_dir():
+                        folders.append((entry.path, os.path.join(real, entry.name)))
+                    elif is_link and os.path.isdir(entry.path):
+                        links.append(entry.path)
+                    else:
+                        yield entry.path, entry.path[start:], real, is_link
         waiting = sorted(links)
+
+
+def _entries(folder: str, left_out: LeftOut) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        left_out.setdefault("folders that cannot be read", []).append(folder)
+        return []
 
 
 def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
@@ -167,14 +249,3 @@ def _split_glob(path: Path) -> tuple[Path, str]:
         base /= parts.pop(0)
     relative = "/".join(parts) or "*"
     return base, relative + "/*" if relative.endswith("**") else relative
-
-
-def _identify(url: str, name: str) -> File:
-    if not storage.is_remote(url):
-        path = storage.local_path(url)
-        return File(url, path.stat().st_size, durable.sha256_file(path), name=name)
-    filesystem, path_in_store = storage.open_filesystem(url)
-    size = int(filesystem.info(path_in_store)["size"])
-    return File(
-        url, size, durable.digest({"checksum": str(filesystem.checksum(path_in_store)), "bytes": size}), name=name
-    )

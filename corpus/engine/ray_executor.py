@@ -6,8 +6,8 @@ So a lost worker, machine or driver costs the tasks that were under way: a call 
 once more (elsewhere, if the machine is gone), then it is a failure of kind `killed`, as in the local pool; after a lost
 driver the same command resumes from the records. Ray's own retries are off, they would hide deaths from the summary.
 
-Each task checks first that its machine has this code and sees this output folder: another version would write other
-bytes in silence, and a folder of the same name on another disk would take results that nobody reads.
+Each task checks first that its machine has this code, the driver's versions of other packages, and this output folder:
+another version would write other bytes in silence, and a folder of the same name on another disk would take results that nobody reads.
 
 `ray.init` costs 22 CPU-seconds and 537 MB on a cold machine, so ray is imported in this file only, and by functions.
 """
@@ -23,9 +23,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -34,20 +34,23 @@ from typing import Any
 from corpus.engine import durable, storage
 from corpus.engine.errors import UsageError
 from corpus.engine.executor import DEATHS_BEFORE_GIVING_UP, SINGLE_THREADED, TRIES_OF_TRANSIENT, Call, Outcome, attempt
+from corpus.engine.versions import differences, versions_here
 
 CALLS_A_CPU = 2  # under way at a time: one that runs and one that is placed already when it ends
 LOOK_SECONDS = 2.0  # how often the size of the cluster is asked for
-CODE_SUFFIXES = {".py", ".table", ".txt"}
+CODE_SUFFIXES = {".py", ".table", ".model", ".toml", ".txt", ".hosts", ".html", ".css", ".js", ".md"}  # all we ship
 PACKAGES = ("corpus", "tokenizer")
 
 
 @dataclass(frozen=True)
 class Witness:
-    """What a machine must find: the digest of our code and, for a local output folder, the bytes of its lock file."""
+    """What a machine must find: the digest of our code, the versions of what else decides bytes and, for a local output
+    folder, the bytes of its lock file."""
 
     code: str
     lock: str = ""
     lock_bytes: bytes = b""
+    versions: Mapping[str, str] = field(default_factory=versions_here)
 
     @classmethod
     def of(cls, out: str) -> Witness:
@@ -61,6 +64,8 @@ class Witness:
         """What is not as it should be on this machine, in words; empty when all is."""
         if code_digest() != self.code:
             return "has other code of corpus or tokenizer than the driver. Install the same version everywhere"
+        if other := differences(versions_here(), self.versions):
+            return f"has {other} as the driver has. Install the same versions everywhere"
         try:
             seen = not self.lock or Path(self.lock).read_bytes() == self.lock_bytes
         except OSError:

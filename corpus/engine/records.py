@@ -19,7 +19,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from corpus.engine import durable, manifest, storage
+from corpus.engine import durable, manifest, storage, versions
 from corpus.engine.errors import TransientError
 from corpus.engine.stage import Counts, Folder, Stage, Task
 
@@ -229,8 +229,10 @@ def others(out: str, name: str, parts: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_same_work(folder: str, parts: Mapping[str, Any]) -> bool:
     data = storage.read_if_there(url := storage.join(folder, "stage.json"))
-    theirs = {} if data is None else durable.parse_json(data, url)
-    return all(theirs.get(key) == parts[key] for key in SAME_WORK)
+    if data is None:
+        return False
+    theirs, ours = durable.parse_json(data, url), versions.written_with()
+    return all(theirs.get(key) == parts[key] for key in SAME_WORK) and theirs.get(versions.WRITTEN_WITH, ours) == ours
 
 
 def _copy(folder: str, target: str, record: Record) -> bool:

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from corpus.engine import durable, records, running, storage, store_lock
+from corpus.engine import durable, records, running, storage, store_lock, versions
 from corpus.engine.disk_budget import DiskBudget
 from corpus.engine.errors import DiskError, Stopped, WenhaiError
 from corpus.engine.executor import Call, Executor, InlineExecutor, Outcome, ProcessExecutor, available_cpus
@@ -177,7 +177,7 @@ def _run_stage(
         stage.judge(complete.counts, url, is_complete=True)
         return complete
     parts = fingerprint(stage, folders)
-    storage.write_json(storage.join(url, "stage.json"), parts)
+    versions.write_recipe(url, parts)
     tasks = sorted(stage.plan(folders), key=lambda task: task.name)
     if len({task.name for task in tasks}) != len(tasks):
         raise WenhaiError(f"stage {stage.name}: two tasks share a name; this is a bug of the stage.")

@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from glob import has_magic
 from pathlib import Path
@@ -33,13 +33,15 @@ from corpus.engine.scratch import clear_scratch as clear_scratch
 READ_BLOCK_BYTES = 4 << 20
 COPY_BLOCK_BYTES, COPY_THREADS = 16 << 20, 4  # of a download: each range is repeated by itself
 READ_THREADS = 64  # of many small files: they wait, they do not compute
+Blocks = tuple[tuple[int, bytes], ...]  # digests of blocks of a file in a row, behind the number of the first
 
 
 @dataclass(frozen=True)
 class File:
     """A committed file: where it is, its size, the SHA-256 of its bytes and, for tables, its rows.
 
-    `name` is what an input is called below the folder or glob that it was found by: `2024/a.jsonl`.
+    `name` is what an input is called below the folder or glob that it was found by: `2024/a.jsonl`. `blocks` are
+    what a task compares that reads an input (input_digests.py).
     """
 
     url: str
@@ -47,6 +49,7 @@ class File:
     sha256: str
     rows: int = 0
     name: str = ""
+    blocks: Blocks = field(default=(), repr=False)
 
     @property
     def label(self) -> str:

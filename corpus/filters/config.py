@@ -14,6 +14,7 @@ import pydantic
 
 from corpus.engine.config import BesideRecipe, RecipePath, Strict
 from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.versions import data_digest, version_of
 from corpus.filters.blocklist import BUILT_IN
 from corpus.filters.decide import Rule, limits
 from corpus.filters.edits import ScriptPolicy
@@ -160,13 +161,15 @@ class Sections(Strict):
         return read | {key: limit.rule for limit in reversed(limits(self.rules)) for key in limit.keys}
 
     def meaning(self) -> dict[str, Any]:
-        """All that changes the stage's bytes, as JSON: rules in order, editors, the words of the lists."""
+        """All that changes the stage's bytes, as JSON: rules in order, editors, the contents of lists, models and tables."""
+        converts = self.edit.script != "keep"
         return {
             "rules": [rule.as_json() for rule in self.rules],
             "statistics": list(STATISTICS),
             "edit": self.edit.model_dump(mode="json"),
             "site_talk": load_words().digest,
             **load_resources(self).meaning(),
+            **({"opencc": [version_of("opencc"), data_digest("opencc", ".ocd2", ".json")]} if converts else {}),
             **({"own": [rule.model_dump(mode="json", exclude={"when"}) for rule in self.own]} if self.own else {}),
         }
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import numpy.typing as npt
 import pyarrow as pa
+import xxhash
 
 from corpus.engine.errors import UsageError
+from corpus.engine.versions import data_digest, version_of
+from corpus.filters import normalizing
 from corpus.filters.blocklist import BUILT_IN, Blocklist, load_blocklist
 from corpus.filters.quality.bigrams import Bigrams, load_bigrams
 from corpus.filters.quality.language_model import LanguageModel, load_language_model
@@ -19,6 +23,7 @@ from corpus.filters.quality.variety import Varieties, load_varieties
 from corpus.filters.statistic import Floats
 from corpus.filters.statistics.words import COLUMNS, measure_words
 from corpus.filters.url_rules import NO_URL_RULES, UrlRules, load_url_rules
+from corpus.kernels import folding, tables
 
 if TYPE_CHECKING:
     from corpus.filters.config import Sections
@@ -50,8 +55,22 @@ class Resources:
             "language_model": self.language_model.digest if self.language_model else None,
             "url": self.url.digest,
             **({"code": {name: one.digest for name, one in self.code.items()}} if self.code else {}),
-            "segmenter": f"jieba {version('jieba')}" if self.count_words else None,
+            "segmenter": [version_of("jieba"), data_digest("jieba", ".txt", ".p")] if self.count_words else None,
+            **({"kenlm": version_of("ufal-kenlm")} if self.language_model else {}),
+            "tables": table_digests(),
         }
+
+
+def table_digests() -> dict[str, str]:
+    """Of the character tables as they were computed here, from Python's Unicode data and OpenCC's; and the version of
+    that data, which composes characters and says what a letter is where no table does."""
+    computed: dict[str, npt.NDArray[Any]] = {
+        "classes": tables.class_table(),
+        "folding": folding.matching_table(),
+        "normalizing": normalizing.action_table(),
+    }
+    digests = {name: xxhash.xxh3_128_hexdigest(table.tobytes()) for name, table in computed.items()}
+    return digests | {"unicode": unicodedata.unidata_version}
 
 
 def load_resources(config: Sections) -> Resources:

@@ -12,7 +12,7 @@ be tried later, looser ones too, without reading text. Memory is one row group.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, count_documents, fate_table, read_batches, write_shard
 from corpus.engine import durable
+from corpus.engine.errors import SetupError
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import fetch
 from corpus.filters.config import FilterConfig
@@ -42,6 +43,9 @@ STATISTICS_SCHEMA = pa.schema(
     metadata={"wenhai.statistics": "2"},
 )
 
+Meaning = tuple[tuple[str, str], ...]  # the parts of a filter's meaning, by name, with their digests
+MEANING_DIGITS = 16
+
 
 @dataclass(frozen=True)
 class FilterStage(Stage):
@@ -49,13 +53,14 @@ class FilterStage(Stage):
 
     filter: FilterConfig
     filters: Mapping[str, FilterConfig] = field(default_factory=dict)  # of sources with one of their own, by their keys
+    planned: Mapping[str, Meaning] = field(default_factory=dict)  # what the filters meant where the build was planned
 
     name: ClassVar[str] = "filter"
     version: ClassVar[int] = 7
     upstream: ClassVar[tuple[str, ...]] = ("extract",)
 
     def config(self) -> dict[str, Any]:
-        """Rules in order as [statistic, min, max, condition, place], editors, and the digest of the word lists."""
+        """Rules in order as [statistic, min, max, condition, place], editors, and digests of lists, models and tables."""
         return self.filter.meaning()
 
     def parameters(self) -> dict[str, Any]:
@@ -69,10 +74,19 @@ class FilterStage(Stage):
         files = upstream["extract"].files()
         return [Task(shard_name(file), (file,), own.get(key_of(shard_name(file)), {})) for file in files]
 
+    def for_worker(self) -> FilterStage:
+        """With digests of what lists, models and tables held: a worker reads them again, and must find the same."""
+        return replace(self, planned={key: _meaning(one) for key, one in {**self.filters, "": self.filter}.items()})
+
     def run(self, task: Task, out: Output) -> Counts:
-        """Filter one shard, row group by row group."""
-        config = self.filters.get(key_of(task.name), self.filter)
-        judge = _filter(config)
+        """Filter one shard, row group by row group.
+
+        Raises:
+            SetupError: a list, a model or a table is another here than where the build was planned.
+        """
+        key = key_of(task.name) if key_of(task.name) in self.filters else ""
+        config = self.filters.get(key, self.filter)
+        judge = _filter(config, self.planned.get(key))
         own = own_fields(config.own)  # a task's files hold what its own rules measure: they are the same in any build
         schemas = {"data": DOCUMENT_SCHEMA, "fates": FATE_SCHEMA}
         for kind, schema in (("statistics", STATISTICS_SCHEMA), ("samples", SAMPLES_SCHEMA)):
@@ -105,8 +119,18 @@ class FilterStage(Stage):
 
 
 @lru_cache(maxsize=4)
-def _filter(config: FilterConfig) -> Filter:
-    return Filter(config)
+def _filter(config: FilterConfig, planned: Meaning | None) -> Filter:
+    found = Filter(config)
+    if planned is not None and (other := [name for name, _ in set(planned) ^ set(_meaning(config))]):
+        raise SetupError(
+            f"filter: {', '.join(sorted(set(other)))} are not what the plan of this build read. Give every machine the "
+            "same files, let nobody change them meanwhile, and run the same command again."
+        )
+    return found
+
+
+def _meaning(config: FilterConfig) -> Meaning:
+    return tuple((name, durable.digest(part)[:MEANING_DIGITS]) for name, part in config.meaning().items())
 
 
 def _count(counts: Counts, rules: pa.ChunkedArray, edits: list[pa.ListArray]) -> None:

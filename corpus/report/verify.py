@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from corpus.crawl.folders import CRAWL, crawl_folders
 from corpus.crawl.folders import OWN_FILES as CRAWL_FILES
-from corpus.engine import durable, storage
+from corpus.engine import durable, storage, versions
 from corpus.engine.errors import WenhaiError
 from corpus.engine.executor import available_cpus, describe
 from corpus.engine.manifest import KEYS, MANIFEST_NAME, PIECES, Listing, json_lines, piece_url
@@ -219,8 +219,11 @@ def _verify_files(
 
 def _verify_recipe(folder: Folder, parts: Mapping[str, Any], before: Mapping[str, Folder]) -> Iterator[Problem]:
     """A folder's name, its `stage.json`, its manifest and the manifests before it must tell of the same build."""
+    written = parts.get(versions.WRITTEN_WITH)
+    parts = {key: part for key, part in parts.items() if key != versions.WRITTEN_WITH}
     expected, url = durable.digest(parts), storage.join(folder.url, MANIFEST_NAME)
-    if not folder.url.rstrip("/").endswith("-" + expected[:FINGERPRINT_LENGTH]):
+    is_sound = written is None or versions.is_sound(written)
+    if not is_sound or not folder.url.rstrip("/").endswith("-" + expected[:FINGERPRINT_LENGTH]):
         recipe = storage.join(folder.url, RECIPE_NAME)
         yield Problem("record", recipe, f"it is of another build than its folder. {REBUILD}")
     elif (folder.manifest["fingerprint"], folder.manifest["version"]) != (expected, parts["version"]):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import BinaryIO
 
 import msgspec
 
@@ -23,21 +24,25 @@ from corpus.sources.record import DAMAGE_KINDS, LEFT_OUT, BadRecord, Record
 __all__ = ["DAMAGE_KINDS", "LEFT_OUT", "BadRecord", "Record", "SourcesConfig", "can_be_cut", "kind_of", "read"]
 
 
-def read(url: str, config: SourcesConfig, span: tuple[int, int] | None = None) -> Iterator[Record | BadRecord]:
+def read(
+    url: str, config: SourcesConfig, span: tuple[int, int] | None = None, stream: BinaryIO | None = None
+) -> Iterator[Record | BadRecord]:
     """The records of one file, in order. An empty file has none.
 
-    With `span`, only the lines, or streams of pages, that begin at bytes `start` to `end` of a file that `can_be_cut`.
+    With `span`, only the lines, or streams of pages, that begin at bytes `start` to `end` of a file that `can_be_cut`;
+    these are read from `stream` where it is given.
     With `config.keep_prefix` off, a damaged file is read to its damage first and then gives that and nothing else.
     """
     if span is not None:
-        if name_kind(url) == "mediawiki":
-            from corpus.sources.formats.mediawiki import read_mediawiki_span
+        with stream or storage.open_stream(url) as file:
+            if name_kind(url) == "mediawiki":
+                from corpus.sources.formats.mediawiki import read_streams
 
-            yield from read_mediawiki_span(url, config, *span)
-        else:
-            from corpus.sources.formats.jsonl import read_span
+                yield from read_streams(file, config, *span)
+            else:
+                from corpus.sources.formats.jsonl import read_span
 
-            yield from read_span(url, config, *span)
+                yield from read_span(file, config, *span)
         return
     path = storage.fetch(url)
     if not config.keep_prefix:

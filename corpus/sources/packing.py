@@ -19,6 +19,7 @@ from typing import Any
 
 from corpus.engine import durable
 from corpus.engine.errors import UsageError
+from corpus.engine.input_digests import Digests, range_of
 from corpus.engine.inputs import LeftOut, common_labels, list_inputs
 from corpus.engine.stage import Task
 from corpus.engine.storage import File, open_stream
@@ -63,6 +64,7 @@ def find_sources(
     inputs: Sequence[str] = (),
     crawled: Sequence[str] = (),
     left_out: LeftOut | None = None,
+    digests: Digests | None = None,
 ) -> tuple[Source, ...]:
     """Sources with their files, keys made of their names, and labels that tell files apart.
 
@@ -71,6 +73,7 @@ def find_sources(
         inputs: files, folders, globs or URLs of the source without a path.
         crawled: files that a crawl left, for the same source, or one of their own.
         left_out: takes what is found and is no input (`list_inputs`).
+        digests: of inputs that need not be hashed again.
 
     Raises:
         UsageError: a pattern matches nothing, a file belongs to two sources, two sources have no path, or `inputs` are
@@ -83,7 +86,7 @@ def find_sources(
         raise UsageError("--input: every source of the recipe has a path. Leave --input out, or take one's path out.")
     if crawled and not without:
         configs = (*configs, SourcesConfig.model_validate({"name": "crawl"}))
-    files = [list_inputs(config.path or (*inputs, *crawled), left_out) for config in configs]
+    files = [list_inputs(config.path or (*inputs, *crawled), left_out, digests) for config in configs]
     repeated = [url for url, count in Counter(file.url for some in files for file in some).items() if count > 1]
     if repeated:
         raise UsageError(f"{min(repeated)}: listed twice among the inputs. Name each file once.")
@@ -143,7 +146,8 @@ def _is_as_named(url: str) -> bool:
 def _ranges(key: str, file: File, options: dict[str, Any], step: int) -> Iterator[Task]:
     name = _task(key, [file], {}).name
     for number, start in enumerate(range(0, file.bytes, step)):
-        yield Task(f"{name}-{number:0{SPAN_DIGITS}d}", (file,), {**options, "start": start, "end": start + step})
+        part = range_of(file, start, start + step)
+        yield Task(f"{name}-{number:0{SPAN_DIGITS}d}", (part,), {**options, "start": start, "end": start + step})
 
 
 def _task(key: str, files: Sequence[File], params: dict[str, Any]) -> Task:

@@ -13,8 +13,10 @@ formats can only be read from their front: give a build at least as many of thos
 
 from __future__ import annotations
 
+import platform
+import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -25,8 +27,10 @@ from corpus.document import document_id, read_table, write_table
 from corpus.encoding import UndecodableError, decode, repair_mojibake, replace_surrogates, utf8, without_damaged_lines
 from corpus.engine import storage
 from corpus.engine.errors import InputError
+from corpus.engine.input_digests import check_file, forgets_changed, open_checked
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
+from corpus.engine.versions import data_digest, version_of
 from corpus.extract import ExtractConfig
 from corpus.extract.child import Extracted
 from corpus.sources import DAMAGE_KINDS, LEFT_OUT, BadRecord, Record, SourcesConfig, read
@@ -54,6 +58,18 @@ MAX_COUNTED = 300  # things that a task counts by name; of further templates onl
 MAX_FIELD_CHARS = 4096  # of a url, title or date; longer ones are cut
 
 _META = msgspec.json.Encoder(order="sorted", enc_hook=str)
+
+
+LIBRARIES = ("fastwarc", "faust-cchardet", "mwparserfromhell", "pypdfium2", "resiliparse")
+TRAFILATURA = ("courlan", "htmldate", "justext", "lxml", "trafilatura")  # and those in which it decides
+
+
+def libraries(backend: str) -> dict[str, str]:
+    """What decides a document's text beside our code: the versions of parsers and detectors of charsets, of Python
+    (codecs, entities, CSV, XML) up to its minor number, and the digest of the model that judges lines."""
+    names = LIBRARIES + (TRAFILATURA if backend == "trafilatura" else ())
+    python = {"python": ".".join(platform.python_version_tuple()[:2]), "unicode": unicodedata.unidata_version}
+    return {name: version_of(name) for name in names} | python | {"lines": data_digest("corpus.extract", ".table")}
 
 
 @dataclass
@@ -90,9 +106,9 @@ class ExtractStage(Stage):
     texts: TextConfig = field(default_factory=TextConfig)
 
     def config(self) -> dict[str, Any]:
-        """What counts for every source; each has its own options beside it."""
+        """What counts for every source, each of which has its own options beside it, and what reads text."""
         sections = {"extract": self.extraction.model_dump(), "text": self.texts.model_dump()}
-        return {"shard_bytes": self.limits.shard_bytes, **sections}
+        return {"shard_bytes": self.limits.shard_bytes, **sections, "libraries": libraries(self.extraction.backend)}
 
     def parameters(self) -> dict[str, Any]:
         """How each source is read; its tasks carry the digest of that."""
@@ -131,11 +147,12 @@ class ExtractStage(Stage):
         counts = Counts()
         (source,) = (one for one in self.sources if one.key == key_of(task.name))
         span = (task.params["start"], task.params["end"]) if "end" in task.params else None
-        with Shards(task.name, out, self.limits.shard_bytes) as shards, Fates(task.name, out) as fates:
-            tallies = []
-            for file in task.inputs:
-                tallies.append(self._read_file(file, source.config, span, counts, shards, fates))
-                _check_size(file)
+        with (
+            forgets_changed(out.folder),
+            Shards(task.name, out, self.limits.shard_bytes) as shards,
+            Fates(task.name, out) as fates,
+        ):
+            tallies = [self._read_file(file, source.config, span, counts, shards, fates) for file in task.inputs]
         rows = [asdict(tally) for tally in tallies if tally.is_mostly_in_error]
         if rows:
             with out.create(f"{QUARANTINE}/{task.name}.parquet", len(rows)) as path:
@@ -161,7 +178,7 @@ class ExtractStage(Stage):
         name = config.name.of_file(file.label)
         tally = FileTally(file.label)
         articles = Articles(shards, counts, self.texts, config.split_chars)
-        for record, page in with_pages(read(file.url, config, span), self.extraction):
+        for record, page in with_pages(_read_as_listed(file, config, span), self.extraction):
             counts.documents_in += 1
             if isinstance(record, BadRecord):
                 detail = record.detail
@@ -208,12 +225,24 @@ def rule_of(record: BadRecord) -> str:
     return record.kind if record.kind.startswith(LEFT_OUT) else f"error:{record.kind}"
 
 
-def _check_size(file: File) -> None:
-    """Refuse what was read of a file that somebody still writes; raises `InputError`."""
-    if not storage.is_remote(file.url) and (size := storage.local_path(file.url).stat().st_size) != file.bytes:
-        raise InputError(
-            f"{file.url}: has {size:,} bytes, and had {file.bytes:,} when the run began. Run again once it is whole."
-        )
+def _read_as_listed(file: File, config: SourcesConfig, span: tuple[int, int] | None) -> Iterator[Record | BadRecord]:
+    """The records of a file; raises `ChangedInputError` where its bytes are not those that were listed, whatever else
+    its readers make of them.
+
+    A whole file on a disk is compared when it was read: then its bytes are in memory. One in a store is asked for
+    before it is fetched.
+    """
+    if span is not None:
+        yield from read(file.url, config, span, open_checked(file))
+        return
+    is_remote = storage.is_remote(file.url)
+    if is_remote:
+        check_file(file)
+    try:
+        yield from read(file.url, config)
+    finally:
+        if not is_remote:
+            check_file(file)
 
 
 def place_of(file: str, record: Record | BadRecord) -> str:

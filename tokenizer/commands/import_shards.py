@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from corpus.engine import durable, storage
 from corpus.engine.cli import add_executor_arguments, cluster_address
 from corpus.engine.errors import UsageError
+from corpus.engine.input_digests import check_file
 from corpus.engine.inputs import list_inputs
 from corpus.engine.progress import Progress
 from corpus.engine.run import RUN_NAME, read_run, run_stages
@@ -115,6 +116,8 @@ class ImportedTokensStage(Stage):
                 recipe=durable.digest(self.config()),
             ) as writer:
                 write_docs(docs, self._documents(foreign, task.params, tokenizer, writer, counts))
+            for file in files:
+                check_file(file)
         return counts
 
     def _documents(

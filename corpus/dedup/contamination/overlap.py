@@ -26,6 +26,7 @@ from corpus.dedup.text.fold import Codes, Offsets, fold
 from corpus.dedup.text.hashing import GOLDEN, Keys, mix
 from corpus.dedup.text.keys import text_buffers
 from corpus.engine.compiled import kernel
+from corpus.engine.input_digests import check_file
 from corpus.engine.storage import File
 
 BITS_A_GRAM = 16  # of the bit table that spares nearly every n-gram a search: at most 1 in 16 passes by chance
@@ -61,6 +62,7 @@ def load_index(files: tuple[File, ...], ngram: int, sets: tuple[str, ...] = ()) 
     """Read evaluation files, JSON lines or any other text by lines, and sets that ship as hashes.
 
     Raises:
+        ChangedInputError: a file is not what was listed.
         WenhaiError: as `read_items`.
     """
     names, texts = [], []
@@ -68,6 +70,7 @@ def load_index(files: tuple[File, ...], ngram: int, sets: tuple[str, ...] = ()) 
         for name, text in read_items(file, ngram):
             names.append(name)
             texts.append(text)
+        check_file(file)
     return build_index(names, texts, ngram, sets)
 
 

@@ -20,7 +20,6 @@ from typing import Any, BinaryIO
 import msgspec
 
 from corpus.encoding import codec_of, replace_surrogates
-from corpus.engine import storage
 from corpus.sources.compression import (
     BZIP2_HEAD_BYTES,
     PIECE_BYTES,
@@ -48,30 +47,29 @@ def read_jsonl(path: Path, config: SourcesConfig) -> Iterator[Record | BadRecord
         yield from _read_stream(file, compression_of(path), config)
 
 
-def read_span(url: str, config: SourcesConfig, start: int, end: int) -> Iterator[Record | BadRecord]:
+def read_span(file: BinaryIO, config: SourcesConfig, start: int, end: int) -> Iterator[Record | BadRecord]:
     """The records of the lines that begin at bytes `start` to `end` of a plain file.
 
     Where the first bytes say that the file is compressed or UTF-16 after all, the first span is the whole file.
     """
-    with storage.open_stream(url) as file:
-        head = file.read(BZIP2_HEAD_BYTES)
-        if magic_of(head) != "none" or head[:2] in UTF16_STARTS:
-            if start == 0:
-                file.seek(0)
-                yield from _read_stream(file, magic_of(head), config)
+    head = file.read(BZIP2_HEAD_BYTES)
+    if magic_of(head) != "none" or head[:2] in UTF16_STARTS:
+        if start == 0:
+            file.seek(0)
+            yield from _read_stream(file, magic_of(head), config)
+        return
+    file.seek(max(0, start - 1))
+    offset = start
+    if start:  # the line that began before the span belongs to the one before, however long it is
+        offset = start - 1
+        piece = b""
+        while offset < end and not piece.endswith(b"\n") and (piece := file.readline(PIECE_BYTES)):
+            offset += len(piece)
+    for line in split_lines(iter(lambda: file.read(PIECE_BYTES), b""), config.max_line_bytes, offset):
+        if line.offset >= end:
             return
-        file.seek(max(0, start - 1))
-        offset = start
-        if start:  # the line that began before the span belongs to the one before, however long it is
-            offset = start - 1
-            piece = b""
-            while offset < end and not piece.endswith(b"\n") and (piece := file.readline(PIECE_BYTES)):
-                offset += len(piece)
-        for line in split_lines(iter(lambda: file.read(PIECE_BYTES), b""), config.max_line_bytes, offset):
-            if line.offset >= end:
-                return
-            if not _is_blank(line):
-                yield read_line(line, config)
+        if not _is_blank(line):
+            yield read_line(line, config)
 
 
 def _read_stream(file: BinaryIO, compression: Compression, config: SourcesConfig) -> Iterator[Record | BadRecord]:

@@ -20,7 +20,6 @@ from typing import BinaryIO
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from corpus.engine import storage
 from corpus.sources.compression import (
     BZIP2_HEAD_BYTES,
     Compression,
@@ -65,7 +64,7 @@ def read_mediawiki(path: Path, config: SourcesConfig) -> Iterator[Record | BadRe
     compression = compression_of(path)
     with path.open("rb") as file:
         if compression == "bzip2":
-            yield from _read_streams(file, config, 0, file.seek(0, 2))
+            yield from read_streams(file, config, 0, file.seek(0, 2))
         else:
             site = _site(file, compression)
             for found in read_blocks(file, compression, PAGE, _max_block_bytes(config)):
@@ -75,13 +74,8 @@ def read_mediawiki(path: Path, config: SourcesConfig) -> Iterator[Record | BadRe
                     yield from _read_block(found, found.offset, site, config)
 
 
-def read_mediawiki_span(url: str, config: SourcesConfig, start: int, end: int) -> Iterator[Record | BadRecord]:
+def read_streams(file: BinaryIO, config: SourcesConfig, start: int, end: int) -> Iterator[Record | BadRecord]:
     """The pages of the bzip2 streams that begin at bytes `start` to `end`."""
-    with storage.open_stream(url) as file:
-        yield from _read_streams(file, config, start, end)
-
-
-def _read_streams(file: BinaryIO, config: SourcesConfig, start: int, end: int) -> Iterator[Record | BadRecord]:
     site = _site(file, "bzip2")
     file.seek(0)
     streams = GzipMembers(file, b"", "bzip2")

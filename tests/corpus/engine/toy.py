@@ -18,7 +18,15 @@ from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
 
-OUTSIDE_THE_PROMISE = {"timings.json", "running.json", ".lock", "report.html", "report.zh.html", "report.md"}
+OUTSIDE_THE_PROMISE = {
+    "timings.json",
+    "input_digests.jsonl",
+    "running.json",
+    ".lock",
+    "report.html",
+    "report.zh.html",
+    "report.md",
+}
 
 
 def tree(folder: Path) -> dict[str, str]:

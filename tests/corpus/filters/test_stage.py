@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, read_table, write_table
+from corpus.engine.errors import SetupError
 from corpus.engine.stage import Folder, Output
 from corpus.engine.storage import File
-from corpus.filters import STATISTICS, load
-from corpus.filters.stage import STATISTICS_SCHEMA, FilterStage
+from corpus.filters import STATISTICS, load, normalizing
+from corpus.filters.blocklist import load_blocklist
+from corpus.filters.stage import STATISTICS_SCHEMA, FilterStage, _filter
+from corpus.kernels import folding, tables
 from tests.corpus.texts import document
 
 TEXTS = [
@@ -132,3 +136,38 @@ def test_the_configuration_names_what_changes_bytes() -> None:
     config = FilterStage(load("web_zh", ["filter.length.num_chars.min=51"]).config).config()
     assert config["statistics"] == list(STATISTICS)
     assert config["rules"][2][:2] == ["length.num_chars", 51.0]
+
+
+def test_a_table_that_is_computed_otherwise_is_another_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version of Python's Unicode data or of OpenCC does this."""
+    stage = FilterStage(load("web_zh").config)
+    before = stage.config()
+    assert stage.config() == before
+    for module, name in ((tables, "class_table"), (folding, "matching_table"), (normalizing, "action_table")):
+        changed = getattr(module, name)().copy()
+        changed[0x4E00] += 1
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, lambda changed=changed: changed)
+            assert stage.config() != before, name
+    with monkeypatch.context() as patch:
+        patch.setattr("unicodedata.unidata_version", "9.0.0")
+        assert stage.config() != before
+    converting = FilterStage(load("web_zh", ['filter.edit.script="simplified"']).config)
+    known = converting.config()
+    with monkeypatch.context() as patch:
+        patch.setattr("corpus.filters.config.version_of", lambda package: "0.1.2")
+        assert converting.config() != known and stage.config() == before
+    assert stage.config() == before
+
+
+def test_a_worker_that_reads_another_list_than_was_planned_stops(tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("某某词\n")
+    stage = FilterStage(load("web_zh", [f'filter.blocklist.lists=["{words}"]']).config).for_worker()
+    run(tmp_path / "same", documents(TEXTS[:1]), stage)
+    words.write_text("另一词\n")
+    load_blocklist.cache_clear()  # another process
+    _filter.cache_clear()
+    with pytest.raises(SetupError, match="filter: words are not what the plan of this build read"):
+        run(tmp_path / "other", documents(TEXTS[:1]), stage)
+    run(tmp_path / "planned", documents(TEXTS[:1]), FilterStage(stage.filter).for_worker())
