@@ -56,6 +56,7 @@ WIDE_FILES = 192  # of so many files it has 64 KB each; of more files a partitio
 MAX_GROWTH = 64  # but so many times as much at most: 0.8 GB
 MAX_MEMBERS = 1 << 21  # bucket members of a task that compares them: 0.9 GB with their sketches
 BLOCK_BYTES = 4 << 20
+BLOCK_RECORDS = 1 << 20  # that pass through a task one block after another: 39 MB of edges
 SAMPLES = 64  # of the keys of so many records as are sorted at once
 
 Array = npt.NDArray[Any]
@@ -219,6 +220,17 @@ class Runs:
             if run.num_records:
                 _fill(run.url, run.offset, records[start : start + run.num_records])
         return records
+
+    def blocks(self) -> Iterator[Array]:
+        """Yield all records in order, a bounded number at a time."""
+        for start in range(0, len(self), BLOCK_RECORDS):
+            end = min(start + BLOCK_RECORDS, len(self))
+            runs = []
+            for i in range(np.searchsorted(self.bases, start, "right") - 1, np.searchsorted(self.bases, end)):
+                run, base = self.runs[i], int(self.bases[i])
+                first, last = max(start - base, 0), min(end - base, run.num_records)
+                runs.append(Run(run.url, run.offset + first * self.dtype.itemsize, last - first))
+            yield Runs(runs, self.dtype).read()
 
     def take(self, numbers: Ordinals) -> Array:
         """Return the records of rising numbers: every file is read from front to back, and only blocks that are

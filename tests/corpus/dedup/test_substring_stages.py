@@ -11,7 +11,16 @@ import opencc
 import pytest
 
 from corpus.__main__ import main
-from corpus.dedup import BucketsStage, CandidatesStage, ClustersStage, DedupConfig, MembersStage, SignaturesStage
+from corpus.dedup import (
+    BucketsStage,
+    CandidatesStage,
+    ClustersStage,
+    ComponentsStage,
+    DedupConfig,
+    FatesStage,
+    MembersStage,
+    SignaturesStage,
+)
 from corpus.dedup.config import SubstringsConfig
 from corpus.dedup.passages.sentences import LONG_PIECE
 from corpus.dedup.passages.substring_stages import (
@@ -54,6 +63,8 @@ def cut(
         BucketsStage(),
         MembersStage(config),
         CandidatesStage(config),
+        ComponentsStage(),
+        FatesStage(),
         ClustersStage(config),
         PassageKeysStage(substrings),
         PassageRanksStage(),
