@@ -59,7 +59,7 @@ READ_SECONDS = 1.5e-5  # CPU of one range read of a small file
 ENTRY_SECONDS = 2e-6  # CPU to open a manifest, for each file it lists
 DRIVER_SECONDS = 5e-4  # of the driver for a task: to start it, read its record, show it
 COMPRESSION = 2.5  # bytes of text in a byte of input file
-READS_A_SECTION = 3  # at most: the header, its offsets, the records (records.section)
+READS_A_SECTION = 2  # its offsets, the records (records.sections)
 SAMPLE_HASH = "0" * 64
 
 FILES = {  # kinds of files that a stage writes, a task or a shard each

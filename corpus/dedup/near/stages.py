@@ -128,8 +128,7 @@ class MembersStage(CrossBuildStage):
         signatures, buckets, *earlier = map(Folder.of, task.inputs)
         shard = int(task.params["shard"])
         number = int(task.params.get("section", shard))
-        sections = [records.section(file, number, number + 1, SHARED_DTYPE) for file in buckets.files("buckets")]
-        parts = [Runs([section], SHARED_DTYPE).read() for section in sections]
+        parts = records.sections(buckets.files("buckets"), number, number + 1, SHARED_DTYPE).parts()
         for clusters in earlier:
             parts = surviving(parts, clusters.files("drops")[shard], signatures.files("keys")[shard].rows)
         spread = records.spread(buckets.files("buckets"))
@@ -173,8 +172,7 @@ class CandidatesStage(CrossBuildStage):
         bases, section = records.bases(_files([signatures, *others], "keys")), int(task.params["section"])
 
         def runs(kind: str, dtype: np.dtype[Any]) -> Runs:
-            files = members.files(kind)
-            return Runs([records.section(file, section, section + 1, dtype) for file in files], dtype)
+            return records.sections(members.files(kind), section, section + 1, dtype)
 
         found = runs("members", MEMBER_DTYPE)
         member = found.read()
@@ -284,10 +282,8 @@ class ClustersStage(CrossBuildStage):
         groups, *files = task.inputs
         shard, num_bytes = int(task.params["shard"]), int(task.params["bytes"])
         bases, numbering = records.bases(files) + int(task.params["base"]), Numbering.from_params(task.params)
-        sections = [
-            records.section(file, shard, shard + len(files), FATE_DTYPE) for file in Folder.of(groups).files("fates")
-        ]
-        fates = Runs(sections, FATE_DTYPE).read()
+        sections = records.sections(Folder.of(groups).files("fates"), shard, shard + len(files), FATE_DTYPE)
+        fates = sections.read()
         fates = pick(fates, np.argsort(fates["document"]))
         documents = int(bases[-1] - bases[0])
         counts = Counts(documents, documents, num_bytes, num_bytes, extra=count(fates))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from corpus.dedup.near.mapped import resolve_mapped
 from corpus.dedup.records import Array, Runs, array_rows, cuts_of, save, write_array
 from corpus.dedup.text.keys import KEY_DTYPE, DocumentKeys, id_bytes
 from corpus.document import write_table
+from corpus.engine import storage
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
@@ -239,6 +241,28 @@ def test_the_stages_write_what_all_edges_at_once_give(
         for kind in ("drops", "clusters"):
             file = found["clusters"].files(kind)[shard]
             assert Path(file.url).read_bytes() == (tmp_path / kind).read_bytes(), (kind, shard)
+
+
+@pytest.mark.parametrize(("shards", "group_edges"), [(4, 100), (16, 100), (64, 100), (64, 1000)])
+def test_requests_grow_with_shards_and_with_tasks_times_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, group_edges: int
+) -> None:
+    """Of each group a task reads offsets and records, of each shard keys; what a stage lists is looked at once a task."""
+    monkeypatch.setattr("corpus.dedup.near.clusters.GROUP_EDGES", group_edges)
+    generator = np.random.default_rng(shards)
+    keys = random_keys(generator, 2048)
+    edges = random_edges(generator, keys)
+    stages: list[Stage] = [Keys(tuple(np.split(keys, shards))), Edges((edges[::2], edges[1::2]))]
+    stages += [ComponentsStage(), FatesStage(), ClustersStage(DedupConfig())]
+    run_stages(stages[:-1], str(tmp_path), workers=0)
+    reads = mock.Mock(wraps=storage.read_into)
+    monkeypatch.setattr(storage, "read_into", reads)
+    with mock.patch.object(Folder, "files", autospec=True, side_effect=Folder.files) as lists:
+        folders = run_stages(stages, str(tmp_path), workers=0)
+    groups, tasks = folders["fates"].manifest["tasks"], folders["clusters"].manifest["tasks"]
+    assert groups == len(edges) // group_edges + 1 and tasks == shards // 16 + 1
+    assert reads.call_count == 2 * tasks * groups + shards
+    assert lists.call_count == tasks + 3  # those of the plan
 
 
 def runs(path: Path, edges: Array) -> Runs:
