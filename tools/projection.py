@@ -85,6 +85,7 @@ FILES = {  # kinds of files that a stage writes, a task or a shard each
 }
 SECTIONS = {  # of which stage's files each task reads one section a file
     "line_counts": ("line_keys", 1),
+    "repeated_lines": ("line_counts", 1),
     "buckets": ("signatures", 1),
     "members": ("buckets", 1),
     "candidates": ("members", 2),

@@ -324,6 +324,15 @@ def key_ranges(records: Array, bases: Ordinals) -> Iterator[Array]:
         yield np.concatenate([records[:0], *(records[first:last] for first, last in cuts[:, number : number + 2])])
 
 
+def look_up(table: Array, keys: npt.NDArray[np.uint64]) -> tuple[Ordinals, npt.NDArray[np.bool_]]:
+    """int64[keys]: the place of each key in a table sorted by key, and whether it is there."""
+    if not len(table):
+        return np.zeros(len(keys), np.int64), np.zeros(len(keys), bool)
+    column = np.ascontiguousarray(table["key"])
+    at = np.minimum(np.searchsorted(column, keys), len(table) - 1)
+    return at, column[at] == keys
+
+
 def bases(files: Sequence[File]) -> Ordinals:
     """Return int64[len(files) + 1]: the first ordinal of each shard, and the number of documents."""
     return cuts_of(np.array([file.rows for file in files], np.int64))
