@@ -44,7 +44,7 @@ def read_files(files: Iterable[File]) -> Iterator[bytes]:
 
     def read(file: File) -> bytes:
         data = bytearray(file.bytes)
-        return bytes(data[: storage.read_into(file.url, 0, memoryview(data))])
+        return bytes(memoryview(data)[: storage.read_into(file.url, 0, memoryview(data))])
 
     files = list(files)
     if not any(storage.is_remote(file.url) for file in files):
