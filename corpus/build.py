@@ -1,6 +1,7 @@
 """The pipeline, top to bottom: which stages there are and the order documents travel in.
 
-    inputs -> extract -> filter -> signatures -> buckets -> members -> candidates -> clusters -> text [-> mixture]
+    inputs -> extract -> filter -> signatures -> buckets -> members -> candidates -> components -> fates -> clusters
+           -> text [-> mixture]
 
 Each stage reads the manifests of earlier ones and writes a folder of committed files; shards stay one to one from
 `extract` to `text`, so a document's place (shard, row) is its address in every sidecar. The tokenizer package goes on
@@ -11,7 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corpus.dedup import BucketsStage, CandidatesStage, ClustersStage, MembersStage, SignaturesStage, TextStage
+from corpus.dedup import (
+    BucketsStage,
+    CandidatesStage,
+    ClustersStage,
+    ComponentsStage,
+    FatesStage,
+    MembersStage,
+    SignaturesStage,
+    TextStage,
+)
 from corpus.dedup.contamination.stage import ContaminationStage
 from corpus.dedup.near.earlier import EarlierBuilds
 from corpus.dedup.passages.line_stages import LineCountsStage, LineKeysStage, RepeatedLinesStage
@@ -65,7 +75,9 @@ def stages(recipe: Recipe, sources: Sequence[Source]) -> list[Stage]:
         BucketsStage(earlier=earlier),  # documents that share a key
         MembersStage(recipe.dedup, earlier=earlier),  # those with their signatures, by range
         CandidatesStage(recipe.dedup, earlier=earlier),  # compared -> edges
-        ClustersStage(recipe.dedup, earlier=earlier),  # one survivor per neighbourhood
+        ComponentsStage(),  # those that hang together -> groups of edges
+        FatesStage(),  # one survivor per neighbourhood
+        ClustersStage(recipe.dedup, earlier=earlier),  # each shard's duplicates
         *passages,  # documents without what they copy from better ones
         survivors(recipe.dedup, documents),  # kept documents minus duplicates -> text shards
         *mixing,  # how often the tokenizer takes each

@@ -80,7 +80,7 @@ def read_documents(path: Path) -> Iterator[Batch]:
         raise damage_message(path, error) from error
 
 
-def damage_message(path: Path, error: Exception) -> WenhaiError:
+def damage_message(path: Path | str, error: Exception) -> WenhaiError:
     """What to say of a Parquet file that cannot be read."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return WenhaiError(f"{path}: damaged ({reason}). Restore it, or rebuild the stage that wrote it.")

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from corpus.engine import storage
+from corpus.engine.overlap import read_files
 from corpus.engine.stage import Counts, Folder, Output, Task
 from corpus.engine.storage import File
 from tokenizer.documents import BATCH_ROWS, UNIT, Keys, damage_message, document_keys
@@ -124,12 +124,11 @@ def read_sample(files: Sequence[File]) -> pa.Table:
         WenhaiError: a file is damaged.
     """
     tables = [SCHEMA.empty_table()]
-    for file in files:
-        path = storage.fetch(file.url)
+    for file, data in zip(files, read_files(files), strict=True):
         try:
-            tables.append(pq.read_table(path, use_threads=False, page_checksum_verification=True))
+            tables.append(pq.read_table(pa.BufferReader(data), use_threads=False, page_checksum_verification=True))
         except (OSError, pa.ArrowException) as error:
-            raise damage_message(path, error) from error
+            raise damage_message(file.url, error) from error
     table = pa.concat_tables(tables)
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ("place", "key", "source", "text")])
     return table.take(order)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from corpus.engine import durable, storage
 from corpus.engine.errors import UsageError
+from corpus.engine.overlap import read_files
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
 from corpus.engine.storage import File
 from tokenizer.config import TokenizerConfig
@@ -132,8 +133,8 @@ class SharesStage(Stage):
 
     def run(self, task: Task, out: Output) -> Counts:
         totals = Totals()
-        for file in task.inputs:
-            for source, traditional, documents, num_bytes in storage.read_json(file.url):
+        for file, data in zip(task.inputs, read_files(task.inputs), strict=True):
+            for source, traditional, documents, num_bytes in durable.parse_json(data, file.url):
                 add_total(totals, Group(source, traditional), documents, num_bytes)
         found = shares(totals, self.recipe)
         with out.create("shares/shares.json", rows=len(found)) as path:

@@ -32,6 +32,8 @@ import numpy as np
 from corpus.build import stages
 from corpus.dedup import DedupConfig, records
 from corpus.dedup.near.buckets import SHARED_DTYPE
+from corpus.dedup.near.candidates import EDGE_DTYPE
+from corpus.dedup.near.clusters import num_groups
 from corpus.dedup.near.members import MEMBER_DTYPE
 from corpus.dedup.text.keys import KEY_DTYPE
 from corpus.engine import durable
@@ -58,7 +60,7 @@ READ_SECONDS = 1.5e-5  # CPU of one range read of a small file
 ENTRY_SECONDS = 2e-6  # CPU to open a manifest, for each file it lists
 DRIVER_SECONDS = 5e-4  # of the driver for a task: to start it, read its record, show it
 COMPRESSION = 2.5  # bytes of text in a byte of input file
-READS_A_SECTION = 3  # at most: the header, its offsets, the records (records.section)
+READS_A_SECTION = 2  # its offsets, the records (records.sections)
 SAMPLE_HASH = "0" * 64
 
 FILES = {  # kinds of files that a stage writes, a task or a shard each
@@ -72,6 +74,8 @@ FILES = {  # kinds of files that a stage writes, a task or a shard each
     "buckets": ("buckets",),
     "members": ("members", "sketches"),
     "candidates": ("edges",),
+    "components": ("edges",),
+    "fates": ("fates",),
     "clusters": ("drops", "clusters"),
     "passage_keys": ("windows", "repeated"),
     "passage_ranks": ("best",),
@@ -82,9 +86,11 @@ FILES = {  # kinds of files that a stage writes, a task or a shard each
 }
 SECTIONS = {  # of which stage's files each task reads one section a file
     "line_counts": ("line_keys", 1),
+    "repeated_lines": ("line_counts", 1),
     "buckets": ("signatures", 1),
     "members": ("buckets", 1),
     "candidates": ("members", 2),
+    "clusters": ("fates", 1),
     "passage_ranks": ("passage_keys", 1),
     "substrings": ("passage_ranks", 1),
 }
@@ -152,7 +158,10 @@ def project(corpus: Corpus, recipe: Recipe, rates: Mapping[str, Rate]) -> list[W
     disk = {"extract": found[0].disk_bytes}
     for stage in stages(recipe, ())[1:]:
         tasks = _num_tasks(stage, upstream, corpus)
-        upstream[stage.name] = manifest_of(stage.name, corpus, corpus.shards if stage.name in BY_SHARD else tasks)
+        count = corpus.shards if stage.name in BY_SHARD else tasks
+        if stage.name == "components":  # one task, which writes a file a group
+            count = num_groups(int(disk["candidates"]) // EDGE_DTYPE.itemsize)
+        upstream[stage.name] = manifest_of(stage.name, corpus, count)
         read = sum(_read_share(stage.name, name, corpus) * disk[name] for name in stage.upstream)
         found.append(_work(stage.name, tasks, corpus, rates, read, upstream))
         disk[stage.name] = found[-1].disk_bytes
@@ -199,6 +208,7 @@ def _read_share(stage: str, upstream: str, corpus: Corpus) -> float:
         ("members", "signatures"): 1 - signed["bands"] / sum(signed.values()),
         ("candidates", "signatures"): 0.0,
         ("candidates", "buckets"): 0.0,
+        ("fates", "signatures"): 0.0,
         ("clusters", "signatures"): 0.1 * signed["keys"] / sum(signed.values()),  # of documents that have a twin
     }
     return shares.get((stage, upstream), 1.0)

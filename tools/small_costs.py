@@ -67,8 +67,7 @@ def measure() -> str:
 
 def _read_last_sections(files: list[File]) -> None:
     last = MEASURED_SECTIONS - 1
-    runs = [records.section(file, last, last + 1, records.RECORD_DTYPE) for file in files]
-    records.Runs(runs, records.RECORD_DTYPE).read()
+    records.sections(files, last, last + 1, records.RECORD_DTYPE).read()
 
 
 if __name__ == "__main__":

@@ -5,15 +5,25 @@ from __future__ import annotations
 from corpus.dedup.config import DedupConfig
 from corpus.dedup.near.in_memory import Duplicate, near_duplicates
 from corpus.dedup.near.signing import SignaturesStage
-from corpus.dedup.near.stages import BucketsStage, CandidatesStage, ClustersStage, MembersStage, TextStage
+from corpus.dedup.near.stages import (
+    BucketsStage,
+    CandidatesStage,
+    ClustersStage,
+    ComponentsStage,
+    FatesStage,
+    MembersStage,
+    TextStage,
+)
 from corpus.engine import register_moved
 
 __all__ = [
     "BucketsStage",
     "CandidatesStage",
     "ClustersStage",
+    "ComponentsStage",
     "DedupConfig",
     "Duplicate",
+    "FatesStage",
     "MembersStage",
     "SignaturesStage",
     "TextStage",

@@ -3,7 +3,7 @@
 A section file holds records of one size behind a header of offsets. The task that reads section p of M files thus makes
 M range reads, whatever the number of sections: the layout of Spark's sort shuffle, M files for M tasks, not M x P small
 ones. Everything is read in rising order, a block at a time, so joins are merges of sorted runs: no memory map, the same
-on a disk and in a store.
+on a disk and in a store. What lies in a store is asked for by many requests at once (`engine/overlap.py`).
 
     0      b"WHCUTS01"        8
     8      n                  <u8
@@ -19,11 +19,11 @@ where shards are few, and up to 67 million where they are many, that a read may 
 For 2 billion documents of 15 records in 20,000 shards:
 
     records    30e9 x 12 B = 360 GB; 512 partitions of 59e6 (0.7 GB; the task holds 1.2, see near/buckets.py)
-    bands      20,000 x 512 = 1.0e7 sections of 35 KB, two small reads for the offsets and one for the records of each
+    bands      20,000 x 512 = 1.0e7 sections of 35 KB, a small read for the offsets and one for the records of each
     buckets    as many, one a shard and partition: 4.7 KB where a tenth of the records is shared, 16 B each
     members    all 3e9 of these, 2^21 a task at most (`spread`): 2,048 tasks, 4.1e7 sections of 73 records,
                5 KB of keys and 16 KB of sketches; 0.2 TB and 0.7 TB
-    all        3e8 requests and 1.3 TB; with 2^20 records a partition it would be 4e9 requests
+    all        1.2e8 requests and 1.3 TB; with 2^20 records a partition it would be 3e9 requests
 
 A key that a share of all documents has lies in one partition, whatever their number: 10 million documents of one key
 cost `buckets` 0.6 GB and `candidates` 2.
@@ -42,6 +42,7 @@ import numpy.typing as npt
 
 from corpus.engine import storage
 from corpus.engine.errors import WenhaiError
+from corpus.engine.overlap import overlapped
 from corpus.engine.stage import Output, Task
 from corpus.engine.storage import File
 
@@ -49,13 +50,14 @@ MAGIC = b"WHCUTS01"
 SLOT_BITS = 14
 NUM_SLOTS = 1 << SLOT_BITS
 WORD = np.dtype("<u8")
-ONE_READ_WORDS = 1024  # a header up to here is read whole: less than two requests cost
+GAP_BYTES = 256 << 10  # between wanted records: what is nearer comes in one read
 RECORD_DTYPE = np.dtype([("key", "<u8"), ("row", "<u4")])
 PARTITION_RECORDS = 1 << 20  # 13 MB; a task on them holds 0.25 GB, of which 0.2 are the interpreter and numba
 WIDE_FILES = 192  # of so many files it has 64 KB each; of more files a partition is larger, for reads of that size
 MAX_GROWTH = 64  # but so many times as much at most: 0.8 GB
 MAX_MEMBERS = 1 << 21  # bucket members of a task that compares them: 0.9 GB with their sketches
 BLOCK_BYTES = 4 << 20
+BLOCK_RECORDS = 1 << 20  # that pass through a task one block after another: 39 MB of edges
 SAMPLES = 64  # of the keys of so many records as are sorted at once
 
 Array = npt.NDArray[Any]
@@ -79,8 +81,7 @@ def partition_tasks(inputs: tuple[File, ...], files: Sequence[File]) -> list[Tas
 
 def partition_runs(task: Task, files: Sequence[File]) -> Runs:
     """The records of the range of one of these tasks, a run for each band file."""
-    slots = band_slots(int(task.params["partition"]), int(task.params["bits"]))
-    return Runs([section(file, *slots, RECORD_DTYPE) for file in files], RECORD_DTYPE)
+    return sections(files, *band_slots(int(task.params["partition"]), int(task.params["bits"])), RECORD_DTYPE)
 
 
 def partition_records(num_files: int) -> int:
@@ -173,19 +174,26 @@ class Run:
     num_records: int
 
 
-def section(file: File, first: int, last: int, dtype: np.dtype[Any]) -> Run:
-    """Return sections first..last - 1 of a section file as one run: one read, or two where many sections are before.
+def sections(files: Sequence[File], first: int, last: int, dtype: np.dtype[Any]) -> Runs:
+    """Return sections first..last - 1 of each of some section files, each file's as one run: one read for each.
 
     Raises:
-        WenhaiError: the file is no section file of such records, or damaged.
+        WenhaiError: a file is no section file of such records, or damaged.
     """
-    header = _words(file.url, 0, last + 3 if last + 3 <= ONE_READ_WORDS else 2)
-    offsets = header[2 + first :] if len(header) > 2 else _words(file.url, 2 + first, last - first + 1)
-    count, start, end = int(header[1]), int(offsets[0]), int(offsets[-1])
-    header_bytes = WORD.itemsize * (count + 3)
-    total, rest = divmod(file.bytes - header_bytes, dtype.itemsize)
-    is_ours = header[0].tobytes() == MAGIC and not rest
-    if not is_ours or not 0 <= first <= last <= count or not 0 <= start <= end <= total:
+    skipped = 2 if first else 0  # words: the first section's offset stands right behind the magic number
+    headers = [
+        Piece(file.url, WORD.itemsize * (skipped + first), np.empty(3 - skipped + last - first, WORD)) for file in files
+    ]
+    _read(headers)
+    return Runs([_run(*pair, first, last, dtype) for pair in zip(files, headers, strict=True)], dtype)
+
+
+def _run(file: File, header: Piece, first: int, last: int, dtype: np.dtype[Any]) -> Run:
+    words, header_bytes = header.taken, file.bytes - file.rows * dtype.itemsize
+    count, rest = divmod(header_bytes - 3 * WORD.itemsize, WORD.itemsize)
+    start, end = int(words[0 if first else 2]), int(words[-1])
+    is_ours = not rest and (first or (words[0].tobytes() == MAGIC and words[1] == count))
+    if not is_ours or not 0 <= first <= last <= count or not 0 <= start <= end <= file.rows:
         raise WenhaiError(f"{file.url}: not a file of sections, or damaged. Remove its stage folder and run again.")
     return Run(file.url, header_bytes + start * dtype.itemsize, end - start)
 
@@ -214,35 +222,88 @@ class Runs:
 
     def read(self) -> Array:
         """Return all records."""
-        records = np.empty(len(self), self.dtype)
-        for run, start in zip(self.runs, self.bases[:-1].tolist(), strict=True):
-            if run.num_records:
-                _fill(run.url, run.offset, records[start : start + run.num_records])
+        records, starts = np.empty(len(self), self.dtype), self.bases.tolist()
+        pairs = [
+            (run, records[first:last]) for run, (first, last) in zip(self.runs, itertools.pairwise(starts), strict=True)
+        ]
+        _read([Piece(run.url, run.offset, part) for run, part in pairs if len(part)])
         return records
 
+    def parts(self) -> list[Array]:
+        """Return the records of each run."""
+        return np.split(self.read(), self.bases[1:-1])
+
+    def blocks(self) -> Iterator[Array]:
+        """Yield all records in order, a bounded number at a time."""
+        for start in range(0, len(self), BLOCK_RECORDS):
+            end = min(start + BLOCK_RECORDS, len(self))
+            runs = []
+            for i in range(np.searchsorted(self.bases, start, "right") - 1, np.searchsorted(self.bases, end)):
+                run, base = self.runs[i], int(self.bases[i])
+                first, last = max(start - base, 0), min(end - base, run.num_records)
+                runs.append(Run(run.url, run.offset + first * self.dtype.itemsize, last - first))
+            yield Runs(runs, self.dtype).read()
+
     def take(self, numbers: Ordinals) -> Array:
-        """Return the records of rising numbers: every file is read from front to back, and only blocks that are
-        wanted."""
+        """Return the records of rising numbers: every file is read from front to back, and only what is near to
+        records that are wanted."""
         if len(numbers) == len(self):
             return self.read()
-        taken = np.empty(len(numbers), self.dtype)
-        cuts = np.searchsorted(numbers, self.bases)
-        for i in np.flatnonzero(np.diff(cuts)).tolist():
-            part = slice(int(cuts[i]), int(cuts[i + 1]))
-            self._merge(self.runs[i], numbers[part] - self.bases[i], taken[part])
+        taken, size = np.empty(len(numbers), self.dtype), self.dtype.itemsize
+        which = np.searchsorted(self.bases, numbers, "right") - 1
+        rows = numbers - self.bases[which]
+        apart = differs(which, rows // max(1, BLOCK_BYTES // size)) | (np.diff(rows, prepend=0) > GAP_BYTES // size)
+        pieces = []
+        for first, last in itertools.pairwise([*np.flatnonzero(apart).tolist(), len(numbers)]):
+            run, start = self.runs[which[first]], int(rows[first])
+            pieces.append(Piece(run.url, run.offset + start * size, taken[first:last], rows[first:last] - start))
+        _read(pieces)
         return taken
 
-    def _merge(self, run: Run, positions: Ordinals, taken: Array) -> None:
-        length = max(1, BLOCK_BYTES // self.dtype.itemsize)
-        block = np.empty(min(length, run.num_records), self.dtype)
-        edges = np.searchsorted(positions, np.arange(0, run.num_records + length, length))
-        for number in np.flatnonzero(np.diff(edges)).tolist():
-            first, last = int(edges[number]), int(edges[number + 1])
-            start, end = int(positions[first]), int(positions[last - 1]) + 1
-            wanted = taken[first:last] if end - start == last - first else block[: end - start]
-            _fill(run.url, run.offset + start * self.dtype.itemsize, wanted)
-            if end - start > last - first:
-                np.take(block, positions[first:last] - start, axis=0, out=taken[first:last], mode="clip")
+
+@dataclass(frozen=True)
+class Piece:
+    """One read: `taken` is filled with the records from an offset on, or with some of them."""
+
+    url: str
+    offset: int  # in bytes
+    taken: Array
+    rows: Ordinals | None = None  # of those from the offset on, rising; all where None
+
+    @property
+    def num_bytes(self) -> int:
+        """How many it asks for."""
+        return self.taken.nbytes if self.rows is None else int(self.rows[-1] + 1) * self.taken[:1].nbytes
+
+    def split(self) -> Iterator[Piece]:
+        """As reads of a bounded length, which may wait side by side."""
+        length = len(self.taken) if self.rows is not None else max(1, BLOCK_BYTES // self.taken[:1].nbytes)
+        for start in range(0, len(self.taken), length):
+            offset = self.offset + start * self.taken[:1].nbytes
+            yield Piece(self.url, offset, self.taken[start : start + length], self.rows)
+
+    def fill(self) -> None:
+        """Read exactly these records."""
+        rows = self.rows
+        if rows is not None and int(rows[-1]) + 1 == len(rows):
+            rows = None  # all of them after all
+        block = self.taken if rows is None else np.empty((int(rows[-1]) + 1, *self.taken.shape[1:]), self.taken.dtype)
+        view = block.reshape(-1).view(np.uint8).data
+        if storage.read_into(self.url, self.offset, view) < len(view):
+            raise WenhaiError(f"{self.url}: ends too early. Remove its stage folder and run again.")
+        if rows is not None:
+            np.take(block, rows, axis=0, out=self.taken, mode="clip")
+
+
+def _read(pieces: Sequence[Piece]) -> None:
+    """Fill the pieces, those of a store many at once, those of a disk one after another."""
+    if any(storage.is_remote(piece.url) for piece in pieces):
+        parts = (part for piece in pieces for part in piece.split())
+        for _ in overlapped(Piece.fill, parts, lambda part: part.num_bytes):
+            pass
+    else:
+        for piece in pieces:
+            piece.fill()
 
 
 def key_ranges(records: Array, bases: Ordinals) -> Iterator[Array]:
@@ -263,20 +324,15 @@ def key_ranges(records: Array, bases: Ordinals) -> Iterator[Array]:
         yield np.concatenate([records[:0], *(records[first:last] for first, last in cuts[:, number : number + 2])])
 
 
+def look_up(table: Array, keys: npt.NDArray[np.uint64]) -> tuple[Ordinals, npt.NDArray[np.bool_]]:
+    """int64[keys]: the place of each key in a table sorted by key, and whether it is there."""
+    if not len(table):
+        return np.zeros(len(keys), np.int64), np.zeros(len(keys), bool)
+    column = np.ascontiguousarray(table["key"])
+    at = np.minimum(np.searchsorted(column, keys), len(table) - 1)
+    return at, column[at] == keys
+
+
 def bases(files: Sequence[File]) -> Ordinals:
     """Return int64[len(files) + 1]: the first ordinal of each shard, and the number of documents."""
     return cuts_of(np.array([file.rows for file in files], np.int64))
-
-
-def _fill(url: str, offset: int, records: Array) -> None:
-    """Read exactly these records."""
-    view = records.reshape(-1).view(np.uint8).data
-    if storage.read_into(url, offset, view) < len(view):
-        raise WenhaiError(f"{url}: ends too early. Remove its stage folder and run again.")
-
-
-def _words(url: str, first: int, count: int) -> npt.NDArray[np.uint64]:
-    """Words of a section file's header."""
-    words = np.empty(count, WORD)
-    _fill(url, WORD.itemsize * first, words)
-    return words

@@ -8,7 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus.dedup import BucketsStage, CandidatesStage, ClustersStage, DedupConfig, MembersStage
+from corpus.dedup import (
+    BucketsStage,
+    CandidatesStage,
+    ClustersStage,
+    ComponentsStage,
+    DedupConfig,
+    FatesStage,
+    MembersStage,
+)
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder, Stage
 from tools.bench.corpus import dedup
@@ -22,13 +30,13 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dedup, "SHARD_DOCUMENTS", 2_000)
     monkeypatch.setattr("corpus.dedup.records.PARTITION_RECORDS", 20_000)
     monkeypatch.setattr("corpus.dedup.near.clusters.GROUP_EDGES", 1_000)
-    monkeypatch.setattr("corpus.dedup.near.clusters.BLOCK_EDGES", 1_000)
+    monkeypatch.setattr("corpus.dedup.records.BLOCK_RECORDS", 1_000)
 
 
 def build(out: Path, documents: int) -> tuple[dict[str, Folder], dict[str, int]]:
     """The stages' folders, and the most bytes that each stage held at once."""
     stages: list[Stage] = [dedup.Planted(documents, SHARE, CONFIG), BucketsStage(), MembersStage(CONFIG)]
-    stages += [CandidatesStage(CONFIG), ClustersStage(CONFIG)]
+    stages += [CandidatesStage(CONFIG), ComponentsStage(), FatesStage(), ClustersStage(CONFIG)]
     folders, peaks = {}, {}
     for count, stage in enumerate(stages, 1):
         tracemalloc.start()
@@ -51,7 +59,7 @@ def test_planted_clusters_are_found(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_memory_stays_flat_when_the_corpus_grows_eightfold(tmp_path: Path) -> None:
     build(tmp_path / "warm", 100)
     (_, few), (_, many) = build(tmp_path / "few", 5_000), build(tmp_path / "many", 40_000)
-    for stage in ("buckets", "members", "candidates", "clusters"):
+    for stage in ("buckets", "members", "candidates", "components", "fates", "clusters"):
         assert many[stage] < 2 * few[stage], (stage, few, many)
 
 

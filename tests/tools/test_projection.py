@@ -9,6 +9,8 @@ import pytest
 
 from corpus.__main__ import main as corpus_main
 from corpus.dedup import records
+from corpus.dedup.near import clusters
+from corpus.dedup.near.candidates import EDGE_DTYPE
 from corpus.engine.errors import UsageError
 from corpus.plan import DEFAULT_RATES, OTHER_RATE, Rate
 from corpus.recipe import load_recipe
@@ -30,7 +32,9 @@ def test_tasks_are_those_that_the_stages_plan() -> None:
     found = {work.stage: work for work in project(corpus(), RECIPE, DEFAULT_RATES)}
     ranges = 1 << records.partition_bits(DOCUMENTS * 8 // 10 * 15, SHARDS)
     assert found["buckets"].tasks == ranges and found["candidates"].tasks % ranges == 0
-    assert found["clusters"].tasks == found["tokenizer"].tasks == 1
+    assert found["components"].tasks == found["tokenizer"].tasks == 1
+    groups = found["candidates"].disk_bytes / EDGE_DTYPE.itemsize / clusters.GROUP_EDGES
+    assert groups < found["fates"].tasks <= groups + 1 and 1 < found["clusters"].tasks <= SHARDS
     assert {found[name].tasks for name in ("filter", "signatures", "members", "text", "tokens")} == {SHARDS}
     assert found["buckets"].reads == found["members"].reads == SHARDS * ranges * projection.READS_A_SECTION
     assert found["candidates"].reads == 2 * found["candidates"].tasks * SHARDS * projection.READS_A_SECTION

@@ -6,15 +6,14 @@ resemble each other, A drops B and C stays. Exact copies are dropped beforehand,
 resembles the original resembles them.
 
 Union-find over the same edges finds the components (root = the smallest ordinal, so the label is a function of the
-set of edges; `components.py`). Then the edges are dealt by component into scratch files of about a million, and each
-file is resolved by itself. Memory is that of one such file or of the largest component, whichever is more, 0.2 KB an
-edge; a document without a duplicate costs 1.1 bits, one with a duplicate 4 bytes of a mapped file more.
+set of edges; `components.py`). Then the edges are dealt by component into groups of about a million, and each is
+resolved by itself: in memory, 0.2 KB an edge, or, where one component has more than `MAX_EDGES`, on mapped files
+(`mapped.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corpus.dedup.near import components
-from corpus.dedup.near.candidates import EDGE_DTYPE, EXACT, NEAR, Int64s, unique_edges
-from corpus.dedup.near.components import Parents
+from corpus.dedup.near.candidates import EXACT, NEAR, Int64s, unique_edges
+from corpus.dedup.near.components import Components, Parents
 from corpus.dedup.records import Array, Ordinals, Runs, cuts_of, pick
 from corpus.dedup.text.hashing import GOLDEN, Keys, mix
 from corpus.dedup.text.keys import DocumentKeys, id_bytes, id_words_bytes
@@ -67,32 +66,38 @@ CLUSTER_SCHEMA = pa.schema(
         pa.field("kind", pa.string(), False),
     ]
 )
-GROUP_EDGES = 1 << 20  # 39 MB of edges
-MAX_GROUPS = 512  # scratch files open at once
-BLOCK_EDGES = 1 << 20
+GROUP_EDGES = 1 << 20
+MAX_GROUPS = 1 << 12
+MAX_EDGES = 1 << 23  # that are resolved in memory: 1.7 GB
 
 Builds = bytes | npt.NDArray[np.bytes_]
 
 
-def resolve_files(files: Sequence[Runs], num_documents: int, scratch: Path) -> Iterator[Array]:
-    """Yield the fates of `resolve` for the edges of many files, a group of whole components at a time.
+def num_groups(num_edges: int) -> int:
+    """Return into how many groups of components the edges are dealt."""
+    return min(MAX_GROUPS, num_edges // GROUP_EDGES + 1)
+
+
+def deal(edges: Runs, paths: Sequence[Path], scratch: Path) -> Ordinals:
+    """Write each edge to the file of its component's group, and return how many each file has.
 
     Args:
-        files: `EDGE_DTYPE` records.
-        scratch: an empty folder for 4 bytes a document that has an edge, and a copy of the edges.
+        edges: `EDGE_DTYPE` records.
+        scratch: an empty folder, for 4 bytes a document that has an edge.
     """
-    num_edges = sum(map(len, files))
-    if not num_edges:
-        return
-    groups = min(MAX_GROUPS, num_edges // GROUP_EDGES + 1)
-    if groups == 1:
-        yield resolve(np.concatenate([run.read() for run in files]))
-        return
-    paths = [scratch / f"edges-{group}" for group in range(groups)]
-    _deal(files, _components(files, num_documents, scratch / "components"), paths)
+    found = Components.of(edges, scratch / "parents") if len(paths) > 1 else None
+    total = np.zeros(len(paths), np.int64)
     for path in paths:
-        yield resolve(np.fromfile(path, EDGE_DTYPE))
-        path.unlink()
+        path.touch()
+    for block in edges.blocks():
+        group = _groups(found.roots(block["a"]), len(paths)) if found else np.zeros(len(block), np.uint16)
+        dealt, counts = pick(block, np.argsort(group, kind="stable")), np.bincount(group, minlength=len(paths))
+        cuts = cuts_of(counts)
+        for number in np.flatnonzero(counts).tolist():
+            with open(paths[number], "ab", buffering=0) as file:
+                file.write(dealt[cuts[number] : cuts[number + 1]].data)
+        total += counts
+    return total
 
 
 def resolve(edges: Array) -> Array:
@@ -116,7 +121,10 @@ def resolve(edges: Array) -> Array:
     kind, ids = np.full(len(documents), SURVIVOR, np.uint8), np.zeros((len(documents), 2), np.uint64)
 
     starts = cuts_of(np.bincount(higher[near], minlength=len(documents)))  # edges are sorted by their higher end
-    survives = _survivors(starts, lower[near])
+    survives = np.ones(len(documents), np.bool_)
+    mark_survivors(
+        starts, lower[near], np.zeros(len(documents), np.int64), np.empty(len(documents), np.int64), survives
+    )
     chosen = np.flatnonzero(near & survives[higher])
     chosen = chosen[_best(lower[chosen], edges["similarity"][chosen], edges["id"][chosen], len(documents))]
     dropped = lower[chosen]
@@ -146,33 +154,6 @@ def count(fates: Array) -> dict[str, int]:
         "exact": int((fates["kind"] == EXACT).sum()),
         "near": int((fates["kind"] == NEAR).sum()),
     }
-
-
-class ShardedFates:
-    """Fates of many groups, kept in scratch files and read back shard by shard."""
-
-    def __init__(self, scratch: Path, bases: Ordinals) -> None:
-        self.scratch = scratch
-        self.bases = bases  # the shards' first ordinals, and the number of documents
-        self.cuts: list[Ordinals] = []
-        self.counts = count(np.empty(0, FATE_DTYPE))
-
-    def add(self, fates: Array) -> None:
-        """Keep one group, without documents beyond the last shard: those of earlier builds have no fate here."""
-        fates = fates[: np.searchsorted(fates["document"], self.bases[-1])]
-        (self.scratch / f"fates-{len(self.cuts)}").write_bytes(fates.tobytes())
-        self.cuts.append(np.searchsorted(fates["document"], self.bases))
-        self.counts = {name: total + self.counts[name] for name, total in count(fates).items()}
-
-    def shard(self, shard: int) -> Array:
-        """Return the fates of one shard, sorted by ordinal."""
-        parts = [np.empty(0, FATE_DTYPE)]
-        for group, cuts in enumerate(self.cuts):
-            first, last = int(cuts[shard]), int(cuts[shard + 1])
-            path, offset = self.scratch / f"fates-{group}", first * FATE_DTYPE.itemsize
-            parts.append(np.fromfile(path, FATE_DTYPE, last - first, offset=offset))
-        fates = np.concatenate(parts)
-        return pick(fates, np.argsort(fates["document"]))
 
 
 def drops(fates: Array, base: int, builds: Builds = b"") -> Array:
@@ -215,36 +196,6 @@ def _binary(ids: npt.NDArray[np.uint8]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(16), len(ids), [None, pa.py_buffer(np.ascontiguousarray(ids))])
 
 
-def _blocks(files: Sequence[Runs]) -> Iterator[Array]:
-    """Edges in blocks of a bounded size, in order."""
-    for file in files:
-        for start in range(0, len(file), BLOCK_EDGES):
-            yield file.take(np.arange(start, min(start + BLOCK_EDGES, len(file))))
-
-
-def _components(files: Sequence[Runs], num_documents: int, path: Path) -> components.Components:
-    found = components.Components(num_documents)
-    for edges in _blocks(files):
-        found.mark(edges["a"])
-        found.mark(edges["b"])
-    found.number(path)
-    for edges in _blocks(files):
-        found.unite(edges["a"], edges["b"])
-    return found
-
-
-def _deal(files: Sequence[Runs], found: components.Components, paths: Sequence[Path]) -> None:
-    """Write every edge to the file of its component."""
-    with ExitStack() as stack:
-        outputs = [stack.enter_context(open(path, "wb")) for path in paths]
-        for edges in _blocks(files):
-            group = _groups(found.roots(edges["a"]), len(paths))
-            dealt = pick(edges, np.argsort(group, kind="stable"))
-            cuts = cuts_of(np.bincount(group, minlength=len(paths)))
-            for output, first, last in zip(outputs, cuts[:-1], cuts[1:], strict=True):
-                output.write(dealt[first:last].data)
-
-
 @kernel()
 def _groups(roots: Parents, groups: int) -> npt.NDArray[np.uint16]:
     """A number below `groups` for each component."""
@@ -270,16 +221,21 @@ def _best(lower: Parents, similarity: npt.NDArray[np.float32], ids: Keys, num_do
 
 
 @kernel()
-def _survivors(starts: Ordinals, lower: Parents) -> npt.NDArray[np.bool_]:
-    """Documents in topological order: one that no survivor above it has dropped survives and drops those below it."""
-    num_documents = len(starts) - 1
-    waiting = np.zeros(num_documents, np.int64)  # neighbours above that are not decided yet
+def mark_survivors(
+    starts: Ordinals, lower: Parents, waiting: Ordinals, queue: Ordinals, survives: npt.NDArray[np.bool_]
+) -> None:
+    """Documents in topological order: one that no survivor above it has dropped survives and drops those below it.
+
+    Args:
+        starts: where each document's edges begin in `lower`, and where the last one's end.
+        waiting: 0 for each document: neighbours above that are not decided yet.
+        queue: room for all documents.
+        survives: True for each document.
+    """
     for i in range(len(lower)):
         waiting[lower[i]] += 1
-    survives = np.ones(num_documents, np.bool_)
-    queue = np.empty(num_documents, np.int64)
     last = 0
-    for x in range(num_documents):
+    for x in range(len(waiting)):
         if waiting[x] == 0:
             queue[last] = x
             last += 1
@@ -295,4 +251,3 @@ def _survivors(starts: Ordinals, lower: Parents) -> npt.NDArray[np.bool_]:
             if waiting[y] == 0:
                 queue[last] = y
                 last += 1
-    return survives

@@ -8,17 +8,19 @@ In memory are 1.1 bits a document: 0.3 GB for 2 billion of them.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from corpus.dedup.records import Ordinals
+from corpus.dedup.records import Ordinals, Runs
 from corpus.dedup.text.hashing import Keys
 from corpus.engine.compiled import kernel
 from corpus.engine.errors import WenhaiError
 
 BLOCK_WORDS = 8  # of 64 documents each, between two counts
 MAX_MARKED = 1 << 32
+BLOCK_BITS = 1 << 23  # of the bitmap, one byte each in memory
 
 Parents = npt.NDArray[np.uint32]
 
@@ -26,13 +28,28 @@ Parents = npt.NDArray[np.uint32]
 class Components:
     """Mark the ends of all edges, then `number` them, then unite, then ask for roots."""
 
-    def __init__(self, num_documents: int) -> None:
-        self._bits = np.zeros(num_documents // 64 + 1, np.uint64)
+    def __init__(self) -> None:
+        self._bits = np.zeros(1, np.uint64)
         self._before = np.zeros(0, np.int64)
-        self._parents = np.zeros(0, np.uint32)
+        self.parents = np.zeros(0, np.uint32)  # of each marked document, by its number
+
+    @classmethod
+    def of(cls, edges: Runs, path: Path) -> Self:
+        """The components of edges with fields `a` and `b`, which are read twice; `path` as in `number`."""
+        found = cls()
+        for block in edges.blocks():
+            found.mark(block["a"])
+            found.mark(block["b"])
+        found.number(path)
+        for block in edges.blocks():
+            unite(found.parents, found.numbers(block["a"]), found.numbers(block["b"]))
+        return found
 
     def mark(self, documents: Ordinals) -> None:
         """Take note of documents."""
+        words = (int(documents.max()) >> 6) + 1
+        if words > len(self._bits):
+            self._bits = np.concatenate((self._bits, np.zeros(max(words - len(self._bits), words >> 3), np.uint64)))
         _mark(self._bits, np.ascontiguousarray(documents))
 
     def number(self, path: Path) -> None:
@@ -47,19 +64,31 @@ class Components:
             raise WenhaiError(
                 f"{marked:,} documents have a duplicate; at most {MAX_MARKED:,} can be clustered at once."
             )
-        self._parents = np.asarray(np.memmap(path, np.uint32, "w+", shape=(max(1, marked),)))
-        number_all(self._parents)
+        self.parents = mapped(path, np.uint32, marked)
+        number_all(self.parents)
 
-    def unite(self, a: Ordinals, b: Ordinals) -> None:
-        """Join the components of both ends of each edge."""
-        unite(self._parents, self._numbers(a), self._numbers(b))
+    def numbers(self, documents: Ordinals) -> Parents:
+        """Return uint32[n]: how many marked documents are before each."""
+        return _numbers(self._bits, self._before, np.ascontiguousarray(documents))
 
     def roots(self, documents: Ordinals) -> Parents:
         """Return uint32[n]: the number of the smallest document of each one's component, once all edges are in."""
-        return _roots(self._parents, self._numbers(documents))
+        return _roots(self.parents, self.numbers(documents))
 
-    def _numbers(self, documents: Ordinals) -> Parents:
-        return _numbers(self._bits, self._before, np.ascontiguousarray(documents))
+    def list_marked(self, path: Path) -> Ordinals:
+        """Return int64[marked], the marked documents in order, mapped from a new file."""
+        found, done = mapped(path, np.int64, len(self.parents)), 0
+        for start in range(0, len(self._bits), BLOCK_BITS // 64):
+            bits = np.unpackbits(self._bits[start : start + BLOCK_BITS // 64].view(np.uint8), bitorder="little")
+            marked = np.flatnonzero(bits)
+            found[done : done + len(marked)] = marked + 64 * start
+            done += len(marked)
+        return found
+
+
+def mapped(path: Path, dtype: npt.DTypeLike, size: int) -> npt.NDArray[Any]:
+    """Return `size` zeros in a new file: the system may put them out of memory, and it takes the disk they need."""
+    return np.asarray(np.memmap(path, dtype, "w+", shape=(max(1, size),)))[:size]
 
 
 @kernel()

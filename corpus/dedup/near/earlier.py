@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -136,18 +136,20 @@ class Numbering:
     names: npt.NDArray[np.bytes_]  # of the builds, empty for the one being made
 
     @classmethod
-    def of(cls, signatures: Folder, earlier: Sequence[Folder]) -> Numbering:
-        """The numbering of a build with these signatures; `earlier` are the signatures and clusters of each other
-        one."""
-        signed = [signatures, *earlier[::2]]
-        names = [build_name(*(folder.digest for folder in pair)) for pair in zip(*[iter(earlier)] * 2, strict=True)]
+    def of(cls, signatures: Folder, earlier: Sequence[EarlierBuild]) -> Numbering:
+        """The numbering of a build with these signatures."""
+        signed = [signatures, *(build.signatures for build in earlier)]
         documents = [sum(file.rows for file in folder.files("keys")) for folder in signed]
-        return cls(cuts_of(np.array(documents, np.int64)), np.array(["", *names], BUILD_DTYPE))
+        return cls(cuts_of(np.array(documents, np.int64)), np.array(["", *(b.name for b in earlier)], BUILD_DTYPE))
 
-    @property
-    def documents(self) -> int:
-        """Their number, of all builds together."""
-        return int(self.bases[-1])
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> Numbering:
+        """The numbering that a task was given."""
+        return cls(np.array(params["builds"], np.int64), np.array(params["names"], BUILD_DTYPE))
+
+    def params(self) -> dict[str, Any]:
+        """As parameters of a task."""
+        return {"builds": self.bases.tolist(), "names": self.names.astype("U").tolist()}
 
     def builds(self, ordinals: Ordinals) -> npt.NDArray[np.bytes_]:
         """Return the name of the build that each document stands in."""

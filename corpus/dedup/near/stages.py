@@ -1,6 +1,6 @@
 """The stages of deduplication and the one that writes what is left; each is an ordinary file stage.
 
-    filter -> signatures -> buckets -> members -> candidates -> clusters -> text
+    filter -> signatures -> buckets -> members -> candidates -> components -> fates -> clusters -> text
 
 | stage      | task      | reads                    | writes                                                          |
 |------------|-----------|--------------------------|-----------------------------------------------------------------|
@@ -9,13 +9,15 @@
 | buckets    | key range | bands                    | buckets/P.bin (16 B a record that shares its key)               |
 | members    | a shard   | buckets, keys, signatures| members/S.bin (72 B each of those), sketches/S.bin (2 B x k)    |
 | candidates | key range | members, sketches        | edges/P.npy (37 B a verified pair)                              |
-| clusters   | one       | edges, keys              | drops/S.npy (45 B a dropped document), clusters/S.parquet       |
+| components | one       | edges                    | edges/G.bin: those of some components                           |
+| fates      | a group   | edges of components      | fates/G.bin (61 B a document that has an edge)                  |
+| clusters   | shards    | fates, keys              | drops/S.npy (45 B a dropped document), clusters/S.parquet       |
 | text       | a shard   | documents, drops,        | data/, fates/, index/S.parquet (a row a document                |
 |            |           | clusters                 | of data/: bytes, cluster, size of the cluster)                  |
 
 Every arrow between a shard and a key range is one range read of each file of the other side; records.py has the sum. A
-task's memory is that of its shard, of its key range (`records.partition_records`) or, in `clusters`, of a million edges
-or the largest component: 0.28 GB at most for 2 million documents with a cluster of 20,000, 0.45 GB for 20 million with
+task's memory is that of its shard, of its key range (`records.partition_records`) or, in `fates`, of a million edges or
+of the largest component, up to the size from which that is resolved on mapped files: 0.28 GB at most for 2 million documents with a cluster of 20,000, 0.45 GB for 20 million with
 one of 200,000 (`python -m tools.bench dedup --documents 20_000_000`; interpreter and numba 0.2).
 
 Documents are dropped, and counted as dropped, in `text` only. The ordinal of a document is the rows of the `filter`
@@ -24,8 +26,10 @@ shards before its own plus its row there: int64, no server gives it out.
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -36,16 +40,20 @@ from corpus.dedup import records
 from corpus.dedup.config import DedupConfig
 from corpus.dedup.near.buckets import SHARED_DTYPE, shared_records
 from corpus.dedup.near.candidates import EDGE_DTYPE, verify
-from corpus.dedup.near.clusters import ShardedFates, cluster_table, drops, resolve_files
+from corpus.dedup.near.clusters import FATE_DTYPE, MAX_EDGES, cluster_table, count, deal, drops, num_groups, resolve
 from corpus.dedup.near.earlier import NO_EARLIER, EarlierBuilds, Numbering, surviving
+from corpus.dedup.near.mapped import resolve_mapped
 from corpus.dedup.near.members import MEMBER_DTYPE, join_keys, join_signatures
 from corpus.dedup.near.survivors import write_survivors
-from corpus.dedup.records import Runs
+from corpus.dedup.records import Run, Runs, pick
 from corpus.dedup.text.keys import EARLIER, KEY_DTYPE
 from corpus.document import write_table
 from corpus.engine import scratch
 from corpus.engine.stage import Counts, Folder, Output, Stage, Task, shard_name
-from corpus.engine.storage import File
+from corpus.engine.storage import File, fetch
+
+SHARDS_AT_ONCE = 16  # whose clusters one task writes
+FATES_AT_ONCE = 1 << 20  # on average
 
 
 @dataclass(frozen=True)
@@ -120,8 +128,7 @@ class MembersStage(CrossBuildStage):
         signatures, buckets, *earlier = map(Folder.of, task.inputs)
         shard = int(task.params["shard"])
         number = int(task.params.get("section", shard))
-        sections = [records.section(file, number, number + 1, SHARED_DTYPE) for file in buckets.files("buckets")]
-        parts = [Runs([section], SHARED_DTYPE).read() for section in sections]
+        parts = records.sections(buckets.files("buckets"), number, number + 1, SHARED_DTYPE).parts()
         for clusters in earlier:
             parts = surviving(parts, clusters.files("drops")[shard], signatures.files("keys")[shard].rows)
         spread = records.spread(buckets.files("buckets"))
@@ -165,8 +172,7 @@ class CandidatesStage(CrossBuildStage):
         bases, section = records.bases(_files([signatures, *others], "keys")), int(task.params["section"])
 
         def runs(kind: str, dtype: np.dtype[Any]) -> Runs:
-            files = members.files(kind)
-            return Runs([records.section(file, section, section + 1, dtype) for file in files], dtype)
+            return records.sections(members.files(kind), section, section + 1, dtype)
 
         found = runs("members", MEMBER_DTYPE)
         member = found.read()
@@ -184,45 +190,113 @@ class CandidatesStage(CrossBuildStage):
 
 
 @dataclass(frozen=True)
+class ComponentsStage(Stage):
+    """All edges, dealt into groups of whole components: one task, which sees each edge three times and does no more."""
+
+    name: ClassVar[str] = "components"
+    version: ClassVar[int] = 1
+    upstream: ClassVar[tuple[str, ...]] = ("candidates",)
+
+    def config(self) -> dict[str, Any]:
+        """Nothing of its own."""
+        return {}
+
+    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
+        """One task."""
+        return [Task("all", (upstream["candidates"].file,))]
+
+    def run(self, task: Task, out: Output) -> Counts:
+        """Join what edges join, write each group's."""
+        files = Folder.of(task.inputs[0]).files("edges")
+        edges = Runs([records.array_rows(file, EDGE_DTYPE) for file in files], EDGE_DTYPE)
+        names = [f"edges/{group:05d}.bin" for group in range(num_groups(len(edges)))]
+        with tempfile.TemporaryDirectory(dir=scratch.folder()) as folder, ExitStack() as stack:
+            rows = deal(edges, [stack.enter_context(out.create(name)) for name in names], Path(folder))
+        for name, num_edges in zip(names, rows.tolist(), strict=True):
+            out.set_rows(name, num_edges)
+        return Counts(extra={"edges": len(edges)})
+
+
+@dataclass(frozen=True)
+class FatesStage(Stage):
+    """What becomes of the documents of one group of components."""
+
+    name: ClassVar[str] = "fates"
+    version: ClassVar[int] = 1
+    upstream: ClassVar[tuple[str, ...]] = ("signatures", "components")
+
+    def config(self) -> dict[str, Any]:
+        """Nothing of its own."""
+        return {}
+
+    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
+        """One task a group."""
+        groups = enumerate(upstream["components"].files("edges"))
+        return [Task(f"{group:05d}", (upstream["signatures"].file, file)) for group, file in groups]
+
+    def run(self, task: Task, out: Output) -> Counts:
+        """Resolve the edges, write the fates sorted by document, a section a shard; earlier builds have none here."""
+        bases, file = records.bases(Folder.of(task.inputs[0]).files("keys")), task.inputs[1]
+        with tempfile.TemporaryDirectory(dir=scratch.folder()) as folder:
+            if file.rows <= MAX_EDGES:
+                fates = resolve(Runs([Run(file.url, 0, file.rows)], EDGE_DTYPE).read())
+            else:
+                fates = resolve_mapped(Runs([Run(str(fetch(file.url)), 0, file.rows)], EDGE_DTYPE), Path(folder))
+            cuts = np.zeros(len(bases), np.int64)
+            for start in range(0, len(fates), records.BLOCK_RECORDS):
+                cuts += np.searchsorted(fates["document"][start : start + records.BLOCK_RECORDS], bases)
+            num_fates = int(cuts[-1])
+            records.save(out, f"fates/{task.name}.bin", num_fates, records.write_sections, cuts, [fates[:num_fates]])
+        return Counts(extra={"documents": num_fates})
+
+
+@dataclass(frozen=True)
 class ClustersStage(CrossBuildStage):
-    """All edges to the dropped documents and the cluster table of each shard: one task."""
+    """The dropped documents and the cluster table of each shard."""
 
     name: ClassVar[str] = "clusters"
-    version: ClassVar[int] = 3
-    upstream: ClassVar[tuple[str, ...]] = ("signatures", "candidates")
+    version: ClassVar[int] = 4
+    upstream: ClassVar[tuple[str, ...]] = ("signatures", "fates")
 
     dedup: DedupConfig
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        """One task."""
-        return [Task("all", (*(upstream[name].file for name in self.upstream), *self.earlier.manifests()))]
+        """One task for some shards; bytes of text, which only the sum of all shards is known of, count in the first."""
+        signatures, fates = (upstream[name] for name in self.upstream)
+        files, num_fates = signatures.files("keys"), sum(file.rows for file in fates.files("fates"))
+        bases, numbering = records.bases(files), Numbering.of(signatures, self.earlier.builds)
+        parts = min(max(1, len(files)), max(len(files) // SHARDS_AT_ONCE, num_fates // FATES_AT_ONCE) + 1)
+        edges = np.linspace(0, len(files), parts + 1).astype(int).tolist()
+        return [
+            Task(
+                f"{part:05d}",
+                (fates.file, *files[first:last]),
+                {"shard": first, "base": int(bases[first]), **numbering.params()}
+                | {"bytes": 0 if part else signatures.counts.bytes_out},
+            )
+            for part, (first, last) in enumerate(itertools.pairwise(edges))
+        ]
 
     def run(self, task: Task, out: Output) -> Counts:
-        """Resolve the edges group by group, then write each shard's drops and clusters."""
-        signatures, candidates, *earlier = map(Folder.of, task.inputs)
-        files = signatures.files("keys")
-        bases, numbering = records.bases(files), Numbering.of(signatures, earlier)
-        edges = [Runs([records.array_rows(file, EDGE_DTYPE)], EDGE_DTYPE) for file in candidates.files("edges")]
-        with tempfile.TemporaryDirectory(dir=scratch.folder()) as folder:
-            fates, counts = ShardedFates(Path(folder), bases), Counts()
-            for group in resolve_files(edges, numbering.documents, Path(folder)):
-                fates.add(group)
-            for shard, file in enumerate(files):
-                here, base = fates.shard(shard), int(bases[shard])
-                builds = numbering.builds(here["survivor"])
-                dropped = drops(here, base, builds)
-                counts.add(Counts(extra=numbering.count(dropped["build"])))
-                records.save(out, f"drops/{shard_name(file)}.npy", len(dropped), records.write_array, dropped)
-                keys = _rows(signatures, "keys", KEY_DTYPE, shard).take(here["document"] - base)
-                records.save(
-                    out,
-                    f"clusters/{shard_name(file)}.parquet",
-                    len(here),
-                    write_table,
-                    cluster_table(here, base, keys, builds),
-                )
-        documents, num_bytes = signatures.counts.documents_out, signatures.counts.bytes_out
-        counts.add(Counts(documents, documents, num_bytes, num_bytes, extra=fates.counts))
+        """Read these shards' sections of all groups, write each shard's drops and clusters."""
+        groups, *files = task.inputs
+        shard, num_bytes = int(task.params["shard"]), int(task.params["bytes"])
+        bases, numbering = records.bases(files) + int(task.params["base"]), Numbering.from_params(task.params)
+        sections = records.sections(Folder.of(groups).files("fates"), shard, shard + len(files), FATE_DTYPE)
+        fates = sections.read()
+        fates = pick(fates, np.argsort(fates["document"]))
+        documents = int(bases[-1] - bases[0])
+        counts = Counts(documents, documents, num_bytes, num_bytes, extra=count(fates))
+        cuts = np.searchsorted(fates["document"], bases)
+        for file, base, first, last in zip(files, bases.tolist(), cuts, cuts[1:], strict=False):
+            here = fates[first:last]
+            builds = numbering.builds(here["survivor"])
+            dropped = drops(here, base, builds)
+            counts.add(Counts(extra=numbering.count(dropped["build"])))
+            records.save(out, f"drops/{shard_name(file)}.npy", len(dropped), records.write_array, dropped)
+            keys = Runs([records.array_rows(file, KEY_DTYPE)], KEY_DTYPE).take(here["document"] - base)
+            table = cluster_table(here, base, keys, builds)
+            records.save(out, f"clusters/{shard_name(file)}.parquet", len(here), write_table, table)
         return counts
 
 

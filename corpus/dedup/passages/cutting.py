@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus.dedup.config import RepeatedLinesConfig, SubstringsConfig
-from corpus.dedup.passages.repeated_lines import Counts as LineTable
 from corpus.dedup.passages.repeated_lines import find_repeated, read_lines
 from corpus.dedup.passages.repeated_lines import without as without_lines
 from corpus.dedup.passages.sentences import read_sentences
@@ -38,8 +37,8 @@ class Cut(NamedTuple):
     stay: Mask
 
 
-def cut_lines(task: Task, out: Output, table: LineTable, config: RepeatedLinesConfig) -> Counts:
-    """Write data/, fates/ and statistics/ of one shard without its repeated lines; memory is one row group."""
+def cut_lines(task: Task, out: Output, table: Array, config: RepeatedLinesConfig) -> Counts:
+    """Write data/, fates/ and statistics/ of one shard without its repeated lines; memory is one row group and `table`."""
     counts = Counts(extra={"edited.repeated_line": 0, "edited_documents": 0, "left_alone": 0})
 
     def cut(documents: pa.Table, _: int) -> Cut:

@@ -5,7 +5,8 @@
 | stage          | task      | writes                                                                         |
 |----------------|-----------|--------------------------------------------------------------------------------|
 | line_keys      | a shard   | lines/S.bin (12 B a document and different line of up to `max_chars`)          |
-| line_counts    | key range | counts/P.npy (16 B a line or site that at least `min_documents` documents have) |
+| line_counts    | key range | counts/P.bin (to each shard 16 B a line or site of its own that at least       |
+|                |           | `min_documents` documents have)                                                |
 | repeated_lines | a shard   | data/S.parquet, fates/S.parquet, statistics/S.parquet                          |
 
 A document stays without its repeated lines, unless less is left than `min_left` characters. One that would lose more
@@ -71,7 +72,7 @@ class LineCountsStage(Stage):
     """How many different documents have each key of one range; rare keys are left out."""
 
     name: ClassVar[str] = "line_counts"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     upstream: ClassVar[tuple[str, ...]] = ("line_keys",)
 
     lines: RepeatedLinesConfig
@@ -85,13 +86,11 @@ class LineCountsStage(Stage):
         return records.partition_tasks((upstream["line_keys"].file,), upstream["line_keys"].files("lines"))
 
     def run(self, task: Task, out: Output) -> Counts:
-        """Read this range of every shard's records, count, write what is repeated."""
+        """Read this range of every shard's records, count, write what is repeated, a section a shard."""
         runs = records.partition_runs(task, Folder.of(task.inputs[0]).files("lines"))
-        ranges = records.key_ranges(runs.read(), runs.bases)
-        least = self.lines.min_documents
-        counts = np.concatenate([repeated_lines.count_documents(found["key"], found["row"], least) for found in ranges])
-        records.save(out, f"counts/{task.name}.npy", len(counts), records.write_array, counts)
-        return Counts(extra={"repeated_keys": len(counts)})
+        known, cuts = repeated_lines.known_keys(runs, self.lines.min_documents)
+        records.save(out, f"counts/{task.name}.bin", len(known), records.write_sections, cuts, [known])
+        return Counts(extra={"repeated_keys": len(known)})
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class RepeatedLinesStage(Stage):
     """The documents of one `filter` shard without lines that stand on many pages of their site."""
 
     name: ClassVar[str] = "repeated_lines"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     upstream: ClassVar[tuple[str, ...]] = ("filter", "line_counts")
 
     lines: RepeatedLinesConfig
@@ -109,11 +108,12 @@ class RepeatedLinesStage(Stage):
         return {**self.lines.model_dump(), "rules": [[GATE, self.lines.min_left, None]]}
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
-        """One task a shard: its documents, and all counts."""
-        counts = upstream["line_counts"].file
-        return [Task(shard_name(file), (file, counts)) for file in upstream["filter"].files()]
+        """One task a shard: its documents, and its section of all ranges."""
+        counts, files = upstream["line_counts"].file, upstream["filter"].files()
+        return [Task(shard_name(file), (file, counts), {"shard": shard}) for shard, file in enumerate(files)]
 
     def run(self, task: Task, out: Output) -> Counts:
         """Cut the lines row group by row group, measure again, drop what has become too short."""
-        tables = [records.map_array(file) for file in Folder.of(task.inputs[1]).files("counts")]
-        return cut_lines(task, out, repeated_lines.Counts(tables), self.lines)
+        ranges, shard = Folder.of(task.inputs[1]).files("counts"), int(task.params["shard"])
+        counts = records.sections(ranges, shard, shard + 1, repeated_lines.COUNT_DTYPE).read()
+        return cut_lines(task, out, counts, self.lines)

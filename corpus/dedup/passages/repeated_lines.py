@@ -12,7 +12,7 @@ nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from corpus.dedup.records import Array, differs
+from corpus.dedup.records import Array, Ordinals, Runs, cuts_of, differs, key_ranges, look_up
 from corpus.dedup.text.fold import Bytes, Codes, Offsets, fold
 from corpus.dedup.text.hashing import GOLDEN, Keys, mix
 from corpus.engine.compiled import kernel
@@ -115,31 +115,43 @@ def count_documents(keys: Keys, digests: Digests, least: int) -> Array:
     return found[found["documents"] >= least]
 
 
-class Counts:
-    """Counted keys by range of keys, looked up by binary search; a file holds the repeated ones of its range alone."""
+def known_keys(runs: Runs, least: int) -> tuple[Array, Ordinals]:
+    """The keys of one range that at least `least` documents have, to each shard those that it has itself.
 
-    def __init__(self, tables: Sequence[Array]) -> None:
-        """`tables` are `COUNT_DTYPE` records, one table a range, as many as a power of two."""
-        self._tables = tables
-        self._shift = np.uint64(64 - (len(tables) - 1).bit_length())
+    Args:
+        runs: a run of (key, digest) records sorted by key for each shard.
 
-    def look_up(self, keys: Keys) -> Int64s:
-        """int64[keys]: documents that have each key, 0 where it was too rare to be counted."""
-        unique, places = np.unique(keys, return_inverse=True)
-        counts = np.zeros(len(unique), np.int64)
-        ranges = unique >> self._shift if len(self._tables) > 1 else np.zeros(len(unique), np.uint64)
-        cuts = np.searchsorted(ranges, np.arange(len(self._tables) + 1, dtype=np.uint64))
-        for table, start, end in zip(self._tables, cuts[:-1], cuts[1:], strict=True):
-            if len(table) and end > start:
-                at = np.minimum(np.searchsorted(table["key"], unique[start:end]), len(table) - 1)
-                counts[start:end] = np.where(table["key"][at] == unique[start:end], table["documents"][at], 0)
-        return counts[places]
+    Returns:
+        `COUNT_DTYPE` records in the order of the runs, and where those of each begin (int64[runs + 1]).
+    """
+    records = runs.read()
+    ranges = key_ranges(records, runs.bases)
+    table = np.concatenate([count_documents(found["key"], found["row"], least) for found in ranges])
+    parts = [table[:0]]
+    for run in np.split(records["key"], runs.bases[1:-1]):
+        keys = run[differs(run)] if len(run) else run
+        at, found = look_up(table, keys)
+        parts.append(table[at[found]])
+    return np.concatenate(parts), cuts_of(np.array(list(map(len, parts[1:])), np.int64))
 
 
-def find_repeated(lines: Lines, counts: Counts, least: int, share: float) -> npt.NDArray[np.bool_]:
-    """bool[lines]: which stand in at least `least` documents and in more than a share of their site's."""
-    documents = np.where(lines.keys == NO_LINE, 0, counts.look_up(lines.keys))
-    whole = counts.look_up(lines.sites)[lines.documents]
+def documents_of(table: Array, keys: Keys) -> Int64s:
+    """int64[keys]: documents that have each key, 0 where it was too rare to be counted."""
+    unique, places = np.unique(keys, return_inverse=True)
+    at, found = look_up(table, unique)
+    counts = np.zeros(len(unique), np.int64)
+    counts[found] = table["documents"][at[found]]
+    return counts[places]
+
+
+def find_repeated(lines: Lines, counts: Array, least: int, share: float) -> npt.NDArray[np.bool_]:
+    """bool[lines]: which stand in at least `least` documents and in more than a share of their site's.
+
+    Args:
+        counts: `COUNT_DTYPE` records of what repeats, sorted by key.
+    """
+    documents = np.where(lines.keys == NO_LINE, 0, documents_of(counts, lines.keys))
+    whole = documents_of(counts, lines.sites)[lines.documents]
     return (documents >= least) & (documents > share * whole)
 
 

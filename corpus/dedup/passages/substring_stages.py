@@ -37,7 +37,7 @@ from corpus.dedup.passages import substrings
 from corpus.dedup.passages.cutting import cut_passages, new_rows
 from corpus.dedup.passages.sentence_classes import class_digest
 from corpus.dedup.passages.sentences import read_sentences
-from corpus.dedup.records import RECORD_DTYPE, Runs
+from corpus.dedup.records import RECORD_DTYPE
 from corpus.dedup.text.fold_table import fold_digest
 from corpus.dedup.text.keys import text_buffers
 from corpus.document import read_batches, read_table, write_table
@@ -151,8 +151,8 @@ class SubstringsStage(Stage):
         ranks = substrings.document_ranks(records.map_array(task.inputs[1]))
         ranks[drops["row"]] = 0
         shard, ranges = int(task.params["shard"]), Folder.of(task.inputs[5]).files("best")
-        shared = [Runs([records.section(file, shard, shard + 1, RECORD_DTYPE)], RECORD_DTYPE).read() for file in ranges]
-        table = substrings.merge([records.map_array(task.inputs[4]), *shared])
+        shared = records.sections(ranges, shard, shard + 1, RECORD_DTYPE).read()
+        table = substrings.merge([records.map_array(task.inputs[4]), shared])
         counts, dropped = cut_passages(task, out, ranks, table, self.substrings)
         drops = drops.copy()
         drops["row"] = new_rows(drops["row"], dropped)

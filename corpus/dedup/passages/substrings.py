@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from corpus.dedup.near.ranks import WORTH_BIT
 from corpus.dedup.passages.sentences import Sentences
-from corpus.dedup.records import PARTITION_RECORDS, RECORD_DTYPE, Array, Ordinals, Runs, differs, key_ranges
+from corpus.dedup.records import PARTITION_RECORDS, RECORD_DTYPE, Array, Ordinals, Runs, differs, key_ranges, look_up
 from corpus.dedup.text.fold import Bytes, Codes, Offsets
 from corpus.dedup.text.hashing import GOLDEN, Keys, mix
 from corpus.dedup.text.keys import DocumentKeys
@@ -110,15 +110,6 @@ def shared_windows(runs: Runs) -> tuple[Array, Ordinals]:
         at, found[here] = look_up(best, records["key"][here])
         shared.append(best[at[found[here]]])
     return np.concatenate(shared), np.searchsorted(np.flatnonzero(found), runs.bases)
-
-
-def look_up(table: Array, keys: Keys) -> tuple[Int64s, Mask]:
-    """int64[keys]: the place of each key in a table sorted by key, and whether it is there."""
-    if not len(table):
-        return np.zeros(len(keys), np.int64), np.zeros(len(keys), bool)
-    column = np.ascontiguousarray(table["key"])
-    at = np.minimum(np.searchsorted(column, keys), len(table) - 1)
-    return at, column[at] == keys
 
 
 def judge(sentences: Sentences, found: Windows, ranks: Ranks, table: Array) -> tuple[Mask, Mask]:

@@ -9,7 +9,9 @@ from corpus.dedup import (
     BucketsStage,
     CandidatesStage,
     ClustersStage,
+    ComponentsStage,
     DedupConfig,
+    FatesStage,
     MembersStage,
     SignaturesStage,
     TextStage,
@@ -39,6 +41,8 @@ def stages_of(shards: Shards, dedup: DedupConfig) -> list[Stage]:
         BucketsStage(earlier=builds),
         MembersStage(dedup, earlier=builds),
         CandidatesStage(dedup, earlier=builds),
+        ComponentsStage(),
+        FatesStage(),
         ClustersStage(dedup, earlier=builds),
         TextStage(dedup),
     ]

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
+import tracemalloc
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus.dedup import ClustersStage, ComponentsStage, DedupConfig, FatesStage
 from corpus.dedup.near.candidates import EDGE_DTYPE, EXACT, NEAR
-from corpus.dedup.near.clusters import SURVIVOR, ShardedFates, cluster_table, count, drops, resolve, resolve_files
-from corpus.dedup.records import Array, Runs, array_rows, write_array
+from corpus.dedup.near.clusters import SURVIVOR, cluster_table, count, drops, resolve
+from corpus.dedup.near.earlier import EarlierBuild, EarlierBuilds
+from corpus.dedup.near.mapped import resolve_mapped
+from corpus.dedup.records import Array, Runs, array_rows, cuts_of, save, write_array
 from corpus.dedup.text.keys import KEY_DTYPE, DocumentKeys, id_bytes
+from corpus.document import write_table
+from corpus.engine import storage
+from corpus.engine.run import run_stages
+from corpus.engine.stage import Counts, Folder, Output, Stage, Task
 from corpus.engine.storage import File
 
 
@@ -113,38 +126,176 @@ def test_survivors_and_clusters_are_what_the_definition_says(drawn: tuple[int, s
     assert count(everyone)["clusters"] == len({label[document] for document in touched})
 
 
+@dataclass(frozen=True)
+class Given(Stage):
+    """A finished stage whose task i writes one array; shared by the tests, so not in the fingerprint."""
+
+    name: ClassVar[str] = ""
+    version: ClassVar[int] = 1
+    kind: ClassVar[str] = ""
+
+    arrays: tuple[Array, ...]
+
+    def config(self) -> dict[str, Any]:
+        return {"bytes": [array.tobytes().hex() for array in self.arrays]}
+
+    def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
+        return [Task(f"{i:05d}", params={"number": i}) for i in range(len(self.arrays))]
+
+    def run(self, task: Task, out: Output) -> Counts:
+        array = self.arrays[task.params["number"]]
+        save(out, f"{self.kind}/{task.name}.npy", len(array), write_array, array)
+        return Counts(len(array), len(array), 3 * len(array), 3 * len(array)) if self.kind == "keys" else Counts()
+
+
+class Keys(Given):
+    name: ClassVar[str] = "signatures"
+    kind: ClassVar[str] = "keys"
+
+
+class Edges(Given):
+    name: ClassVar[str] = "candidates"
+    kind: ClassVar[str] = "edges"
+
+
+def random_edges(generator: np.random.Generator, keys: DocumentKeys) -> Array:
+    """Pairs, chains, stars and exact copies, whose originals alone have other edges; many pairs tie."""
+    size = len(keys)
+    copies = np.flatnonzero(generator.random(size) < 0.2)
+    rest = np.setdiff1d(np.arange(size), copies)
+    rows = [(a, b, NEAR) for a, b in np.sort(generator.choice(rest, (size // 3, 2)), axis=1).tolist() if a < b]
+    chain = generator.permutation(rest)[: size // 5]
+    rows += [(a, b, NEAR) for a, b in zip(np.sort(chain)[:-1].tolist(), np.sort(chain)[1:].tolist(), strict=True)]
+    rows += [(int(rest[0]), b, NEAR) for b in rest[-size // 10 :].tolist() if b > rest[0]]
+    rows += [(a, b, EXACT) for a, b in zip(generator.choice(rest, len(copies)).tolist(), copies.tolist(), strict=True)]
+    edges = np.zeros(len(rows), EDGE_DTYPE)
+    higher, lower, edges["kind"] = np.array(rows).T
+    ordinals = generator.permutation(size)  # of ranks
+    edges["a"], edges["b"] = ordinals[higher], ordinals[lower]
+    edges["similarity"] = np.where(edges["kind"] == EXACT, 1, 0.8 + 0.05 * ((7 * edges["a"] + edges["b"]) % 3))
+    edges["id"] = keys["id"][edges["a"]]
+    return edges
+
+
+def random_keys(generator: np.random.Generator, size: int) -> DocumentKeys:
+    """Documents of which some have one id, as records read twice have."""
+    keys = ranked(size)
+    keys["id"] = generator.integers(0, size // 2, (size, 2))
+    return keys
+
+
+LIMITS = {"as they are": {}, "many groups": {"GROUP_EDGES": 9}, "mapped": {"GROUP_EDGES": 40, "MAX_EDGES": 30}}
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize(("seed", "workers", "earlier"), [(0, 0, 0), (1, 2, 0), (2, 0, 2)])
+def test_the_stages_write_what_all_edges_at_once_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: str, seed: int, workers: int, earlier: int
+) -> None:
+    """Workers see the groups and not the limits of the test."""
+    for module in ("clusters", "stages"):
+        for name, value in LIMITS[limits].items():
+            monkeypatch.setattr(f"corpus.dedup.near.{module}.{name}", value, raising=False)
+    monkeypatch.setattr("corpus.dedup.records.BLOCK_RECORDS", 11)
+    monkeypatch.setattr("corpus.dedup.near.stages.SHARDS_AT_ONCE", 2)
+    generator = np.random.default_rng(seed)
+    sizes = [100, 0, 250, 1, 90, 30, 40]
+    keys = random_keys(generator, sum(sizes))
+    edges = random_edges(generator, keys)
+    starts = cuts_of(np.array(sizes))
+    shards = tuple(keys[first:last] for first, last in itertools.pairwise(starts))
+    new = len(sizes) - earlier
+    files = tuple(edges[generator.random(len(edges)) < 0.5] for _ in range(5))
+    stages = [Keys(shards[:new]), Edges((*files, edges[::2], edges[1::2])), ComponentsStage(), FatesStage()]
+    given = run_stages(stages[:3], str(tmp_path / "out"), workers=0)
+    builds = EarlierBuilds(DedupConfig())
+    old = [
+        EarlierBuild(
+            "", run_stages([Keys((shard,))], str(tmp_path / f"old-{i}"), workers=0)["signatures"], given["candidates"]
+        )
+        for i, shard in enumerate(shards[new:])
+    ]
+    builds.__dict__["builds"] = tuple(old)  # in the order of their documents
+    found = run_stages([*stages, ClustersStage(DedupConfig(), earlier=builds)], str(tmp_path / "out"), workers=workers)
+    groups = found["fates"].files("fates")
+    assert (len(groups) == 1) == (limits == "as they are")
+    assert any(file.rows > 30 for file in found["components"].files("edges"))  # one is resolved on mapped files
+
+    fates = resolve(edges)
+    names = np.array(["", *(build.name for build in old)], "S12")
+    of_build = np.searchsorted(cuts_of(np.array([starts[new], *sizes[new:]])), fates["survivor"], "right") - 1
+    mine = fates[: np.searchsorted(fates["document"], starts[new])]
+    extra = found["clusters"].counts.extra
+    assert extra == count(mine) | {
+        f"earlier.{name.decode()}": int(((mine["kind"] != SURVIVOR) & (names[of_build[: len(mine)]] == name)).sum())
+        for name in names[1:]
+    }
+    assert sum(extra[name] for name in extra if name.startswith("earlier")) > 0 or not earlier
+    counts = found["clusters"].counts
+    assert (counts.documents_out, counts.bytes_out) == (starts[new], 3 * starts[new])
+    for shard, base in enumerate(starts[:new].tolist()):
+        here = slice(*np.searchsorted(fates["document"], [base, base + sizes[shard]]))
+        part, of = fates[here], names[of_build[here]]
+        write_array(tmp_path / "drops", drops(part, base, of))
+        write_table(tmp_path / "clusters", cluster_table(part, base, keys[part["document"]], of))
+        for kind in ("drops", "clusters"):
+            file = found["clusters"].files(kind)[shard]
+            assert Path(file.url).read_bytes() == (tmp_path / kind).read_bytes(), (kind, shard)
+
+
+@pytest.mark.parametrize(("shards", "group_edges"), [(4, 100), (16, 100), (64, 100), (64, 1000)])
+def test_requests_grow_with_shards_and_with_tasks_times_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, group_edges: int
+) -> None:
+    """Of each group a task reads offsets and records, of each shard keys; what a stage lists is looked at once a task."""
+    monkeypatch.setattr("corpus.dedup.near.clusters.GROUP_EDGES", group_edges)
+    generator = np.random.default_rng(shards)
+    keys = random_keys(generator, 2048)
+    edges = random_edges(generator, keys)
+    stages: list[Stage] = [Keys(tuple(np.split(keys, shards))), Edges((edges[::2], edges[1::2]))]
+    stages += [ComponentsStage(), FatesStage(), ClustersStage(DedupConfig())]
+    run_stages(stages[:-1], str(tmp_path), workers=0)
+    reads = mock.Mock(wraps=storage.read_into)
+    monkeypatch.setattr(storage, "read_into", reads)
+    with mock.patch.object(Folder, "files", autospec=True, side_effect=Folder.files) as lists:
+        folders = run_stages(stages, str(tmp_path), workers=0)
+    groups, tasks = folders["fates"].manifest["tasks"], folders["clusters"].manifest["tasks"]
+    assert groups == len(edges) // group_edges + 1 and tasks == shards // 16 + 1
+    assert reads.call_count == 2 * tasks * groups + shards
+    assert lists.call_count == tasks + 3  # those of the plan
+
+
 def runs(path: Path, edges: Array) -> Runs:
     write_array(path, edges)
     return Runs([array_rows(File(str(path), path.stat().st_size, "", len(edges)), EDGE_DTYPE)], EDGE_DTYPE)
 
 
-@pytest.mark.parametrize("group_edges", [1 << 20, 40, 7])
-def test_groups_of_components_give_what_all_edges_at_once_give(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_edges: int
-) -> None:
-    """Files hold the same pair again; a component larger than a group is resolved whole."""
-    generator = np.random.default_rng(3)
-    ends = np.sort(generator.integers(0, 300, (200, 2)), axis=1)
-    pairs = [(int(a), int(b), 0.8 + 0.01 * (int(a + b) % 20), NEAR) for a, b in ends if a < b]
-    edges = edges_of(*dict.fromkeys(pairs), *((300, i, 1.0, EXACT) for i in range(301, 350)))
-    files = [runs(tmp_path / f"{i}.npy", edges[i // 2 :: 3]) for i in range(6)]
-    monkeypatch.setattr("corpus.dedup.near.clusters.GROUP_EDGES", group_edges)
-    monkeypatch.setattr("corpus.dedup.near.clusters.BLOCK_EDGES", 11)
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    sharded = ShardedFates(scratch, np.array([0, 100, 100, 350]))
-    groups = list(resolve_files(files, 350, scratch))
-    assert (len(groups) == 1) == (group_edges == 1 << 20)
-    for group in groups:
-        sharded.add(group)
-    whole = resolve(edges)
-    assert np.concatenate([sharded.shard(shard) for shard in range(3)]).tobytes() == whole.tobytes()
-    assert sharded.counts == count(whole)
+@given(st.integers(0, 1 << 32), st.integers(5, 200))
+def test_mapped_files_give_what_memory_gives(tmp_path_factory: pytest.TempPathFactory, seed: int, size: int) -> None:
+    generator = np.random.default_rng(seed)
+    edges = random_edges(generator, random_keys(generator, size))
+    edges["a"], edges["b"] = 67 * edges["a"] + (5 << 20), 67 * edges["b"] + (5 << 20)
+    folder = tmp_path_factory.mktemp("scratch")
+    again = generator.permutation(np.concatenate((edges, edges[::3])))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("corpus.dedup.records.BLOCK_RECORDS", 64)
+        assert resolve_mapped(runs(folder / "e.npy", again), folder).tobytes() == resolve(edges).tobytes()
 
 
-def test_no_edges_in_any_file(tmp_path: Path) -> None:
-    assert list(resolve_files([runs(tmp_path / "0.npy", np.empty(0, EDGE_DTYPE))], 9, tmp_path)) == []
-    assert len(ShardedFates(tmp_path, np.array([0, 9])).shard(0)) == 0
+def test_memory_of_mapped_files_does_not_grow_with_the_edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("corpus.dedup.records.BLOCK_RECORDS", 1_000)
+    monkeypatch.setattr("corpus.dedup.near.components.BLOCK_BITS", 1 << 13)
+    peaks = []
+    for size in (100, 100_000):
+        edges = edges_of(*((0, i, 0.9, NEAR) for i in range(1, size)))
+        (tmp_path / str(size)).mkdir()
+        files = runs(tmp_path / str(size) / "e.npy", edges)
+        tracemalloc.start()
+        found = resolve_mapped(files, tmp_path / str(size))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert count(found) == {"clusters": 1, "clustered_documents": size, "exact": 0, "near": size - 1}
+    assert peaks[1] < 700_000 < edges.nbytes // 5
 
 
 def test_drops_and_clusters_of_a_shard_name_the_survivor() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.dedup.near import components
-from corpus.dedup.near.components import Components
+from corpus.dedup.near.components import Components, unite
 from corpus.engine.errors import WenhaiError
 
 DOCUMENTS = 2_000  # more than three blocks of the bitmap
@@ -22,11 +22,11 @@ def test_a_root_is_the_number_of_the_smallest_document_among_the_marked(
     tmp_path: Path, pairs: list[tuple[int, int]]
 ) -> None:
     a, b = np.array(pairs).T
-    found = Components(DOCUMENTS)
+    found = Components()
     found.mark(a)
     found.mark(b)
     found.number(tmp_path / "parents")
-    found.unite(a, b)
+    unite(found.parents, found.numbers(a), found.numbers(b))
     marked = sorted({end for pair in pairs for end in pair})
     label = {document: document for document in marked}
     for _ in marked:
@@ -34,11 +34,14 @@ def test_a_root_is_the_number_of_the_smallest_document_among_the_marked(
             label[x] = label[y] = min(label[x], label[y])
     assert found.roots(np.array(marked)).tolist() == [marked.index(label[document]) for document in marked]
     assert (tmp_path / "parents").stat().st_size == 4 * len(marked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(components, "BLOCK_BITS", 192)
+        assert found.list_marked(tmp_path / "marked").tolist() == marked
 
 
 def test_too_many_marked_documents_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(components, "MAX_MARKED", 2)
-    found = Components(70)
+    found = Components()
     found.mark(np.array([1, 64, 69]))
     with pytest.raises(WenhaiError, match="3 documents"):
         found.number(tmp_path / "parents")

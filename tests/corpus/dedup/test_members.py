@@ -9,7 +9,7 @@ import pytest
 
 from corpus.dedup import DedupConfig
 from corpus.dedup.near.candidates import EDGE_DTYPE, Int64s, find_edges, unique_edges
-from corpus.dedup.records import RECORD_DTYPE, Array, Runs, array_rows, bases, section
+from corpus.dedup.records import RECORD_DTYPE, Array, Runs, array_rows, bases, sections
 from corpus.dedup.text.keys import KEY_DTYPE
 from corpus.engine.stage import Folder
 from tests.corpus.dedup.build import Deduplicate, Result
@@ -31,7 +31,7 @@ def in_memory(signatures: Folder, config: DedupConfig) -> Array:
     minima = np.concatenate([np.load(file.url) for file in signatures.files("signatures")])
     bands, ordinals = [], []
     for file, base in zip(signatures.files("bands"), bases(files)[:-1], strict=True):
-        found = Runs([section(file, 0, 1 << 14, RECORD_DTYPE)], RECORD_DTYPE).read()
+        found = sections([file], 0, 1 << 14, RECORD_DTYPE).read()
         bands.append(found["key"])
         ordinals.append(found["row"] + base)
     edges, _ = find_edges(

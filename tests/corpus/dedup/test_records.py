@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -22,13 +23,13 @@ from corpus.dedup.records import (
     map_array,
     partition_bits,
     partition_records,
-    section,
+    sections,
     spread,
     write_array,
     write_bands,
     write_sections,
 )
-from corpus.engine import storage
+from corpus.engine import overlap, storage
 from corpus.engine.errors import WenhaiError
 from corpus.engine.storage import File
 
@@ -43,7 +44,7 @@ def bands_file(path: Path, keys: list[int]) -> File:
 
 
 def read_bands(file: File, partition: int, bits: int) -> Array:
-    return Runs([section(file, *band_slots(partition, bits), RECORD_DTYPE)], RECORD_DTYPE).read()
+    return sections([file], *band_slots(partition, bits), RECORD_DTYPE).read()
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=40), st.sampled_from([0, 1, 5]))
@@ -77,7 +78,7 @@ def test_a_damaged_band_file_is_named(tmp_path: Path, damage: str) -> None:
     data = {"empty": bytearray(), "header": data[:500], "cut": data[:-12]}.get(damage, data)
     path.write_bytes(data)
     with pytest.raises(WenhaiError, match=r"bands\.bin"):
-        read_bands(file_of(path), 0, 0)
+        read_bands(file_of(path, 3), 0, 0)
 
 
 @pytest.mark.parametrize("content", [b"", b"not an array", b"\x93NUMPY\x01\x00\x06\x00{]"])
@@ -139,10 +140,10 @@ def test_sections_are_ranges_of_one_file(tmp_path: Path) -> None:
     file = file_of(tmp_path / "x.bin", 5)
     ranges = {(0, 1): [0, 1], (1, 2): [], (2, 3): [2, 3, 9], (0, 3): [0, 1, 2, 3, 9]}
     for (first, last), expected in ranges.items():
-        assert Runs([section(file, first, last, dtype)], dtype).read().tolist() == expected
+        assert sections([file], first, last, dtype).read().tolist() == expected
     for first, last, other in ((2, 4, dtype), (0, 3, np.dtype("<u8"))):
         with pytest.raises(WenhaiError, match=r"x\.bin"):
-            section(file, first, last, other)
+            sections([file], first, last, other)
 
 
 def test_an_array_cut_short_is_named(tmp_path: Path) -> None:
@@ -183,10 +184,75 @@ def test_ranges_are_read_from_an_object_store(tmp_path: Path) -> None:
     with storage.create("memory://records/x.bin") as path:
         path.write_bytes((tmp_path / "x.bin").read_bytes())
     file = File("memory://records/x.bin", (tmp_path / "x.bin").stat().st_size, "", 5)
-    assert Runs([section(file, first, first + 1, dtype) for first in range(3)], dtype).read().tolist() == [*range(5)]
-    runs = Runs([section(file, 0, 3, dtype)] * 2, dtype)
+    found = [sections([file], first, first + 1, dtype).read().tolist() for first in range(3)]
+    assert found == [[0, 1], [], [2, 3, 4]]
+    runs = sections([file] * 2, 0, 3, dtype)
+    assert [part.tolist() for part in runs.parts()] == [[*range(5)]] * 2
     assert runs.take(np.array([1, 3, 5, 9])).tolist() == [1, 3, 0, 4]
     with storage.create(file.url) as path:
         path.write_bytes((tmp_path / "x.bin").read_bytes()[:-4])
     with pytest.raises(WenhaiError, match=r"memory://records/x\.bin: ends too early"):
         runs.read()
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.integers(0, 1 << 32), st.sampled_from([1, 64, 400]))
+def test_a_store_gives_what_a_disk_gives(tmp_path: Path, sizes: list[int], seed: int, block_bytes: int) -> None:
+    """Pieces of many files, and of one file near to each other or not, any number of bytes at once."""
+    dtype, generator = np.dtype([("x", "<i8"), ("y", "u1")]), np.random.default_rng(seed)
+    files, remote = [], []
+    for i, size in enumerate(sizes):
+        records = np.zeros(size, dtype)
+        records["x"] = generator.integers(0, 1 << 60, size)
+        write_array(tmp_path / f"{i}.npy", records)
+        files.append(file_of(tmp_path / f"{i}.npy", size))
+        storage.put(f"memory://both/{i}.npy", (tmp_path / f"{i}.npy").read_bytes())
+        remote.append(File(f"memory://both/{i}.npy", files[-1].bytes, "", size))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("corpus.dedup.records.BLOCK_BYTES", block_bytes)
+        patch.setattr("corpus.dedup.records.GAP_BYTES", block_bytes // 4)
+        patch.setattr("corpus.dedup.records.BLOCK_RECORDS", 7)
+        near, far = (Runs([array_rows(file, dtype) for file in where], dtype) for where in (files, remote))
+        numbers = np.flatnonzero(generator.random(len(near)) < 0.3)
+        assert near.read().tobytes() == far.read().tobytes() == b"".join(block.tobytes() for block in far.blocks())
+        assert near.take(numbers).tobytes() == far.take(numbers).tobytes() == near.read()[numbers].tobytes()
+
+
+def test_a_store_is_asked_for_many_pieces_at_once_and_for_near_ones_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request waits until as many as may be are under way; each piece is asked for once."""
+    dtype = np.dtype("<u4")
+    write_sections(tmp_path / "x.bin", cuts_of(np.full(300, 1000)), [np.arange(300_000, dtype=dtype)])
+    storage.put("memory://many/x.bin", (tmp_path / "x.bin").read_bytes())
+    file = File("memory://many/x.bin", (tmp_path / "x.bin").stat().st_size, "", 300_000)
+    lock, asked, under_way, most = threading.Condition(), [], 0, 0
+    plain = storage.read_into
+
+    def counted(url: str, offset: int, target: memoryview) -> int:
+        nonlocal under_way, most
+        with lock:
+            asked.append(len(target))
+            under_way += 1
+            most = max(most, under_way)
+            lock.notify_all()
+            lock.wait_for(lambda: under_way == overlap.IN_FLIGHT or len(asked) > 128 - overlap.IN_FLIGHT, timeout=10)
+        found = plain(url, offset, target)
+        with lock:
+            under_way -= 1
+        return found
+
+    monkeypatch.setattr(storage, "read_into", counted)
+    runs = sections([file] * 128, 7, 8, dtype)
+    assert asked == [16] * 128 and most == overlap.IN_FLIGHT  # two offsets of each file
+    asked.clear()
+    assert (runs.read().reshape(128, -1) == np.arange(7000, 8000)).all()
+    assert asked == [4000] * 128 and most == overlap.IN_FLIGHT
+    asked[:] = [0] * 128
+    whole = sections([file], 0, 300, dtype)
+    wanted = np.array([0, 60_000, 130_000, 130_001, 299_999])
+    assert whole.take(wanted).tolist() == wanted.tolist()
+    assert sorted(asked[129:]) == [4, 8, 240_004]  # 240 KB lie between the first two, 280 KB and more between others
+    monkeypatch.setattr(overlap, "IN_FLIGHT_BYTES", 8000)
+    asked[:], most = [0] * 128, 0
+    runs.read()
+    assert most <= 2

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from corpus.dedup.config import DedupConfig, RepeatedLinesConfig
 from corpus.dedup.near.signing import SignaturesStage
 from corpus.dedup.passages.line_stages import GATE, LineCountsStage, LineKeysStage, RepeatedLinesStage
-from corpus.dedup.passages.repeated_lines import COUNT_DTYPE, SKETCH, Counts, count_documents, site_keys, smallest
+from corpus.dedup.passages.repeated_lines import (
+    COUNT_DTYPE,
+    SKETCH,
+    count_documents,
+    documents_of,
+    site_keys,
+    smallest,
+)
+from corpus.dedup.records import NUM_SLOTS, RECORD_DTYPE, Array, sections
 from corpus.engine.run import run_stages
+from corpus.engine.storage import File
 from tests.corpus.dedup.build import Feed, Result
 from tests.corpus.texts import document
 
@@ -112,18 +121,30 @@ def test_a_sketch_of_parts_is_the_sketch_of_the_whole() -> None:
     assert int(few["documents"][0]) == len(set(digests[:700].tolist()))
 
 
-def test_ranges_of_keys_are_looked_up_as_one_table() -> None:
-    generator = np.random.default_rng(1)
-    keys = np.unique(generator.integers(0, 1 << 64, 4000, np.uint64))
-    table = np.zeros(len(keys), COUNT_DTYPE)
-    table["key"], table["documents"] = keys, np.arange(len(keys)) + 2
-    known, wanted = table[::2], generator.permutation(keys)
-    cuts = np.searchsorted(known["key"], np.arange(9, dtype=np.float64) * 2.0**61)
-    ranges = [known[start:end] for start, end in itertools.pairwise(cuts)]
-    expected = [int(place) + 2 if place % 2 == 0 else 0 for place in np.searchsorted(keys, wanted)]
-    for tables in ([known], ranges):
-        assert Counts(tables).look_up(wanted).tolist() == expected
-    assert Counts([known[:0]]).look_up(wanted[:3]).tolist() == [0, 0, 0]
+def test_a_shard_gets_the_counts_of_its_own_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a shard looks up gives the same from its sections of all ranges as from a table of everything."""
+    monkeypatch.setattr("corpus.dedup.records.PARTITION_RECORDS", 60)
+    pages = [page(number) for number in range(30)] + [document(number, 60) for number in range(100, 120)]
+    pages += [
+        f"{document(200 + number // 2, 20)[:40]}\n第{number}篇别的文章" for number in range(20)
+    ]  # lines of two pages
+    shards = [pages[:13], [], pages[13:61], pages[61:]]
+    lines = RepeatedLinesConfig(min_documents=2)
+    result = cut(tmp_path, shards, min_documents=2)
+    keyed = [read_bands(file) for file in result.folders["line_keys"].files("lines")]
+    everything = np.concatenate(keyed)
+    table = count_documents(everything["key"], everything["row"], lines.min_documents)
+    ranges = result.folders["line_counts"].files("counts")
+    assert len(ranges) >= 4 and len(table) > 10
+    for shard, own in enumerate(keyed):
+        found = sections(ranges, shard, shard + 1, COUNT_DTYPE).read()
+        assert found.tolist() == table[np.isin(table["key"], own["key"])].tolist()
+        assert documents_of(found, own["key"]).tolist() == documents_of(table, own["key"]).tolist()
+    assert documents_of(table[:0], table["key"]).sum() == 0
+
+
+def read_bands(file: File) -> Array:
+    return sections([file], 0, NUM_SLOTS, RECORD_DTYPE).read()
 
 
 def test_a_site_is_a_host_or_a_source() -> None:

@@ -11,7 +11,16 @@ import opencc
 import pytest
 
 from corpus.__main__ import main
-from corpus.dedup import BucketsStage, CandidatesStage, ClustersStage, DedupConfig, MembersStage, SignaturesStage
+from corpus.dedup import (
+    BucketsStage,
+    CandidatesStage,
+    ClustersStage,
+    ComponentsStage,
+    DedupConfig,
+    FatesStage,
+    MembersStage,
+    SignaturesStage,
+)
 from corpus.dedup.config import SubstringsConfig
 from corpus.dedup.passages.sentences import LONG_PIECE
 from corpus.dedup.passages.substring_stages import (
@@ -21,7 +30,7 @@ from corpus.dedup.passages.substring_stages import (
     PassageRanksStage,
     SubstringsStage,
 )
-from corpus.dedup.records import RECORD_DTYPE, array_rows, section
+from corpus.dedup.records import RECORD_DTYPE, array_rows, sections
 from corpus.engine.run import run_stages
 from corpus.report import ledger
 from tests.corpus.dedup.build import Feed, Result
@@ -54,6 +63,8 @@ def cut(
         BucketsStage(),
         MembersStage(config),
         CandidatesStage(config),
+        ComponentsStage(),
+        FatesStage(),
         ClustersStage(config),
         PassageKeysStage(substrings),
         PassageRanksStage(),
@@ -176,7 +187,7 @@ def test_a_passage_of_many_documents_is_one_record_a_shard(tmp_path: Path) -> No
     files = result.folders["passage_keys"].files("repeated")
     num_windows = {array_rows(file, RECORD_DTYPE).num_records for file in files}
     [ranges] = result.folders["passage_ranks"].files("best")
-    assert num_windows == {section(ranges, shard, shard + 1, RECORD_DTYPE).num_records for shard in range(3)}
+    assert num_windows == {len(sections([ranges], shard, shard + 1, RECORD_DTYPE)) for shard in range(3)}
     assert result.counts("passage_ranks").extra["shared"] == 3 * num_windows.pop()
 
 

@@ -27,7 +27,16 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from corpus.dedup import BucketsStage, CandidatesStage, ClustersStage, DedupConfig, MembersStage, records
+from corpus.dedup import (
+    BucketsStage,
+    CandidatesStage,
+    ClustersStage,
+    ComponentsStage,
+    DedupConfig,
+    FatesStage,
+    MembersStage,
+    records,
+)
 from corpus.dedup.near.candidates import Int64s
 from corpus.dedup.near.minhash import SignatureArray, band_keys, exact_band_keys
 from corpus.dedup.text.hashing import GOLDEN, mix
@@ -60,6 +69,8 @@ def run(arguments: Namespace) -> None:
         BucketsStage(),
         MembersStage(config),
         CandidatesStage(config),
+        ComponentsStage(),
+        FatesStage(),
         ClustersStage(config),
     ]
     rows, total, peak, folders = documents * config.bands, 0.0, 0.0, {}
