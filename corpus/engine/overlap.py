@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeVar
 
 from corpus.engine import storage
@@ -27,7 +27,7 @@ def overlapped(
     """
     waiting: deque[tuple[Future[Result], int]] = deque()
     held = 0
-    with ThreadPoolExecutor(IN_FLIGHT) as pool:
+    with storage.request_threads(IN_FLIGHT) as pool:
         for item in items:
             while waiting and (len(waiting) == IN_FLIGHT or held + size(item) > IN_FLIGHT_BYTES):
                 future, num_bytes = waiting.popleft()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
@@ -86,7 +85,7 @@ class Records:
         """Give those records of open ranges a file of their own that have none: the run ends before their range."""
         held = ((name, record) for records in self._open.values() for name, record in records.items())
         unsaved = [json.loads(record) for name, record in held if name not in self._alone]
-        with ThreadPoolExecutor(TAKE_OVER_THREADS) as threads:
+        with storage.request_threads(TAKE_OVER_THREADS) as threads:
             list(threads.map(partial(write_record, self.url), unsaved))
 
     def commit(self, stage: Stage, fingerprint: str) -> Folder:
@@ -210,7 +209,7 @@ def take_over(out: str, name: str, parts: Mapping[str, Any], mine: Records) -> I
     for folder in others(out, name, parts) if mine.num_done < len(mine.tasks) else ():
         wanted = {task.name: task for task in mine.todo()}
         found = fitting(folder, wanted, storage.sizes(folder))
-        with ThreadPoolExecutor(TAKE_OVER_THREADS) as threads:
+        with storage.request_threads(TAKE_OVER_THREADS) as threads:
             for some in _batches((record for record, _ in found), 4 * TAKE_OVER_THREADS):
                 copied = threads.map(partial(_copy, folder, mine.url), some)
                 for record, is_copied in zip(some, copied, strict=True):
