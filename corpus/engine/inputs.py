@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from corpus.engine import storage
-from corpus.engine.errors import UsageError
+from corpus.engine.errors import UsageError, WenhaiError
 from corpus.engine.input_digests import Digests, hash_file, tag_of
 from corpus.engine.storage import Blocks, File
 
@@ -119,6 +119,8 @@ def _listed(pattern: str, left_out: LeftOut) -> list[Found]:
         return _looked_at(_expand(pattern, left_out), left_out)
     try:
         return _expand_remote(pattern, left_out)
+    except WenhaiError:  # which says what to do by itself
+        raise
     except Exception as error:  # of a store, each library has its own: no credentials, no such bucket, no network
         raise UsageError(
             f"{pattern}: cannot be listed ({type(error).__name__}: {error}). Check the address, the network and the "
@@ -136,7 +138,7 @@ def _expand_remote(pattern: str, left_out: LeftOut) -> list[Found]:
     shown = {name.lstrip("/"): entry for name, entry in found.items() if entry["type"] == "file"}
     names = [name for name in shown if _is_shown(name, left_out)]
     urls = [f"{scheme}://{name}" for name in names]
-    with ThreadPoolExecutor(STAT_THREADS) as threads:
+    with storage.request_threads(STAT_THREADS) as threads:
         tags = threads.map(tag_of, urls, map(shown.__getitem__, names))
         return [
             Found(url, os.path.relpath(name, above), storage.real_url(url), size, digest=digest)
