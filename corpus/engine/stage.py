@@ -32,6 +32,7 @@ from corpus.engine.manifest import MANIFEST_NAME, Manifest
 from corpus.engine.storage import File
 
 FINGERPRINT_LENGTH = 12
+MOST_INPUTS_LISTED = 10_000  # in `stage.json`, which people read; of more, what they add up to
 
 
 class ConservationError(WenhaiError):
@@ -247,12 +248,15 @@ class Stage(ABC):
 def fingerprint(stage: Stage, upstream: Mapping[str, Folder]) -> dict[str, Any]:
     """What a stage's bytes depend on; its digest names the stage's folder."""
     parameters = stage.parameters()
+    inputs: list[list[Any]] = [[file.label, file.bytes, file.sha256] for file in stage.inputs()]
+    if len(inputs) > MOST_INPUTS_LISTED:
+        inputs = [[f"{len(inputs):,} files", sum(size for _, size, _ in inputs), durable.digest(inputs)]]
     return {
         "stage": stage.name,
         "version": stage.version,
         "config": stage.config(),
         **({"parameters": parameters} if parameters else {}),
-        "inputs": [[file.label, file.bytes, file.sha256] for file in stage.inputs()],
+        "inputs": inputs,
         "upstream": {name: upstream[name].digest for name in stage.upstream},
     }
 
