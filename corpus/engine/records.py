@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from corpus.engine import durable, manifest, storage, versions
-from corpus.engine.errors import TransientError
+from corpus.engine.errors import TransientError, WenhaiError
 from corpus.engine.stage import Counts, Folder, Stage, Task
 
 SAME_WORK = ("stage", "version", "config")  # of `stage.json`: with equal inputs these make equal bytes
@@ -127,6 +127,8 @@ class Records:
             forgotten = [name for name, record in held.items() if not record]
             urls = [_record_url(self.url, name) for name in forgotten]
             for name, url, data in zip(forgotten, urls, storage.read_many(urls), strict=True):
+                if data is None:
+                    raise WenhaiError(f"{url}: is gone. Is another run at work here? Run the same command again.")
                 held[name] = durable.canonical_json(durable.parse_json(data, url))
             lines = b"".join(held[name] + b"\n" for name in sorted(held))
             with storage.create(storage.join(self.url, _range_name(number))) as path:
@@ -185,12 +187,13 @@ def stored(
     for some in _batches((name for name in names if name.endswith(".jsonl")), READ_AT_ONCE):
         found = storage.read_many([storage.join(url, name) for name in some], MAX_RANGE_BYTES)
         for name, data in zip(some, found, strict=True):
-            for record in manifest.json_lines(data, storage.join(url, name)):
+            for record in manifest.json_lines(data or b"", storage.join(url, name)):
                 yield record, name
     alone = (name for name in names if _is_alone(name) and not skip(name[len(DONE) + 1 : -len(".json")]))
     for some in _batches(alone, READ_AT_ONCE):
         for name, data in zip(some, storage.read_many([storage.join(url, name) for name in some]), strict=True):
-            yield durable.parse_json(data, storage.join(url, name)), name
+            if data is not None:  # else another run has closed its range meanwhile
+                yield durable.parse_json(data, storage.join(url, name)), name
 
 
 def in_place(folder: Folder) -> bool:

@@ -207,20 +207,21 @@ def read_bytes(url: str, max_bytes: int = durable.MAX_JSON_BYTES) -> bytes:
         raise Missing(f"{retries.redacted(url)}: does not exist.") from None
 
 
-def read_if_there(url: str) -> bytes | None:
+def read_if_there(url: str, max_bytes: int = durable.MAX_JSON_BYTES) -> bytes | None:
     """The bytes of a small file, or None where there is none: one request."""
     try:
-        return read_bytes(url)
+        return read_bytes(url, max_bytes)
     except Missing:
         return None
 
 
-def read_many(urls: Sequence[str], max_bytes: int = durable.MAX_JSON_BYTES) -> list[bytes]:
-    """Read small files whole, many at a time where they lie in a store; raises as `read_bytes` does."""
+def read_many(urls: Sequence[str], max_bytes: int = durable.MAX_JSON_BYTES) -> list[bytes | None]:
+    """The bytes of small files, many at a time where they lie in a store; None for one that does not exist. Raises as
+    `read_bytes` does."""
     if not any(map(is_remote, urls)):
-        return [read_bytes(url, max_bytes) for url in urls]
+        return [read_if_there(url, max_bytes) for url in urls]
     with request_threads(min(READ_THREADS, len(urls))) as threads:
-        return list(threads.map(partial(read_bytes, max_bytes=max_bytes), urls))
+        return list(threads.map(partial(read_if_there, max_bytes=max_bytes), urls))
 
 
 def exists(url: str) -> bool:

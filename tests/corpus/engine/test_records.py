@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from corpus.engine import durable, records, storage
+from corpus.engine import durable, records, stage, storage
 from corpus.engine.errors import WenhaiError
 from corpus.engine.records import Record, Records
 from corpus.engine.run import run_stages
@@ -256,3 +256,36 @@ def test_what_was_taken_over_is_recorded_though_the_run_fails(tmp_path: Path) ->
         durable.json_bytes(json.loads((incomplete / "done/00004.json").read_bytes()))
         == (incomplete / "done/00004.json").read_bytes()
     )
+
+
+def test_a_record_that_another_run_puts_into_its_range_meanwhile_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that lost its lock may still close a range while the one that took it looks at what is done."""
+    finish(tmp_path, Records(str(tmp_path), tasks()), [0, 1, 2])
+    real = storage.sizes
+
+    def sizes(folder: str) -> dict[str, int]:
+        found = real(folder)
+        monkeypatch.undo()
+        monkeypatch.setattr(records, "RANGE_TASKS", 4)
+        other = Records(str(tmp_path), tasks())
+        list(other.load())
+        finish(tmp_path, other, [3])
+        return found
+
+    monkeypatch.setattr(storage, "sizes", sizes)
+    held = loaded(tmp_path)
+    assert held.num_done == 0 and in_done(tmp_path) == ["00000.jsonl"]
+    finish(tmp_path, held, list(range(10)))
+    assert loaded(tmp_path).num_done == 10
+
+
+def test_very_many_inputs_are_told_by_what_they_add_up_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = text_files(tmp_path / "in", [f"第{n}卷之文也\n" for n in range(6)])
+    whole = stage.fingerprint(Lines(files), {})["inputs"]
+    monkeypatch.setattr(stage, "MOST_INPUTS_LISTED", 5)
+    [[label, total, digest]] = stage.fingerprint(Lines(files), {})["inputs"]
+    assert label == "6 files" and total == sum(size for _, size, _ in whole) and digest == durable.digest(whole)
+    assert stage.fingerprint(Lines(files[::-1]), {})["inputs"] != [[label, total, digest]]
+    assert len(stage.fingerprint(Lines(files[:5]), {})["inputs"]) == 5
