@@ -180,7 +180,7 @@ def random_edges(generator: np.random.Generator, keys: DocumentKeys) -> Array:
 def random_keys(generator: np.random.Generator, size: int) -> DocumentKeys:
     """Documents of which some have one id, as records read twice have."""
     keys = ranked(size)
-    keys["id"] = generator.integers(0, size // 2, (size, 2))
+    keys["id"] = generator.integers(0, 4, (size, 2))
     return keys
 
 
