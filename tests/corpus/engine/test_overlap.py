@@ -50,3 +50,10 @@ def test_files_are_read_in_order(tmp_path: Path, where: str) -> None:
             path.write_bytes(content)
     files = [File(f"{folder}/{i}", len(content), "") for i, content in enumerate(contents)]
     assert list(read_files(files)) == contents
+
+
+def test_all_threads_ask_one_file_system() -> None:
+    found = overlapped(
+        lambda _: id(storage.open_filesystem("memory://bucket/x")[0]._filesystem), range(200), lambda _: 1
+    )
+    assert len(set(found)) == 1
