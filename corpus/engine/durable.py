@@ -101,7 +101,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_JSON_BYTES) -> bytes:
         with open(path, "rb") as file:
             data = file.read(max_bytes + 1)
     except OSError as error:
-        kind = Missing if isinstance(error, FileNotFoundError) else WenhaiError
+        kind = Missing if isinstance(error, FileNotFoundError | NotADirectoryError) else WenhaiError
         raise kind(f"{path}: cannot be read ({error.strerror}).") from error
     if len(data) > max_bytes:
         raise WenhaiError(f"{path}: larger than {max_bytes:,} bytes; this is not a file of ours.")

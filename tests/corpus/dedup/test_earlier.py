@@ -187,7 +187,7 @@ def test_bytes_do_not_depend_on_workers_partitions_or_paths(
     many = build(shards, [out_of(first)])
     assert len(many.folders["candidates"].files("edges")) >= 8
     for name in ("clusters", "text"):
-        assert many.folders[name].manifest["pieces"] == one.folders[name].manifest["files"]
+        assert many.folders[name].manifest["pieces"] == one.folders[name].manifest["pieces"]
     monkeypatch.undo()
     moved = shutil.copytree(out_of(first), tmp_path / "moved")
     shutil.rmtree(out_of(first))

@@ -73,7 +73,7 @@ def step(model: GPT, masked: bool = False) -> tuple[Ops, Ops, float, list[Tensor
     """Operators of the forward and of the backward, what is held between them (values a token), and the gradients."""
     dtype = next(model.parameters()).dtype
     x = torch.randn(2, 32, 64, generator=torch.Generator().manual_seed(1), dtype=dtype)
-    ids = torch.arange(32)[None] // 10 if masked else None
+    ids = (torch.arange(32)[None] // 10).expand(2, 32) if masked else None
     parameters = list(model.parameters())
     with Ops() as forward:
         y = model(x, ids)

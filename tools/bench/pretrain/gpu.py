@@ -507,7 +507,7 @@ def loss_cells(found: Row) -> list[str]:
 def loss_row(kind: str, tokens: int, width: int, vocabulary: int, seconds: float) -> Row:
     """In bf16 on a GPU, in fp32 on a CPU; memory beyond weights, input and their gradients."""
     if kind == "F.linear_cross_entropy" and not hasattr(F, "linear_cross_entropy"):
-        return {"failed": f"torch {torch.__version__} has none"}
+        return {"failed": f"torch {metadata.version('torch')} has none"}
     is_gpu = torch.cuda.is_available()
     device = torch.device("cuda" if is_gpu else "cpu")
     like: dict[str, Any] = {"device": device, "dtype": torch.bfloat16 if is_gpu else torch.float32}
@@ -532,8 +532,7 @@ def loss_row(kind: str, tokens: int, width: int, vocabulary: int, seconds: float
 
 def torchs_loss(x_ND: torch.Tensor, weight_VD: torch.Tensor, targets_1N: torch.Tensor) -> torch.Tensor:
     """Of torch 2.13."""
-    functional: Any = F
-    total: torch.Tensor = functional.linear_cross_entropy(x_ND, weight_VD, targets_1N[0], reduction="sum")
+    total: torch.Tensor = vars(F)["linear_cross_entropy"](x_ND, weight_VD, targets_1N[0], reduction="sum")
     return total
 
 

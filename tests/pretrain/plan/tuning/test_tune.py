@@ -180,7 +180,8 @@ def test_the_best_k_are_measured_when_it_ends(
 def test_an_injected_out_of_memory_is_censored_and_the_search_goes_on(cluster: Cluster, plans: Plans) -> None:
     first = plans.best.config
     tuned = tune.measure_best(plans, 2, run=machine(cluster, lambda config: OUT if config == first else None))
-    assert [run.measurement.outcome for run in tuned.runs] == ["out of memory", "done", "done"]
+    first_outcome, *others = [run.measurement.outcome for run in tuned.runs]
+    assert first_outcome == "out of memory" and len(others) >= 2 and set(others) == {"done"}
     assert tuned.is_settled and tuned.out_of_memory == 1
     assert tuned.best is not None and tuned.best.prediction.config == plans.layouts[1].config
     assert tuned.cluster.efficiency.held > 1
