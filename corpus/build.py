@@ -1,6 +1,6 @@
 """The pipeline, top to bottom: which stages there are and the order documents travel in.
 
-    inputs -> extract -> filter -> signatures -> buckets -> members -> candidates -> components -> fates -> clusters
+    inputs -> extract -> filter -> signatures -> buckets -> members -> candidates -> components -> survivors -> clusters
            -> text [-> mixture]
 
 Each stage reads the manifests of earlier ones and writes a folder of committed files; shards stay one to one from
@@ -17,9 +17,9 @@ from corpus.dedup import (
     CandidatesStage,
     ClustersStage,
     ComponentsStage,
-    FatesStage,
     MembersStage,
     SignaturesStage,
+    SurvivorsStage,
     TextStage,
 )
 from corpus.dedup.contamination.stage import ContaminationStage
@@ -76,7 +76,7 @@ def stages(recipe: Recipe, sources: Sequence[Source]) -> list[Stage]:
         MembersStage(recipe.dedup, earlier=earlier),  # those with their signatures, by range
         CandidatesStage(recipe.dedup, earlier=earlier),  # compared -> edges
         ComponentsStage(),  # those that hang together -> groups of edges
-        FatesStage(),  # one survivor per neighbourhood
+        SurvivorsStage(),  # one survivor per neighbourhood
         ClustersStage(recipe.dedup, earlier=earlier),  # each shard's duplicates
         *passages,  # documents without what they copy from better ones
         survivors(recipe.dedup, documents),  # kept documents minus duplicates -> text shards

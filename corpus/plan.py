@@ -62,7 +62,7 @@ DEFAULT_RATES: dict[str, Rate] = {
     "members": Rate(1.1e-10, 0.015, 600_000_000),
     "candidates": Rate(3.1e-11, 9.8e-4, 600_000_000),
     "components": Rate(2.3e-11, 9.8e-4, 600_000_000),  # three stages that were one: its rate, by their CPU seconds
-    "fates": Rate(3.2e-11, 1.2e-3, 600_000_000),  # for 4 M edges among 10 M documents (28, 40 and 32 of 100)
+    "survivors": Rate(3.2e-11, 1.2e-3, 600_000_000),  # for 4 M edges among 10 M documents (28, 40 and 32 of 100)
     "clusters": Rate(2.6e-11, 2.6e-3, 600_000_000),
     "passage_keys": Rate(1.1e-08, 0.14, 600_000_000),
     "passage_ranks": Rate(4.0e-10, 1e-4, 600_000_000),

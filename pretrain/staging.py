@@ -134,8 +134,8 @@ def read_corpus(url: str, splits: Sequence[str]) -> RemoteCorpus:
     for stage, folder in folders.items():
         if (found := manifest.read(folder)) is None:
             raise WenhaiError(
-                f"{storage.join(folder, MANIFEST_NAME)}: is missing, or of an earlier version. Run the command that built "
-                "it again: finished work is kept."
+                f"{storage.join(folder, MANIFEST_NAME)}: is missing, or of an earlier version. Run the command that "
+                "built it again: finished work is kept."
             )
         records |= manifest.copied(folder, found, f"{stage}/")
         files += _listed(folder, found, wanted if stage == "tokens" else (".model",), f"{stage}/")

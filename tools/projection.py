@@ -75,7 +75,7 @@ FILES = {  # kinds of files that a stage writes, a task or a shard each
     "members": ("members", "sketches"),
     "candidates": ("edges",),
     "components": ("edges",),
-    "fates": ("fates",),
+    "survivors": ("survivors",),
     "clusters": ("drops", "clusters"),
     "passage_keys": ("windows", "repeated"),
     "passage_ranks": ("best",),
@@ -90,7 +90,7 @@ SECTIONS = {  # of which stage's files each task reads one section a file
     "buckets": ("signatures", 1),
     "members": ("buckets", 1),
     "candidates": ("members", 2),
-    "clusters": ("fates", 1),
+    "clusters": ("survivors", 1),
     "passage_ranks": ("passage_keys", 1),
     "substrings": ("passage_ranks", 1),
 }
@@ -208,7 +208,7 @@ def _read_share(stage: str, upstream: str, corpus: Corpus) -> float:
         ("members", "signatures"): 1 - signed["bands"] / sum(signed.values()),
         ("candidates", "signatures"): 0.0,
         ("candidates", "buckets"): 0.0,
-        ("fates", "signatures"): 0.0,
+        ("survivors", "signatures"): 0.0,
         ("clusters", "signatures"): 0.1 * signed["keys"] / sum(signed.values()),  # of documents that have a twin
     }
     return shares.get((stage, upstream), 1.0)

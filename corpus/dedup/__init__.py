@@ -10,8 +10,8 @@ from corpus.dedup.near.stages import (
     CandidatesStage,
     ClustersStage,
     ComponentsStage,
-    FatesStage,
     MembersStage,
+    SurvivorsStage,
     TextStage,
 )
 from corpus.engine import register_moved
@@ -23,9 +23,9 @@ __all__ = [
     "ComponentsStage",
     "DedupConfig",
     "Duplicate",
-    "FatesStage",
     "MembersStage",
     "SignaturesStage",
+    "SurvivorsStage",
     "TextStage",
     "near_duplicates",
 ]

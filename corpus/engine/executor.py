@@ -65,8 +65,9 @@ def _quotas(mount: Path, place: str, *names: str) -> Iterator[float]:
 class Outcome:
     """What became of a call: `value`, or `failure` in words with its `kind`.
 
-    Kinds: done; error; disk (it takes no more); transient (a store refused too often, `retries`); killed and timeout (the worker died, or had to); setup (this machine of
-    a cluster cannot do the work at all: other code, or another disk; or a server that all tasks need is gone).
+    Kinds: done; error; disk (it takes no more); transient (a store refused too often, `retries`); killed and timeout
+    (the worker died, or had to); setup (this machine of a cluster cannot do the work at all: other code, or another
+    disk; or a server that all tasks need is gone).
     """
 
     name: str

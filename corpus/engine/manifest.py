@@ -1,8 +1,9 @@
 """The manifest of a complete stage, in pieces: of a thousand files or of a hundred million.
 
-    MANIFEST.json              stage, version, fingerprint, tasks, counts; by kind the number, bytes and rows of its files;
-                               the SHA-256 of each piece. Written last: its existence means that the stage is complete
-    manifest/00000.jsonl       a line a file, sorted by kind and name: {"bytes":9,"name":"data/a.parquet","rows":1,"sha256":"…"}
+    MANIFEST.json          stage, version, fingerprint, tasks, counts; by kind the number, bytes and rows of its files;
+                           the SHA-256 of each piece. Written last: its existence means that the stage is complete
+    manifest/00000.jsonl   a line a file, sorted by kind and name:
+                           {"bytes":9,"name":"data/a.parquet","rows":1,"sha256":"…"}
 
 A piece has `PIECE_FILES` lines, the last one fewer, so who asks for one kind reads only the pieces of that kind. JSON
 lines and no Parquet, because training, which has no Arrow, opens token shards by them.
@@ -146,8 +147,8 @@ def _piece(url: str, manifest: Manifest, number: int) -> Iterable[Mapping[str, A
     data = storage.read_bytes(where, MAX_PIECE_BYTES)
     if hashlib.sha256(data).hexdigest() != manifest["pieces"][number]:
         raise WenhaiError(
-            f"{where}: not what {MANIFEST_NAME} says of it. Remove {MANIFEST_NAME} and run the same command again: both "
-            "are made from the records of the tasks."
+            f"{where}: not what {MANIFEST_NAME} says of it. Remove {MANIFEST_NAME} and run the same command again: "
+            "both are made from the records of the tasks."
         )
     return json_lines(data, where)
 

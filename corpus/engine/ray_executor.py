@@ -7,7 +7,8 @@ once more (elsewhere, if the machine is gone), then it is a failure of kind `kil
 driver the same command resumes from the records. Ray's own retries are off, they would hide deaths from the summary.
 
 Each task checks first that its machine has this code, the driver's versions of other packages, and this output folder:
-another version would write other bytes in silence, and a folder of the same name on another disk would take results that nobody reads.
+another version would write other bytes in silence, and a folder of the same name on another disk would take results
+that nobody reads.
 
 `ray.init` costs 22 CPU-seconds and 537 MB on a cold machine, so ray is imported in this file only, and by functions.
 """

@@ -6,8 +6,8 @@ stage's code `version`, never on worker counts, order or time. Its record, writt
     OUT/<stage>-<fingerprint12>/
         stage.json            what went into the fingerprint, readable
         <kind>/<task>...      outputs: data/, fates/, statistics/, ...
-        done/<task>.json      the task's record: inputs, counts, sha256 and sizes of outputs; soon with a thousand others
-                              in done/<range>.jsonl (`records`)
+        done/<task>.json      the task's record: inputs, counts, sha256 and sizes of outputs; soon with a thousand
+                              others in done/<range>.jsonl (`records`)
         failed/<task>.json    the last failure, removed on success
         MANIFEST.json         outputs and summed counts, written last: its existence means the stage is complete; the
                               list of files is in manifest/ (`manifest`)
@@ -142,8 +142,8 @@ class Folder:
         found = cls.find(url)
         if found is None:
             raise WenhaiError(
-                f"{url}: the stage is not complete here, or was built by an earlier version. Run the command that built "
-                "it again: finished work is kept."
+                f"{url}: the stage is not complete here, or was built by an earlier version. Run the command that "
+                "built it again: finished work is kept."
             )
         return found
 

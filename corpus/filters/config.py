@@ -161,7 +161,7 @@ class Sections(Strict):
         return read | {key: limit.rule for limit in reversed(limits(self.rules)) for key in limit.keys}
 
     def meaning(self) -> dict[str, Any]:
-        """All that changes the stage's bytes, as JSON: rules in order, editors, the contents of lists, models and tables."""
+        """All that changes the stage's bytes, as JSON: rules in order, editors, digests of lists, models and tables."""
         converts = self.edit.script != "keep"
         return {
             "rules": [rule.as_json() for rule in self.rules],

@@ -60,7 +60,7 @@ class FilterStage(Stage):
     upstream: ClassVar[tuple[str, ...]] = ("extract",)
 
     def config(self) -> dict[str, Any]:
-        """Rules in order as [statistic, min, max, condition, place], editors, and digests of lists, models and tables."""
+        """Rules in order as [statistic, min, max, condition, place], editors, digests of lists, models and tables."""
         return self.filter.meaning()
 
     def parameters(self) -> dict[str, Any]:

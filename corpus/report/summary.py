@@ -34,7 +34,7 @@ CHOOSING_STAGES = {
     "tokenizer",
 }  # choose among documents, and drop none
 FIRST_STAGE, LAST_STAGE, MIXTURE_STAGE, TOKEN_STAGE = "extract", "text", "mixture", "tokens"
-DEDUP_ORDER = ("signatures", "buckets", "members", "candidates", "components", "fates", "clusters")
+DEDUP_ORDER = ("signatures", "buckets", "members", "candidates", "components", "survivors", "clusters")
 TOKENIZER_ORDER = ("sources", "shares", "sample", "tokenizer", "tokens")
 USUAL_ORDER = ("extract", "filter", *DEDUP_ORDER, "text", "mixture_totals", "mixture", *TOKENIZER_ORDER)
 

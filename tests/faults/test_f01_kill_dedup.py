@@ -24,9 +24,9 @@ from corpus.dedup import (
     ClustersStage,
     ComponentsStage,
     DedupConfig,
-    FatesStage,
     MembersStage,
     SignaturesStage,
+    SurvivorsStage,
     TextStage,
 )
 from corpus.dedup.config import ContaminationConfig, RepeatedLinesConfig
@@ -70,7 +70,7 @@ def pipeline(items: Path) -> list[Stage]:
         MembersStage(config),
         CandidatesStage(config),
         ComponentsStage(),
-        FatesStage(),
+        SurvivorsStage(),
         ClustersStage(config),
         TextStage(config, "contamination"),
     ]
@@ -104,8 +104,8 @@ def no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 NAMES = (
-    "line_keys line_counts repeated_lines contamination signatures buckets members candidates components fates clusters "
-    "text"
+    "line_keys line_counts repeated_lines contamination signatures buckets members candidates components survivors "
+    "clusters text"
 ).split()
 
 

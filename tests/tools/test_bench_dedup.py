@@ -14,8 +14,8 @@ from corpus.dedup import (
     ClustersStage,
     ComponentsStage,
     DedupConfig,
-    FatesStage,
     MembersStage,
+    SurvivorsStage,
 )
 from corpus.engine.run import run_stages
 from corpus.engine.stage import Folder, Stage
@@ -36,7 +36,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def build(out: Path, documents: int) -> tuple[dict[str, Folder], dict[str, int]]:
     """The stages' folders, and the most bytes that each stage held at once."""
     stages: list[Stage] = [dedup.Planted(documents, SHARE, CONFIG), BucketsStage(), MembersStage(CONFIG)]
-    stages += [CandidatesStage(CONFIG), ComponentsStage(), FatesStage(), ClustersStage(CONFIG)]
+    stages += [CandidatesStage(CONFIG), ComponentsStage(), SurvivorsStage(), ClustersStage(CONFIG)]
     folders, peaks = {}, {}
     for count, stage in enumerate(stages, 1):
         tracemalloc.start()
@@ -59,7 +59,7 @@ def test_planted_clusters_are_found(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_memory_stays_flat_when_the_corpus_grows_eightfold(tmp_path: Path) -> None:
     build(tmp_path / "warm", 100)
     (_, few), (_, many) = build(tmp_path / "few", 5_000), build(tmp_path / "many", 40_000)
-    for stage in ("buckets", "members", "candidates", "components", "fates", "clusters"):
+    for stage in ("buckets", "members", "candidates", "components", "survivors", "clusters"):
         assert many[stage] < 2 * few[stage], (stage, few, many)
 
 

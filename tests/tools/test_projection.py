@@ -34,7 +34,7 @@ def test_tasks_are_those_that_the_stages_plan() -> None:
     assert found["buckets"].tasks == ranges and found["candidates"].tasks % ranges == 0
     assert found["components"].tasks == found["tokenizer"].tasks == 1
     groups = found["candidates"].disk_bytes / EDGE_DTYPE.itemsize / clusters.GROUP_EDGES
-    assert groups < found["fates"].tasks <= groups + 1 and 1 < found["clusters"].tasks <= SHARDS
+    assert groups < found["survivors"].tasks <= groups + 1 and 1 < found["clusters"].tasks <= SHARDS
     assert {found[name].tasks for name in ("filter", "signatures", "members", "text", "tokens")} == {SHARDS}
     assert found["buckets"].reads == found["members"].reads == SHARDS * ranges * projection.READS_A_SECTION
     assert found["candidates"].reads == 2 * found["candidates"].tasks * SHARDS * projection.READS_A_SECTION

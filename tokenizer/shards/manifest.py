@@ -32,8 +32,8 @@ def _listed(folder: Path) -> Iterator[File]:
     found = manifest.read(str(folder))
     if found is None:
         raise ShardError(
-            f"{folder}: holds no {MANIFEST_NAME} of this version. Run the command that built it again: finished work is "
-            "kept."
+            f"{folder}: holds no {MANIFEST_NAME} of this version. Run the command that built it again: finished work "
+            "is kept."
         )
     return manifest.files(str(folder), found)
 
@@ -45,8 +45,8 @@ def tokens_folder(folder: Path) -> Path:
     run = folder / "run.json"
     if not run.is_file():
         raise ShardError(
-            f"{folder}: holds neither {MANIFEST_NAME} nor run.json, so there is no finished build here. Give the output "
-            "folder of `python -m tokenizer run`."
+            f"{folder}: holds neither {MANIFEST_NAME} nor run.json, so there is no finished build here. Give the "
+            "output folder of `python -m tokenizer run`."
         )
     stages = _table(durable.read_json(run), "stages", run)
     if "tokens" not in stages:

@@ -1,6 +1,6 @@
 """The stages of deduplication and the one that writes what is left; each is an ordinary file stage.
 
-    filter -> signatures -> buckets -> members -> candidates -> components -> fates -> clusters -> text
+    filter -> signatures -> buckets -> members -> candidates -> components -> survivors -> clusters -> text
 
 | stage      | task      | reads                    | writes                                                          |
 |------------|-----------|--------------------------|-----------------------------------------------------------------|
@@ -10,15 +10,16 @@
 | members    | a shard   | buckets, keys, signatures| members/S.bin (72 B each of those), sketches/S.bin (2 B x k)    |
 | candidates | key range | members, sketches        | edges/P.npy (37 B a verified pair)                              |
 | components | one       | edges                    | edges/G.bin: those of some components                           |
-| fates      | a group   | edges of components      | fates/G.bin (61 B a document that has an edge)                  |
+| survivors  | a group   | edges of components      | survivors/G.bin (61 B a document that has an edge)              |
 | clusters   | shards    | fates, keys              | drops/S.npy (45 B a dropped document), clusters/S.parquet       |
 | text       | a shard   | documents, drops,        | data/, fates/, index/S.parquet (a row a document                |
 |            |           | clusters                 | of data/: bytes, cluster, size of the cluster)                  |
 
 Every arrow between a shard and a key range is one range read of each file of the other side; records.py has the sum. A
-task's memory is that of its shard, of its key range (`records.partition_records`) or, in `fates`, of a million edges or
-of the largest component, up to the size from which that is resolved on mapped files: 0.28 GB at most for 2 million documents with a cluster of 20,000, 0.45 GB for 20 million with
-one of 200,000 (`python -m tools.bench dedup --documents 20_000_000`; interpreter and numba 0.2).
+task's memory is that of its shard, of its key range (`records.partition_records`) or, in `survivors`, of a million
+edges or of the largest component, up to the size from which that is resolved on mapped files: 0.28 GB at most for 2
+million documents with a cluster of 20,000, 0.45 GB for 20 million with one of 200,000 (`python -m
+tools.bench dedup --documents 20_000_000`; interpreter and numba 0.2).
 
 Documents are dropped, and counted as dropped, in `text` only. The ordinal of a document is the rows of the `filter`
 shards before its own plus its row there: int64, no server gives it out.
@@ -218,10 +219,10 @@ class ComponentsStage(Stage):
 
 
 @dataclass(frozen=True)
-class FatesStage(Stage):
+class SurvivorsStage(Stage):
     """What becomes of the documents of one group of components."""
 
-    name: ClassVar[str] = "fates"
+    name: ClassVar[str] = "survivors"
     version: ClassVar[int] = 1
     upstream: ClassVar[tuple[str, ...]] = ("signatures", "components")
 
@@ -246,7 +247,8 @@ class FatesStage(Stage):
             for start in range(0, len(fates), records.BLOCK_RECORDS):
                 cuts += np.searchsorted(fates["document"][start : start + records.BLOCK_RECORDS], bases)
             num_fates = int(cuts[-1])
-            records.save(out, f"fates/{task.name}.bin", num_fates, records.write_sections, cuts, [fates[:num_fates]])
+            part, name = fates[:num_fates], f"survivors/{task.name}.bin"
+            records.save(out, name, num_fates, records.write_sections, cuts, [part])
         return Counts(extra={"documents": num_fates})
 
 
@@ -256,14 +258,14 @@ class ClustersStage(CrossBuildStage):
 
     name: ClassVar[str] = "clusters"
     version: ClassVar[int] = 4
-    upstream: ClassVar[tuple[str, ...]] = ("signatures", "fates")
+    upstream: ClassVar[tuple[str, ...]] = ("signatures", "survivors")
 
     dedup: DedupConfig
 
     def plan(self, upstream: Mapping[str, Folder]) -> list[Task]:
         """One task for some shards; bytes of text, which only the sum of all shards is known of, count in the first."""
         signatures, fates = (upstream[name] for name in self.upstream)
-        files, num_fates = signatures.files("keys"), sum(file.rows for file in fates.files("fates"))
+        files, num_fates = signatures.files("keys"), sum(file.rows for file in fates.files("survivors"))
         bases, numbering = records.bases(files), Numbering.of(signatures, self.earlier.builds)
         parts = min(max(1, len(files)), max(len(files) // SHARDS_AT_ONCE, num_fates // FATES_AT_ONCE) + 1)
         edges = np.linspace(0, len(files), parts + 1).astype(int).tolist()
@@ -282,7 +284,7 @@ class ClustersStage(CrossBuildStage):
         groups, *files = task.inputs
         shard, num_bytes = int(task.params["shard"]), int(task.params["bytes"])
         bases, numbering = records.bases(files) + int(task.params["base"]), Numbering.from_params(task.params)
-        sections = records.sections(Folder.of(groups).files("fates"), shard, shard + len(files), FATE_DTYPE)
+        sections = records.sections(Folder.of(groups).files("survivors"), shard, shard + len(files), FATE_DTYPE)
         fates = sections.read()
         fates = pick(fates, np.argsort(fates["document"]))
         documents = int(bases[-1] - bases[0])

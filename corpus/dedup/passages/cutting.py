@@ -38,7 +38,7 @@ class Cut(NamedTuple):
 
 
 def cut_lines(task: Task, out: Output, table: Array, config: RepeatedLinesConfig) -> Counts:
-    """Write data/, fates/ and statistics/ of one shard without its repeated lines; memory is one row group and `table`."""
+    """Write data/, fates/ and statistics/ of one shard without its repeated lines; memory: a row group and `table`."""
     counts = Counts(extra={"edited.repeated_line": 0, "edited_documents": 0, "left_alone": 0})
 
     def cut(documents: pa.Table, _: int) -> Cut:

@@ -11,9 +11,9 @@ from corpus.dedup import (
     ClustersStage,
     ComponentsStage,
     DedupConfig,
-    FatesStage,
     MembersStage,
     SignaturesStage,
+    SurvivorsStage,
     TextStage,
 )
 from corpus.dedup.near.earlier import EarlierBuilds, build_name
@@ -42,7 +42,7 @@ def stages_of(shards: Shards, dedup: DedupConfig) -> list[Stage]:
         MembersStage(dedup, earlier=builds),
         CandidatesStage(dedup, earlier=builds),
         ComponentsStage(),
-        FatesStage(),
+        SurvivorsStage(),
         ClustersStage(dedup, earlier=builds),
         TextStage(dedup),
     ]

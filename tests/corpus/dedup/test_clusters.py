@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.dedup import ClustersStage, ComponentsStage, DedupConfig, FatesStage
+from corpus.dedup import ClustersStage, ComponentsStage, DedupConfig, SurvivorsStage
 from corpus.dedup.near.candidates import EDGE_DTYPE, EXACT, NEAR
 from corpus.dedup.near.clusters import SURVIVOR, cluster_table, count, drops, resolve
 from corpus.dedup.near.earlier import EarlierBuild, EarlierBuilds
@@ -206,7 +206,7 @@ def test_the_stages_write_what_all_edges_at_once_give(
     shards = tuple(keys[first:last] for first, last in itertools.pairwise(starts))
     new = len(sizes) - earlier
     files = tuple(edges[generator.random(len(edges)) < 0.5] for _ in range(5))
-    stages = [Keys(shards[:new]), Edges((*files, edges[::2], edges[1::2])), ComponentsStage(), FatesStage()]
+    stages = [Keys(shards[:new]), Edges((*files, edges[::2], edges[1::2])), ComponentsStage(), SurvivorsStage()]
     given = run_stages(stages[:3], str(tmp_path / "out"), workers=0)
     builds = EarlierBuilds(DedupConfig())
     old = [
@@ -217,7 +217,7 @@ def test_the_stages_write_what_all_edges_at_once_give(
     ]
     builds.__dict__["builds"] = tuple(old)  # in the order of their documents
     found = run_stages([*stages, ClustersStage(DedupConfig(), earlier=builds)], str(tmp_path / "out"), workers=workers)
-    groups = found["fates"].files("fates")
+    groups = found["survivors"].files("survivors")
     assert (len(groups) == 1) == (limits == "as they are")
     assert any(file.rows > 30 for file in found["components"].files("edges"))  # one is resolved on mapped files
 
@@ -247,19 +247,19 @@ def test_the_stages_write_what_all_edges_at_once_give(
 def test_requests_grow_with_shards_and_with_tasks_times_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, group_edges: int
 ) -> None:
-    """Of each group a task reads offsets and records, of each shard keys; what a stage lists is looked at once a task."""
+    """Of each group a task reads offsets and records, of each shard keys; what a stage lists is read once a task."""
     monkeypatch.setattr("corpus.dedup.near.clusters.GROUP_EDGES", group_edges)
     generator = np.random.default_rng(shards)
     keys = random_keys(generator, 2048)
     edges = random_edges(generator, keys)
     stages: list[Stage] = [Keys(tuple(np.split(keys, shards))), Edges((edges[::2], edges[1::2]))]
-    stages += [ComponentsStage(), FatesStage(), ClustersStage(DedupConfig())]
+    stages += [ComponentsStage(), SurvivorsStage(), ClustersStage(DedupConfig())]
     run_stages(stages[:-1], str(tmp_path), workers=0)
     reads = mock.Mock(wraps=storage.read_into)
     monkeypatch.setattr(storage, "read_into", reads)
     with mock.patch.object(Folder, "files", autospec=True, side_effect=Folder.files) as lists:
         folders = run_stages(stages, str(tmp_path), workers=0)
-    groups, tasks = folders["fates"].manifest["tasks"], folders["clusters"].manifest["tasks"]
+    groups, tasks = folders["survivors"].manifest["tasks"], folders["clusters"].manifest["tasks"]
     assert groups == len(edges) // group_edges + 1 and tasks == shards // 16 + 1
     assert reads.call_count == 2 * tasks * groups + shards
     assert lists.call_count == tasks + 3  # those of the plan

@@ -69,7 +69,7 @@ def test_the_contents_of_earlier_builds_decide_what_is_done_again(tmp_path: Path
     run(first, [[POEM], [ANALECTS]])
     assert run(out, shards, [first]).texts == []
     gone = [one.folder.partition("-")[0] for one in unneeded_folders(str(out), [stages(shards, [first])])]
-    without = ["buckets", "candidates", "clusters", "components", "fates", "members", "text"]
+    without = ["buckets", "candidates", "clusters", "components", "members", "survivors", "text"]
     assert gone == without  # those of the run without earlier builds
 
 

@@ -17,9 +17,9 @@ from corpus.dedup import (
     ClustersStage,
     ComponentsStage,
     DedupConfig,
-    FatesStage,
     MembersStage,
     SignaturesStage,
+    SurvivorsStage,
 )
 from corpus.dedup.config import SubstringsConfig
 from corpus.dedup.passages.sentences import LONG_PIECE
@@ -64,7 +64,7 @@ def cut(
         MembersStage(config),
         CandidatesStage(config),
         ComponentsStage(),
-        FatesStage(),
+        SurvivorsStage(),
         ClustersStage(config),
         PassageKeysStage(substrings),
         PassageRanksStage(),

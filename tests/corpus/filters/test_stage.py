@@ -11,6 +11,7 @@ import pytest
 
 from corpus.document import DOCUMENT_SCHEMA, FATE_SCHEMA, read_table, write_table
 from corpus.engine.errors import SetupError
+from corpus.engine.manifest import commit_files
 from corpus.engine.stage import Folder, Output
 from corpus.engine.storage import File
 from corpus.filters import STATISTICS, load, normalizing
@@ -51,10 +52,8 @@ def run(folder: Path, table: pa.Table, stage: FilterStage) -> tuple[Output, dict
     folder.mkdir(exist_ok=True)
     shard = folder / "00003-00.parquet"
     write_table(shard, table)
-    upstream = Folder(
-        "extract", str(folder), {"files": {"data/00003-00.parquet": {"bytes": 0, "sha256": "", "rows": 6}}}
-    )
-    (task,) = stage.plan({"extract": upstream})
+    commit_files(str(folder), {"data/00003-00.parquet": {"bytes": 0, "sha256": "", "rows": 6}}, "extract")
+    (task,) = stage.plan({"extract": Folder.open(str(folder))})
     assert task.name == "00003-00"
     task = type(task)(task.name, (File(str(shard), 0, "", table.num_rows),))
     for kind in ("data", "fates", "statistics", "samples"):

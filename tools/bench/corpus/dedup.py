@@ -33,8 +33,8 @@ from corpus.dedup import (
     ClustersStage,
     ComponentsStage,
     DedupConfig,
-    FatesStage,
     MembersStage,
+    SurvivorsStage,
     records,
 )
 from corpus.dedup.near.candidates import Int64s
@@ -70,7 +70,7 @@ def run(arguments: Namespace) -> None:
         MembersStage(config),
         CandidatesStage(config),
         ComponentsStage(),
-        FatesStage(),
+        SurvivorsStage(),
         ClustersStage(config),
     ]
     rows, total, peak, folders = documents * config.bands, 0.0, 0.0, {}

@@ -6,7 +6,7 @@
 
 No worker runs: a simulated executor puts an empty output and the task's record into the store, behind its weather, and
 answers at once. So what is timed is the driver and its requests, and what the executor does, which is told. The run is
-stopped half way, resumed, and asked for again when all is done. `tools.weather` counts the requests and makes them slow.
+stopped half way, resumed, and asked for again when all is done. `tools.weather` counts the requests and slows them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ class SimulatedExecutor:
 def main(argv: Sequence[str] | None = None) -> None:
     """Print a line a run, and the driver's own functions by time."""
     parser = argparse.ArgumentParser(
-        prog="python -m tools.bench.corpus.driver", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tools.bench.corpus.driver",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--tasks", type=lambda text: int(text.replace("_", "")), default=100_000)
     parser.add_argument("--latency", type=float, default=0.03, help="seconds a request (default 0.03)")
