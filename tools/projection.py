@@ -17,7 +17,6 @@ the driver, which starts tasks and commits them one after another.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 import sys
@@ -36,9 +35,9 @@ from corpus.dedup.near.candidates import EDGE_DTYPE
 from corpus.dedup.near.clusters import num_groups
 from corpus.dedup.near.members import MEMBER_DTYPE
 from corpus.dedup.text.keys import KEY_DTYPE
-from corpus.engine import durable
 from corpus.engine.cli import add_examples
 from corpus.engine.errors import UsageError, WenhaiError
+from corpus.engine.manifest import PIECE_FILES
 from corpus.engine.run import current
 from corpus.engine.stage import Folder, Stage
 from corpus.engine.storage import File
@@ -305,13 +304,8 @@ def _notes(
     )
     reads, files = sum(work.reads for work in found), sum(work.files for work in found)
     widest = max(found, key=lambda work: work.files - work.tasks)
-    entry = {"statistics/00000-00000.parquet": {"bytes": 1 << 28, "rows": 100_000, "sha256": SAMPLE_HASH}}
-    size = (widest.files - widest.tasks) * len(json.dumps(entry, indent=1))  # larger ones are refused
-    notes.append(
-        f"files: {files:,}; the largest manifest ({widest.stage}) {size / 1e6:,.0f} MB of at most "
-        f"{durable.MAX_JSON_BYTES / 1e6:,.0f} MB, so {corpus.text_bytes / 1e12 * durable.MAX_JSON_BYTES / size:,.0f} "
-        "TB in shards of this size"
-    )
+    pieces = math.ceil((widest.files - widest.tasks) / PIECE_FILES)
+    notes.append(f"files: {files:,}; the longest list of them ({widest.stage}) in {pieces:,} pieces")
     notes.append(
         f"reads of sections: at most {reads / 1e6:,.0f} M; in an object store that answers {requests:,.0f} a second "
         f"that is {_time(reads / requests)} beside the above, whatever the nodes; "

@@ -183,7 +183,8 @@ def test_an_injected_out_of_memory_is_censored_and_the_search_goes_on(cluster: C
     first_outcome, *others = [run.measurement.outcome for run in tuned.runs]
     assert first_outcome == "out of memory" and len(others) >= 2 and set(others) == {"done"}
     assert tuned.is_settled and tuned.out_of_memory == 1
-    assert tuned.best is not None and tuned.best.prediction.config == plans.layouts[1].config
+    assert tuned.best is not None and tuned.best.prediction.config != first
+    assert tuned.best is max((run for run in tuned.runs if run.is_done), key=tune.speed)
     assert tuned.cluster.efficiency.held > 1
     assert tuned.cluster.efficiency.products == pytest.approx(cluster.efficiency.products, rel=1e-3)
     told = "\n".join(tune.lines(tuned))
