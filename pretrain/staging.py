@@ -117,8 +117,8 @@ def read_corpus(url: str, splits: Sequence[str]) -> RemoteCorpus:
         WenhaiError: there is no finished build, or its records are not ours.
     """
     wanted = tuple(f"-{split}{suffix}" for split in splits for suffix in SUFFIXES)
-    if (found := manifest.read(url)) is not None:
-        if found["stage"] == "examples":
+    if (found := manifest.read(url, earlier=True)) is not None:
+        if found.get("stage") == "examples":
             return RemoteCorpus(url, _listed(url, found, (*wanted, ".model", RECORD)), manifest.copied(url, found))
         folders = {"tokens": url}
     else:
@@ -132,7 +132,7 @@ def read_corpus(url: str, splits: Sequence[str]) -> RemoteCorpus:
     run_record = {"format": 1, "stages": {stage: {"folder": stage} for stage in folders}}
     records = {"run.json": durable.json_bytes(run_record)}
     for stage, folder in folders.items():
-        if (found := manifest.read(folder)) is None:
+        if (found := manifest.read(folder, earlier=True)) is None:
             raise WenhaiError(
                 f"{storage.join(folder, MANIFEST_NAME)}: is missing, or of an earlier version. Run the command that "
                 "built it again: finished work is kept."

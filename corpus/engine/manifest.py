@@ -94,8 +94,11 @@ def piece_url(url: str, number: int) -> str:
     return storage.join(url, PIECES, f"{number:05d}.jsonl")
 
 
-def read(url: str) -> Manifest | None:
+def read(url: str, *, earlier: bool = False) -> Manifest | None:
     """MANIFEST.json of a stage folder; None where there is none, or one of an earlier version of ours.
+
+    Args:
+        earlier: one of an earlier version is read as well: it lists its files itself.
 
     Raises:
         WenhaiError: it is damaged, or of a later version.
@@ -105,8 +108,8 @@ def read(url: str) -> Manifest | None:
     if data is None:
         return None
     manifest = durable.parse_json(data, where)
-    if isinstance(manifest, dict) and manifest.get("format") == 1:
-        return None
+    if isinstance(manifest, dict) and manifest.get("format", 1) == 1 and isinstance(manifest.get("files"), dict):
+        return manifest if earlier else None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or not manifest.keys() >= KEYS:
         raise WenhaiError(f"{where}: not a manifest of format {FORMAT}. Rebuild the stage with this version.")
     return manifest
@@ -118,6 +121,11 @@ def files(url: str, manifest: Manifest, kind: str | None = None) -> Iterator[Fil
     Raises:
         WenhaiError: a piece is missing or is not the one that was written.
     """
+    if "files" in manifest:  # of an earlier version
+        for name, entry in sorted(manifest["files"].items()):
+            if kind in (None, kind_of(name)):
+                yield File(name, entry["bytes"], entry["sha256"], entry.get("rows", 0))
+        return
     first = last = 0
     for each, sums in manifest["kinds"].items():
         last += sums["files"]
@@ -134,7 +142,7 @@ def files(url: str, manifest: Manifest, kind: str | None = None) -> Iterator[Fil
 
 def copied(url: str, manifest: Manifest, place: str = "") -> dict[str, bytes]:
     """MANIFEST.json and all pieces, by name below `place`."""
-    numbers = range(len(manifest["pieces"]))
+    numbers = range(len(manifest.get("pieces", ())))
     pieces = {piece_url(place, number): storage.read_bytes(piece_url(url, number)) for number in numbers}
     return {
         place + MANIFEST_NAME: durable.json_bytes(manifest),

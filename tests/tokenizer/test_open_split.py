@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from corpus.engine import durable
 from corpus.engine.manifest import commit_files
 from tests.tokenizer.shard_files import write
 from tokenizer.shards import MAPPED_SHARDS, open_split
+from tokenizer.shards.manifest import listed_files
 from tokenizer.shards.record import ShardError
 
 
@@ -104,6 +106,14 @@ def test_a_file_that_is_truncated_before_it_is_mapped_is_refused(tmp_path: Path,
     os.truncate(f"{shard.prefix}{suffix}", 5)
     with pytest.raises(ShardError, match=rf"a{suffix}: was truncated after it was opened"):
         shard.sequence(0)
+
+
+def test_a_manifest_of_the_version_before_opens(tmp_path: Path) -> None:
+    folder = stage_folder(tmp_path, {"a-train": ("train", [[2]]), "b-train": ("train", [[3]])})
+    files = {name: {"bytes": 1, "rows": 0, "sha256": sha256} for name, sha256 in listed_files(folder).items()}
+    shutil.rmtree(folder / "manifest")
+    durable.write_json(folder / "MANIFEST.json", {"format": 1, "stage": "tokens", "files": files})
+    assert [shard.sequence(0).tolist() for shard in open_split(tmp_path, "train")] == [[2, 1], [3, 1]]
 
 
 @pytest.mark.parametrize("name", ["../elsewhere-train.meta.json", "/tmp/x-train.meta.json", "a\0b-train.meta.json"])

@@ -29,11 +29,10 @@ def listed_files(folder: Path) -> dict[str, str]:
 
 
 def _listed(folder: Path) -> Iterator[File]:
-    found = manifest.read(str(folder))
+    found = manifest.read(str(folder), earlier=True)
     if found is None:
         raise ShardError(
-            f"{folder}: holds no {MANIFEST_NAME} of this version. Run the command that built it again: finished work "
-            "is kept."
+            f"{folder}: holds no {MANIFEST_NAME}. Run the command that built it again: finished work is kept."
         )
     return manifest.files(str(folder), found)
 
