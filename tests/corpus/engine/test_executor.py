@@ -9,12 +9,14 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from corpus.engine import executor
+from corpus.engine.errors import TransientError
 from corpus.engine.executor import Call, InlineExecutor, Outcome, ProcessExecutor
 from tests.corpus.engine.test_run import wait_for
 
@@ -166,3 +168,32 @@ def test_cpus_are_those_of_affinity_and_of_the_cgroup(
     monkeypatch.setattr(executor, "CGROUPS", tmp_path / "mount")
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(8)))
     assert executor.available_cpus() == cpus
+
+
+def refused(log: str, times: int) -> int:
+    """A store refuses so many tries of all processes; returns this process."""
+    with open(log, "a") as file:
+        file.write(f"{os.getpid()}\n")
+    if len(Path(log).read_text().split()) <= times:
+        raise TransientError("memory://x: put failed 9 times. Run the same command again.")
+    return os.getpid()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(("times", "kind"), [(0, "done"), (1, "done"), (2, "done"), (3, "transient")])
+def test_what_a_store_refused_is_tried_again_behind_the_others(
+    tmp_path: Path, workers: int, times: int, kind: str
+) -> None:
+    log = tmp_path / "log"
+    calls = [Call("refused", refused, (str(log), times)), Call("other", os.getpid, ())]
+    with ExitStack() as stack:
+        executor = stack.enter_context(ProcessExecutor(workers)) if workers else InlineExecutor()
+        outcomes = list(executor.run(calls))
+    assert [outcome.name for outcome in outcomes] == (["other", "refused"] if times else ["refused", "other"])
+    assert {outcome.name: outcome.kind for outcome in outcomes} == {"other": "done", "refused": kind}
+    tried = log.read_text().split()
+    assert len(tried) == min(times + 1, 3)
+    if workers and len(tried) == 3:
+        assert tried[0] == tried[1] != tried[2]  # the third time by another worker
+    if kind == "transient":
+        assert "put failed 9 times" in next(outcome.failure for outcome in outcomes if outcome.kind == kind)
