@@ -35,6 +35,7 @@ import sys
 from corpus.engine import storage
 from corpus.engine.config import Resources
 from corpus.engine.errors import WenhaiError
+from corpus.engine.inputs import list_inputs
 from corpus.engine.run import run_stages
 from tests.corpus.engine.toy import Joined, Lines
 if __name__ == "__main__":
