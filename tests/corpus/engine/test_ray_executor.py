@@ -167,6 +167,20 @@ def test_what_fails_is_told_and_the_rest_is_kept(
 
 
 @pytest.mark.slow
+def test_what_a_store_refuses_twice_is_tried_on_another_machine(
+    cluster: SimulatedCluster, files: tuple[File, ...], reference: dict[str, str], tmp_path: Path
+) -> None:
+    flag = tmp_path / "machines"
+    flag.touch()
+    output = finish(start(tmp_path, cluster, f"00002:transient@{flag}"))
+    assert "1 of 8 tasks failed\n  00002  transient: memory://x: put failed 9 times (on machine " in output
+    _, second, third = flag.read_text().split()
+    assert second != third
+    finish(start(tmp_path, cluster))
+    assert tree(tmp_path / "out") == reference
+
+
+@pytest.mark.slow
 def test_a_lost_driver_is_started_again(
     cluster: SimulatedCluster, files: tuple[File, ...], reference: dict[str, str], tmp_path: Path
 ) -> None:
