@@ -87,12 +87,15 @@ def write_recipe(url: str, parts: Mapping[str, Any]) -> None:
         WenhaiError: finished tasks there were written with other versions.
     """
     recipe, ours = storage.join(url, "stage.json"), written_with()
-    if storage.exists(recipe):
-        theirs = storage.read_json(recipe).get(WRITTEN_WITH, ours)
+    wanted, data = {**parts, WRITTEN_WITH: ours}, storage.read_if_there(recipe)
+    if data == durable.json_bytes(wanted):
+        return
+    if data is not None:
+        theirs = durable.parse_json(data, recipe).get(WRITTEN_WITH, ours)
         if theirs != ours and storage.names(storage.join(url, "done"), ""):
             raise WenhaiError(
                 f"{url}: its finished tasks were written with {differences(theirs, ours)}, and files of two versions "
                 "in one folder would not be those of one run. Install the versions that it was begun with to finish "
                 "it, or remove the folder to begin again."
             )
-    storage.write_json(recipe, {**parts, WRITTEN_WITH: ours})
+    storage.write_json(recipe, wanted)

@@ -76,7 +76,7 @@ def test_killed_again_and_again_while_it_resumes(files: tuple[File, ...], tmp_pa
         run_stages([Lines(files), Joined()], str(out), workers=0)
 
     deaths = 0
-    while not in_child(run, kill_at=16):
+    while not in_child(run, kill_at=12):
         deaths += 1
     assert tree(out) == undisturbed(files, tmp_path)
     assert deaths > 1

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from corpus.engine import durable
 from corpus.engine.run import run_stages
 from corpus.engine.storage import File
 from tests.corpus.engine.toy import Joined, Lines, text_files, tree
@@ -66,9 +67,12 @@ def check_and_resume(files: tuple[File, ...], out: Path, tmp_path: Path) -> None
     reference = tmp_path / "reference"
     run_stages([Lines(files), Joined()], str(reference), workers=0)
     whole = tree(reference)
-    own = ("/failed/", "/done/")  # which the next run gathers
-    written = {name: digest for name, digest in tree(out).items() if not any(part in name for part in own)}
+    alone = [path for path in out.rglob("*.json") if path.parent.name == "done"]  # which the next run gathers
+    own = {str(path.relative_to(out)) for path in alone}
+    written = {name: digest for name, digest in tree(out).items() if "/failed/" not in name and name not in own}
     assert written.items() <= whole.items()  # what stands under a final name is whole
+    gathered = {line for path in reference.rglob("done/*.jsonl") for line in path.read_bytes().splitlines()}
+    assert {durable.canonical_json(durable.read_json(path)) for path in alone} <= gathered
     run_stages([Lines(files), Joined()], str(out), workers=0)
     assert tree(out) == whole
 

@@ -137,8 +137,10 @@ def head_of(num_tokens: int, num_entries: int, width: int) -> tuple[Tensor, Tens
 
 
 def test_loss_in_chunks_in_bf16_beside_dense_in_fp32() -> None:
-    """Against dense fp32: the loss within 1e-4, and gradients at most 1.5 times as far off as dense ones in bf16: the
-    products of each block of entries are rounded before they are added (1.41 times for x, measured on one H100)."""
+    """Against dense fp32: the loss within 1e-4, and gradients at most 1.2 times as far off as dense ones in bf16.
+
+    Fails on an H100 (torch 2.11): 1.41 times for x, as the products of each block of entries are rounded before they
+    are added."""
     x, weight, targets = head_of(4096, 32_000, 2048)
 
     def found(dtype: torch.dtype, chunked: bool) -> list[Tensor]:
@@ -158,7 +160,7 @@ def test_loss_in_chunks_in_bf16_beside_dense_in_fp32() -> None:
     for name, reference, usual, ours in zip("xw", exact[1:], dense[1:], chunked[1:], strict=True):
         errors = [float((each - reference).norm() / reference.norm()) for each in (usual, ours)]
         print(f"gradient of {name}: dense bf16 off by {errors[0]:.2e}, in chunks by {errors[1]:.2e}")
-        assert errors[1] <= 1.5 * errors[0] < 0.05
+        assert errors[1] <= 1.2 * errors[0] < 0.05
 
 
 def test_peak_memory_of_a_loss_in_chunks() -> None:

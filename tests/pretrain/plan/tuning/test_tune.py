@@ -180,11 +180,11 @@ def test_the_best_k_are_measured_when_it_ends(
 def test_an_injected_out_of_memory_is_censored_and_the_search_goes_on(cluster: Cluster, plans: Plans) -> None:
     first = plans.best.config
     tuned = tune.measure_best(plans, 2, run=machine(cluster, lambda config: OUT if config == first else None))
-    first_outcome, *others = [run.measurement.outcome for run in tuned.runs]
-    assert first_outcome == "out of memory" and len(others) >= 2 and set(others) == {"done"}
+    assert [run.measurement.outcome for run in tuned.runs] == ["out of memory", "done", "done", "done"]
     assert tuned.is_settled and tuned.out_of_memory == 1
-    assert tuned.best is not None and tuned.best.prediction.config != first
-    assert tuned.best is max((run for run in tuned.runs if run.is_done), key=tune.speed)
+    others = [refit.predicted_again(layout, tuned.cluster) for layout in plans.layouts[1:]]
+    fastest = max((layout for layout in others if layout.fits), key=lambda layout: layout.tokens_per_second)
+    assert tuned.best is not None and tuned.best.prediction.config == fastest.config  # of what fits as known by now
     assert tuned.cluster.efficiency.held > 1
     assert tuned.cluster.efficiency.products == pytest.approx(cluster.efficiency.products, rel=1e-3)
     told = "\n".join(tune.lines(tuned))
